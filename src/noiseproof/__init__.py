@@ -1,0 +1,14 @@
+"""noiseproof: train classifiers on labels that are partly wrong.
+
+>>> import noiseproof, torch
+>>> criterion = noiseproof.JALCE(alpha=1.0, beta=1.0, a=30.0)  # a drop-in for torch.nn.CrossEntropyLoss
+>>> logits = torch.zeros(8, 10, requires_grad=True)
+>>> criterion(logits, torch.arange(8)).backward()
+"""
+
+from noiseproof import functional, losses, statistics
+from noiseproof.losses import *  # noqa: F403 - the losses are the package's face; losses.__all__ lists them
+from noiseproof.losses import __all__ as _losses
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "functional", "losses", "statistics", *_losses]  # noqa: PLE0604 - strings, from losses

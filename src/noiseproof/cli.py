@@ -1,0 +1,142 @@
+"""The verbs. Each calls one function that returns data and one that prints it."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+import noiseproof
+from noiseproof.losses.catalog import SYMBOLS, LossEntry
+
+app = typer.Typer(
+    help="Train classifiers on labels that are partly wrong.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+console = Console()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"noiseproof {noiseproof.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def losses(
+    name: Annotated[str | None, typer.Argument(help="One loss in full: jal-ce, NCE+RCE, gce, ...")] = None,
+) -> None:
+    """List the losses, or show one in full."""
+    if name is None:
+        console.print(loss_table(noiseproof.list_losses()))
+        console.print("'noiseproof losses NAME' shows one in full.", style="dim", highlight=False)
+        return
+    try:
+        entry = noiseproof.find_loss(name)
+    except ValueError as error:
+        fail(error)
+    console.print(loss_page(entry))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path("noiseproof-demo"),
+    noise: Annotated[float, typer.Option(help="Share of training labels made wrong, symmetric.", min=0.0, max=0.89)] = 0.6,
+    epochs: Annotated[int, typer.Option(help="Passes over the training set.", min=1)] = 60,
+    seed: Annotated[int, typer.Option(help="Seed of the noise, the network and the order.")] = 0,
+) -> None:
+    """Train on handwritten digits with wrong labels: cross entropy against the robust losses, in a minute."""
+    from noiseproof import demo as demonstration
+
+    demonstration.show(demonstration.run(noise_rate=noise, epochs=epochs, seed=seed, console=console), out, console)
+
+
+def fail(error: Exception) -> None:
+    """End with one line that says what is wrong."""
+    Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+    raise typer.Exit(2)
+
+
+def loss_table(entries: tuple[LossEntry, ...]) -> Table:
+    """The catalogue, a line each."""
+    table = Table(box=None, pad_edge=False, header_style="bold", row_styles=["", "dim"])
+    for column in ("name", "loss", "kind", "symmetric", "defaults"):
+        table.add_column(column, no_wrap=column in {"name", "kind"})
+    for entry in entries:
+        symmetric = {"True": "yes", "False": ""}.get(entry.symmetric, entry.symmetric)
+        table.add_row(entry.name, entry.title, entry.kind, escape(symmetric), escape(_defaults(entry)))
+    return table
+
+
+def loss_page(entry: LossEntry) -> Group:
+    """All that is known of one loss."""
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts.add_column(style="bold")
+    facts.add_column(overflow="fold")
+    rows = {
+        "loss": entry.formula,
+        "kind": entry.kind,
+        "symmetric": {"True": "yes", "False": "no"}.get(entry.symmetric, f"if {entry.symmetric}"),
+        "asymmetric": _asymmetric(entry.asymmetric),
+        "range": f"[{entry.range[0]}, {entry.range[1]}]" if entry.range else "not stated",
+        "reads": entry.reads,
+        "also called": ", ".join(entry.aliases) or "-",
+        "reference": entry.reference,
+    }
+    for label, value in rows.items():
+        facts.add_row(label, escape(value))
+    used = [f"{symbol}: {meaning}" for symbol, meaning in SYMBOLS.items() if _mentions(entry, symbol)]
+    use = [
+        f"criterion = noiseproof.{entry.signature}",
+        f'criterion = noiseproof.create_loss("{entry.name}")',
+        f"noiseproof.functional.{entry.function_name}(logits, target)",
+    ]
+    text = inspect.getdoc(entry.cls) or ""
+    prose = text.split("\n\n", 2)
+    return Group(
+        Text(f"{entry.name}: {entry.title}", style="bold cyan"),
+        Padding(Text(prose[0]), (0, 0, 1, 0)),
+        facts,
+        Padding(Text("\n".join(used), style="dim"), (1, 0, 1, 0)),
+        Text("\n".join(use), style="green"),
+    )
+
+
+def _defaults(entry: LossEntry) -> str:
+    return ", ".join(
+        name if value is inspect.Parameter.empty else f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in entry.defaults.items()
+        if not isinstance(value, bool) and value is not None
+    )
+
+
+def _asymmetric(condition: str | None) -> str:
+    if condition is None:
+        return "not stated"
+    if condition.startswith("if "):
+        return "yes, by symmetry" if condition == "if True" else condition
+    return {"True": "yes", "False": "no"}.get(condition, f"if and only if {condition}")
+
+
+def _mentions(entry: LossEntry, symbol: str) -> bool:
+    text = " ".join([entry.formula, entry.asymmetric or "", *(entry.range or ())])
+    return any(part.split("(")[0] in text for part in symbol.split(", "))

@@ -1,0 +1,65 @@
+"""One function per loss of the catalogue: ``noiseproof.functional.jal_ce(logits, target, alpha=1.0, beta=1.0, a=30.0)``.
+
+The functions are made from the catalogue, so that each loss has one signature in the whole package. ``functional.pyi`` is written
+from them, for editors and type checkers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from noiseproof.losses.catalog import LossEntry, list_losses
+
+_POSITIONAL = ("logits", "target")
+_CONTRACT = {"weight": None, "ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}
+
+
+def _function(entry: LossEntry) -> Callable[..., Tensor]:
+    def loss(logits: Any, target: Tensor, **options: Any) -> Tensor:
+        return entry.cls(**options)(logits, target)  # type: ignore[no-any-return]
+
+    return _describe(loss, entry, {name: "Tensor" for name in _POSITIONAL}, dict(entry.defaults))
+
+
+def _head_function(entry: LossEntry) -> Callable[..., Tensor]:
+    """A loss with parameters of its own: they are arguments here, and their shapes say how many features and classes there are."""
+
+    def loss(features: Tensor, target: Tensor, means: Tensor, root_freedom: Tensor, **options: Any) -> Tensor:
+        module = entry.cls(classes=means.shape[0], features=means.shape[1], **options)
+        given = {"means": means, "root_freedom": root_freedom}
+        return torch.func.functional_call(module, given, (features, target))  # type: ignore[no-any-return]
+
+    tensors = {name: "Tensor" for name in ("features", "target", "means", "root_freedom")}
+    options = {name: default for name, default in entry.defaults.items() if name not in {"features", "classes"}}
+    return _describe(loss, entry, tensors, options)
+
+
+def _describe(
+    loss: Callable[..., Tensor], entry: LossEntry, tensors: dict[str, str], options: dict[str, Any]
+) -> Callable[..., Tensor]:
+    declared = inspect.signature(entry.cls.__init__).parameters
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation)
+        for name, annotation in tensors.items()
+    ]
+    if entry.reads == "predictions":
+        parameters[0] = parameters[0].replace(annotation="Tensor | list[Tensor] | tuple[Tensor, ...]")
+    for name, default in {**options, **_CONTRACT}.items():
+        annotation = declared[name].annotation if name in declared else inspect.Parameter.empty
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+    loss.__signature__ = inspect.Signature(parameters, return_annotation="Tensor")  # type: ignore[attr-defined]
+    loss.__name__ = loss.__qualname__ = entry.function_name
+    loss.__module__ = __name__
+    loss.__doc__ = f"{entry.title}: the function of :class:`noiseproof.{entry.cls.__name__}`, which documents its parameters."
+    return loss
+
+
+for _entry in list_losses():
+    globals()[_entry.function_name] = (_head_function if _entry.reads == "features" else _function)(_entry)
+
+__all__ = [entry.function_name for entry in list_losses()]  # noqa: PLE0605 - strings, from the catalogue

@@ -1,0 +1,379 @@
+"""The contract of every loss: what ``torch.nn.CrossEntropyLoss`` promises, kept in one place.
+
+A loss is one method, :meth:`RobustLoss.from_statistics`, and the set of statistics it reads, ``needs``. Shapes, targets,
+weights, ignored rows, smoothing, reduction and dtypes are handled here, once, for all of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict, Unpack
+
+import torch
+from torch import Tensor, nn
+
+from noiseproof.primitives import accumulation_dtype
+from noiseproof.statistics import RowStatistics, Statistic, every_label_statistics, row_statistics
+
+__all__ = ["Contract", "Reduction", "RobustLoss", "Sum", "check_range", "pair_terms"]
+
+Reduction = Literal["none", "mean", "sum"]
+REDUCTIONS = ("none", "mean", "sum")
+
+
+class Contract(TypedDict, total=False):
+    """The options every loss shares with ``torch.nn.CrossEntropyLoss``, with the same meaning and the same defaults."""
+
+    weight: Tensor | None
+    ignore_index: int
+    reduction: Reduction
+    label_smoothing: float
+
+
+def check_range(
+    name: str,
+    value: float,
+    *,
+    above: float = -math.inf,
+    at_least: float = -math.inf,
+    below: float = math.inf,
+    at_most: float = math.inf,
+) -> float:
+    """``value`` as a float if it lies in the range; a ValueError that says the range if not.
+
+    >>> check_range("q", 1.4, above=0, at_most=1)
+    Traceback (most recent call last):
+    ValueError: q must be in (0, 1], got 1.4
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    number = float(value)
+    if math.isfinite(number) and number > above and number >= at_least and number < below and number <= at_most:
+        return number
+    low = f"[{at_least:g}" if at_least > -math.inf else f"({above:g}"
+    high = f"{at_most:g}]" if at_most < math.inf else f"{below:g})"
+    raise ValueError(f"{name} must be in {low}, {high}, got {value}")
+
+
+class RobustLoss(nn.Module):
+    """Base of all losses: a drop-in for ``torch.nn.CrossEntropyLoss``.
+
+    Logits are ``[N, K]``, ``[K]`` or ``[N, K, d1, ...]``. The target holds class indices (``[N]``, scalar or ``[N, d1, ...]``)
+    or class probabilities (the logits' shape; the loss is then the expected one under them). ``weight``, ``ignore_index``,
+    ``reduction`` and ``label_smoothing`` mean what they mean there. Statistics are computed in float32 at least, and the
+    result has the dtype that ``F.cross_entropy`` would give.
+
+    A subclass sets ``needs`` and writes :meth:`from_statistics`. One that cannot be written so sets ``needs = None`` and
+    writes :meth:`rows`.
+    """
+
+    needs: frozenset[Statistic] | None = None
+    """The statistics :meth:`from_statistics` reads, or None if the loss is no function of row statistics."""
+
+    weight: Tensor | None
+
+    def __init__(self, **contract: Unpack[Contract]) -> None:
+        super().__init__()
+        unknown = set(contract) - set(Contract.__annotations__)
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no option {min(unknown)!r}; it takes {_options_of(type(self))}")
+        reduction = contract.get("reduction", "mean")
+        if reduction not in REDUCTIONS:
+            raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+        ignore_index = contract.get("ignore_index", -100)
+        if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+            raise TypeError(f"ignore_index must be an integer, got {ignore_index!r}")
+        self.reduction: Reduction = reduction
+        self.ignore_index = ignore_index
+        self.label_smoothing = check_range("label_smoothing", contract.get("label_smoothing", 0.0), at_least=0, at_most=1)
+        self.register_buffer("weight", _checked_weight(contract.get("weight")))
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        """The loss of each row, elementwise in the statistics."""
+        raise TypeError(f"{type(self).__name__} is not a function of row statistics; call the loss on logits")
+
+    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The loss ``[N]`` of ``logits [N, K]`` for the labels in ``target [N]``, before weights and reduction."""
+        if self.needs is None:
+            raise TypeError(f"{type(self).__name__} declares no `needs` and does not implement `rows`")
+        return self.from_statistics(row_statistics(logits, target, self.needs))
+
+    def every_label(self, logits: Tensor) -> Tensor:
+        """The loss ``[N, K]`` of ``logits [N, K]`` for each of the K labels."""
+        if self.needs is None:
+            labels = torch.arange(self.classes_of(logits), device=logits.device)
+            return torch.stack([self.rows(logits, label.expand(len(logits))) for label in labels.unbind()], dim=1)
+        return self.from_statistics(every_label_statistics(logits, self.needs))
+
+    def classes_of(self, logits: Tensor) -> int:
+        """The number of classes of ``logits [N, ...]``."""
+        return logits.shape[1]
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        logits, target, shape = self._flatten(logits, target)
+        if target.is_floating_point():
+            rows, total = self._expected_rows(logits, target), float(len(logits))
+        else:
+            rows, total = self._labelled_rows(logits, target)
+        if self.reduction == "none":
+            result = rows.reshape(shape)
+        elif self.reduction == "sum":
+            result = rows.sum()
+        else:
+            result = rows.sum() / total
+        return result.to(_result_dtype(logits))
+
+    def _labelled_rows(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Weighted losses, 0 where ignored, and what a mean divides their sum by."""
+        target = target.long()
+        ignored = target == self.ignore_index
+        labels = target.masked_fill(ignored, 0)
+        classes = self.classes_of(logits)
+        if self.needs is None or self.label_smoothing > 0 or self.weight is not None:
+            labels = checked_labels(labels, classes)
+        if self.label_smoothing == 0:
+            rows = self.rows(logits, labels)
+        else:
+            every = self.every_label(logits)
+            rows = every.gather(1, labels[:, None])[:, 0]
+        if self.weight is None:
+            total = (~ignored).sum()
+        else:
+            scale = self._class_weight(rows, classes)[labels]
+            rows, total = rows * scale, scale.masked_fill(ignored, 0.0).sum()
+        if self.label_smoothing > 0:
+            smooth = every.sum(1) if self.weight is None else every @ self._class_weight(every, classes)
+            rows = (1 - self.label_smoothing) * rows + self.label_smoothing / classes * smooth
+        if target.device.type != "cpu":
+            # On the CPU a label out of range has raised; elsewhere it was clamped, and shows as NaN instead.
+            rows = torch.where(labels == target.masked_fill(ignored, 0), rows, math.nan)
+        return rows.masked_fill(ignored, 0.0), total
+
+    def _expected_rows(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The expected loss of each row under its distribution over labels."""
+        if self.ignore_index >= 0:
+            raise ValueError("ignore_index does not apply to probability targets; leave it at its default")
+        every = self.every_label(logits)
+        classes = every.shape[1]
+        target = target.to(every.dtype)
+        if self.label_smoothing > 0:
+            target = target * (1 - self.label_smoothing) + self.label_smoothing / classes
+        if self.weight is not None:
+            target = target * self._class_weight(every, classes)
+        return (every * target).sum(1)
+
+    def _class_weight(self, like: Tensor, classes: int) -> Tensor:
+        if self.weight is None or len(self.weight) != classes:
+            given = None if self.weight is None else len(self.weight)
+            raise ValueError(f"weight must have one entry per class: {classes} classes, got {given} entries")
+        return self.weight.to(like.dtype)
+
+    def _flatten(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
+        """As rows: ``logits [N, K]`` with ``target [N]`` or ``[N, K]``, and the shape of the unreduced result."""
+        _check_tensors(logits, target)
+        class_dim = 0 if logits.dim() == 1 else 1
+        per_label = logits.shape[:class_dim] + logits.shape[class_dim + 1 :]
+        rows = logits.movedim(class_dim, -1).reshape(-1, logits.shape[class_dim])
+        classes = self.classes_of(rows)
+        if classes < 2:
+            raise ValueError(f"logits must have at least 2 classes, got shape {tuple(logits.shape)}")
+        per_class = logits.shape[:class_dim] + (classes,) + logits.shape[class_dim + 1 :]
+        if target.shape == per_class and target.is_floating_point():
+            return rows, target.movedim(class_dim, -1).reshape(-1, classes), per_label
+        if target.shape == per_label and not target.is_floating_point():
+            return rows, target.reshape(-1), per_label
+        if target.shape == per_label:
+            raise TypeError(f"class-index targets must have an integer dtype, got {target.dtype}")
+        if target.shape == per_class:
+            raise TypeError(f"class-probability targets must have a floating dtype, got {target.dtype}")
+        raise ValueError(
+            f"for logits of shape {tuple(logits.shape)} the target must have shape {tuple(per_label)} (class indices) "
+            f"or {tuple(per_class)} (class probabilities), got {tuple(target.shape)}"
+        )
+
+    def __add__(self, other: RobustLoss) -> Sum:
+        if not isinstance(other, RobustLoss):
+            return NotImplemented
+        return Sum([*_terms_of(self), *_terms_of(other)])
+
+    def __mul__(self, coefficient: float) -> Sum:
+        if isinstance(coefficient, bool) or not isinstance(coefficient, int | float):
+            return NotImplemented
+        return Sum([(coefficient * c, loss) for c, loss in _terms_of(self)])
+
+    __rmul__ = __mul__
+
+    def contract(self) -> Contract:
+        """The shared options as given to the constructor."""
+        return Contract(
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
+
+    def __repr__(self) -> str:
+        given = {name: getattr(self, name) for name in parameters_of(type(self))}
+        given |= {name: value for name, value in _changed_options(self).items() if name != "weight"}
+        shown = [f"{name}={value!r}" for name, value in given.items()]
+        if self.weight is not None:
+            shown.append(f"weight={[round(w, 4) for w in self.weight.tolist()]}" if len(self.weight) <= 10 else "weight=...")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Sum(RobustLoss):
+    """A weighted sum of losses, which still makes one pass over the logits.
+
+    Written ``1.0 * NCE() + 1.0 * AMSE(a=30.0)``. The parts must agree on ``weight``, ``ignore_index``, ``reduction`` and
+    ``label_smoothing``, and the sum has theirs.
+    """
+
+    def __init__(self, terms: list[tuple[float, RobustLoss]], **contract: Unpack[Contract]) -> None:
+        super().__init__(**(contract or _shared_contract([loss for _, loss in terms])))
+        self.coefficients = [check_range("a coefficient of a sum", c) for c, _ in terms]
+        self.losses = nn.ModuleList(loss for _, loss in terms)
+        read = [loss.needs for _, loss in terms if loss.needs is not None]
+        self._shared_needs: frozenset[Statistic] = frozenset().union(*read)
+        self.needs = self._shared_needs if len(read) == len(terms) else None
+
+    @property
+    def terms(self) -> list[tuple[float, RobustLoss]]:
+        return list(zip(self.coefficients, self.losses, strict=True))  # type: ignore[arg-type]
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        return _total([c * loss.from_statistics(s) for c, loss in self.terms])
+
+    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
+        s = row_statistics(logits, target, self._shared_needs) if self._shared_needs else None
+        return _total(
+            [
+                c * (loss.rows(logits, target) if loss.needs is None or s is None else loss.from_statistics(s))
+                for c, loss in self.terms
+            ]
+        )
+
+    def every_label(self, logits: Tensor) -> Tensor:
+        if self.needs is not None:
+            return super().every_label(logits)
+        return _total([c * loss.every_label(logits) for c, loss in self.terms])
+
+    def classes_of(self, logits: Tensor) -> int:
+        counts = {loss.classes_of(logits) for _, loss in self.terms}
+        if len(counts) > 1:
+            raise ValueError("a sum cannot mix losses on logits with losses on features or on several predictions")
+        return counts.pop()
+
+    def __repr__(self) -> str:
+        if type(self) is not Sum:
+            return super().__repr__()
+        return " + ".join(f"{c!r} * {loss!r}" for c, loss in self.terms)
+
+
+def pair_terms(alpha: float, first: RobustLoss, beta: float, second: RobustLoss) -> list[tuple[float, RobustLoss]]:
+    """The terms of ``alpha * first + beta * second``, the form of every published pair."""
+    return [(check_range("alpha", alpha, at_least=0), first), (check_range("beta", beta, at_least=0), second)]
+
+
+def inner_loss(loss: RobustLoss) -> RobustLoss:
+    """``loss`` as the part of another one that owns weight, ignore_index, reduction and label_smoothing."""
+    if not isinstance(loss, RobustLoss):
+        raise TypeError(f"base must be a loss of this package, got {type(loss).__name__}")
+    if _changed_options(loss):
+        raise ValueError(f"give {', '.join(_changed_options(loss))} to the outer loss, not to its base")
+    return loss
+
+
+def parameters_of(loss: type[RobustLoss]) -> dict[str, Any]:
+    """The loss's own hyper-parameters with their defaults (``inspect.Parameter.empty`` where there is none).
+
+    >>> from noiseproof import GCE
+    >>> parameters_of(GCE)
+    {'q': 0.7}
+    """
+    signature = inspect.signature(loss.__init__)
+    own = (p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD and p.name != "self")
+    return {p.name: p.default for p in own}
+
+
+@torch.library.custom_op("noiseproof::checked_labels", mutates_args=())
+def checked_labels(labels: Tensor, classes: int) -> Tensor:
+    """Labels that are safe to index with: IndexError on the CPU if one is out of range, clamped elsewhere."""
+    if labels.device.type == "cpu":
+        wrong = labels[(labels < 0) | (labels >= classes)]
+        if len(wrong):
+            raise IndexError(f"target must be in [0, {classes - 1}] for {classes} classes, got {wrong[0].item()}")
+    return labels.clamp(0, classes - 1)
+
+
+@checked_labels.register_fake
+def _(labels: Tensor, classes: int) -> Tensor:
+    return torch.empty_like(labels)
+
+
+@checked_labels.register_vmap
+def _(info: Any, in_dims: tuple[Any, ...], labels: Tensor, classes: int) -> tuple[Tensor, Any]:
+    return checked_labels(labels, classes), in_dims[0]
+
+
+def _check_tensors(logits: Tensor, target: Tensor) -> None:
+    for name, value in (("logits", logits), ("target", target)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
+    if not logits.is_floating_point():
+        raise TypeError(f"logits must have a floating dtype, got {logits.dtype}")
+    if target.dtype == torch.bool or target.is_complex():
+        raise TypeError(f"target must hold class indices or class probabilities, got {target.dtype}")
+    if logits.dim() == 0:
+        raise ValueError("logits must have shape [K], [N, K] or [N, K, d1, ...], got a scalar")
+
+
+def _checked_weight(weight: Tensor | None) -> Tensor | None:
+    if weight is None:
+        return None
+    if not isinstance(weight, Tensor) or not weight.is_floating_point():
+        raise TypeError(f"weight must be a floating tensor, got {getattr(weight, 'dtype', type(weight).__name__)}")
+    if weight.dim() != 1:
+        raise ValueError(f"weight must have shape [K], got {tuple(weight.shape)}")
+    if not bool(((weight >= 0) & torch.isfinite(weight)).all()):
+        raise ValueError("weight must be finite and not negative")
+    return weight
+
+
+def _result_dtype(logits: Tensor) -> torch.dtype:
+    """What F.cross_entropy would return: the logits' dtype, or float32 under autocast, which runs it in float32."""
+    if torch.is_autocast_enabled(logits.device.type):
+        return accumulation_dtype(logits.dtype)
+    return logits.dtype
+
+
+def _terms_of(loss: RobustLoss) -> list[tuple[float, RobustLoss]]:
+    return loss.terms if type(loss) is Sum else [(1.0, loss)]
+
+
+def _total(parts: list[Tensor]) -> Tensor:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def _changed_options(loss: RobustLoss) -> Mapping[str, Any]:
+    defaults = {"weight": None, "ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}
+    return {name: value for name, value in loss.contract().items() if value is not defaults[name] and value != defaults[name]}
+
+
+def _shared_contract(losses: list[RobustLoss]) -> Contract:
+    first = losses[0].contract()
+    for loss in losses[1:]:
+        other = loss.contract()
+        ours, theirs = first["weight"], other["weight"]
+        same_weight = ours is theirs or (ours is not None and theirs is not None and torch.equal(ours, theirs))
+        if not same_weight or {**first, "weight": None} != {**other, "weight": None}:
+            raise ValueError("the parts of a sum must share weight, ignore_index, reduction and label_smoothing")
+    return first
+
+
+def _options_of(loss: type[RobustLoss]) -> str:
+    return ", ".join([*parameters_of(loss), *Contract.__annotations__])

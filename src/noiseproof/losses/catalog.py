@@ -1,0 +1,182 @@
+"""The catalogue: the one list of losses that the factory, the command line, the README and the tests all read.
+
+A loss enters it with :func:`register`, above its class. What an entry claims is executable: the tests evaluate the printed
+formula, range and conditions and compare them with what the loss does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from noiseproof.losses.base import RobustLoss, parameters_of
+
+__all__ = ["LossEntry", "create_loss", "find_loss", "list_losses", "register"]
+
+L = TypeVar("L", bound=RobustLoss)
+Kind = Literal["active", "passive", "active + passive", "active + active", "head", "regularised"]
+Reads = Literal["statistics", "logits", "features", "predictions"]
+
+
+@dataclass(frozen=True)
+class LossEntry:
+    """What is known of one loss. Formulas and conditions are Python expressions in the symbols that ``SYMBOLS`` explains."""
+
+    name: str
+    cls: type[RobustLoss]
+    title: str
+    aliases: tuple[str, ...]
+    formula: str
+    """The loss of one example."""
+    kind: Kind
+    symmetric: str
+    """When the losses of all labels sum to a constant: ``True``, ``False`` or a condition on the parameters."""
+    asymmetric: str | None
+    """When the risk under label weights ``w1 > w2 >= ...`` is least at certainty of the first label. A condition that starts with
+    ``if`` is sufficient; any other is necessary too. None: nothing is claimed."""
+    range: tuple[str, str] | None
+    """Least and greatest value; None where it depends on more than the parameters and K."""
+    reference: str
+    reads: Reads
+    shift_invariant: bool
+    """Whether adding a constant to a row of logits changes nothing."""
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The hyper-parameters with their defaults; one without a default must be given."""
+        return parameters_of(self.cls)
+
+    @property
+    def signature(self) -> str:
+        shown = (n if v is inspect.Parameter.empty else f"{n}={v!r}" for n, v in self.defaults.items())
+        return f"{self.cls.__name__}({', '.join(shown)})"
+
+    @property
+    def function_name(self) -> str:
+        """Its name in ``noiseproof.functional``."""
+        return self.name.replace("-", "_").replace("+", "_")
+
+
+SYMBOLS = {
+    "p": "the softmax of the logits, one probability per class",
+    "y": "the label; p[y] is its probability and e its one-hot vector",
+    "K": "the number of classes",
+    "p_": "the loss's own parameter p, where it has one",
+    "F(p)": "(1 - p)**gamma * -log(p), the focal term",
+    "H(p)": "sum(-p * log(p)), the entropy",
+    "w1, w2": "the two largest label weights at one example, normalised to sum 1",
+}
+
+FAMILIES = (
+    "classic",
+    "generalized",
+    "normalized",
+    "asymmetric",
+    "joint",
+    "pairs",
+    "transformed",
+    "complementary",
+    "views",
+    "student",
+)
+
+_entries: dict[str, LossEntry] = {}
+
+
+def register(
+    name: str,
+    *,
+    title: str,
+    formula: str,
+    kind: Kind,
+    reference: str,
+    aliases: Iterable[str] = (),
+    symmetric: str = "False",
+    asymmetric: str | None = None,
+    range: tuple[str, str] | None = None,
+    reads: Reads = "statistics",
+    shift_invariant: bool = True,
+) -> Callable[[type[L]], type[L]]:
+    """Class decorator: enter a loss into the catalogue."""
+
+    def enter(cls: type[L]) -> type[L]:
+        entry = LossEntry(
+            name, cls, title, tuple(aliases), formula, kind, symmetric, asymmetric, range, reference, reads, shift_invariant
+        )
+        for key in (name, *entry.aliases):
+            taken = _lookup().get(_normalise(key))
+            if taken is not None and taken.cls.__qualname__ != cls.__qualname__:
+                raise ValueError(f"the name {key!r} of {cls.__name__} is taken by {taken.cls.__name__}")
+        _entries[name] = entry
+        return cls
+
+    return enter
+
+
+def list_losses(kind: Kind | None = None) -> tuple[LossEntry, ...]:
+    """All entries, in the order of the families; ``kind`` keeps one kind.
+
+    >>> [entry.name for entry in list_losses(kind="passive")][:3]
+    ['mae', 'mse', 'rce']
+    """
+    kept = (entry for entry in _entries.values() if kind is None or entry.kind == kind)
+    return tuple(sorted(kept, key=_family))
+
+
+def find_loss(name: str) -> LossEntry:
+    """The entry with this name, alias or class name; case and the characters between words do not matter.
+
+    >>> find_loss("JAL-CE").name, find_loss("NCE+RCE").cls.__name__
+    ('jal-ce', 'NCEandRCE')
+    >>> find_loss("gec")
+    Traceback (most recent call last):
+    ValueError: unknown loss 'gec'; did you mean 'gce'? 'noiseproof losses' lists them
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a loss is looked up by its name, got {name!r}")
+    known = _lookup()
+    entry = known.get(_normalise(name))
+    if entry is not None:
+        return entry
+    near = difflib.get_close_matches(_normalise(name), known, n=1, cutoff=0.5)
+    hint = f"did you mean {known[near[0]].name!r}? " if near else ""
+    raise ValueError(f"unknown loss {name!r}; {hint}'noiseproof losses' lists them")
+
+
+def create_loss(name: str, **options: Any) -> RobustLoss:
+    """The loss with this name, with these hyper-parameters and contract options.
+
+    >>> create_loss("jal-ce", a=20.0, reduction="sum")
+    JALCE(alpha=1.0, beta=1.0, a=20.0, q=2.0, offset=True, reduction='sum')
+    """
+    entry = find_loss(name)
+    return entry.cls(**options)
+
+
+def discover(package: str, path: Iterable[str]) -> None:
+    """Import every module of a package, so that each file of losses enters the catalogue by being there."""
+    for module in pkgutil.iter_modules(path):
+        importlib.import_module(f"{package}.{module.name}")
+
+
+def _family(entry: LossEntry) -> int:
+    """Families in the order of their map in ``losses/__init__.py``; files that are not on it come last."""
+    module = entry.cls.__module__.rpartition(".")[2]
+    return FAMILIES.index(module) if module in FAMILIES else len(FAMILIES)
+
+
+def _lookup() -> dict[str, LossEntry]:
+    table = {}
+    for entry in _entries.values():
+        for key in (entry.name, entry.cls.__name__, entry.function_name, *entry.aliases):
+            table[_normalise(key)] = entry
+    return table
+
+
+def _normalise(name: str) -> str:
+    return name.lower().replace("_", "-").replace(" ", "")

@@ -1,0 +1,195 @@
+"""Losses of the label's probability alone, between cross entropy and mean absolute error: GCE, Taylor-CE, PHuber-CE, JS."""
+
+from __future__ import annotations
+
+import math
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from noiseproof.losses.base import Contract, RobustLoss, check_range
+from noiseproof.losses.catalog import register
+from noiseproof.statistics import RowStatistics, Statistic
+
+__all__ = ["GCE", "JS", "PHuberCE", "TaylorCE", "TruncatedGCE"]
+
+
+@register(
+    "gce",
+    title="Generalized cross entropy",
+    formula="(1 - p[y]**q) / q",
+    kind="active",
+    symmetric="q == 1",
+    asymmetric="q == 1",
+    range=("0", "1 / q"),
+    reference="Zhang and Sabuncu, NeurIPS 2018",
+)
+class GCE(RobustLoss):
+    r"""Generalized cross entropy, between cross entropy and mean absolute error.
+
+    .. math:: L = (1 - p_y^q) / q
+
+    Use it when noise is moderate and you want one knob. Limits: q -> 0 is cross entropy, q = 1 is 1 - p_y.
+    Range [0, 1/q]. Gradient: cross entropy's times p_y^q, so unlikely labels count less. Symmetric only at q = 1.
+
+    >>> round(GCE(q=1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 2)
+    0.75
+
+    Reference: Zhang and Sabuncu, NeurIPS 2018.
+    """
+
+    needs = frozenset({Statistic.NLL})
+
+    def __init__(self, *, q: float = 0.7, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.q = check_range("q", q, above=0, at_most=1)
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        # In log space: p**q has an infinite slope at p = 0, which would turn the gradient into nan.
+        return -torch.expm1(-self.q * s.nll) / self.q
+
+
+@register(
+    "truncated-gce",
+    title="Truncated generalized cross entropy",
+    aliases=("tgce", "Truncated GCE"),
+    formula="(1 - maximum(p[y], k)**q) / q",
+    kind="active",
+    range=("0", "(1 - k**q) / q"),
+    reference="Zhang and Sabuncu, NeurIPS 2018",
+)
+class TruncatedGCE(RobustLoss):
+    r"""Generalized cross entropy that gives up on labels the network finds unlikely.
+
+    .. math:: L = (1 - \max(p_y, k)^q) / q
+
+    Below p_y = k the loss is constant and has no gradient: start with GCE and switch once the network has an opinion.
+    Range [0, (1 - k^q)/q].
+
+    >>> round(TruncatedGCE(q=1.0, k=0.5)(torch.zeros(1, 4), torch.tensor([2])).item(), 2)  # p_y = 1/4 counts as 1/2
+    0.5
+
+    Reference: Zhang and Sabuncu, NeurIPS 2018.
+    """
+
+    needs = frozenset({Statistic.NLL})
+
+    def __init__(self, *, q: float = 0.7, k: float = 0.5, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.q = check_range("q", q, above=0, at_most=1)
+        self.k = check_range("k", k, above=0, below=1)
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        return -torch.expm1(-self.q * s.nll.clamp_max(-math.log(self.k))) / self.q
+
+
+@register(
+    "taylor-ce",
+    title="Taylor cross entropy",
+    formula="sum((1 - p[y])**arange(1, t + 1) / arange(1, t + 1))",
+    kind="active",
+    symmetric="t == 1",
+    asymmetric="t == 1",
+    range=("0", "sum(1 / arange(1, t + 1))"),
+    reference="Feng et al., IJCAI 2020",
+)
+class TaylorCE(RobustLoss):
+    r"""The first t terms of cross entropy's Taylor series around p_y = 1.
+
+    .. math:: L = \sum_{i=1}^t (1 - p_y)^i / i
+
+    t = 1 is half the mean absolute error, t -> infinity is cross entropy. (The series of the logarithm, not Taylor-softmax.)
+    Range [0, 1 + 1/2 + ... + 1/t].
+
+    >>> round(TaylorCE(t=2)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + 1/8
+    0.625
+
+    Reference: Feng et al., IJCAI 2020.
+    """
+
+    needs = frozenset({Statistic.MISS})
+
+    def __init__(self, *, t: int = 2, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        if isinstance(t, bool) or not isinstance(t, int):
+            raise TypeError(f"t must be an integer, got {t!r}")
+        self.t = int(check_range("t", t, at_least=1))
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        miss = s.miss
+        total = torch.full_like(miss, 1.0 / self.t)
+        for i in range(self.t - 1, 0, -1):  # Horner's rule
+            total = total * miss + 1.0 / i
+        return total * miss
+
+
+@register(
+    "phuber-ce",
+    title="Partially Huberised cross entropy",
+    aliases=("phuber",),
+    formula="-log(p[y]) if p[y] > 1 / tau else -tau * p[y] + log(tau) + 1",
+    kind="active",
+    asymmetric="False",
+    range=("0", "log(tau) + 1"),
+    reference="Menon et al., ICLR 2020",
+)
+class PHuberCE(RobustLoss):
+    r"""Cross entropy continued by its tangent below p_y = 1/tau, which bounds its gradient in the probability.
+
+    .. math:: L = -\log p_y \text{ if } p_y > 1/\tau, \text{ else } -\tau p_y + \log\tau + 1
+
+    tau -> 1 is 1 - p_y, tau -> infinity is cross entropy. Range [0, log(tau) + 1].
+
+    >>> round(PHuberCE(tau=2.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -1/2 + log 2 + 1
+    1.1931
+
+    Reference: Menon et al., ICLR 2020.
+    """
+
+    needs = frozenset({Statistic.NLL})
+
+    def __init__(self, *, tau: float = 10.0, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.tau = check_range("tau", tau, above=1)
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        bend = math.log(self.tau)
+        return torch.where(s.nll < bend, s.nll, -self.tau * s.hit + bend + 1)
+
+
+@register(
+    "js",
+    title="Jensen-Shannon divergence",
+    formula="(H(pi * e + (1 - pi) * p) - (1 - pi) * H(p)) / (-(1 - pi) * log(1 - pi))",
+    kind="active",
+    asymmetric="False",
+    range=("0", "-(pi * log(pi) + (1 - pi) * log(1 - pi)) / (-(1 - pi) * log(1 - pi))"),
+    reference="Englesson and Azizpour, NeurIPS 2021",
+)
+class JS(RobustLoss):
+    r"""Weighted Jensen-Shannon divergence between the label and the prediction.
+
+    .. math:: L = \frac{H(m) - (1-\pi) H(p)}{-(1-\pi)\ln(1-\pi)}, \qquad m = \pi e_y + (1-\pi) p
+
+    pi -> 0 is cross entropy, pi -> 1 half the mean absolute error. Despite the entropies it depends on p_y alone: with
+    :math:`\mu = \pi + (1-\pi) p_y` the other classes' terms add up to :math:`-(1-\pi)(1-p_y)\ln(1-\pi)`.
+
+    >>> round(JS(pi=0.5)(torch.tensor([[0.0, 100.0]]), torch.tensor([0])).item(), 4)  # the bound at pi = 1/2
+    2.0
+
+    Reference: Englesson and Azizpour, NeurIPS 2021.
+    """
+
+    needs = frozenset({Statistic.NLL, Statistic.MISS})
+
+    def __init__(self, *, pi: float = 0.5, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.pi = check_range("pi", pi, above=0, below=1)
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        rest = 1 - self.pi
+        miss = s.miss
+        log_mu = torch.log1p(-rest * miss)
+        divergence = (rest * miss - 1) * log_mu - rest * math.log(rest) * miss - rest * s.hit * s.nll
+        return divergence / (-rest * math.log(rest))

@@ -1,0 +1,130 @@
+"""The paper's losses and their nearest relatives: JAL and ANL, an active and a passive loss added.
+
+Each is ``alpha * active + beta * passive`` and nothing else; the class gives it a name, defaults and a place in the
+catalogue. Defaults are those of the published code for CIFAR-10.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import torch  # noqa: F401 - for the doctests
+
+from noiseproof.losses.asymmetric import AMSE
+from noiseproof.losses.base import Contract, Sum, pair_terms
+from noiseproof.losses.catalog import register
+from noiseproof.losses.normalized import NCE, NFL, NNCE, NNFL
+
+__all__ = ["ANLCE", "ANLFL", "JALCE", "JALFL"]
+
+_NCE = "alpha * -log(p[y]) / sum(-log(p))"
+_NFL = "alpha * F(p[y]) / sum(F(p))"
+_NNCE = "beta * (1 - (log(maximum(p[y], minimum)) - log(minimum)) / sum(log(maximum(p, minimum)) - log(minimum)))"
+_NNFL = "beta * (1 - (F(minimum) - F(maximum(p[y], minimum))) / sum(F(minimum) - F(maximum(p, minimum))))"
+_AMSE = "beta * (sum(abs(a * e - p)**q) - (0 if offset else (a - 1)**q)) / K"
+_ANL = "Ye et al., NeurIPS 2023"
+_JAL = "Wang et al., ICCV 2025"
+_AMSE_CONDITION = "if q <= 1 or w1 * (a - 1)**(q - 1) >= w2 * a**(q - 1) + (1 - w1)"
+
+
+@register(
+    "anl-ce",
+    title="Active negative loss on cross entropy",
+    formula=f"{_NCE} + {_NNCE}",
+    kind="active + passive",
+    symmetric="True",
+    asymmetric="if True",
+    range=("0", "alpha + beta"),
+    reference=_ANL,
+)
+class ANLCE(Sum):
+    r"""Active negative loss: :math:`\alpha \, \text{NCE} + \beta \, \text{NNCE}`.
+
+    Symmetric. Its paper trains it with L1 decay on the weights, which is no part of the loss.
+
+    >>> round(ANLCE(alpha=1.0, beta=1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
+    1.0
+
+    Reference: Ye et al., NeurIPS 2023.
+    """
+
+    def __init__(self, *, alpha: float = 5.0, beta: float = 5.0, minimum: float = 1e-08, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NCE(), beta, NNCE(minimum=minimum)), **contract)
+        self.alpha, self.beta, self.minimum = alpha, beta, minimum
+
+
+@register(
+    "anl-fl",
+    title="Active negative loss on the focal loss",
+    formula=f"{_NFL} + {_NNFL}",
+    kind="active + passive",
+    symmetric="True",
+    asymmetric="if True",
+    range=("0", "alpha + beta"),
+    reference=_ANL,
+)
+class ANLFL(Sum):
+    r"""Active negative loss: :math:`\alpha \, \text{NFL} + \beta \, \text{NNFL}`.
+
+    Symmetric. ``detach_focal`` as in :class:`FL`, for both parts.
+
+    Reference: Ye et al., NeurIPS 2023.
+    """
+
+    def __init__(self, *, alpha: float = 5.0, beta: float = 5.0, gamma: float = 0.5, minimum: float = 1e-08, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, NNFL(gamma=gamma, minimum=minimum, detach_focal=detach_focal)), **contract)
+        self.alpha, self.beta, self.gamma, self.minimum, self.detach_focal = alpha, beta, gamma, minimum, detach_focal
+
+
+@register(
+    "jal-ce",
+    title="Joint asymmetric loss on cross entropy",
+    formula=f"{_NCE} + {_AMSE}",
+    kind="active + passive",
+    symmetric="q == 1",
+    asymmetric=_AMSE_CONDITION,
+    range=("beta * ((a - 1)**q if offset else 0) / K", "alpha + beta * ((a**q + 1 if q >= 1 else a**q + (K - 1)**(1 - q)) - (0 if offset else (a - 1)**q)) / K"),
+    reference=_JAL,
+)
+class JALCE(Sum):
+    r"""Joint asymmetric loss: :math:`\alpha \, \text{NCE} + \beta \, \text{AMSE}`, the paper's loss.
+
+    Robust where AMSE is: choose ``a`` of at least :math:`1/(w_1 - w_2)` for the two largest label weights, 9 at ten classes with
+    80 % symmetric noise. The paper uses (alpha, beta, a) = (1, 1, 30) on CIFAR-10, (5, 1, 20) on CIFAR-100, (50, 1, 30) on
+    WebVision and (5, 0.1, 5) on Clothing1M. ``offset=False`` drops AMSE's constant from the value.
+
+    >>> round(JALCE(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + (2.5^2 + 0.5^2)/2
+    3.75
+
+    Reference: Wang et al., ICCV 2025.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, a: float = 30.0, q: float = 2.0, offset: bool = True, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NCE(), beta, AMSE(a=a, q=q, offset=offset)), **contract)
+        self.alpha, self.beta, self.a, self.q, self.offset = alpha, beta, a, q, offset
+
+
+@register(
+    "jal-fl",
+    title="Joint asymmetric loss on the focal loss",
+    formula=f"{_NFL} + {_AMSE}",
+    kind="active + passive",
+    symmetric="q == 1",
+    asymmetric=_AMSE_CONDITION,
+    range=("beta * ((a - 1)**q if offset else 0) / K", "alpha + beta * ((a**q + 1 if q >= 1 else a**q + (K - 1)**(1 - q)) - (0 if offset else (a - 1)**q)) / K"),
+    reference=_JAL,
+)
+class JALFL(Sum):
+    r"""Joint asymmetric loss: :math:`\alpha \, \text{NFL} + \beta \, \text{AMSE}`.
+
+    As :class:`JALCE`, with the focal loss. ``detach_focal`` as in :class:`FL`: the paper's numbers were made with it.
+
+    >>> round(JALFL(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
+    3.75
+
+    Reference: Wang et al., ICCV 2025.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, a: float = 30.0, gamma: float = 0.5, q: float = 2.0, offset: bool = True, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, AMSE(a=a, q=q, offset=offset)), **contract)
+        self.alpha, self.beta, self.a, self.gamma, self.q, self.offset, self.detach_focal = alpha, beta, a, gamma, q, offset, detach_focal

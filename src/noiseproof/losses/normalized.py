@@ -1,0 +1,156 @@
+"""Normalised losses: a loss over its sum over all labels, which makes any loss symmetric. NCE, NFL, NNCE, NNFL."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from noiseproof.losses.base import Contract, RobustLoss, check_range
+from noiseproof.losses.catalog import register
+from noiseproof.statistics import RowStatistics, Statistic
+
+__all__ = ["NCE", "NFL", "NNCE", "NNFL"]
+
+
+def share(part: Tensor, rest: Tensor) -> Tensor:
+    """``part / (part + rest)`` for parts that are not negative, with a gradient that does not cancel.
+
+    Autograd of the plain quotient gives ``1/sum - part/sum**2``, a difference of equal numbers where ``part`` is nearly all.
+    """
+    mostly = part > rest
+    ratio = torch.where(mostly, rest, part) / torch.where(mostly, part, rest)
+    return torch.where(mostly, 1.0, ratio) / (1 + ratio)
+
+
+@register(
+    "nce",
+    title="Normalized cross entropy",
+    formula="-log(p[y]) / sum(-log(p))",
+    kind="active",
+    symmetric="True",
+    asymmetric="if True",
+    range=("0", "1"),
+    reference="Ma et al., ICML 2020",
+)
+class NCE(RobustLoss):
+    r"""Normalized cross entropy.
+
+    .. math:: L = \frac{-\log p_y}{\sum_k -\log p_k}
+
+    Symmetric, hence robust, and unable to fit hard data alone: use it in a pair with a passive loss. Range [0, 1].
+
+    >>> round(NCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
+    0.25
+
+    Reference: Ma et al., ICML 2020.
+    """
+
+    needs = frozenset({Statistic.NLL, Statistic.NLL_SUM})
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        return share(s.nll, s.nll_others)
+
+
+@register(
+    "nfl",
+    title="Normalized focal loss",
+    formula="F(p[y]) / sum(F(p))",
+    kind="active",
+    symmetric="True",
+    asymmetric="if True",
+    range=("0", "1"),
+    reference="Ma et al., ICML 2020",
+)
+class NFL(RobustLoss):
+    r"""Normalized focal loss.
+
+    .. math:: L = \frac{(1-p_y)^\gamma \log p_y}{\sum_k (1-p_k)^\gamma \log p_k}
+
+    gamma = 0 is NCE. ``detach_focal`` as in :class:`FL`. Symmetric. Range [0, 1].
+
+    >>> round(NFL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
+    0.25
+
+    Reference: Ma et al., ICML 2020.
+    """
+
+    def __init__(self, *, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.gamma = check_range("gamma", gamma, at_least=0)
+        self.detach_focal = detach_focal
+        self.needs = frozenset({Statistic.NLL, Statistic.focal_sum(self.gamma, detach=detach_focal)})
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        own = s.focal(self.gamma, detach=self.detach_focal)
+        return share(own, s.focal_others(self.gamma, detach=self.detach_focal))
+
+
+@register(
+    "nnce",
+    title="Normalized negative cross entropy",
+    formula="1 - (log(maximum(p[y], minimum)) - log(minimum)) / sum(log(maximum(p, minimum)) - log(minimum))",
+    kind="passive",
+    symmetric="True",
+    asymmetric="True",
+    range=("0", "1"),
+    reference="Ye et al., NeurIPS 2023",
+)
+class NNCE(RobustLoss):
+    r"""Normalized negative cross entropy: the passive part of ANL-CE.
+
+    .. math:: L = 1 - \frac{C - A_y}{\sum_k (C - A_k)}, \qquad A_k = -\log\max(p_k, m), \quad C = -\log m
+
+    Probabilities below m (``minimum``) have no gradient. Symmetric. Range [0, 1].
+
+    >>> round(NNCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
+    0.75
+
+    Reference: Ye et al., NeurIPS 2023 (m = 1e-7; the code behind the JAL numbers uses 1e-8).
+    """
+
+    def __init__(self, *, minimum: float = 1e-8, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.minimum = check_range("minimum", minimum, above=0, below=0.5)
+        self.needs = frozenset({Statistic.NLL, Statistic.room_sum(0.0, self.minimum)})
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        return share(s.room_others(0.0, self.minimum), s.room(0.0, self.minimum))
+
+
+@register(
+    "nnfl",
+    title="Normalized negative focal loss",
+    formula="1 - (F(minimum) - F(maximum(p[y], minimum))) / sum(F(minimum) - F(maximum(p, minimum)))",
+    kind="passive",
+    symmetric="True",
+    asymmetric="True",
+    range=("0", "1"),
+    reference="Ye et al., NeurIPS 2023",
+)
+class NNFL(RobustLoss):
+    r"""Normalized negative focal loss: the passive part of ANL-FL.
+
+    .. math:: L = 1 - \frac{C - f_y}{\sum_k (C - f_k)}, \qquad f_k = -(1-p_k)^\gamma \log p_k, \quad C = -(1-m)^\gamma \log m
+
+    with probabilities clipped below at m (``minimum``). gamma = 0 is NNCE. ``detach_focal`` as in :class:`FL`. Range [0, 1].
+
+    >>> round(NNFL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
+    0.75
+
+    Reference: Ye et al., NeurIPS 2023.
+    """
+
+    def __init__(
+        self, *, gamma: float = 0.5, minimum: float = 1e-8, detach_focal: bool = False, **contract: Unpack[Contract]
+    ) -> None:
+        super().__init__(**contract)
+        self.gamma = check_range("gamma", gamma, at_least=0)
+        self.minimum = check_range("minimum", minimum, above=0, below=0.5)
+        self.detach_focal = detach_focal
+        self.needs = frozenset({Statistic.NLL, Statistic.room_sum(self.gamma, self.minimum, detach=detach_focal)})
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        options = (self.gamma, self.minimum)
+        return share(s.room_others(*options, detach=self.detach_focal), s.room(*options, detach=self.detach_focal))

@@ -1,0 +1,289 @@
+"""Pairs of losses that JAL is compared with: active passive losses (APL), and NCE or NFL with an asymmetric loss.
+
+Each is ``alpha * first + beta * second`` and nothing else; defaults are those of the published code for CIFAR-10.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import torch  # noqa: F401 - for the doctests
+
+from noiseproof.losses.asymmetric import AEL, AGCE, AUL
+from noiseproof.losses.base import Contract, Sum, pair_terms
+from noiseproof.losses.catalog import register
+from noiseproof.losses.classic import MAE, RCE
+from noiseproof.losses.normalized import NCE, NFL
+
+__all__ = [
+    "AGCEandMAE",
+    "NCEandAEL",
+    "NCEandAGCE",
+    "NCEandAUL",
+    "NCEandMAE",
+    "NCEandRCE",
+    "NFLandAEL",
+    "NFLandAGCE",
+    "NFLandAUL",
+    "NFLandMAE",
+    "NFLandRCE",
+]
+
+_NCE = "alpha * -log(p[y]) / sum(-log(p))"
+_NFL = "alpha * F(p[y]) / sum(F(p))"
+_MAE = "beta * (1 - p[y])"
+_RCE = "beta * -log(clip) * (1 - p[y])"
+_AUL = "beta * ((a - p[y])**p_ - (a - 1)**p_) / p_"
+_AGCE = "beta * ((a + 1)**q - (a + p[y])**q) / q"
+_AGCE_ALPHA = "alpha * ((a + 1)**q - (a + p[y])**q) / q"
+_AEL = "beta * exp(-p[y] / a)"
+_APL = "Ma et al., ICML 2020"
+_ALF = "Zhou et al., ICML 2021"
+_JAL = "Wang et al., ICCV 2025"
+_AUL_CONDITION = "if p_ <= 1 or w1 * (a - 1)**(p_ - 1) >= w2 * a**(p_ - 1)"
+_AGCE_CONDITION = "if q >= 1 or w1 * (a + 1)**(q - 1) >= w2 * a**(q - 1)"
+_AEL_CONDITION = "if w1 >= w2 * exp(1 / a)"
+
+
+@register(
+    "nce+mae",
+    title="Normalized cross entropy and mean absolute error",
+    formula=f"{_NCE} + {_MAE}",
+    kind="active + passive",
+    symmetric="True",
+    asymmetric="if True",
+    range=("0", "alpha + beta"),
+    reference=_APL,
+)
+class NCEandMAE(Sum):
+    r"""Active passive loss: :math:`\alpha \, \text{NCE} + \beta \, \text{MAE}`, the mean absolute error with scale 1.
+
+    Symmetric, because both parts are. Range [0, alpha + beta], not reached at both ends at once.
+
+    >>> round(NCEandMAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
+    1.0
+
+    Reference: Ma et al., ICML 2020.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NCE(), beta, MAE(scale=1.0)), **contract)
+        self.alpha, self.beta = alpha, beta
+
+
+@register(
+    "nce+rce",
+    title="Normalized cross entropy and reverse cross entropy",
+    formula=f"{_NCE} + {_RCE}",
+    kind="active + passive",
+    symmetric="True",
+    asymmetric="if True",
+    range=("0", "alpha - beta * log(clip)"),
+    reference=_APL,
+)
+class NCEandRCE(Sum):
+    r"""Active passive loss: :math:`\alpha \, \text{NCE} + \beta \, \text{RCE}`, the strongest pair of its paper.
+
+    Symmetric, because both parts are.
+
+    >>> round(NCEandRCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 9.2103 * 3/4
+    7.1578
+
+    Reference: Ma et al., ICML 2020.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, clip: float = 0.0001, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NCE(), beta, RCE(clip=clip)), **contract)
+        self.alpha, self.beta, self.clip = alpha, beta, clip
+
+
+@register(
+    "nce+aul",
+    title="Normalized cross entropy and asymmetric unhinged loss",
+    formula=f"{_NCE} + {_AUL}",
+    kind="active + active",
+    asymmetric=_AUL_CONDITION,
+    range=("0", "alpha + beta * (a**p_ - (a - 1)**p_) / p_"),
+    reference=_ALF,
+)
+class NCEandAUL(Sum):
+    r""":math:`\alpha \, \text{NCE} + \beta \, \text{AUL}`: two active losses, so not an active passive pair.
+
+    Reference: Zhou et al., ICML 2021.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 6.3, p: float = 1.5, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NCE(), beta, AUL(a=a, p=p)), **contract)
+        self.alpha, self.beta, self.a, self.p = alpha, beta, a, p
+
+
+@register(
+    "nce+agce",
+    title="Normalized cross entropy and asymmetric generalized cross entropy",
+    formula=f"{_NCE} + {_AGCE}",
+    kind="active + active",
+    asymmetric=_AGCE_CONDITION,
+    range=("0", "alpha + beta * ((a + 1)**q - a**q) / q"),
+    reference=_ALF,
+)
+class NCEandAGCE(Sum):
+    r""":math:`\alpha \, \text{NCE} + \beta \, \text{AGCE}`: two active losses, so not an active passive pair.
+
+    Reference: Zhou et al., ICML 2021.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 6.0, q: float = 1.5, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NCE(), beta, AGCE(a=a, q=q)), **contract)
+        self.alpha, self.beta, self.a, self.q = alpha, beta, a, q
+
+
+@register(
+    "nce+ael",
+    title="Normalized cross entropy and asymmetric exponential loss",
+    formula=f"{_NCE} + {_AEL}",
+    kind="active + active",
+    asymmetric=_AEL_CONDITION,
+    range=("beta * exp(-1 / a)", "alpha + beta"),
+    reference=_ALF,
+)
+class NCEandAEL(Sum):
+    r""":math:`\alpha \, \text{NCE} + \beta \, \text{AEL}`: two active losses, so not an active passive pair.
+
+    Reference: Zhou et al., ICML 2021.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 5.0, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NCE(), beta, AEL(a=a)), **contract)
+        self.alpha, self.beta, self.a = alpha, beta, a
+
+
+@register(
+    "nfl+mae",
+    title="Normalized focal loss and mean absolute error",
+    formula=f"{_NFL} + {_MAE}",
+    kind="active + passive",
+    symmetric="True",
+    asymmetric="if True",
+    range=("0", "alpha + beta"),
+    reference=_APL,
+)
+class NFLandMAE(Sum):
+    r"""Active passive loss: :math:`\alpha \, \text{NFL} + \beta \, \text{MAE}`, the mean absolute error with scale 1.
+
+    Symmetric, because both parts are. Range [0, alpha + beta], not reached at both ends at once.
+
+    >>> round(NFLandMAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
+    1.0
+
+    Reference: Ma et al., ICML 2020.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, MAE(scale=1.0)), **contract)
+        self.alpha, self.beta, self.gamma, self.detach_focal = alpha, beta, gamma, detach_focal
+
+
+@register(
+    "nfl+rce",
+    title="Normalized focal loss and reverse cross entropy",
+    formula=f"{_NFL} + {_RCE}",
+    kind="active + passive",
+    symmetric="True",
+    asymmetric="if True",
+    range=("0", "alpha - beta * log(clip)"),
+    reference=_APL,
+)
+class NFLandRCE(Sum):
+    r"""Active passive loss: :math:`\alpha \, \text{NFL} + \beta \, \text{RCE}`, the strongest pair of its paper.
+
+    Symmetric, because both parts are.
+
+    >>> round(NFLandRCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 9.2103 * 3/4
+    7.1578
+
+    Reference: Ma et al., ICML 2020.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, clip: float = 0.0001, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, RCE(clip=clip)), **contract)
+        self.alpha, self.beta, self.clip, self.gamma, self.detach_focal = alpha, beta, clip, gamma, detach_focal
+
+
+@register(
+    "nfl+aul",
+    title="Normalized focal loss and asymmetric unhinged loss",
+    formula=f"{_NFL} + {_AUL}",
+    kind="active + active",
+    asymmetric=_AUL_CONDITION,
+    range=("0", "alpha + beta * (a**p_ - (a - 1)**p_) / p_"),
+    reference=_ALF,
+)
+class NFLandAUL(Sum):
+    r""":math:`\alpha \, \text{NFL} + \beta \, \text{AUL}`: two active losses, so not an active passive pair.
+
+    Reference: Zhou et al., ICML 2021.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 6.3, p: float = 1.5, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, AUL(a=a, p=p)), **contract)
+        self.alpha, self.beta, self.a, self.p, self.gamma, self.detach_focal = alpha, beta, a, p, gamma, detach_focal
+
+
+@register(
+    "nfl+agce",
+    title="Normalized focal loss and asymmetric generalized cross entropy",
+    formula=f"{_NFL} + {_AGCE}",
+    kind="active + active",
+    asymmetric=_AGCE_CONDITION,
+    range=("0", "alpha + beta * ((a + 1)**q - a**q) / q"),
+    reference=_ALF,
+)
+class NFLandAGCE(Sum):
+    r""":math:`\alpha \, \text{NFL} + \beta \, \text{AGCE}`: two active losses, so not an active passive pair.
+
+    Reference: Zhou et al., ICML 2021.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 6.0, q: float = 1.5, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, AGCE(a=a, q=q)), **contract)
+        self.alpha, self.beta, self.a, self.q, self.gamma, self.detach_focal = alpha, beta, a, q, gamma, detach_focal
+
+
+@register(
+    "nfl+ael",
+    title="Normalized focal loss and asymmetric exponential loss",
+    formula=f"{_NFL} + {_AEL}",
+    kind="active + active",
+    asymmetric=_AEL_CONDITION,
+    range=("beta * exp(-1 / a)", "alpha + beta"),
+    reference=_ALF,
+)
+class NFLandAEL(Sum):
+    r""":math:`\alpha \, \text{NFL} + \beta \, \text{AEL}`: two active losses, so not an active passive pair.
+
+    Reference: Zhou et al., ICML 2021.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 5.0, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, AEL(a=a)), **contract)
+        self.alpha, self.beta, self.a, self.gamma, self.detach_focal = alpha, beta, a, gamma, detach_focal
+
+
+@register(
+    "agce+mae",
+    title="Asymmetric generalized cross entropy and mean absolute error",
+    formula=f"{_AGCE_ALPHA} + {_MAE}",
+    kind="active + passive",
+    asymmetric=_AGCE_CONDITION,
+    range=("0", "alpha * ((a + 1)**q - a**q) / q + beta"),
+    reference=_JAL,
+)
+class AGCEandMAE(Sum):
+    r""":math:`\alpha \, \text{AGCE} + \beta \, \text{MAE}`: the pair that shows that NCE cannot be replaced by an asymmetric loss.
+
+    Reference: Wang et al., ICCV 2025, Table 1.
+    """
+
+    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, a: float = 6.0, q: float = 1.5, **contract: Unpack[Contract]) -> None:
+        super().__init__(pair_terms(alpha, AGCE(a=a, q=q), beta, MAE(scale=1.0)), **contract)
+        self.alpha, self.beta, self.a, self.q = alpha, beta, a, q

@@ -1,0 +1,129 @@
+"""Student loss: a parametric head that scores features with a Student's t distribution per class. LT and LT-APL."""
+
+from __future__ import annotations
+
+import math
+from typing import Unpack
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
+from torch import Tensor, nn
+
+from noiseproof.losses.base import Contract, RobustLoss, check_range, inner_loss
+from noiseproof.losses.catalog import register
+from noiseproof.losses.classic import CE
+from noiseproof.losses.pairs import NCEandRCE
+from noiseproof.primitives import accumulation_dtype
+
+__all__ = ["Student", "StudentAPL"]
+
+
+@register(
+    "lt",
+    title="Student loss",
+    aliases=("student",),
+    formula="base(scores / norm(scores)) + lam / 2 * sum((v - mu[y])**2)",
+    kind="head",
+    reads="features",
+    reference="Zhang et al., TPAMI 2024",
+)
+class Student(RobustLoss):
+    r"""Student loss: class scores from features, under one Student's t distribution per class.
+
+    .. math:: s_k = \frac{\Gamma((\nu_k + D)/2)}{\Gamma(\nu_k/2)\, \nu_k^{D/2}} (1 + d_k/\nu_k)^{-(\nu_k + D)/2}, \qquad
+              d_k = \tfrac12 \|v - \mu_k\|^2, \quad \nu_k = r_k^2 + 0.1, \quad D = \log(\text{features})
+
+    v are the features and :math:`\mu_k` learned means, both scaled to length 1. The scores, scaled to length 1 over the classes,
+    are the logits of ``base`` (cross entropy if none is given); lambda/2 times the squared distance to the label's mean is added.
+    In training the label's distance is multiplied by 1 + ``margin``.
+
+    It replaces the last layer of the network and has parameters of its own, so it is called on features ``[N, D]``, its
+    parameters go to the optimiser, and :meth:`scores` gives predictions::
+
+        criterion = Student(features=512, classes=10)
+        optimiser = torch.optim.SGD([*network.parameters(), *criterion.parameters()], lr=0.1)
+        loss = criterion(network(images), labels)
+        predicted = criterion.scores(network(images)).argmax(1)
+
+    Reference: Zhang et al., TPAMI 2024.
+    """
+
+    def __init__(
+        self,
+        *,
+        features: int,
+        classes: int,
+        margin: float = 0.1,
+        lam: float = 0.01,
+        base: RobustLoss | None = None,
+        **contract: Unpack[Contract],
+    ) -> None:
+        super().__init__(**contract)
+        self.features = int(check_range("features", features, at_least=1))
+        self.classes = int(check_range("classes", classes, at_least=2))
+        self.margin = check_range("margin", margin, at_least=0)
+        self.lam = check_range("lam", lam, at_least=0)
+        self.base = inner_loss(CE() if base is None else base)
+        self.means = nn.Parameter(torch.empty(self.classes, self.features))
+        self.root_freedom = nn.Parameter(torch.ones(self.classes))
+        nn.init.xavier_uniform_(self.means)
+
+    def classes_of(self, logits: Tensor) -> int:
+        if logits.shape[1] != self.features:
+            raise ValueError(f"the student loss takes features [N, {self.features}], got {logits.shape[1]} of them")
+        return self.classes
+
+    def scores(self, features: Tensor, target: Tensor | None = None) -> Tensor:
+        """Class scores ``[N, classes]`` of ``features [N, D]``; the margin of ``target`` applies where it is given."""
+        return self._scores(self._distances(features), target)
+
+    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
+        distance = self._distances(logits)
+        scores = self._scores(distance, target if self.training else None)
+        return self.base.rows(scores, target) + self.lam * distance.gather(1, target[:, None])[:, 0]
+
+    def _distances(self, features: Tensor) -> Tensor:
+        """Half the squared distance of the normalised features to each normalised mean, which is 1 - cosine."""
+        dtype = accumulation_dtype(features.dtype)
+        with torch.autocast(features.device.type, enabled=False):
+            return 1 - F.normalize(features.to(dtype), dim=1) @ F.normalize(self.means.to(dtype), dim=1).T
+
+    def _scores(self, distance: Tensor, target: Tensor | None) -> Tensor:
+        if target is not None:
+            distance = torch.where(F.one_hot(target, self.classes).bool(), (1 + self.margin) * distance, distance)
+        size = math.log(self.features)
+        freedom = self.root_freedom.to(distance.dtype).square() + 0.1
+        log_normaliser = torch.lgamma((freedom + size) / 2) - torch.lgamma(freedom / 2) - size / 2 * torch.log(freedom)
+        log_density = log_normaliser - (freedom + size) / 2 * torch.log1p(distance / freedom)
+        # The length cancels any common factor, so the largest density may as well be 1.
+        return F.normalize(torch.exp(log_density - log_density.detach().amax(1, keepdim=True)), dim=1)
+
+
+@register(
+    "lt-apl",
+    title="Student loss on NCE+RCE",
+    formula="base(scores / norm(scores)) + lam / 2 * sum((v - mu[y])**2)",
+    kind="head",
+    reads="features",
+    reference="Zhang et al., TPAMI 2024",
+)
+class StudentAPL(Student):
+    r"""The student loss on ``alpha * NCE + beta * RCE``, the row LT-APL of the paper's tables.
+
+    Reference: Zhang et al., TPAMI 2024.
+    """
+
+    def __init__(
+        self,
+        *,
+        features: int,
+        classes: int,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        margin: float = 0.1,
+        lam: float = 0.01,
+        **contract: Unpack[Contract],
+    ) -> None:
+        base = NCEandRCE(alpha=alpha, beta=beta)
+        super().__init__(features=features, classes=classes, margin=margin, lam=lam, base=base, **contract)
+        self.alpha, self.beta = alpha, beta

@@ -1,0 +1,358 @@
+"""Losses on changed logits or probabilities: LogitClip, epsilon-softmax, sparse regularisation, LDR."""
+
+from __future__ import annotations
+
+import math
+from typing import Unpack
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
+from torch import Tensor
+
+from noiseproof.losses.base import Contract, RobustLoss, Sum, check_range, inner_loss, pair_terms
+from noiseproof.losses.catalog import register
+from noiseproof.losses.classic import CE, MAE
+from noiseproof.primitives import Primitive, PrimitiveKind, accumulation_dtype, focal_term
+from noiseproof.statistics import RowStatistics, Statistic
+
+__all__ = ["ECE", "EFL", "LDR", "ECEandMAE", "EFLandMAE", "LogitClip", "PublishedLogitClip", "SparseRegularization"]
+
+
+class _TransformedLoss(RobustLoss):
+    """A loss of changed logits. The change reads whole rows, so it is no function of row statistics; the loss behind it is."""
+
+    base: RobustLoss
+
+    def change(self, logits: Tensor) -> Tensor:
+        """The logits that ``base`` sees; ``logits [N, K]`` come in float32 at least."""
+        raise NotImplementedError
+
+    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
+        return self.base.rows(self.change(logits.to(accumulation_dtype(logits.dtype))), target)
+
+    def every_label(self, logits: Tensor) -> Tensor:
+        return self.base.every_label(self.change(logits.to(accumulation_dtype(logits.dtype))))
+
+
+@register(
+    "logitclip",
+    title="LogitClip, as its paper defines it",
+    formula="-log(softmax(z * minimum(1, tau / norm(z)))[y])",
+    kind="active",
+    reads="logits",
+    shift_invariant=False,
+    reference="Wei et al., ICML 2023",
+)
+class LogitClip(_TransformedLoss):
+    r"""A loss of logits whose Euclidean norm is clipped.
+
+    .. math:: L = L_\text{base}\big(z \cdot \min(1, \tau / \|z\|)\big)
+
+    Bounds any loss: with cross entropy it is at most :math:`\log(1 + (K-1) e^{\sqrt2\tau})`. The norm is not a row statistic
+    and changes when a constant is added to the logits.
+
+    >>> far = torch.tensor([[30.0, 40.0]])  # norm 50, clipped to 5: logits 3 and 4
+    >>> round(LogitClip(tau=5.0)(far, torch.tensor([0])).item(), 4)  # log(1 + e)
+    1.3133
+
+    Reference: Wei et al., ICML 2023.
+    """
+
+    def __init__(self, *, tau: float = 1.0, base: RobustLoss | None = None, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.tau = check_range("tau", tau, above=0)
+        self.base = inner_loss(CE() if base is None else base)
+
+    def change(self, logits: Tensor) -> Tensor:
+        norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
+        return logits * (self.tau / norm.clamp_min(self.tau))
+
+
+@register(
+    "ce+lc",
+    title="LogitClip, as coded for the published numbers",
+    aliases=("published-logitclip",),
+    formula="-log(softmax(z * delta / norm(z) if norm(z) > 1 / delta else z)[y])",
+    kind="active",
+    reads="logits",
+    shift_invariant=False,
+    reference="Wei et al., ICML 2023; the code behind CE+LC in Wang et al., ICCV 2025",
+)
+class PublishedLogitClip(_TransformedLoss):
+    r"""LogitClip as in the code that made the published CE+LC numbers.
+
+    .. math:: L = L_\text{base}(z \delta / \|z\|) \text{ if } \|z\| > 1/\delta, \text{ else } L_\text{base}(z)
+
+    The threshold is 1/delta but the new norm is delta, so for delta > 1 norms between the two are scaled *up*, and the loss
+    jumps at the threshold. Only delta = 1 is LogitClip. The published runs use 2.5 on CIFAR-10 and 0.5 on CIFAR-100.
+
+    >>> near = torch.tensor([[0.6, 0.8]])  # norm 1 is above 1/2 and becomes 2
+    >>> round(PublishedLogitClip(delta=2.0)(near, torch.tensor([1])).item(), 4)  # log(1 + exp(-0.4))
+    0.513
+
+    Reference: Wei et al., ICML 2023.
+    """
+
+    def __init__(self, *, delta: float = 2.5, base: RobustLoss | None = None, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.delta = check_range("delta", delta, above=0)
+        self.base = inner_loss(CE() if base is None else base)
+
+    def change(self, logits: Tensor) -> Tensor:
+        threshold = 1 / self.delta
+        norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
+        return logits * torch.where(norm > threshold, self.delta / norm.clamp_min(threshold), 1.0)
+
+
+class _PowerSum(RobustLoss):
+    """``sum_k p_k^q``, whatever the label."""
+
+    def __init__(self, *, q: float) -> None:
+        super().__init__()
+        self.q = check_range("q", q, above=0)
+        self.needs = frozenset({Statistic.power_sum(self.q)})
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        return s.power_sum(self.q)
+
+
+@register(
+    "sr",
+    title="Sparse regularisation",
+    aliases=("sparse regularization", "ce+sr"),
+    formula="-log(softmax(z / temperature)[y]) + lam * sum(softmax(z / temperature)**q)",
+    kind="regularised",
+    reads="logits",
+    reference="Zhou et al., ICCV 2021",
+)
+class SparseRegularization(_TransformedLoss):
+    r"""A loss of sharpened predictions plus a norm that pushes them to one-hot vectors.
+
+    .. math:: L = L_\text{base}(p^\tau) + \lambda \sum_k (p^\tau_k)^q, \qquad p^\tau = \operatorname{softmax}(z / \tau)
+
+    Call :meth:`set_epoch` at the start of every epoch: lambda is multiplied by ``growth`` every ``every`` epochs. The published
+    code for CIFAR also scales each row of logits to length 1 first: ``normalize=True``.
+
+    >>> loss = SparseRegularization(lam=1.0, growth=2.0, temperature=1.0, q=1.0)  # q = 1 adds the constant lambda
+    >>> loss.set_epoch(2)
+    >>> round(loss(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # log 4 + 4
+    5.3863
+
+    Reference: Zhou et al., ICCV 2021.
+    """
+
+    strength: Tensor
+
+    def __init__(
+        self,
+        *,
+        temperature: float = 0.5,
+        lam: float = 1.2,
+        q: float = 0.1,
+        growth: float = 1.03,
+        every: int = 1,
+        normalize: bool = False,
+        base: RobustLoss | None = None,
+        **contract: Unpack[Contract],
+    ) -> None:
+        super().__init__(**contract)
+        self.temperature = check_range("temperature", temperature, above=0)
+        self.lam = check_range("lam", lam, at_least=0)
+        self.growth = check_range("growth", growth, above=0)
+        self.every = int(check_range("every", every, at_least=1))
+        self.q, self.normalize = q, normalize
+        self.base = inner_loss(CE() if base is None else base)
+        self.penalty = _PowerSum(q=q)
+        # A tensor, so that a new epoch is a new value to a compiled or captured step and not a new program.
+        self.register_buffer("strength", torch.tensor(self.lam), persistent=False)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set lambda for ``epoch``, counted from 0."""
+        self.strength.fill_(self.lam * self.growth ** (epoch // self.every))
+
+    def change(self, logits: Tensor) -> Tensor:
+        return (F.normalize(logits, dim=1) if self.normalize else logits) / self.temperature
+
+    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
+        changed = self.change(logits.to(accumulation_dtype(logits.dtype)))
+        return self.base.rows(changed, target) + self.strength * self.penalty.rows(changed, target)
+
+    def every_label(self, logits: Tensor) -> Tensor:
+        changed = self.change(logits.to(accumulation_dtype(logits.dtype)))
+        return self.base.every_label(changed) + self.strength * self.penalty.every_label(changed)
+
+
+class _EpsilonLoss(RobustLoss):
+    """A loss of the label's probability under epsilon-softmax, ``(p + m e_top) / (1 + m)``, top the likeliest class.
+
+    Classes that tie for the largest logit all count as the top.
+    """
+
+    needs = frozenset({Statistic.NLL, Statistic.MISS, Statistic.LEAD})
+
+    def __init__(self, m: float, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.m = check_range("m", m, at_least=0)
+
+    def _nll(self, s: RowStatistics) -> Tensor:
+        if_top = -torch.log1p(-s.miss / (1 + self.m))
+        return torch.where(s.lead >= 0, if_top, s.nll + math.log1p(self.m))
+
+
+@register(
+    "ece",
+    title="Cross entropy of epsilon-softmax",
+    aliases=("epsilon-softmax",),
+    formula="-log((p[y] + m * (p[y] == max(p))) / (1 + m))",
+    kind="active",
+    range=("0", "inf"),
+    reference="Wang et al., NeurIPS 2024",
+)
+class ECE(_EpsilonLoss):
+    r"""Cross entropy of epsilon-softmax, which pushes every prediction to within epsilon of one-hot.
+
+    .. math:: L = -\log \tilde p_y, \qquad \tilde p = \frac{p + m \, e_{\arg\max p}}{1 + m}
+
+    m = 0 is cross entropy. Used as alpha ECE + beta MAE. Classes that tie for the largest logit all count as the top.
+
+    >>> round(ECE(m=1.0)(torch.tensor([[0.0, 0.0, -1e4]]), torch.tensor([0])).item(), 4)  # -log((1/2 + 1) / 2)
+    0.2877
+
+    Reference: Wang et al., NeurIPS 2024.
+    """
+
+    def __init__(self, *, m: float = 1e5, **contract: Unpack[Contract]) -> None:
+        super().__init__(m, **contract)
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        return self._nll(s)
+
+
+@register(
+    "efl",
+    title="Focal loss of epsilon-softmax",
+    formula="F((p[y] + m * (p[y] == max(p))) / (1 + m))",
+    kind="active",
+    range=("0", "inf"),
+    reference="Wang et al., NeurIPS 2024",
+)
+class EFL(_EpsilonLoss):
+    r"""Focal loss of epsilon-softmax.
+
+    .. math:: L = -(1 - \tilde p_y)^\gamma \log \tilde p_y, \qquad \tilde p = \frac{p + m \, e_{\arg\max p}}{1 + m}
+
+    gamma = 0 is ECE. ``detach_focal`` as in :class:`FL`.
+
+    >>> round(EFL(m=1.0, gamma=1.0)(torch.tensor([[0.0, 0.0, -1e4]]), torch.tensor([0])).item(), 4)  # 0.25 * 0.2877
+    0.0719
+
+    Reference: Wang et al., NeurIPS 2024.
+    """
+
+    def __init__(
+        self, *, m: float = 1e5, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]
+    ) -> None:
+        super().__init__(m, **contract)
+        self.gamma = check_range("gamma", gamma, at_least=0)
+        self.detach_focal = detach_focal
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        focal = Primitive(PrimitiveKind.FOCAL, self.gamma, 0.0, self.detach_focal)
+        not_top = torch.log1p(-s.hit.clamp_max(0.5) / (1 + self.m))
+        log_miss = torch.where(s.lead >= 0, s.log_miss - math.log1p(self.m), not_top)
+        return focal_term(focal, self._nll(s), log_miss)
+
+
+@register(
+    "ece+mae",
+    title="Cross entropy of epsilon-softmax and mean absolute error",
+    formula="alpha * -log((p[y] + m * (p[y] == max(p))) / (1 + m)) + beta * 2 * (1 - p[y])",
+    kind="active + passive",
+    range=("0", "inf"),
+    reference="Wang et al., NeurIPS 2024",
+)
+class ECEandMAE(Sum):
+    r""":math:`\alpha \, \text{ECE} + \beta \, \text{MAE}`, with the defaults published for CIFAR-10 and symmetric noise.
+
+    Reference: Wang et al., NeurIPS 2024.
+    """
+
+    def __init__(
+        self, *, alpha: float = 0.01, beta: float = 5.0, m: float = 1e5, **contract: Unpack[Contract]
+    ) -> None:
+        super().__init__(pair_terms(alpha, ECE(m=m), beta, MAE()), **contract)
+        self.alpha, self.beta, self.m = alpha, beta, m
+
+
+@register(
+    "efl+mae",
+    title="Focal loss of epsilon-softmax and mean absolute error",
+    formula="alpha * F((p[y] + m * (p[y] == max(p))) / (1 + m)) + beta * 2 * (1 - p[y])",
+    kind="active + passive",
+    range=("0", "inf"),
+    reference="Wang et al., NeurIPS 2024",
+)
+class EFLandMAE(Sum):
+    r""":math:`\alpha \, \text{EFL} + \beta \, \text{MAE}`, with the defaults published for CIFAR-10 and symmetric noise.
+
+    Reference: Wang et al., NeurIPS 2024.
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 0.01,
+        beta: float = 5.0,
+        m: float = 1e5,
+        gamma: float = 0.5,
+        detach_focal: bool = False,
+        **contract: Unpack[Contract],
+    ) -> None:
+        super().__init__(pair_terms(alpha, EFL(m=m, gamma=gamma, detach_focal=detach_focal), beta, MAE()), **contract)
+        self.alpha, self.beta, self.m = alpha, beta, m
+        self.gamma, self.detach_focal = gamma, detach_focal
+
+
+@register(
+    "ldr",
+    title="Label distributionally robust loss (KL)",
+    aliases=("ldr-kl",),
+    formula="lam * log(mean(exp((c * (1 - e) + s - s[y]) / lam)))",
+    kind="passive",
+    reads="logits",
+    shift_invariant=False,
+    reference="Zhu, Ying and Yang, ICML 2023",
+)
+class LDR(RobustLoss):
+    r"""Label distributionally robust loss with a KL regulariser.
+
+    .. math:: L = \lambda \log \frac1K \sum_k \exp\frac{c\,[k \ne y] + s_k - s_y}{\lambda}, \qquad
+              s = \frac{\operatorname{softplus}(z)}{\operatorname{mean} \operatorname{softplus}(z)}
+
+    lambda -> 0 is a multi-class hinge loss, lambda -> infinity a symmetric one. The scores are normalised over the row, so it
+    is no function of softmax statistics, and adding a constant to the logits changes it. (In the formula s is these scores.)
+
+    >>> round(LDR(c=1.0, lam=1.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # log((1 + e) / 2)
+    0.6201
+
+    Reference: Zhu, Ying and Yang, ICML 2023.
+    """
+
+    def __init__(self, *, c: float = 0.1, lam: float = 10.0, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.c = check_range("c", c, at_least=0)
+        self.lam = check_range("lam", lam, above=0)
+
+    def every_label(self, logits: Tensor) -> Tensor:
+        z = logits.to(accumulation_dtype(logits.dtype))
+        # log softplus(z) -> z for very negative z, where softplus itself underflows and the mean would be 0.
+        low = z < -15
+        log_scores = torch.where(low, z, torch.log(F.softplus(z.masked_fill(low, 0.0))))
+        s = z.shape[1] * torch.softmax(log_scores, 1)
+        # exp(c/lam) times sum_k exp((s_k - s_y)/lam), less what that counts too much at k = y.
+        margin = self.c / self.lam
+        total = torch.logsumexp(s / self.lam, 1, keepdim=True) - s / self.lam
+        return self.lam * (margin + total + torch.log1p(math.expm1(-margin) * torch.exp(-total)) - math.log(z.shape[1]))
+
+    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
+        return self.every_label(logits).gather(1, target[:, None])[:, 0]

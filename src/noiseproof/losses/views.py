@@ -1,0 +1,75 @@
+"""Losses on several predictions of the same example: GJS."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from noiseproof.losses.base import Contract, RobustLoss, check_range
+from noiseproof.losses.catalog import register
+from noiseproof.primitives import accumulation_dtype
+
+__all__ = ["GJS"]
+
+
+@register(
+    "gjs",
+    title="Generalized Jensen-Shannon divergence",
+    formula="(H(pi * e + (1 - pi) * p) - (1 - pi) * H(p)) / (-(1 - pi) * log(1 - pi))",
+    kind="active",
+    reads="predictions",
+    reference="Englesson and Azizpour, NeurIPS 2021",
+)
+class GJS(RobustLoss):
+    r"""Generalized Jensen-Shannon divergence between the label and several predictions of the same example.
+
+    .. math:: L = \frac1Z \Big( H\big(\pi e_y + \tfrac{1-\pi}{V} \sum_v p_v\big) - \tfrac{1-\pi}{V} \sum_v H(p_v) \Big),
+              \qquad Z = -(1-\pi) \ln(1-\pi)
+
+    It also asks the predictions of V differently augmented views to agree. Call it with a sequence of V logits,
+    ``loss([logits_a, logits_b], target)``; one tensor stands for V equal predictions, and the loss is then JS. It needs the
+    mean of the predictions, so it is no function of row statistics.
+
+    >>> same = torch.tensor([[1.0, 2.0, 0.5]])
+    >>> from noiseproof import JS
+    >>> bool(torch.isclose(GJS(pi=0.3)(same, torch.tensor([1])), JS(pi=0.3)(same, torch.tensor([1]))))
+    True
+
+    Reference: Englesson and Azizpour, NeurIPS 2021.
+    """
+
+    def __init__(self, *, pi: float = 0.5, views: int = 2, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.pi = check_range("pi", pi, above=0, below=1)
+        if isinstance(views, bool) or not isinstance(views, int):
+            raise TypeError(f"views must be an integer, got {views!r}")
+        self.views = int(check_range("views", views, at_least=1))
+
+    def classes_of(self, logits: Tensor) -> int:
+        return logits.shape[1] // self.views
+
+    def forward(self, logits: Tensor | Sequence[Tensor], target: Tensor) -> Tensor:
+        views = [logits] * self.views if isinstance(logits, Tensor) else list(logits)
+        if len(views) != self.views:
+            raise ValueError(f"GJS was built for {self.views} predictions, got {len(views)}; pass views={len(views)}")
+        if any(view.shape != views[0].shape for view in views):
+            raise ValueError(f"the predictions must have one shape, got {', '.join(str(tuple(v.shape)) for v in views)}")
+        class_dim = 0 if views[0].dim() <= 1 else 1
+        return super().forward(torch.cat(views, class_dim) if views[0].dim() else views[0], target)
+
+    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
+        rest = 1 - self.pi
+        z = logits.to(accumulation_dtype(logits.dtype)).unflatten(1, (self.views, -1))
+        log_p = torch.log_softmax(z, 2)
+        log_mean = torch.logsumexp(log_p, 1) - math.log(self.views)
+        mean, label = torch.exp(log_mean), target[:, None]
+        # H(m) splits into the label's term and the others', whose logarithms only shift by log(1 - pi).
+        others = -rest * mean * (math.log(rest) + log_mean)
+        mass = rest * mean.gather(1, label)
+        mixed = others.sum(1) - others.gather(1, label)[:, 0] - torch.xlogy(self.pi + mass, self.pi + mass)[:, 0]
+        entropy = -(torch.exp(log_p) * log_p).sum(2).mean(1)
+        return (mixed - rest * entropy) / (-rest * math.log(rest))

@@ -1,0 +1,68 @@
+"""Write the files that are made from the catalogue: the table in README.md and the stub of noiseproof.functional."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from noiseproof import functional, list_losses
+from noiseproof.losses.base import Contract
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+STUB = ROOT / "src" / "noiseproof" / "functional.pyi"
+START, END = "<!-- losses: written by `make generate` -->\n", "<!-- end of losses -->"
+
+
+def readme() -> str:
+    """README.md with a fresh table."""
+    before, rest = README.read_text(encoding="utf-8").split(START)
+    _, after = rest.split(END)
+    lines = ["| name | loss | of one example | kind | symmetric |", "|---|---|---|---|---|"]
+    for entry in list_losses():
+        symmetric = {"True": "yes", "False": ""}.get(entry.symmetric, f"`{entry.symmetric}`")
+        lines.append(f"| {entry.name} | {entry.title} | `{entry.formula}` | {entry.kind} | {symmetric} |")
+    return before + START + "\n".join(lines) + "\n" + END + after
+
+
+def stub() -> str:
+    """functional.pyi, for editors and type checkers."""
+    lines = [
+        '"""One function per loss. Written from the catalogue by `make generate`; do not edit."""',
+        "",
+        "from typing import Literal",
+        "",
+        "import torch",
+        "from torch import Tensor",
+        "",
+        "from noiseproof.losses.base import Reduction, RobustLoss",
+        "",
+    ]
+    for entry in list_losses():
+        signature = inspect.signature(getattr(functional, entry.function_name))
+        lines.append(f"def {entry.function_name}(")
+        starred = False
+        for parameter in signature.parameters.values():
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not starred:
+                lines.append("    *,")
+                starred = True
+            default = "" if parameter.default is inspect.Parameter.empty else f" = {_literal(parameter.default)}"
+            lines.append(f"    {parameter.name}: {_annotation(parameter)}{default},")
+        lines.append(") -> Tensor: ...")
+    return "\n".join(lines) + "\n"
+
+
+def _annotation(parameter: inspect.Parameter) -> str:
+    if parameter.name in Contract.__annotations__:
+        annotation = Contract.__annotations__[parameter.name]
+        return str(getattr(annotation, "__forward_arg__", annotation))
+    return str(parameter.annotation)
+
+
+def _literal(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+if __name__ == "__main__":
+    README.write_text(readme(), encoding="utf-8")
+    STUB.write_text(stub(), encoding="utf-8")
