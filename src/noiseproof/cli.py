@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -61,13 +62,15 @@ def losses(
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path("noiseproof-demo"),
     noise: Annotated[float, typer.Option(help="Share of training labels made wrong, symmetric.", min=0.0, max=0.89)] = 0.6,
-    epochs: Annotated[int, typer.Option(help="Passes over the training set.", min=1)] = 60,
+    epochs: Annotated[int, typer.Option(help="Passes over the training set.", min=1)] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the noise, the network and the order.")] = 0,
 ) -> None:
     """Train on handwritten digits with wrong labels: cross entropy against the robust losses, in a minute."""
     from noiseproof import demo as demonstration
 
-    demonstration.show(demonstration.run(noise_rate=noise, epochs=epochs, seed=seed, console=console), out, console)
+    digits = demonstration.load_digits(noise, seed)
+    outcomes = demonstration.run(digits, epochs=epochs, seed=seed, console=console)
+    demonstration.show(outcomes, digits, out, console)
 
 
 def fail(error: Exception) -> None:
@@ -78,12 +81,12 @@ def fail(error: Exception) -> None:
 
 def loss_table(entries: tuple[LossEntry, ...]) -> Table:
     """The catalogue, a line each."""
-    table = Table(box=None, pad_edge=False, header_style="bold", row_styles=["", "dim"])
-    for column in ("name", "loss", "kind", "symmetric", "defaults"):
-        table.add_column(column, no_wrap=column in {"name", "kind"})
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("name", "loss", "kind", "symmetric"):
+        table.add_column(column, no_wrap=column != "loss")
     for entry in entries:
-        symmetric = {"True": "yes", "False": ""}.get(entry.symmetric, entry.symmetric)
-        table.add_row(entry.name, entry.title, entry.kind, escape(symmetric), escape(_defaults(entry)))
+        symmetric = {"True": "yes", "False": ""}.get(entry.symmetric, f"if {entry.symmetric}")
+        table.add_row(entry.name, entry.title, entry.kind, escape(symmetric))
     return table
 
 
@@ -110,23 +113,30 @@ def loss_page(entry: LossEntry) -> Group:
         f'criterion = noiseproof.create_loss("{entry.name}")',
         f"noiseproof.functional.{entry.function_name}(logits, target)",
     ]
-    text = inspect.getdoc(entry.cls) or ""
-    prose = text.split("\n\n", 2)
     return Group(
         Text(f"{entry.name}: {entry.title}", style="bold cyan"),
-        Padding(Text(prose[0]), (0, 0, 1, 0)),
+        Padding(Text(_prose(entry)), (1, 0)),
         facts,
-        Padding(Text("\n".join(used), style="dim"), (1, 0, 1, 0)),
+        Padding(Text("\n".join(used), style="dim"), (1, 0)),
         Text("\n".join(use), style="green"),
     )
 
 
-def _defaults(entry: LossEntry) -> str:
-    return ", ".join(
-        name if value is inspect.Parameter.empty else f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in entry.defaults.items()
-        if not isinstance(value, bool) and value is not None
-    )
+def _prose(entry: LossEntry) -> str:
+    """What the docstring says in words, as plain text."""
+    paragraphs = (inspect.getdoc(entry.cls) or "").split("\n\n")
+    skipped = (".. math::", ">>>", "Reference:", "    ")
+    words = [" ".join(paragraph.split()) for paragraph in paragraphs if not paragraph.startswith(skipped)]
+    return re.sub(r":math:`(.*?)`|:class:`(.*?)`|``(.*?)``", _plain, "\n".join(words)).replace("::", ":")
+
+
+def _plain(match: re.Match[str]) -> str:
+    """Inline mathematics and code without their markup."""
+    text = next(group for group in match.groups() if group is not None)
+    text = re.sub(r"\\text\{(.*?)\}", r"\1", text)
+    for tex, plain in ((r"\ge", ">="), (r"\dots", "..."), (r"\,", ""), (r"\ln", "ln"), (r"\sqrt", "sqrt "), ("\\", "")):
+        text = text.replace(tex, plain)
+    return " ".join(text.replace("{", "").replace("}", "").split())
 
 
 def _asymmetric(condition: str | None) -> str:

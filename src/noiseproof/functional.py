@@ -1,7 +1,7 @@
 """One function per loss of the catalogue: ``noiseproof.functional.jal_ce(logits, target, alpha=1.0, beta=1.0, a=30.0)``.
 
-The functions are made from the catalogue, so that each loss has one signature in the whole package. ``functional.pyi`` is written
-from them, for editors and type checkers.
+The functions are made from the catalogue, so that each loss has one signature in the whole package. ``functional.pyi`` is
+written from them, for editors and type checkers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _function(entry: LossEntry) -> Callable[..., Tensor]:
 
 
 def _head_function(entry: LossEntry) -> Callable[..., Tensor]:
-    """A loss with parameters of its own: they are arguments here, and their shapes say how many features and classes there are."""
+    """A loss with parameters of its own: they are arguments here, and their shape gives the features and classes."""
 
     def loss(features: Tensor, target: Tensor, means: Tensor, root_freedom: Tensor, **options: Any) -> Tensor:
         module = entry.cls(classes=means.shape[0], features=means.shape[1], **options)
@@ -62,4 +62,4 @@ def _describe(
 for _entry in list_losses():
     globals()[_entry.function_name] = (_head_function if _entry.reads == "features" else _function)(_entry)
 
-__all__ = [entry.function_name for entry in list_losses()]  # noqa: PLE0605 - strings, from the catalogue
+__all__ = [entry.function_name for entry in list_losses()]

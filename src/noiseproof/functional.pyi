@@ -528,7 +528,7 @@ def nl(
     logits: Tensor,
     target: Tensor,
     *,
-    stage: Literal['nl', 'selnl', 'selpl'] = "nl",
+    stage: Literal["nl", "selnl", "selpl"] = "nl",
     threshold: float = 0.5,
     generator: torch.Generator | None = None,
     weight: Tensor | None = None,

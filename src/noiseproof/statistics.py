@@ -158,8 +158,6 @@ class RowStatistics:
         for primitive, value in zip(asked, rest, strict=True):
             if primitive.kind is PrimitiveKind.SPREAD:
                 value = value - (classes - 1) * log_miss
-            elif primitive.kind is PrimitiveKind.POWER:
-                value = torch.exp(primitive.exponent * log_miss) * value
             others[primitive] = value
         return RowStatistics(nll, log_miss, classes, others)
 

@@ -14,7 +14,7 @@ from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["AEL", "AGCE", "AMSE", "AUL", "ANorm"]
 
-_POWER_CONDITION = "w1 * (a - 1)**(q - 1) >= w2 * a**(q - 1) + (1 - w1) if q > 1 else True"
+POWER_CONDITION = "q <= 1 or w1 * (a - 1)**(q - 1) >= w2 * a**(q - 1) + (1 - w1)"
 
 
 @register(
@@ -145,7 +145,7 @@ class _PowerLoss(RobustLoss):
     formula="(sum(abs(a * e - p)**q) - (a - 1)**q) / q",
     kind="passive",
     symmetric="q == 1",
-    asymmetric=_POWER_CONDITION,
+    asymmetric=POWER_CONDITION,
     range=("0", "(a**q + 1 - (a - 1)**q) / q if q >= 1 else (a**q + (K - 1)**(1 - q) - (a - 1)**q) / q"),
     reference="Wang et al., ICCV 2025 (AMSE without the mean)",
 )
@@ -173,7 +173,7 @@ class ANorm(_PowerLoss):
     formula="(sum(abs(a * e - p)**q) - (0 if offset else (a - 1)**q)) / K",
     kind="passive",
     symmetric="q == 1",
-    asymmetric=_POWER_CONDITION,
+    asymmetric=POWER_CONDITION,
     range=(
         "((a - 1)**q if offset else 0) / K",
         "((a**q + 1 if q >= 1 else a**q + (K - 1)**(1 - q)) - (0 if offset else (a - 1)**q)) / K",
@@ -198,9 +198,7 @@ class AMSE(_PowerLoss):
     Reference: Wang et al., ICCV 2025.
     """
 
-    def __init__(
-        self, *, a: float = 30.0, q: float = 2.0, offset: bool = True, **contract: Unpack[Contract]
-    ) -> None:
+    def __init__(self, *, a: float = 30.0, q: float = 2.0, offset: bool = True, **contract: Unpack[Contract]) -> None:
         super().__init__(a, q, **contract)
         self.offset = offset
 

@@ -37,8 +37,8 @@ class LossEntry:
     symmetric: str
     """When the losses of all labels sum to a constant: ``True``, ``False`` or a condition on the parameters."""
     asymmetric: str | None
-    """When the risk under label weights ``w1 > w2 >= ...`` is least at certainty of the first label. A condition that starts with
-    ``if`` is sufficient; any other is necessary too. None: nothing is claimed."""
+    """When the risk under label weights ``w1 > w2 >= ...`` is least at certainty of the first label. A condition that
+    starts with ``if`` is sufficient; any other is necessary too. None: nothing is claimed."""
     range: tuple[str, str] | None
     """Least and greatest value; None where it depends on more than the parameters and K."""
     reference: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Unpack
 
-import torch
+import torch  # noqa: F401 - for the doctests
 from torch import Tensor
 
 from noiseproof.losses.base import Contract, RobustLoss, Sum, check_range, pair_terms
@@ -194,9 +194,7 @@ class SCE(Sum):
     Reference: Wang et al., ICCV 2019.
     """
 
-    def __init__(
-        self, *, alpha: float = 0.1, beta: float = 1.0, clip: float = 1e-4, **contract: Unpack[Contract]
-    ) -> None:
+    def __init__(self, *, alpha: float = 0.1, beta: float = 1.0, clip: float = 1e-4, **contract: Unpack[Contract]) -> None:
         super().__init__(pair_terms(alpha, CE(), beta, RCE(clip=clip)), **contract)
         self.alpha, self.beta, self.clip = alpha, beta, clip
 

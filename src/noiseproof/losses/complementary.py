@@ -36,9 +36,9 @@ class NL(RobustLoss):
 
     .. math:: L = -\log(1 - p_c), \qquad c \ne y \text{ drawn uniformly at each call}
 
-    The stages of NLNL: ``"nl"`` trains on all rows; ``"selnl"`` only on rows with p_y > 1/K; ``"selpl"`` switches to cross entropy
-    on rows with p_y > ``threshold``. Rows left out count 0, and a mean divides by all rows (the published code divides by those
-    kept). The draw comes from ``generator``, or from torch's own, and reads the statistics of c instead of those of y.
+    The stages of NLNL: ``"nl"`` trains on all rows; ``"selnl"`` only on rows with p_y > 1/K; ``"selpl"`` switches to cross
+    entropy on rows with p_y > ``threshold``. Rows left out count 0, and a mean divides by all rows (the published code divides
+    by those kept). The draw comes from ``generator``, or from torch's own, and the statistics read are those of c.
 
     >>> round(NL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -log(3/4), whichever class is drawn
     0.2877
@@ -77,7 +77,8 @@ class NL(RobustLoss):
 @register(
     "jnpl",
     title="Joint negative and positive learning",
-    formula="(1 - p[c]) * -log(1 - p[c]) + lam * kept * (1 + p[y]) * (1 + p[y]**2) * (1 + p[y]**4) * (1 + p[y]**8) * -log(p[y])",
+    formula="(1 - p[c]) * -log(1 - p[c])"
+    " + lam * kept * (1 + p[y]) * (1 + p[y]**2) * (1 + p[y]**4) * (1 + p[y]**8) * -log(p[y])",
     kind="active + passive",
     reads="logits",
     reference="Kim et al., CVPR 2021",
@@ -99,9 +100,7 @@ class JNPL(RobustLoss):
     Reference: Kim et al., CVPR 2021.
     """
 
-    def __init__(
-        self, *, lam: float = 0.01, generator: torch.Generator | None = None, **contract: Unpack[Contract]
-    ) -> None:
+    def __init__(self, *, lam: float = 0.01, generator: torch.Generator | None = None, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
         self.lam = check_range("lam", lam, at_least=0)
         self.generator = generator

@@ -10,7 +10,7 @@ from typing import Unpack
 
 import torch  # noqa: F401 - for the doctests
 
-from noiseproof.losses.asymmetric import AMSE
+from noiseproof.losses.asymmetric import AMSE, POWER_CONDITION
 from noiseproof.losses.base import Contract, Sum, pair_terms
 from noiseproof.losses.catalog import register
 from noiseproof.losses.normalized import NCE, NFL, NNCE, NNFL
@@ -24,7 +24,7 @@ _NNFL = "beta * (1 - (F(minimum) - F(maximum(p[y], minimum))) / sum(F(minimum) -
 _AMSE = "beta * (sum(abs(a * e - p)**q) - (0 if offset else (a - 1)**q)) / K"
 _ANL = "Ye et al., NeurIPS 2023"
 _JAL = "Wang et al., ICCV 2025"
-_AMSE_CONDITION = "if q <= 1 or w1 * (a - 1)**(q - 1) >= w2 * a**(q - 1) + (1 - w1)"
+_AMSE_CONDITION = f"if {POWER_CONDITION}"
 
 
 @register(
@@ -38,7 +38,7 @@ _AMSE_CONDITION = "if q <= 1 or w1 * (a - 1)**(q - 1) >= w2 * a**(q - 1) + (1 - 
     reference=_ANL,
 )
 class ANLCE(Sum):
-    r"""Active negative loss: :math:`\alpha \, \text{NCE} + \beta \, \text{NNCE}`.
+    r"""Active negative loss: alpha NCE + beta NNCE.
 
     Symmetric. Its paper trains it with L1 decay on the weights, which is no part of the loss.
 
@@ -64,15 +64,32 @@ class ANLCE(Sum):
     reference=_ANL,
 )
 class ANLFL(Sum):
-    r"""Active negative loss: :math:`\alpha \, \text{NFL} + \beta \, \text{NNFL}`.
+    r"""Active negative loss: alpha NFL + beta NNFL.
 
     Symmetric. ``detach_focal`` as in :class:`FL`, for both parts.
 
     Reference: Ye et al., NeurIPS 2023.
     """
 
-    def __init__(self, *, alpha: float = 5.0, beta: float = 5.0, gamma: float = 0.5, minimum: float = 1e-08, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
-        super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, NNFL(gamma=gamma, minimum=minimum, detach_focal=detach_focal)), **contract)
+    def __init__(
+        self,
+        *,
+        alpha: float = 5.0,
+        beta: float = 5.0,
+        gamma: float = 0.5,
+        minimum: float = 1e-08,
+        detach_focal: bool = False,
+        **contract: Unpack[Contract],
+    ) -> None:
+        super().__init__(
+            pair_terms(
+                alpha,
+                NFL(gamma=gamma, detach_focal=detach_focal),
+                beta,
+                NNFL(gamma=gamma, minimum=minimum, detach_focal=detach_focal),
+            ),
+            **contract,
+        )
         self.alpha, self.beta, self.gamma, self.minimum, self.detach_focal = alpha, beta, gamma, minimum, detach_focal
 
 
@@ -83,14 +100,17 @@ class ANLFL(Sum):
     kind="active + passive",
     symmetric="q == 1",
     asymmetric=_AMSE_CONDITION,
-    range=("beta * ((a - 1)**q if offset else 0) / K", "alpha + beta * ((a**q + 1 if q >= 1 else a**q + (K - 1)**(1 - q)) - (0 if offset else (a - 1)**q)) / K"),
+    range=(
+        "beta * ((a - 1)**q if offset else 0) / K",
+        "alpha + beta * ((a**q + 1 if q >= 1 else a**q + (K - 1)**(1 - q)) - (0 if offset else (a - 1)**q)) / K",
+    ),
     reference=_JAL,
 )
 class JALCE(Sum):
-    r"""Joint asymmetric loss: :math:`\alpha \, \text{NCE} + \beta \, \text{AMSE}`, the paper's loss.
+    r"""Joint asymmetric loss: alpha NCE + beta AMSE, the paper's loss.
 
-    Robust where AMSE is: choose ``a`` of at least :math:`1/(w_1 - w_2)` for the two largest label weights, 9 at ten classes with
-    80 % symmetric noise. The paper uses (alpha, beta, a) = (1, 1, 30) on CIFAR-10, (5, 1, 20) on CIFAR-100, (50, 1, 30) on
+    Robust where AMSE is: choose ``a`` of at least :math:`1/(w_1 - w_2)` for the two largest label weights, 9 at ten classes
+    with 80 % symmetric noise. The paper uses (alpha, beta, a) = (1, 1, 30) on CIFAR-10, (5, 1, 20) on CIFAR-100, (50, 1, 30) on
     WebVision and (5, 0.1, 5) on Clothing1M. ``offset=False`` drops AMSE's constant from the value.
 
     >>> round(JALCE(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + (2.5^2 + 0.5^2)/2
@@ -99,7 +119,16 @@ class JALCE(Sum):
     Reference: Wang et al., ICCV 2025.
     """
 
-    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, a: float = 30.0, q: float = 2.0, offset: bool = True, **contract: Unpack[Contract]) -> None:
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        a: float = 30.0,
+        q: float = 2.0,
+        offset: bool = True,
+        **contract: Unpack[Contract],
+    ) -> None:
         super().__init__(pair_terms(alpha, NCE(), beta, AMSE(a=a, q=q, offset=offset)), **contract)
         self.alpha, self.beta, self.a, self.q, self.offset = alpha, beta, a, q, offset
 
@@ -111,11 +140,14 @@ class JALCE(Sum):
     kind="active + passive",
     symmetric="q == 1",
     asymmetric=_AMSE_CONDITION,
-    range=("beta * ((a - 1)**q if offset else 0) / K", "alpha + beta * ((a**q + 1 if q >= 1 else a**q + (K - 1)**(1 - q)) - (0 if offset else (a - 1)**q)) / K"),
+    range=(
+        "beta * ((a - 1)**q if offset else 0) / K",
+        "alpha + beta * ((a**q + 1 if q >= 1 else a**q + (K - 1)**(1 - q)) - (0 if offset else (a - 1)**q)) / K",
+    ),
     reference=_JAL,
 )
 class JALFL(Sum):
-    r"""Joint asymmetric loss: :math:`\alpha \, \text{NFL} + \beta \, \text{AMSE}`.
+    r"""Joint asymmetric loss: alpha NFL + beta AMSE.
 
     As :class:`JALCE`, with the focal loss. ``detach_focal`` as in :class:`FL`: the paper's numbers were made with it.
 
@@ -125,6 +157,27 @@ class JALFL(Sum):
     Reference: Wang et al., ICCV 2025.
     """
 
-    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, a: float = 30.0, gamma: float = 0.5, q: float = 2.0, offset: bool = True, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
-        super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, AMSE(a=a, q=q, offset=offset)), **contract)
-        self.alpha, self.beta, self.a, self.gamma, self.q, self.offset, self.detach_focal = alpha, beta, a, gamma, q, offset, detach_focal
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        a: float = 30.0,
+        gamma: float = 0.5,
+        q: float = 2.0,
+        offset: bool = True,
+        detach_focal: bool = False,
+        **contract: Unpack[Contract],
+    ) -> None:
+        super().__init__(
+            pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, AMSE(a=a, q=q, offset=offset)), **contract
+        )
+        self.alpha, self.beta, self.a, self.gamma, self.q, self.offset, self.detach_focal = (
+            alpha,
+            beta,
+            a,
+            gamma,
+            q,
+            offset,
+            detach_focal,
+        )

@@ -14,11 +14,12 @@ from noiseproof.statistics import RowStatistics, Statistic
 __all__ = ["NCE", "NFL", "NNCE", "NNFL"]
 
 
-def share(part: Tensor, rest: Tensor) -> Tensor:
-    """``part / (part + rest)`` for parts that are not negative, with a gradient that does not cancel.
-
-    Autograd of the plain quotient gives ``1/sum - part/sum**2``, a difference of equal numbers where ``part`` is nearly all.
-    """
+def share(part: Tensor, rest: Tensor, classes: int) -> Tensor:
+    """``part / (part + rest)`` for parts that are not negative, with a gradient that does not cancel."""
+    if classes > 2:
+        return part / (part + rest)
+    # With two classes the rest can be as small as 1e-17 of the whole, and autograd of the quotient would return the difference
+    # 1/sum - part/sum**2. (With more, two terms are never both small.)
     mostly = part > rest
     ratio = torch.where(mostly, rest, part) / torch.where(mostly, part, rest)
     return torch.where(mostly, 1.0, ratio) / (1 + ratio)
@@ -50,7 +51,7 @@ class NCE(RobustLoss):
     needs = frozenset({Statistic.NLL, Statistic.NLL_SUM})
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return share(s.nll, s.nll_others)
+        return share(s.nll, s.nll_others, s.classes)
 
 
 @register(
@@ -84,7 +85,7 @@ class NFL(RobustLoss):
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         own = s.focal(self.gamma, detach=self.detach_focal)
-        return share(own, s.focal_others(self.gamma, detach=self.detach_focal))
+        return share(own, s.focal_others(self.gamma, detach=self.detach_focal), s.classes)
 
 
 @register(
@@ -116,7 +117,7 @@ class NNCE(RobustLoss):
         self.needs = frozenset({Statistic.NLL, Statistic.room_sum(0.0, self.minimum)})
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return share(s.room_others(0.0, self.minimum), s.room(0.0, self.minimum))
+        return share(s.room_others(0.0, self.minimum), s.room(0.0, self.minimum), s.classes)
 
 
 @register(
@@ -153,4 +154,5 @@ class NNFL(RobustLoss):
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         options = (self.gamma, self.minimum)
-        return share(s.room_others(*options, detach=self.detach_focal), s.room(*options, detach=self.detach_focal))
+        others = s.room_others(*options, detach=self.detach_focal)
+        return share(others, s.room(*options, detach=self.detach_focal), s.classes)

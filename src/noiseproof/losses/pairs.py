@@ -56,7 +56,7 @@ _AEL_CONDITION = "if w1 >= w2 * exp(1 / a)"
     reference=_APL,
 )
 class NCEandMAE(Sum):
-    r"""Active passive loss: :math:`\alpha \, \text{NCE} + \beta \, \text{MAE}`, the mean absolute error with scale 1.
+    r"""Active passive loss: alpha NCE + beta MAE, the mean absolute error with scale 1.
 
     Symmetric, because both parts are. Range [0, alpha + beta], not reached at both ends at once.
 
@@ -82,7 +82,7 @@ class NCEandMAE(Sum):
     reference=_APL,
 )
 class NCEandRCE(Sum):
-    r"""Active passive loss: :math:`\alpha \, \text{NCE} + \beta \, \text{RCE}`, the strongest pair of its paper.
+    r"""Active passive loss: alpha NCE + beta RCE, the strongest pair of its paper.
 
     Symmetric, because both parts are.
 
@@ -107,12 +107,14 @@ class NCEandRCE(Sum):
     reference=_ALF,
 )
 class NCEandAUL(Sum):
-    r""":math:`\alpha \, \text{NCE} + \beta \, \text{AUL}`: two active losses, so not an active passive pair.
+    r"""A pair: alpha NCE + beta AUL: two active losses, so not an active passive pair.
 
     Reference: Zhou et al., ICML 2021.
     """
 
-    def __init__(self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 6.3, p: float = 1.5, **contract: Unpack[Contract]) -> None:
+    def __init__(
+        self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 6.3, p: float = 1.5, **contract: Unpack[Contract]
+    ) -> None:
         super().__init__(pair_terms(alpha, NCE(), beta, AUL(a=a, p=p)), **contract)
         self.alpha, self.beta, self.a, self.p = alpha, beta, a, p
 
@@ -127,12 +129,14 @@ class NCEandAUL(Sum):
     reference=_ALF,
 )
 class NCEandAGCE(Sum):
-    r""":math:`\alpha \, \text{NCE} + \beta \, \text{AGCE}`: two active losses, so not an active passive pair.
+    r"""A pair: alpha NCE + beta AGCE: two active losses, so not an active passive pair.
 
     Reference: Zhou et al., ICML 2021.
     """
 
-    def __init__(self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 6.0, q: float = 1.5, **contract: Unpack[Contract]) -> None:
+    def __init__(
+        self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 6.0, q: float = 1.5, **contract: Unpack[Contract]
+    ) -> None:
         super().__init__(pair_terms(alpha, NCE(), beta, AGCE(a=a, q=q)), **contract)
         self.alpha, self.beta, self.a, self.q = alpha, beta, a, q
 
@@ -147,7 +151,7 @@ class NCEandAGCE(Sum):
     reference=_ALF,
 )
 class NCEandAEL(Sum):
-    r""":math:`\alpha \, \text{NCE} + \beta \, \text{AEL}`: two active losses, so not an active passive pair.
+    r"""A pair: alpha NCE + beta AEL: two active losses, so not an active passive pair.
 
     Reference: Zhou et al., ICML 2021.
     """
@@ -168,7 +172,7 @@ class NCEandAEL(Sum):
     reference=_APL,
 )
 class NFLandMAE(Sum):
-    r"""Active passive loss: :math:`\alpha \, \text{NFL} + \beta \, \text{MAE}`, the mean absolute error with scale 1.
+    r"""Active passive loss: alpha NFL + beta MAE, the mean absolute error with scale 1.
 
     Symmetric, because both parts are. Range [0, alpha + beta], not reached at both ends at once.
 
@@ -178,7 +182,15 @@ class NFLandMAE(Sum):
     Reference: Ma et al., ICML 2020.
     """
 
-    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        gamma: float = 0.5,
+        detach_focal: bool = False,
+        **contract: Unpack[Contract],
+    ) -> None:
         super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, MAE(scale=1.0)), **contract)
         self.alpha, self.beta, self.gamma, self.detach_focal = alpha, beta, gamma, detach_focal
 
@@ -194,7 +206,7 @@ class NFLandMAE(Sum):
     reference=_APL,
 )
 class NFLandRCE(Sum):
-    r"""Active passive loss: :math:`\alpha \, \text{NFL} + \beta \, \text{RCE}`, the strongest pair of its paper.
+    r"""Active passive loss: alpha NFL + beta RCE, the strongest pair of its paper.
 
     Symmetric, because both parts are.
 
@@ -204,7 +216,16 @@ class NFLandRCE(Sum):
     Reference: Ma et al., ICML 2020.
     """
 
-    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, clip: float = 0.0001, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        clip: float = 0.0001,
+        gamma: float = 0.5,
+        detach_focal: bool = False,
+        **contract: Unpack[Contract],
+    ) -> None:
         super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, RCE(clip=clip)), **contract)
         self.alpha, self.beta, self.clip, self.gamma, self.detach_focal = alpha, beta, clip, gamma, detach_focal
 
@@ -219,12 +240,22 @@ class NFLandRCE(Sum):
     reference=_ALF,
 )
 class NFLandAUL(Sum):
-    r""":math:`\alpha \, \text{NFL} + \beta \, \text{AUL}`: two active losses, so not an active passive pair.
+    r"""A pair: alpha NFL + beta AUL: two active losses, so not an active passive pair.
 
     Reference: Zhou et al., ICML 2021.
     """
 
-    def __init__(self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 6.3, p: float = 1.5, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        beta: float = 4.0,
+        a: float = 6.3,
+        p: float = 1.5,
+        gamma: float = 0.5,
+        detach_focal: bool = False,
+        **contract: Unpack[Contract],
+    ) -> None:
         super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, AUL(a=a, p=p)), **contract)
         self.alpha, self.beta, self.a, self.p, self.gamma, self.detach_focal = alpha, beta, a, p, gamma, detach_focal
 
@@ -239,12 +270,22 @@ class NFLandAUL(Sum):
     reference=_ALF,
 )
 class NFLandAGCE(Sum):
-    r""":math:`\alpha \, \text{NFL} + \beta \, \text{AGCE}`: two active losses, so not an active passive pair.
+    r"""A pair: alpha NFL + beta AGCE: two active losses, so not an active passive pair.
 
     Reference: Zhou et al., ICML 2021.
     """
 
-    def __init__(self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 6.0, q: float = 1.5, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        beta: float = 4.0,
+        a: float = 6.0,
+        q: float = 1.5,
+        gamma: float = 0.5,
+        detach_focal: bool = False,
+        **contract: Unpack[Contract],
+    ) -> None:
         super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, AGCE(a=a, q=q)), **contract)
         self.alpha, self.beta, self.a, self.q, self.gamma, self.detach_focal = alpha, beta, a, q, gamma, detach_focal
 
@@ -259,12 +300,21 @@ class NFLandAGCE(Sum):
     reference=_ALF,
 )
 class NFLandAEL(Sum):
-    r""":math:`\alpha \, \text{NFL} + \beta \, \text{AEL}`: two active losses, so not an active passive pair.
+    r"""A pair: alpha NFL + beta AEL: two active losses, so not an active passive pair.
 
     Reference: Zhou et al., ICML 2021.
     """
 
-    def __init__(self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 5.0, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        beta: float = 4.0,
+        a: float = 5.0,
+        gamma: float = 0.5,
+        detach_focal: bool = False,
+        **contract: Unpack[Contract],
+    ) -> None:
         super().__init__(pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, AEL(a=a)), **contract)
         self.alpha, self.beta, self.a, self.gamma, self.detach_focal = alpha, beta, a, gamma, detach_focal
 
@@ -279,11 +329,13 @@ class NFLandAEL(Sum):
     reference=_JAL,
 )
 class AGCEandMAE(Sum):
-    r""":math:`\alpha \, \text{AGCE} + \beta \, \text{MAE}`: the pair that shows that NCE cannot be replaced by an asymmetric loss.
+    r"""A pair: alpha AGCE + beta MAE: the pair that shows that NCE cannot be replaced by an asymmetric loss.
 
     Reference: Wang et al., ICCV 2025, Table 1.
     """
 
-    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, a: float = 6.0, q: float = 1.5, **contract: Unpack[Contract]) -> None:
+    def __init__(
+        self, *, alpha: float = 1.0, beta: float = 1.0, a: float = 6.0, q: float = 1.5, **contract: Unpack[Contract]
+    ) -> None:
         super().__init__(pair_terms(alpha, AGCE(a=a, q=q), beta, MAE(scale=1.0)), **contract)
         self.alpha, self.beta, self.a, self.q = alpha, beta, a, q

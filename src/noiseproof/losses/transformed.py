@@ -249,9 +249,7 @@ class EFL(_EpsilonLoss):
     Reference: Wang et al., NeurIPS 2024.
     """
 
-    def __init__(
-        self, *, m: float = 1e5, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]
-    ) -> None:
+    def __init__(self, *, m: float = 1e5, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
         super().__init__(m, **contract)
         self.gamma = check_range("gamma", gamma, at_least=0)
         self.detach_focal = detach_focal
@@ -272,14 +270,12 @@ class EFL(_EpsilonLoss):
     reference="Wang et al., NeurIPS 2024",
 )
 class ECEandMAE(Sum):
-    r""":math:`\alpha \, \text{ECE} + \beta \, \text{MAE}`, with the defaults published for CIFAR-10 and symmetric noise.
+    r"""A pair: alpha ECE + beta MAE, with the defaults published for CIFAR-10 and symmetric noise.
 
     Reference: Wang et al., NeurIPS 2024.
     """
 
-    def __init__(
-        self, *, alpha: float = 0.01, beta: float = 5.0, m: float = 1e5, **contract: Unpack[Contract]
-    ) -> None:
+    def __init__(self, *, alpha: float = 0.01, beta: float = 5.0, m: float = 1e5, **contract: Unpack[Contract]) -> None:
         super().__init__(pair_terms(alpha, ECE(m=m), beta, MAE()), **contract)
         self.alpha, self.beta, self.m = alpha, beta, m
 
@@ -293,7 +289,7 @@ class ECEandMAE(Sum):
     reference="Wang et al., NeurIPS 2024",
 )
 class EFLandMAE(Sum):
-    r""":math:`\alpha \, \text{EFL} + \beta \, \text{MAE}`, with the defaults published for CIFAR-10 and symmetric noise.
+    r"""A pair: alpha EFL + beta MAE, with the defaults published for CIFAR-10 and symmetric noise.
 
     Reference: Wang et al., NeurIPS 2024.
     """
