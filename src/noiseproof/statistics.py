@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.primitives import Primitive, PrimitiveKind, focal_term, primitives_of
+from noiseproof.primitives import Primitive, focal_term, primitives_of
 
 __all__ = ["RowStatistics", "Statistic", "every_label_statistics", "row_statistics"]
 
@@ -40,7 +40,7 @@ class Statistic:
     @staticmethod
     def power_sum(q: float) -> Statistic:
         """``sum_k p_k^q``; ``SQ_SUM`` is ``power_sum(2)``."""
-        return Statistic(f"power_sum({q:g})", Primitive(PrimitiveKind.POWER, exponent=float(q)))
+        return Statistic(f"power_sum({q:g})", Primitive("power", exponent=float(q)))
 
     @staticmethod
     def focal_sum(gamma: float, *, detach: bool = False) -> Statistic:
@@ -49,7 +49,7 @@ class Statistic:
         With ``detach`` the weight ``(1-p)^gamma`` is a constant to the gradient, as in the code that made the published
         numbers of the focal losses.
         """
-        return Statistic(f"focal_sum({gamma:g})", Primitive(PrimitiveKind.FOCAL, float(gamma), 0.0, detach))
+        return Statistic(f"focal_sum({gamma:g})", Primitive("focal", float(gamma), 0.0, detach))
 
     @staticmethod
     def room_sum(gamma: float, minimum: float, *, detach: bool = False) -> Statistic:
@@ -57,14 +57,14 @@ class Statistic:
 
         Probabilities are clipped below at ``minimum``, so no term is negative. ``gamma=0`` is the sum for clipped ``-log p``.
         """
-        return Statistic(f"room_sum({gamma:g}, {minimum:g})", Primitive(PrimitiveKind.ROOM, float(gamma), minimum, detach))
+        return Statistic(f"room_sum({gamma:g}, {minimum:g})", Primitive("room", float(gamma), minimum, detach))
 
 
 Statistic.NLL = Statistic("nll")
 Statistic.MISS = Statistic("miss")
-Statistic.NLL_SUM = Statistic("nll_sum", Primitive(PrimitiveKind.SPREAD))
+Statistic.NLL_SUM = Statistic("nll_sum", Primitive("spread"))
 Statistic.SQ_SUM = Statistic.power_sum(2.0)
-Statistic.LEAD = Statistic("lead", Primitive(PrimitiveKind.LEAD))
+Statistic.LEAD = Statistic("lead", Primitive("lead"))
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class RowStatistics:
 
     def focal(self, gamma: float, *, detach: bool = False) -> Tensor:
         """``f_y = (1-p_y)^gamma (-log p_y)``"""
-        return focal_term(Primitive(PrimitiveKind.FOCAL, gamma, 0.0, detach), self.nll, self.log_miss)
+        return focal_term(Primitive("focal", gamma, 0.0, detach), self.nll, self.log_miss)
 
     def focal_others(self, gamma: float, *, detach: bool = False) -> Tensor:
         """``sum_{k != y} f_k``"""
@@ -137,7 +137,7 @@ class RowStatistics:
 
     def room(self, gamma: float, minimum: float, *, detach: bool = False) -> Tensor:
         """``C - f_y``, as in :meth:`Statistic.room_sum`."""
-        return focal_term(Primitive(PrimitiveKind.ROOM, gamma, minimum, detach), self.nll, self.log_miss)
+        return focal_term(Primitive("room", gamma, minimum, detach), self.nll, self.log_miss)
 
     def room_others(self, gamma: float, minimum: float, *, detach: bool = False) -> Tensor:
         """``sum_{k != y} C - f_k``, as in :meth:`Statistic.room_sum`."""
@@ -156,7 +156,7 @@ class RowStatistics:
         nll, log_miss = -F.logsigmoid(-margin), F.logsigmoid(margin)
         others = {}
         for primitive, value in zip(asked, rest, strict=True):
-            if primitive.kind is PrimitiveKind.SPREAD:
+            if primitive.kind == "spread":
                 value = value - (classes - 1) * log_miss
             others[primitive] = value
         return RowStatistics(nll, log_miss, classes, others)
@@ -170,7 +170,16 @@ def row_statistics(logits: Tensor, target: Tensor, needs: frozenset[Statistic]) 
     (0.75, 0.1875)
     """
     asked = sorted({s.primitive for s in needs if s.primitive is not None})
+    if logits.shape[1] == 2:
+        return _two_class_statistics(primitives_of(logits, target, ())[0], asked)
     return RowStatistics.from_primitives(primitives_of(logits, target, asked), asked, logits.shape[1])
+
+
+def _two_class_statistics(margin: Tensor, asked: Sequence[Primitive]) -> RowStatistics:
+    """With two classes a sum over the others is the term of the other one, whose -log p is our -log(1-p) and the reverse."""
+    nll, log_miss = -F.logsigmoid(-margin), F.logsigmoid(margin)
+    others = {p: -margin.detach() if p.kind == "lead" else _own_term(p, -log_miss, -nll) for p in asked}
+    return RowStatistics(nll, log_miss, 2, others)
 
 
 def every_label_statistics(logits: Tensor, needs: frozenset[Statistic]) -> RowStatistics:
@@ -182,12 +191,12 @@ def every_label_statistics(logits: Tensor, needs: frozenset[Statistic]) -> RowSt
     top = logits.argmax(1)
     s = row_statistics(logits, top, needs)
     z = logits.to(s.nll.dtype)
-    is_top = F.one_hot(top, s.classes).bool()
+    is_top = top[:, None] == torch.arange(s.classes, device=top.device)
     nll = s.nll[:, None] + (z.gather(1, top[:, None]) - z)
     log_miss = torch.where(is_top, s.log_miss[:, None], torch.log1p(-torch.exp(-nll.masked_fill(is_top, 1.0))))
     others = {}
     for primitive, top_others in s.others.items():
-        if primitive.kind is PrimitiveKind.LEAD:
+        if primitive.kind == "lead":
             others[primitive] = torch.where(is_top, top_others[:, None], z - z.gather(1, top[:, None])).detach()
             continue
         own, top_own = _own_term(primitive, nll, log_miss), _own_term(primitive, s.nll, s.log_miss)
@@ -198,8 +207,8 @@ def every_label_statistics(logits: Tensor, needs: frozenset[Statistic]) -> RowSt
 
 def _own_term(primitive: Primitive, nll: Tensor, log_miss: Tensor) -> Tensor:
     """What the label itself would add to the sum over the other classes."""
-    if primitive.kind is PrimitiveKind.SPREAD:
+    if primitive.kind == "spread":
         return nll
-    if primitive.kind is PrimitiveKind.POWER:
+    if primitive.kind == "power":
         return torch.exp(-primitive.exponent * nll)
     return focal_term(primitive, nll, log_miss)

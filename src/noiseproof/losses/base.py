@@ -72,6 +72,9 @@ class RobustLoss(nn.Module):
     needs: frozenset[Statistic] | None = None
     """The statistics :meth:`from_statistics` reads, or None if the loss is no function of row statistics."""
 
+    composable = True
+    """Whether it can be part of a sum."""
+
     weight: Tensor | None
 
     def __init__(self, **contract: Unpack[Contract]) -> None:
@@ -231,6 +234,9 @@ class Sum(RobustLoss):
     """
 
     def __init__(self, terms: list[tuple[float, RobustLoss]], **contract: Unpack[Contract]) -> None:
+        for _, loss in terms:
+            if not loss.composable:
+                raise TypeError(f"{type(loss).__name__} cannot be part of a sum; add its value to the other loss's instead")
         super().__init__(**(contract or _shared_contract([loss for _, loss in terms])))
         self.coefficients = [check_range("a coefficient of a sum", c) for c, _ in terms]
         self.losses = nn.ModuleList(loss for _, loss in terms)

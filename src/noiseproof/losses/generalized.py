@@ -15,6 +15,16 @@ from noiseproof.statistics import RowStatistics, Statistic
 __all__ = ["GCE", "JS", "PHuberCE", "TaylorCE", "TruncatedGCE"]
 
 
+def _one_minus_power(nll: Tensor, q: float) -> Tensor:
+    """``1 - p**q`` from ``-log p``.
+
+    In log space, because p**q has an infinite slope at p = 0, which would turn the gradient into nan. In two pieces, because
+    expm1 keeps small values exact and exp keeps small slopes exact: expm1's is computed as its value plus one.
+    """
+    exponent = -q * nll
+    return torch.where(exponent > -0.5, -torch.expm1(exponent), 1 - torch.exp(exponent))
+
+
 @register(
     "gce",
     title="Generalized cross entropy",
@@ -46,8 +56,7 @@ class GCE(RobustLoss):
         self.q = check_range("q", q, above=0, at_most=1)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        # In log space: p**q has an infinite slope at p = 0, which would turn the gradient into nan.
-        return -torch.expm1(-self.q * s.nll) / self.q
+        return _one_minus_power(s.nll, self.q) / self.q
 
 
 @register(
@@ -81,7 +90,7 @@ class TruncatedGCE(RobustLoss):
         self.k = check_range("k", k, above=0, below=1)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return -torch.expm1(-self.q * s.nll.clamp_max(-math.log(self.k))) / self.q
+        return _one_minus_power(s.nll.clamp_max(-math.log(self.k)), self.q) / self.q
 
 
 @register(

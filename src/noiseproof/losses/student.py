@@ -86,17 +86,24 @@ class Student(RobustLoss):
         """Half the squared distance of the normalised features to each normalised mean, which is 1 - cosine."""
         dtype = accumulation_dtype(features.dtype)
         with torch.autocast(features.device.type, enabled=False):
-            return 1 - F.normalize(features.to(dtype), dim=1) @ F.normalize(self.means.to(dtype), dim=1).T
+            return 1 - _unit(features.to(dtype)) @ _unit(self.means.to(dtype)).T
 
     def _scores(self, distance: Tensor, target: Tensor | None) -> Tensor:
         if target is not None:
-            distance = torch.where(F.one_hot(target, self.classes).bool(), (1 + self.margin) * distance, distance)
+            is_label = target[:, None] == torch.arange(self.classes, device=target.device)
+            distance = torch.where(is_label, (1 + self.margin) * distance, distance)
         size = math.log(self.features)
         freedom = self.root_freedom.to(distance.dtype).square() + 0.1
         log_normaliser = torch.lgamma((freedom + size) / 2) - torch.lgamma(freedom / 2) - size / 2 * torch.log(freedom)
         log_density = log_normaliser - (freedom + size) / 2 * torch.log1p(distance / freedom)
         # The length cancels any common factor, so the largest density may as well be 1.
         return F.normalize(torch.exp(log_density - log_density.detach().amax(1, keepdim=True)), dim=1)
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    """Rows scaled to length 1; a row of zeros stays, and has no gradient, instead of one as large as 1 / 0."""
+    norm = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    return vectors * torch.where(norm > 0, 1 / norm.clamp_min(torch.finfo(norm.dtype).tiny), 0.0)
 
 
 @register(

@@ -12,7 +12,7 @@ from torch import Tensor
 from noiseproof.losses.base import Contract, RobustLoss, Sum, check_range, inner_loss, pair_terms
 from noiseproof.losses.catalog import register
 from noiseproof.losses.classic import CE, MAE
-from noiseproof.primitives import Primitive, PrimitiveKind, accumulation_dtype, focal_term
+from noiseproof.primitives import Primitive, accumulation_dtype, focal_term
 from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["ECE", "EFL", "LDR", "ECEandMAE", "EFLandMAE", "LogitClip", "PublishedLogitClip", "SparseRegularization"]
@@ -255,7 +255,7 @@ class EFL(_EpsilonLoss):
         self.detach_focal = detach_focal
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        focal = Primitive(PrimitiveKind.FOCAL, self.gamma, 0.0, self.detach_focal)
+        focal = Primitive("focal", self.gamma, 0.0, self.detach_focal)
         not_top = torch.log1p(-s.hit.clamp_max(0.5) / (1 + self.m))
         log_miss = torch.where(s.lead >= 0, s.log_miss - math.log1p(self.m), not_top)
         return focal_term(focal, self._nll(s), log_miss)

@@ -42,6 +42,8 @@ class GJS(RobustLoss):
     Reference: Englesson and Azizpour, NeurIPS 2021.
     """
 
+    composable = False  # the other terms would see the views side by side
+
     def __init__(self, *, pi: float = 0.5, views: int = 2, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
         self.pi = check_range("pi", pi, above=0, below=1)

@@ -1,0 +1,19 @@
+"""Settings that must be in place before torch is imported, and what every test folder shares."""
+
+import os
+
+# oneDNN picks bf16 matrix kernels that some virtual CPUs announce but cannot run; this caps what it may pick.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("noiseproof", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("noiseproof")
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_every_time():
+    """Tests draw from explicit generators; this is for what has none to give (module initialisation)."""
+    torch.manual_seed(0)

@@ -1,0 +1,87 @@
+"""How the catalogue's losses are built and fed in the tests that run over all of them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from noiseproof import LossEntry, RobustLoss, list_losses
+
+ENTRIES = {entry.name: entry for entry in list_losses()}
+NAMES = list(ENTRIES)
+RANDOM = {"nl", "jnpl"}
+"""Losses that draw a complementary label at each call."""
+DETACHED = {"jnpl"}
+"""Losses with weights that are constants to the gradient, which is then no derivative."""
+STATISTIC = [name for name, entry in ENTRIES.items() if entry.reads == "statistics"]
+VARIANTS = {
+    "fl": [{"gamma": 0.0}, {"gamma": 2.0}],
+    "nfl": [{"gamma": 0.0}, {"gamma": 2.0}],
+    "nnfl": [{"gamma": 2.0, "minimum": 1e-3}],
+    "gce": [{"q": 1.0}, {"q": 0.1}],
+    "taylor-ce": [{"t": 1}, {"t": 6}],
+    "aul": [{"a": 1.5, "p": 0.5}, {"a": 3.0, "p": 1.0}],
+    "agce": [{"a": 6.0, "q": 1.5}, {"a": 1.8, "q": 3.0}, {"a": 1.0, "q": 1.0}],
+    "ael": [{"a": 0.5}],
+    "anorm": [{"a": 1.0, "q": 0.5}, {"a": 5.0, "q": 3.0}, {"a": 2.0, "q": 1.0}],
+    "amse": [
+        {"a": 1.0},
+        {"a": 9.0},
+        {"a": 4.0, "q": 3.0},
+        {"a": 2.0, "q": 0.5, "offset": False},
+        {"a": 1.0, "q": 0.5},
+        {"a": 3.0, "q": 1.0},
+    ],
+    "jal-ce": [{"alpha": 5.0, "a": 20.0, "offset": False}, {"a": 2.0, "q": 3.0}],
+    "js": [{"pi": 0.1}, {"pi": 0.9}],
+    "gjs": [{"pi": 0.1, "views": 3}],
+    "ldr": [{"c": 2.0, "lam": 1.0}],
+    "negative-ls": [{"r": 0.3}],
+    "sr": [{"temperature": 1.0, "q": 0.5}],
+    "phuber-ce": [{"tau": 2.0}],
+}
+"""Other parameters than the defaults, for the tests that walk through them."""
+
+
+def all_options() -> list[tuple[str, dict[str, Any]]]:
+    """Every entry with its defaults and with each of its variants."""
+    return [(name, options) for name in NAMES for options in [{}, *VARIANTS.get(name, [])]]
+
+
+def required(entry: LossEntry, width: int) -> dict[str, Any]:
+    """The options without defaults: heads are built for ``width`` features and as many classes, so that shapes agree."""
+    given = {"features": width, "classes": width}
+    return {name: given[name] for name, default in entry.defaults.items() if default is inspect.Parameter.empty}
+
+
+def build(name: str, classes: int = 5, **options: Any) -> RobustLoss:
+    """The loss, its random start and its random draws fixed."""
+    entry = ENTRIES[name]
+    torch.manual_seed(1)
+    return entry.cls(**required(entry, classes), **options)
+
+
+def call(loss: RobustLoss, logits: Tensor, target: Tensor) -> Tensor:
+    """The loss with the same random draws at every call."""
+    torch.manual_seed(2)
+    return loss(logits, target)
+
+
+def draw(
+    rows: int = 6, classes: int = 5, *, scale: float = 2.0, dtype: torch.dtype = torch.float64, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Random logits and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = scale * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
+    return logits.to(dtype), torch.randint(classes, (rows,), generator=generator)
+
+
+def gradient(loss: RobustLoss, logits: Tensor, target: Tensor) -> Tensor:
+    """Of the sum of the losses."""
+    leaf = logits.detach().clone().requires_grad_()
+    result = call(loss, leaf, target)
+    (grad,) = torch.autograd.grad(result.sum(), leaf)
+    return grad

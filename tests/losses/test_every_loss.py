@@ -1,0 +1,460 @@
+"""The promises that every loss of the catalogue keeps. A loss added to the catalogue is tested here without another line."""
+
+import copy
+import inspect
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from cases import DETACHED, ENTRIES, NAMES, RANDOM, STATISTIC, all_options, build, call, draw, gradient
+from formulas import FORMULAS
+from torch.autograd import gradcheck
+
+import noiseproof
+from noiseproof.losses.complementary import complementary_labels
+
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+LABELLED = pytest.mark.parametrize("name", NAMES)
+
+
+def parameters(loss):
+    """The loss's hyper-parameters, and for a head its learned ones, as the formulas take them."""
+    found = {name: getattr(loss, name) for name in ENTRIES_BY_CLASS[type(loss)].defaults}
+    if hasattr(loss, "means"):
+        found |= {"means": loss.means.detach().numpy(), "root_freedom": loss.root_freedom.detach().numpy()}
+        found |= {"training": loss.training, "base": "nce+rce" if "alpha" in found else "ce", "clip": 1e-4}
+    if hasattr(loss, "strength"):
+        found["lam"] = loss.strength.item()
+    found.pop("views", None)  # one tensor stands for equal predictions, as it does in the formula
+    return found
+
+
+ENTRIES_BY_CLASS = {entry.cls: entry for entry in ENTRIES.values()}
+
+
+def draws(name, logits, target):
+    """What a random loss draws after ``call`` has set the seed: the same draws, made here once more."""
+    torch.manual_seed(2)
+    if name not in RANDOM:
+        return [{}] * len(target)
+    classes = logits.shape[1]
+    other = complementary_labels(target, classes, None)
+    if name == "nl":
+        return [{"complement": int(c)} for c in other]
+    coin = torch.rand(len(target), dtype=logits.dtype)
+    p = torch.softmax(logits, 1)
+    hit = p.gather(1, target[:, None])[:, 0]
+    others = p.scatter(1, target[:, None], 0.0).amax(1)
+    kept = (others < 1 / classes) & (coin < hit)
+    return [{"complement": int(c), "kept": bool(k)} for c, k in zip(other, kept, strict=True)]
+
+
+@pytest.mark.parametrize(("name", "options"), all_options(), ids=str)
+@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("scale", [0.3, 6.0])
+def test_it_equals_the_formula_of_its_paper(name, options, classes, scale):
+    loss = build(name, classes, reduction="none", **options).double()
+    logits, target = draw(8, classes, scale=scale)
+    expected = [
+        FORMULAS[name](z, y, **parameters(loss), **more)
+        for z, y, more in zip(logits.numpy(), target.tolist(), draws(name, logits, target), strict=True)
+    ]
+    np.testing.assert_allclose(call(loss, logits, target).detach().numpy(), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "options"), all_options(), ids=str)
+def test_its_gradient_is_its_derivative(name, options):
+    if name in DETACHED:
+        pytest.skip("weights that are constants to the gradient")
+    loss = build(name, 4, **options).double()
+    logits, target = draw(5, 4, scale=1.0)
+    assert gradcheck(lambda z: call(loss, z, target), logits.requires_grad_())
+
+
+@LABELLED
+def test_its_second_derivative_is_right(name):
+    if name in DETACHED:
+        pytest.skip("weights that are constants to the gradient")
+    loss = build(name, 4).double()
+    logits, target = draw(3, 4, scale=1.0)
+    assert torch.autograd.gradgradcheck(lambda z: call(loss, z, target), logits.requires_grad_())
+
+
+@LABELLED
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("classes", [2, 10, 1000])
+def test_value_and_gradient_are_finite_at_any_logits(name, dtype, classes):
+    if ENTRIES[name].reads == "features" and classes == 1000:
+        classes = 100
+    loss = build(name, classes, reduction="none")
+    generator = torch.Generator().manual_seed(0)
+    largest = torch.randint(-1, 2, (12, classes), generator=generator) * 1e4
+    ties = torch.zeros(2, classes)
+    one_sided = torch.full((4, classes), -1e4).index_fill_(1, torch.tensor([0]), 1e4)
+    logits = torch.cat([largest, ties, one_sided, 3 * torch.randn(6, classes, generator=generator)]).to(dtype)
+    target = torch.randint(classes, (len(logits),), generator=generator)
+    target[-10:-8] = 0
+    value = call(loss, logits, target)
+    assert value.dtype == dtype
+    assert bool(torch.isfinite(value).all())
+    assert bool(torch.isfinite(gradient(loss, logits, target)).all())
+
+
+@LABELLED
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_low_precision_costs_only_rounding(name, dtype):
+    logits, target = draw(16, 10, scale=3.0, dtype=dtype)
+    low = call(build(name, 10, reduction="none"), logits, target)
+    exact = call(build(name, 10, reduction="none").double(), logits.double(), target)
+    if name in RANDOM:
+        return  # the coin of jnpl is drawn in the dtype of the statistics; the labels drawn are compared above
+    tolerance = 2 * torch.finfo(dtype).eps
+    torch.testing.assert_close(low.double(), exact, rtol=tolerance if dtype != torch.float32 else 2e-5, atol=1e-5)
+
+
+@LABELLED
+def test_adding_a_constant_to_the_logits_changes_nothing(name):
+    loss = build(name, 6, reduction="none").double()
+    logits, target = draw(7, 6)
+    shifted = call(loss, logits + 37.5, target)
+    same = bool(torch.allclose(shifted, call(loss, logits, target), rtol=1e-9))
+    assert same == (ENTRIES[name].shift_invariant and ENTRIES[name].reads != "features")
+
+
+@LABELLED
+def test_the_gradient_of_a_row_sums_to_zero(name):
+    if not ENTRIES[name].shift_invariant or ENTRIES[name].reads == "features":
+        pytest.skip("adding a constant changes this loss")
+    logits, target = draw(9, 7, scale=4.0)
+    total = gradient(build(name, 7, reduction="none").double(), logits, target).sum(1)
+    torch.testing.assert_close(total, torch.zeros_like(total), atol=1e-12, rtol=0)
+
+
+@LABELLED
+def test_renaming_the_classes_changes_nothing(name):
+    if name in RANDOM or ENTRIES[name].reads == "features":
+        pytest.skip("draws classes by index, or owns parameters per class")
+    loss = build(name, 6, reduction="none").double()
+    logits, target = draw(7, 6)
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    renamed = call(loss, logits[:, order], torch.argsort(order)[target])
+    torch.testing.assert_close(renamed, call(loss, logits, target))
+
+
+@LABELLED
+@pytest.mark.parametrize("classes", [2, 10, 1000])
+def test_it_runs_at_any_number_of_classes(name, classes):
+    logits, target = draw(4, classes)
+    assert call(build(name, classes).double(), logits, target).shape == ()
+
+
+@LABELLED
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
+def test_reduction_weight_and_smoothing_follow_cross_entropys_laws(name, weighted, label_smoothing):
+    """The laws, applied to this loss's own values for every label; F.cross_entropy obeys the same (test_contract.py)."""
+    if name in RANDOM:
+        pytest.skip("each label's draw is its own")
+    classes = 5
+    logits, target = draw(8, classes)
+    target[2] = -100
+    weight = torch.rand(classes, dtype=torch.float64) if weighted else None
+    loss = build(name, classes).double()
+    every = torch.stack(
+        [call(build(name, classes, reduction="none").double(), logits, torch.full((8,), k)) for k in range(classes)], 1
+    )
+    scale = torch.ones(classes, dtype=torch.float64) if weight is None else weight
+    kept = target != -100
+    label = target.clamp_min(0)
+    own = (1 - label_smoothing) * scale[label] * every.gather(1, label[:, None])[:, 0]
+    rows = torch.where(kept, own + label_smoothing / classes * (every * scale).sum(1), 0.0)
+    expected = {"none": rows, "sum": rows.sum(), "mean": rows.sum() / scale[label][kept].sum()}
+    for reduction, value in expected.items():
+        loss = build(name, classes, reduction=reduction, weight=weight, label_smoothing=label_smoothing).double()
+        torch.testing.assert_close(call(loss, logits, target), value)
+
+
+@LABELLED
+def test_probability_targets_give_the_expected_loss(name):
+    if name in RANDOM:
+        pytest.skip("each label's draw is its own")
+    classes = 4
+    logits, _ = draw(5, classes)
+    probabilities = torch.softmax(torch.randn(5, classes, dtype=torch.float64), 1)
+    loss = build(name, classes, reduction="none").double()
+    every = torch.stack([call(loss, logits, torch.full((5,), k)) for k in range(classes)], 1)
+    torch.testing.assert_close(call(loss, logits, probabilities), (every * probabilities).sum(1))
+    weighted = build(name, classes, weight=torch.tensor([0.5, 2.0, 0.0, 1.0]), label_smoothing=0.1).double()
+    smooth = 0.9 * probabilities + 0.1 / classes
+    expected = (every * smooth * torch.tensor([0.5, 2.0, 0.0, 1.0])).sum() / 5
+    torch.testing.assert_close(call(weighted, logits, probabilities), expected)
+
+
+@LABELLED
+def test_one_hot_probabilities_equal_labels(name):
+    logits, target = draw(6, 5, scale=8.0)
+    loss = build(name, 5, reduction="none").double()
+    if name in RANDOM:
+        pytest.skip("each label's draw is its own")
+    one_hot = F.one_hot(target, 5).double()
+    torch.testing.assert_close(call(loss, logits, one_hot), call(loss, logits, target), rtol=1e-9, atol=1e-13)
+    torch.testing.assert_close(gradient(loss, logits, one_hot), gradient(loss, logits, target), rtol=1e-7, atol=1e-12)
+
+
+@LABELLED
+def test_extra_dimensions_are_rows(name):
+    logits, target = draw(2 * 3 * 4, 5)
+    flat = build(name, 5, reduction="none").double()
+    expected = call(flat, logits, target).reshape(2, 3, 4)
+    shaped = logits.reshape(2, 3, 4, 5).movedim(-1, 1)
+    torch.testing.assert_close(call(flat, shaped, target.reshape(2, 3, 4)), expected)
+    single = call(flat, logits[0], target[0])
+    assert single.shape == ()
+    if name not in RANDOM:
+        torch.testing.assert_close(single, expected[0, 0, 0])
+
+
+@LABELLED
+def test_ignored_rows_count_for_nothing(name):
+    logits, target = draw(6, 5)
+    target[[1, 4]] = -100
+    loss = build(name, 5, reduction="none").double()
+    rows = call(loss, logits, target)
+    assert rows[[1, 4]].tolist() == [0.0, 0.0]
+    assert bool((gradient(loss, logits, target)[[1, 4]] == 0).all())
+    mean = call(build(name, 5).double(), logits, target)
+    torch.testing.assert_close(mean, rows.sum() / 4)
+
+
+@LABELLED
+def test_nothing_to_average_is_nan_and_nothing_to_sum_is_zero(name):
+    for logits, target in ((torch.zeros(3, 5), torch.full((3,), -100)), (torch.zeros(0, 5), torch.zeros(0, dtype=torch.long))):
+        assert math.isnan(call(build(name, 5), logits, target).item())
+        assert call(build(name, 5, reduction="sum"), logits, target).item() == 0.0
+        assert call(build(name, 5, reduction="none"), logits, target).tolist() == [0.0] * len(logits)
+        leaf = logits.clone().requires_grad_()
+        call(build(name, 5, reduction="sum"), leaf, target).backward()
+        assert bool((leaf.grad == 0).all())
+
+
+@LABELLED
+def test_nan_logits_propagate_and_spoil_no_other_row(name):
+    logits, target = draw(4, 5, dtype=torch.float32)
+    logits[1, 3] = math.nan
+    rows = call(build(name, 5, reduction="none"), logits, target)
+    assert torch.isnan(rows).tolist() == [False, True, False, False]
+
+
+@LABELLED
+@pytest.mark.parametrize("wrong", [-1, 5, 10**6])
+def test_a_label_out_of_range_is_refused(name, wrong):
+    logits, target = draw(4, 5)
+    target[2] = wrong
+    for options in ({}, {"label_smoothing": 0.1}, {"weight": torch.ones(5)}):
+        with pytest.raises(IndexError, match=f"target must be in \\[0, 4\\] for 5 classes, got {wrong}"):
+            build(name, 5, **options).double()(logits, target)
+
+
+@LABELLED
+def test_inputs_and_grad_mode_are_left_alone(name):
+    logits, target = draw(6, 5, dtype=torch.float32)
+    before = logits.clone(), target.clone()
+    loss = build(name, 5)
+    leaf = logits.requires_grad_()
+    call(loss, leaf, target).backward()
+    assert torch.equal(leaf, before[0])
+    assert torch.equal(target, before[1])
+    assert torch.is_grad_enabled()
+    with torch.no_grad():
+        assert not call(loss, leaf, target).requires_grad
+        assert not torch.is_grad_enabled()
+    with torch.inference_mode():
+        call(loss, logits.detach().clone(), target)
+
+
+@LABELLED
+def test_views_and_other_strides_make_no_difference(name):
+    logits, target = draw(6, 5)
+    loss = build(name, 5, reduction="none").double()
+    expected = call(loss, logits, target)
+    columns_first = logits.T.contiguous().T
+    every_second = torch.stack([logits, torch.zeros_like(logits)], 1).reshape(12, 5)[::2]
+    for strided in (columns_first, every_second):
+        torch.testing.assert_close(call(loss, strided, target), expected)
+        torch.testing.assert_close(gradient(loss, strided, target), gradient(loss, logits, target))
+
+
+@LABELLED
+def test_it_survives_pickling_and_copying(name):
+    loss = build(name, 5, weight=torch.rand(5), reduction="sum", label_smoothing=0.1, ignore_index=3)
+    logits, target = draw(6, 5, dtype=torch.float32)
+    buffer = io.BytesIO()
+    torch.save(loss, buffer)
+    buffer.seek(0)
+    for other in (copy.deepcopy(loss), torch.load(buffer, weights_only=False)):  # our own bytes, just written
+        assert repr(other) == repr(loss)
+        torch.testing.assert_close(call(other, logits, target), call(loss, logits, target))
+
+
+@LABELLED
+def test_its_repr_builds_it_again(name):
+    loss = build(name, 5, reduction="sum", label_smoothing=0.25)
+    again = eval(repr(loss), vars(noiseproof) | {"torch": torch})
+    assert repr(again) == repr(loss)
+    assert type(again) is type(loss)
+    assert "reduction='sum'" in repr(loss)
+
+
+@LABELLED
+def test_compiled_without_graph_breaks_it_gives_the_same(name):
+    logits, target = draw(6, 5, dtype=torch.float32)
+    target[1] = -100
+    loss = build(name, 5)
+    torch.compiler.reset()
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(call(compiled, logits, target), call(loss, logits, target))
+    torch.testing.assert_close(gradient(compiled, logits, target), gradient(loss, logits, target))
+
+
+@pytest.mark.slow
+@LABELLED
+def test_compiled_by_inductor_it_gives_the_same(name):
+    logits, target = draw(6, 5, dtype=torch.float32)
+    loss = build(name, 5)
+    torch.compiler.reset()
+    with torch._inductor.config.patch(fallback_random=True):
+        compiled = torch.compile(loss, fullgraph=True)
+        torch.testing.assert_close(call(compiled, logits, target), call(loss, logits, target))
+        torch.testing.assert_close(gradient(compiled, logits, target), gradient(loss, logits, target))
+
+
+@LABELLED
+def test_per_example_gradients_by_torch_func(name):
+    loss = build(name, 5).double()
+    logits, target = draw(4, 5)
+    torch.manual_seed(2)
+    each = torch.func.vmap(torch.func.grad(lambda z, y: loss(z, y)), randomness="same")(logits, target)
+    if name in RANDOM:
+        assert bool(torch.isfinite(each).all())
+        return
+    expected = torch.stack([gradient(loss, z, y) for z, y in zip(logits, target, strict=True)])
+    torch.testing.assert_close(each, expected)
+
+
+@LABELLED
+def test_under_autocast_the_result_is_what_cross_entropy_would_give(name):
+    logits, target = draw(6, 5, dtype=torch.bfloat16)
+    loss = build(name, 5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert call(loss, logits, target).dtype == F.cross_entropy(logits, target).dtype
+        assert call(loss, logits.float(), target).dtype == F.cross_entropy(logits.float(), target).dtype
+
+
+@LABELLED
+def test_a_sum_with_itself_is_twice_the_loss(name):
+    if name in RANDOM:
+        pytest.skip("the two parts draw separately")
+    logits, target = draw(6, 5)
+    loss = build(name, 5, reduction="none").double()
+    if not loss.composable:
+        with pytest.raises(TypeError, match="cannot be part of a sum"):
+            loss + loss
+        return
+    twice = call(loss + loss, logits, target)
+    torch.testing.assert_close(twice, 2 * call(loss, logits, target))
+    torch.testing.assert_close(call(0.5 * loss + loss * 1.5, logits, target), twice)
+
+
+@LABELLED
+def test_every_integer_dtype_holds_labels(name):
+    logits, target = draw(6, 5)
+    loss = build(name, 5).double()
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
+        torch.testing.assert_close(call(loss, logits, target.to(dtype)), call(loss, logits, target))
+
+
+@LABELLED
+def test_bad_tensors_are_refused_with_the_reason(name):
+    loss = build(name, 5)
+    logits, target = draw(4, 5, dtype=torch.float32)
+    cases = [
+        (TypeError, "logits must have a floating dtype, got torch.int64", logits.long(), target),
+        (TypeError, "class-index targets must have an integer dtype, got torch.float32", logits, target.float()),
+        (TypeError, "target must hold class indices or class probabilities, got torch.bool", logits, target > 2),
+        (TypeError, "target must be a tensor, got list", logits, [0, 1, 2, 3]),
+        (ValueError, "the target must have shape \\(4,\\)", logits, target[:3]),
+        (ValueError, "the target must have shape \\(4,\\)", logits, torch.zeros(4, 6)),
+        (TypeError, "class-probability targets must have a floating dtype", logits, torch.zeros(4, 5, dtype=torch.long)),
+        (ValueError, "got a scalar", torch.tensor(1.0), torch.tensor(0)),
+    ]
+    for error, message, bad_logits, bad_target in cases:
+        with pytest.raises(error, match=message):
+            loss(bad_logits, bad_target)
+
+
+@LABELLED
+def test_bad_options_are_refused_at_construction(name):
+    cases = [
+        (ValueError, "reduction must be one of none, mean, sum, got 'average'", {"reduction": "average"}),
+        (ValueError, "label_smoothing must be in \\[0, 1\\], got 1.5", {"label_smoothing": 1.5}),
+        (TypeError, "ignore_index must be an integer, got 1.0", {"ignore_index": 1.0}),
+        (ValueError, "weight must have shape \\[K\\]", {"weight": torch.ones(2, 3)}),
+        (ValueError, "weight must be finite and not negative", {"weight": torch.tensor([1.0, -1.0])}),
+        (TypeError, "weight must be a floating tensor", {"weight": torch.tensor([1, 2])}),
+        (TypeError, "has no option 'gama'; it takes ", {"gama": 1.0}),
+    ]
+    for error, message, options in cases:
+        with pytest.raises(error, match=message):
+            build(name, 5, **options)
+    with pytest.raises(ValueError, match="weight must have one entry per class: 5 classes, got 3"):
+        build(name, 5, weight=torch.ones(3))(*draw(4, 5, dtype=torch.float32))
+
+
+@LABELLED
+def test_every_number_is_checked(name):
+    """No hyper-parameter accepts a string, a boolean in place of a number, NaN or infinity."""
+    entry = ENTRIES[name]
+    for parameter, default in entry.defaults.items():
+        if isinstance(default, bool) or not isinstance(default, int | float):
+            continue
+        for bad in ("1", math.nan, math.inf, True):
+            with pytest.raises((TypeError, ValueError), match=parameter):
+                build(name, 5, **{parameter: bad})
+
+
+@LABELLED
+def test_its_function_gives_the_same(name):
+    entry = ENTRIES[name]
+    function = getattr(noiseproof.functional, entry.function_name)
+    loss = build(name, 5, reduction="none", label_smoothing=0.1)
+    logits, target = draw(6, 5, dtype=torch.float32)
+    learned = {"means": loss.means, "root_freedom": loss.root_freedom} if entry.reads == "features" else {}
+    torch.manual_seed(2)
+    value = function(logits, target, reduction="none", label_smoothing=0.1, **learned)
+    torch.testing.assert_close(value, call(loss, logits, target))
+    assert list(inspect.signature(function).parameters)[1] == "target"
+
+
+@pytest.mark.parametrize("name", STATISTIC)
+def test_it_declares_exactly_what_it_reads(name):
+    loss = build(name, 5)
+    assert loss.needs is not None
+    statistics = noiseproof.statistics.row_statistics(*draw(4, 5), loss.needs)
+    loss.from_statistics(statistics)
+    read = {need.primitive for need in loss.needs if need.primitive is not None}
+    for primitive in read:
+        missing = frozenset(need for need in loss.needs if need.primitive != primitive)
+        with pytest.raises(KeyError, match="is read but not declared"):
+            loss.from_statistics(noiseproof.statistics.row_statistics(*draw(4, 5), missing))
+
+
+@LABELLED
+def test_what_is_no_function_of_statistics_says_so(name):
+    loss = build(name, 5)
+    assert (loss.needs is None) == (ENTRIES[name].reads != "statistics")
+    if loss.needs is None:
+        with pytest.raises(TypeError, match="is not a function of row statistics"):
+            loss.from_statistics(noiseproof.statistics.row_statistics(*draw(4, 5), frozenset()))

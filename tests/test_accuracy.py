@@ -1,0 +1,143 @@
+"""Right at every confidence: float32 gradients against 60-digit arithmetic.
+
+One row has its label (or another class) at a chosen distance from certainty, the others random below it. Exact gradients come
+from mpmath's softmax and the derivatives of the papers' formulas, written here with 60 digits, where cancellation costs nothing.
+"""
+
+import mpmath
+import pytest
+import torch
+from mpmath import mp, mpf
+
+import noiseproof
+
+LOSSES = {
+    "ce": {},
+    "gce": {"q": 0.7},
+    "nce": {},
+    "amse": {"a": 30.0},
+    "amse at a = 1": {"a": 1.0},
+    "jal-ce": {"a": 30.0},
+    "jal-ce with a small a": {"alpha": 5.0, "a": 2.0},
+    "jal-fl": {"a": 30.0, "gamma": 0.5},
+    "fl": {"gamma": 0.5},
+    "nfl": {"gamma": 0.5},
+    "agce": {"a": 6.0, "q": 1.5},
+    "rce": {},
+}
+GAPS = [1.0, 1e-1, 1e-3, 1e-5, 1e-7, 1e-8, 1e-9, 1e-12, 1e-15, 1e-17]
+
+
+@pytest.fixture(autouse=True)
+def _sixty_digits():
+    with mp.workdps(60):
+        yield
+
+
+def exact_gradient(name, options, z, y):
+    """dL/dz at 60 digits, from dL/dp_k of the printed formula and dp_k/dz_j = p_k ([k=j] - p_j)."""
+    z = [mpf(float(value)) for value in z]
+    classes = len(z)
+    total = mpmath.fsum(mpmath.exp(value) for value in z)
+    p = [mpmath.exp(value) / total for value in z]
+    by_p = [mpf(0)] * classes  # dL/dp_k
+
+    def add(k, value):
+        by_p[k] += value
+
+    def add_share(term, slope, weight):
+        """weight * term(p_y) / sum_k term(p_k)"""
+        terms = [term(value) for value in p]
+        whole = mpmath.fsum(terms)
+        add(y, weight * slope(p[y]) / whole)
+        for k in range(classes):
+            add(k, -weight * terms[y] * slope(p[k]) / whole**2)
+
+    def add_amse(a, weight):
+        for k in range(classes):
+            add(k, weight * 2 * (p[k] - (mpf(a) if k == y else 0)) / classes)
+
+    gamma = mpf(str(options.get("gamma", 0)))
+
+    def focal(value):
+        return (1 - value) ** gamma * -mpmath.log(value)
+
+    def focal_slope(value):
+        return gamma * (1 - value) ** (gamma - 1) * mpmath.log(value) - (1 - value) ** gamma / value
+
+    family = name.split(" ")[0]
+    alpha = mpf(options.get("alpha", 1))
+    if family == "ce":
+        add(y, -1 / p[y])
+    elif family == "gce":
+        add(y, -(p[y] ** (mpf(str(options["q"])) - 1)))
+    elif family == "rce":
+        add(y, mpmath.log(mpf("1e-4")))
+    elif family == "agce":
+        add(y, -((mpf(str(options["a"])) + p[y]) ** (mpf(str(options["q"])) - 1)))
+    elif family == "fl":
+        add(y, focal_slope(p[y]))
+    elif family == "amse":
+        add_amse(options["a"], 1)
+    elif family == "nce":
+        add_share(lambda v: -mpmath.log(v), lambda v: -1 / v, 1)
+    elif family == "nfl":
+        add_share(focal, focal_slope, 1)
+    elif family == "jal-ce":
+        add_share(lambda v: -mpmath.log(v), lambda v: -1 / v, alpha)
+        add_amse(options["a"], 1)
+    elif family == "jal-fl":
+        add_share(focal, focal_slope, alpha)
+        add_amse(options["a"], 1)
+    mean = mpmath.fsum(p[k] * by_p[k] for k in range(classes))
+    return [p[k] * (by_p[k] - mean) for k in range(classes)]
+
+
+def rows(classes, gap, sure_of):
+    """Logits whose class ``sure_of`` has probability 1 - gap (about), float32, three of them."""
+    generator = torch.Generator().manual_seed(round(1e3 * classes - 10 * torch.log10(torch.tensor(gap)).item()))
+    logits = torch.randn(3, classes, generator=generator)
+    others = torch.logsumexp(logits.double().index_fill(1, torch.tensor([sure_of]), -torch.inf), 1)
+    lead = torch.log(torch.tensor((1 - gap) / gap, dtype=torch.float64)) if gap < 1 else torch.tensor(-9.0, dtype=torch.float64)
+    logits[:, sure_of] = (others + lead).float()
+    return logits
+
+
+def worst_error(name, options, logits, y):
+    leaf = logits.clone().requires_grad_()
+    loss = noiseproof.create_loss(name.split(" ")[0], reduction="sum", **options)
+    loss(leaf, torch.full((len(logits),), y)).backward()
+    errors = []
+    for z, ours in zip(logits, leaf.grad, strict=True):
+        exact = exact_gradient(name, options, z, y)
+        difference = [mpf(float(value)) - truth for value, truth in zip(ours, exact, strict=True)]
+        errors.append(float(mpmath.norm(difference) / mpmath.norm(exact)))
+    return max(errors)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100])
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_worst_gradient_of_a_row_sure_of_its_label_is_within_1e5(name, classes):
+    errors = {gap: worst_error(name, LOSSES[name], rows(classes, gap, sure_of=0), 0) for gap in GAPS}
+    assert max(errors.values()) <= 1e-5, errors
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100])
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_worst_gradient_of_a_row_sure_of_another_class_is_within_1e5(name, classes):
+    errors = {gap: worst_error(name, LOSSES[name], rows(classes, gap, sure_of=1), 0) for gap in GAPS}
+    assert max(errors.values()) <= 1e-5, errors
+
+
+def test_the_plain_formula_would_not_pass():
+    """What these tests are for: the printed formula in float32 loses most of the gradient where the network is sure."""
+    logits = rows(10, 1e-8, sure_of=0)
+    leaf = logits.clone().requires_grad_()
+    log_p = torch.log_softmax(leaf, 1)
+    one_hot = torch.nn.functional.one_hot(torch.zeros(3, dtype=torch.long), 10)
+    nce = (one_hot * log_p).sum(1) / log_p.sum(1)
+    amse = ((30 * one_hot - log_p.exp()) ** 2).mean(1)
+    (nce + amse).sum().backward()
+    exact = exact_gradient("jal-ce", LOSSES["jal-ce"], logits[0], 0)
+    difference = [mpf(float(value)) - truth for value, truth in zip(leaf.grad[0], exact, strict=True)]
+    assert float(mpmath.norm(difference) / mpmath.norm(exact)) > 0.05
