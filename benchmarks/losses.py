@@ -129,7 +129,8 @@ def main() -> None:
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.processor() or platform.machine()}")
     print("milliseconds, forward + backward, median [quartiles]")
     print(
-        f"{'loss':8} {'K':>6} {'N':>5} {'ours':>22} {'plain':>9} {'compiled':>9} {'F.ce':>7}  {'ours/F.ce':>9} {'plain/ours':>10}"
+        f"{'loss':8} {'K':>6} {'N':>5} {'ours':>22} {'plain':>9} {'compiled':>9} {'F.ce':>7}  "
+        f"{'ours/F.ce':>9} {'plain/ours':>10}"
     )
     results = []
     for name in arguments.losses:

@@ -1,7 +1,7 @@
 """Right at every confidence: float32 gradients against 60-digit arithmetic.
 
-One row has its label (or another class) at a chosen distance from certainty, the others random below it. Exact gradients come
-from mpmath's softmax and the derivatives of the papers' formulas, written here with 60 digits, where cancellation costs nothing.
+One row has its label (or another class) at a chosen distance from certainty, the others random below it. Exact gradients
+come from mpmath's softmax and the derivatives of the papers' formulas, with 60 digits, where cancellation costs nothing.
 """
 
 import mpmath

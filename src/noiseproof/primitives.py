@@ -20,9 +20,9 @@ with h the derivative of a focal term by -log p (in ``room`` only of those below
 ``minimum``) and H its sum. With e_j = exp(z_j - max_k z_k) and d = sum_{j != y} e_j the whole gradient has one form, whatever
 the loss: ``dz_j = c0 e_j + c2 (e_j^q - e_j) + u + w h_j``.
 
-Why not softmax and closed forms: where the network is sure, of the label or of another class, ``1 - p_y``, ``p_j - power_2`` and
-their like are differences of equal numbers, and float32 returns noise. The margin removes the first. For the second, with
-D = sum_k e_k,
+Why not softmax and closed forms: where the network is sure, of the label or of another class, ``1 - p_y``, ``p_j - power_2``
+and their like are differences of equal numbers, and float32 returns noise. The margin removes the first. For the second,
+with D = sum_k e_k,
 
     p_j^q - p_j power_q = D^-q [ (e_j^q - e_j) + e_j G/D ],        G = e_y + sum_{k != y} (e_k - e_k^q)
                         = D^-q [ e_j^q - e_j (1 - G/D) ],          1 - G/D = power_q D^(q-1)
@@ -170,7 +170,7 @@ def row_primitives_backward(
     columns = (labels, top, margin, inverse_d, inverse_sum, e_y, not_top, c0 * inverse_d, dz_y, *c2, *primitives[1:, :, None])
     step = _chunk_rows(logits)
     work = logits.new_empty((min(step, len(logits)), classes), dtype=dtype)
-    for z, out, y, top, margin, inverse_d, inverse_sum, e_y, not_top, c0, dz_y, *rest in _split_rows(  # noqa: B020
+    for z, out, y, top, margin, inverse_d, inverse_sum, e_y, not_top, c0, dz_y, *rest in _split_rows(
         step, logits, gradient, *columns
     ):
         # In float32 the exponentials are formed in the result itself, and become the gradient in place.
@@ -349,7 +349,8 @@ class _Primitives(torch.autograd.Function):
 
     @staticmethod
     def forward(logits: Tensor, target: Tensor, request: Sequence[float]) -> tuple[Tensor, Tensor]:
-        return row_primitives(logits, target, request)
+        primitives, saved = row_primitives(logits, target, request)
+        return primitives, saved
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -359,8 +360,8 @@ class _Primitives(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        gradient = _PrimitivesBackward.apply if _under_torch_func() else row_primitives_backward
-        return gradient(grads[0], *ctx.saved_tensors, ctx.request), None, None
+        backward: Any = _PrimitivesBackward.apply if _under_torch_func() else row_primitives_backward
+        return backward(grads[0], *ctx.saved_tensors, ctx.request), None, None
 
 
 class _PrimitivesBackward(torch.autograd.Function):
@@ -372,7 +373,8 @@ class _PrimitivesBackward(torch.autograd.Function):
     def forward(
         grads: Tensor, logits: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: Sequence[float]
     ) -> Tensor:
-        return row_primitives_backward(grads, logits, target, primitives, saved, request)
+        gradient: Tensor = row_primitives_backward(grads, logits, target, primitives, saved, request)
+        return gradient
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -384,16 +386,18 @@ class _PrimitivesBackward(torch.autograd.Function):
         grads, logits, target = ctx.saved_tensors
 
         def first_derivative(grads: Tensor, logits: Tensor) -> Tensor:
-            _, pull = torch.func.vjp(lambda z: plain_primitives(z, target, ctx.request), logits)
-            return pull(grads)[0]
+            _, pull, *_ = torch.func.vjp(lambda z: plain_primitives(z, target, ctx.request), logits)
+            gradient: Tensor = pull(grads)[0]
+            return gradient
 
-        _, pull = torch.func.vjp(first_derivative, grads, logits)
+        _, pull, *_ = torch.func.vjp(first_derivative, grads, logits)
         return (*pull(gradients[0]), None, None, None, None)
 
 
 def _vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
     flat, rows = _fold_batch(info.batch_size, in_dims, args, row_axes=(0, 0, None))
-    return tuple(t.unflatten(1, (info.batch_size, rows)) for t in row_primitives(*flat)), (1, 1)  # type: ignore[return-value]
+    primitives, saved = (t.unflatten(1, (info.batch_size, rows)) for t in row_primitives(*flat))
+    return (primitives, saved), (1, 1)
 
 
 def _vmap_backward(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
@@ -429,6 +433,6 @@ row_primitives_backward.register_autograd(_PrimitivesBackward.backward, setup_co
 def primitives_of(logits: Tensor, target: Tensor, asked: Sequence[Primitive]) -> Tensor:
     """The primitives ``[1 + len(asked), N]`` of ``logits [N, K]`` for ``target [N]``: the margin, then what is asked for."""
     request = encode(asked)
-    operation = _Primitives.apply if _under_torch_func() else row_primitives
-    values, _ = operation(logits, target, request)
+    operation: Any = _Primitives.apply if _under_torch_func() else row_primitives
+    values: Tensor = operation(logits, target, request)[0]
     return values

@@ -79,7 +79,7 @@ class RowStatistics:
     nll: Tensor
     """``-log p_y``"""
     log_miss: Tensor
-    """``log(1 - p_y)``, finite wherever the logits are: for powers of ``miss`` with an infinite slope at 0"""
+    """``log(1 - p_y)``, for powers of ``miss`` with an infinite slope at 0; not below -80 (float64: -701)"""
     classes: int
     others: dict[Primitive, Tensor]
     """The requested sums, over the classes other than the label"""

@@ -49,7 +49,7 @@ class AUL(RobustLoss):
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         # a - p_y = (a-1)(1 + miss/(a-1)): written so that small values of miss are not lost beside a.
-        return (self.a - 1) ** self.p / self.p * torch.expm1(self.p * torch.log1p(s.miss / (self.a - 1)))
+        return math.pow(self.a - 1, self.p) / self.p * torch.expm1(self.p * torch.log1p(s.miss / (self.a - 1)))
 
 
 @register(
@@ -83,7 +83,7 @@ class AGCE(RobustLoss):
         self.q = check_range("q", q, above=0)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return -((self.a + 1) ** self.q) / self.q * torch.expm1(self.q * torch.log1p(-s.miss / (self.a + 1)))
+        return -math.pow(self.a + 1, self.q) / self.q * torch.expm1(self.q * torch.log1p(-s.miss / (self.a + 1)))
 
 
 @register(
@@ -136,7 +136,7 @@ class _PowerLoss(RobustLoss):
         if a == 1:
             # In log space: miss**q has an infinite slope at 0 for q < 1.
             return torch.exp(q * s.log_miss) + s.power_others(q)
-        return (a - 1) ** q * torch.expm1(q * torch.log1p(s.miss / (a - 1))) + s.power_others(q)
+        return math.pow(a - 1, q) * torch.expm1(q * torch.log1p(s.miss / (a - 1))) + s.power_others(q)
 
 
 @register(

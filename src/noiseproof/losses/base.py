@@ -116,8 +116,9 @@ class RobustLoss(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         logits, target, shape = self._flatten(logits, target)
+        total: Tensor | int
         if target.is_floating_point():
-            rows, total = self._expected_rows(logits, target), float(len(logits))
+            rows, total = self._expected_rows(logits, target), len(logits)
         else:
             rows, total = self._labelled_rows(logits, target)
         if self.reduction == "none":
@@ -147,7 +148,7 @@ class RobustLoss(nn.Module):
             scale = self._class_weight(rows, classes)[labels]
             rows, total = rows * scale, scale.masked_fill(ignored, 0.0).sum()
         if self.label_smoothing > 0:
-            smooth = every.sum(1) if self.weight is None else every @ self._class_weight(every, classes)
+            smooth = (every if self.weight is None else every * self._class_weight(every, classes)).sum(1)
             rows = (1 - self.label_smoothing) * rows + self.label_smoothing / classes * smooth
         if target.device.type != "cpu":
             # On the CPU a label out of range has raised; elsewhere it was clamped, and shows as NaN instead.
@@ -182,7 +183,7 @@ class RobustLoss(nn.Module):
         classes = self.classes_of(rows)
         if classes < 2:
             raise ValueError(f"logits must have at least 2 classes, got shape {tuple(logits.shape)}")
-        per_class = logits.shape[:class_dim] + (classes,) + logits.shape[class_dim + 1 :]
+        per_class = (*logits.shape[:class_dim], classes, *logits.shape[class_dim + 1 :])
         if target.shape == per_class and target.is_floating_point():
             return rows, target.movedim(class_dim, -1).reshape(-1, classes), per_label
         if target.shape == per_label and not target.is_floating_point():

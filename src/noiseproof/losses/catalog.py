@@ -143,7 +143,8 @@ def find_loss(name: str) -> LossEntry:
     entry = known.get(_normalise(name))
     if entry is not None:
         return entry
-    near = difflib.get_close_matches(_normalise(name), known, n=1, cutoff=0.5)
+    begin = [key for key in known if key.startswith(_normalise(name))]
+    near = begin or difflib.get_close_matches(_normalise(name), known, n=1, cutoff=0.5)
     hint = f"did you mean {known[near[0]].name!r}? " if near else ""
     raise ValueError(f"unknown loss {name!r}; {hint}'noiseproof losses' lists them")
 
@@ -172,7 +173,7 @@ def _family(entry: LossEntry) -> int:
 
 def _lookup() -> dict[str, LossEntry]:
     table = {}
-    for entry in _entries.values():
+    for entry in list_losses():
         for key in (entry.name, entry.cls.__name__, entry.function_name, *entry.aliases):
             table[_normalise(key)] = entry
     return table

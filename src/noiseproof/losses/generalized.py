@@ -99,7 +99,7 @@ class TruncatedGCE(RobustLoss):
     formula="sum((1 - p[y])**arange(1, t + 1) / arange(1, t + 1))",
     kind="active",
     symmetric="t == 1",
-    asymmetric="t == 1",
+    asymmetric="w1 >= t * w2",
     range=("0", "sum(1 / arange(1, t + 1))"),
     reference="Feng et al., IJCAI 2020",
 )
@@ -109,7 +109,7 @@ class TaylorCE(RobustLoss):
     .. math:: L = \sum_{i=1}^t (1 - p_y)^i / i
 
     t = 1 is half the mean absolute error, t -> infinity is cross entropy. (The series of the logarithm, not Taylor-softmax.)
-    Range [0, 1 + 1/2 + ... + 1/t].
+    Its slope in p_y is t times steeper at 0 than at 1, so it is asymmetric for label weights with :math:`w_1 \ge t w_2`. Range [0, 1 + 1/2 + ... + 1/t].
 
     >>> round(TaylorCE(t=2)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + 1/8
     0.625
@@ -139,7 +139,7 @@ class TaylorCE(RobustLoss):
     aliases=("phuber",),
     formula="-log(p[y]) if p[y] > 1 / tau else -tau * p[y] + log(tau) + 1",
     kind="active",
-    asymmetric="False",
+    asymmetric="w1 >= tau * w2",
     range=("0", "log(tau) + 1"),
     reference="Menon et al., ICLR 2020",
 )
@@ -148,7 +148,8 @@ class PHuberCE(RobustLoss):
 
     .. math:: L = -\log p_y \text{ if } p_y > 1/\tau, \text{ else } -\tau p_y + \log\tau + 1
 
-    tau -> 1 is 1 - p_y, tau -> infinity is cross entropy. Range [0, log(tau) + 1].
+    tau -> 1 is 1 - p_y, tau -> infinity is cross entropy. Asymmetric for label weights with :math:`w_1 \ge \tau w_2`. Range
+    [0, log(tau) + 1].
 
     >>> round(PHuberCE(tau=2.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -1/2 + log 2 + 1
     1.1931
@@ -172,7 +173,6 @@ class PHuberCE(RobustLoss):
     title="Jensen-Shannon divergence",
     formula="(H(pi * e + (1 - pi) * p) - (1 - pi) * H(p)) / (-(1 - pi) * log(1 - pi))",
     kind="active",
-    asymmetric="False",
     range=("0", "-(pi * log(pi) + (1 - pi) * log(1 - pi)) / (-(1 - pi) * log(1 - pi))"),
     reference="Englesson and Azizpour, NeurIPS 2021",
 )

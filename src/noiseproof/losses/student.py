@@ -34,8 +34,8 @@ class Student(RobustLoss):
               d_k = \tfrac12 \|v - \mu_k\|^2, \quad \nu_k = r_k^2 + 0.1, \quad D = \log(\text{features})
 
     v are the features and :math:`\mu_k` learned means, both scaled to length 1. The scores, scaled to length 1 over the
-    classes, are the logits of ``base`` (cross entropy if none is given); lambda/2 times the squared distance to the label's mean
-    is added. In training the label's distance is multiplied by 1 + ``margin``.
+    classes, are the logits of ``base`` (cross entropy if none is given); lambda/2 times the squared distance to the label's
+    mean is added. In training the label's distance is multiplied by 1 + ``margin``.
 
     It replaces the last layer of the network and has parameters of its own, so it is called on features ``[N, D]``, its
     parameters go to the optimiser, and :meth:`scores` gives predictions::

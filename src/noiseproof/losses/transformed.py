@@ -65,7 +65,8 @@ class LogitClip(_TransformedLoss):
 
     def change(self, logits: Tensor) -> Tensor:
         norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
-        return logits * (self.tau / norm.clamp_min(self.tau))
+        scale: Tensor = self.tau / norm.clamp_min(self.tau)
+        return logits * scale
 
 
 @register(
@@ -339,16 +340,18 @@ class LDR(RobustLoss):
         self.c = check_range("c", c, at_least=0)
         self.lam = check_range("lam", lam, above=0)
 
+    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
+        return self.every_label(logits).gather(1, target[:, None])[:, 0]
+
     def every_label(self, logits: Tensor) -> Tensor:
         z = logits.to(accumulation_dtype(logits.dtype))
         # log softplus(z) -> z for very negative z, where softplus itself underflows and the mean would be 0.
         low = z < -15
         log_scores = torch.where(low, z, torch.log(F.softplus(z.masked_fill(low, 0.0))))
-        s = z.shape[1] * torch.softmax(log_scores, 1)
-        # exp(c/lam) times sum_k exp((s_k - s_y)/lam), less what that counts too much at k = y.
-        margin = self.c / self.lam
-        total = torch.logsumexp(s / self.lam, 1, keepdim=True) - s / self.lam
-        return self.lam * (margin + total + torch.log1p(math.expm1(-margin) * torch.exp(-total)) - math.log(z.shape[1]))
-
-    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
-        return self.every_label(logits).gather(1, target[:, None])[:, 0]
+        s = z.shape[1] / self.lam * torch.softmax(log_scores, 1)
+        # log sum_{k != y} exp(s_k) for every y: from the whole sum, except for the largest, which leaves too little of it.
+        is_top = s.argmax(1)[:, None] == torch.arange(s.shape[1], device=s.device)
+        without_top = torch.logsumexp(s.masked_fill(is_top, -math.inf), 1, keepdim=True)
+        whole = torch.logsumexp(s, 1, keepdim=True)
+        others = torch.where(is_top, without_top, whole + torch.log1p(-torch.exp((s - whole).masked_fill(is_top, -1.0))))
+        return self.lam * (-F.logsigmoid(s - others - self.c / self.lam) - math.log(s.shape[1]))

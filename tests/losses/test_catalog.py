@@ -1,0 +1,194 @@
+"""What the catalogue prints is true: formulas, ranges, symmetry and asymmetry are evaluated, not believed."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from cases import ENTRIES, NAMES, RANDOM, all_options, build, call, draw
+
+import noiseproof
+from noiseproof.losses import catalog
+
+
+def evaluate(expression, loss, p=None, y=None, z=None, **symbols):
+    """A formula or condition of the catalogue, as printed."""
+    values = {name: getattr(loss, name) for name in ENTRIES_BY_CLASS[type(loss)].defaults}
+    if "p" in values:
+        values["p_"] = values.pop("p")
+    names = {name: getattr(np, name) for name in ("log", "exp", "abs", "sum", "max", "maximum", "minimum", "arange", "mean")}
+    names |= {
+        "norm": np.linalg.norm,
+        "inf": math.inf,
+        "F": lambda q: np.where(np.asarray(q) < 1, (1 - q) ** values["gamma"] * -np.log(q), 0.0),
+        "H": lambda q: -np.sum(np.where(np.asarray(q) > 0, q * np.log(np.maximum(q, 1e-300)), 0.0)),
+        "softmax": lambda v: np.exp(v - np.max(v)) / np.sum(np.exp(v - np.max(v))),
+    }
+    if p is not None:
+        names |= {"p": p, "y": y, "K": len(p), "e": np.eye(len(p))[y]}
+    if z is not None:
+        scores = np.logaddexp(z, 0)
+        names |= {"z": z, "s": scores / scores.mean()}
+    return eval(expression, {"__builtins__": {}, "True": True, "False": False}, names | values | symbols)
+
+
+ENTRIES_BY_CLASS = {entry.cls: entry for entry in ENTRIES.values()}
+PRINTED = [(name, options) for name, options in all_options() if ENTRIES[name].kind != "head" and name not in RANDOM]
+
+
+@pytest.mark.parametrize(("name", "options"), PRINTED, ids=str)
+def test_the_printed_formula_is_the_loss(name, options):
+    loss = build(name, 6, reduction="none", **options).double()
+    logits, target = draw(10, 6, scale=3.0)
+    expected = [
+        float(evaluate(ENTRIES[name].formula, loss, p.numpy(), int(y), z.numpy()))
+        for p, y, z in zip(torch.softmax(logits, 1), target, logits, strict=True)
+    ]
+    tolerance = 1e-6 if name == "sr" else 1e-9  # lambda is kept in float32 there
+    np.testing.assert_allclose(loss(logits, target).numpy(), expected, rtol=tolerance, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "options"), [(n, o) for n, o in all_options() if ENTRIES[n].range], ids=str)
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_values_stay_in_the_printed_range_and_reach_its_ends(name, options, classes):
+    loss = build(name, classes, reduction="none", **options).double()
+    low, high = (float(evaluate(end, loss, K=classes)) for end in ENTRIES[name].range)
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(2000, classes, generator=generator, dtype=torch.float64)
+    logits *= 10 ** torch.linspace(-2, 3, 2000, dtype=torch.float64)[:, None]
+    flat_but_label = torch.zeros(classes, dtype=torch.float64)
+    flat_but_label[0] = -1e8
+    corners = 300 * torch.eye(classes, dtype=torch.float64)
+    surely_wrong = torch.full((classes,), -40.0, dtype=torch.float64)
+    surely_wrong[0], surely_wrong[1] = -1e8, 0.0
+    logits = torch.cat(
+        [logits, torch.zeros(1, classes, dtype=torch.float64), corners, flat_but_label[None], surely_wrong[None]]
+    )
+    values = call(loss, logits, torch.zeros(len(logits), dtype=torch.long))
+    slack = 1e-9 * max(1.0, abs(low))
+    assert values.min() >= low - slack
+    assert values.max() <= high + 1e-9 * max(1.0, min(high, 1e9))
+    assert values.min() <= low + 1e-3 * max(1.0, abs(low))
+    if math.isfinite(high):
+        assert values.max() >= high - 1e-2 * max(1.0, abs(high))
+    else:
+        assert values.max() > 1e2 * min(getattr(loss, "alpha", 1.0), 1.0)
+
+
+@pytest.mark.parametrize(("name", "options"), PRINTED, ids=str)
+def test_symmetry_is_as_printed(name, options):
+    """Symmetric: summed over all labels the loss is the same whatever the prediction."""
+    loss = build(name, 5, reduction="none", **options).double()
+    logits, _ = draw(50, 5, scale=3.0)
+    sums = torch.stack([loss(logits, torch.full((50,), k)) for k in range(5)], 1).sum(1)
+    constant = bool((sums - sums[0]).abs().max() < 1e-9 * sums[0].abs().clamp_min(1))
+    assert constant == bool(evaluate(ENTRIES[name].symmetric, loss))
+
+
+WEIGHTS = [(0.5, 0.3, 0.2), (0.4, 0.35, 0.25), (0.72, 0.18, 0.1), (0.36, 0.34, 0.3), (0.9, 0.06, 0.04)]
+CLAIMED = [(name, options) for name, options in all_options() if ENTRIES[name].asymmetric is not None]
+
+
+@pytest.mark.parametrize("weights", WEIGHTS, ids=str)
+@pytest.mark.parametrize(("name", "options"), CLAIMED, ids=str)
+def test_asymmetry_is_as_printed(name, options, weights):
+    """Asymmetric for these label weights: no prediction has less risk than certainty of the first label.
+
+    Certainty is approached, not reached: the other logits go to minus infinity, the less likely the label the faster, which
+    is where normalised losses, undefined at certainty itself, have the least risk.
+    """
+    claim = ENTRIES[name].asymmetric
+    loss = build(name, 3, reduction="none", **options).double()
+    w = torch.tensor(weights, dtype=torch.float64)
+    grid = [(i / 60, j / 60, (60 - i - j) / 60) for i in range(61) for j in range(61 - i)]
+    near_certainty = [(1 - 2 * d, d, d) for d in np.logspace(-9, -1, 60)]
+    logits = torch.tensor(grid + near_certainty, dtype=torch.float64).clamp_min(1e-12).log()
+
+    def risk(z):
+        return sum(w[k] * loss(z, torch.full((len(z),), k)) for k in range(3))
+
+    certain = risk(torch.tensor([[0.0, -40.0, -4e9]], dtype=torch.float64)).item()
+    least = risk(logits).min().item()
+    scale = max(1.0, abs(certain))
+    holds = certain <= least + 1e-6 * scale
+    expected = bool(evaluate(claim.removeprefix("if "), loss, w1=weights[0], w2=weights[1]))
+    if claim.startswith("if "):
+        assert holds or not expected
+    else:
+        assert holds == expected
+
+
+def test_the_papers_example_of_a_bound():
+    """Ten classes, 80 % symmetric noise: w = (0.2, 0.8/9, ...) needs a >= 9 at q = 2 and a >= 4.739 at q = 3."""
+    condition = ENTRIES["amse"].asymmetric
+    w1, w2 = 0.2, 0.8 / 9
+    for q, bound in ((2.0, 9.0), (3.0, 4.739)):
+        for a, expected in ((bound + 1e-3, True), (bound - 1e-3, False)):
+            assert evaluate(condition, noiseproof.AMSE(a=a, q=q), w1=w1, w2=w2) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "cls"),
+    [
+        ("jal-ce", noiseproof.JALCE),
+        ("JAL-CE", noiseproof.JALCE),
+        ("JALCE", noiseproof.JALCE),
+        ("jal_ce", noiseproof.JALCE),
+        ("NCE+RCE", noiseproof.NCEandRCE),
+        ("NCE + AGCE", noiseproof.NCEandAGCE),
+        ("CE+LC", noiseproof.PublishedLogitClip),
+        ("LT-APL", noiseproof.StudentAPL),
+        ("AGCE+MAE", noiseproof.AGCEandMAE),
+    ],
+)
+def test_a_loss_is_found_by_any_of_its_names(name, cls):
+    assert noiseproof.find_loss(name).cls is cls
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("gec", "gce"), ("jal", "jal-ce"), ("nce+rec", "nce+rce"), ("cross entrop", "ce")]
+)
+def test_a_wrong_name_gets_a_suggestion(wrong, meant):
+    with pytest.raises(ValueError, match="unknown loss .*; did you mean") as error:
+        noiseproof.create_loss(wrong)
+    assert f"{meant}'" in str(error.value) or meant in str(error.value)
+    assert "'noiseproof losses' lists them" in str(error.value)
+
+
+def test_a_hopeless_name_gets_none():
+    with pytest.raises(ValueError, match="^unknown loss 'xyzzyxyzzy'; 'noiseproof losses' lists them$"):
+        noiseproof.create_loss("xyzzyxyzzy")
+    with pytest.raises(TypeError, match="a loss is looked up by its name, got 3"):
+        noiseproof.create_loss(3)
+
+
+def test_a_wrong_option_is_named_with_the_right_ones():
+    with pytest.raises(
+        TypeError, match="GCE has no option 'gamma'; it takes q, weight, ignore_index, reduction, label_smoothing"
+    ):
+        noiseproof.create_loss("gce", gamma=1.0)
+
+
+def test_a_taken_name_is_refused():
+    with pytest.raises(ValueError, match="the name 'gce' of Impostor is taken by GCE"):
+
+        @catalog.register("gce", title="", formula="", kind="active", reference="")
+        class Impostor(noiseproof.RobustLoss):
+            pass
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_entry_is_complete(name):
+    entry = ENTRIES[name]
+    assert entry.reference
+    assert entry.title[0].isupper()
+    assert entry.cls.__doc__
+    assert getattr(noiseproof, entry.cls.__name__) is entry.cls
+    assert entry.name in {other.name for other in noiseproof.list_losses(kind=entry.kind)}
+
+
+def test_every_loss_of_the_paper_is_here():
+    """The rows of the paper's tables."""
+    rows = ["CE", "FL", "GCE", "SCE", "NCE", "NCE+RCE", "NCE+AUL", "NCE+AGCE", "CE+LC", "ANL-CE", "ANL-FL", "LT-APL", "JAL-CE"]
+    rows += ["JAL-FL", "MAE", "AGCE", "AGCE+MAE", "AMSE"]
+    assert all(noiseproof.find_loss(row) for row in rows)

@@ -1,0 +1,92 @@
+"""Sums of losses: `alpha * NCE() + beta * AMSE(a=30)` is the paper's framework, literally."""
+
+import pytest
+import torch
+from cases import draw, gradient
+
+import noiseproof
+from noiseproof import AMSE, CE, FL, GCE, MAE, MSE, NCE, NFL, RCE, SCE, JALCE, JALFL, LogitClip, Sum
+from noiseproof import primitives as implementation
+
+
+def test_the_papers_loss_is_the_sum_of_its_parts():
+    logits, target = draw(8, 10)
+    for named, parts in (
+        (JALCE(alpha=2.0, beta=0.5, a=7.0), 2.0 * NCE() + 0.5 * AMSE(a=7.0)),
+        (JALFL(alpha=2.0, gamma=1.5), 2.0 * NFL(gamma=1.5) + 1.0 * AMSE(a=30.0)),
+        (SCE(alpha=0.1, beta=1.0), 0.1 * CE() + RCE()),
+    ):
+        torch.testing.assert_close(parts(logits, target), named(logits, target), rtol=0, atol=0)
+        torch.testing.assert_close(gradient(parts, logits, target), gradient(named, logits, target), rtol=0, atol=0)
+
+
+def test_a_sum_makes_one_pass_over_the_logits(monkeypatch):
+    calls = []
+    original = noiseproof.statistics.primitives_of
+    monkeypatch.setattr(noiseproof.statistics, "primitives_of", lambda *args: calls.append(1) or original(*args))
+    logits, target = draw(8, 10)
+    (NCE() + 3.0 * AMSE() + 0.5 * (GCE() + FL(gamma=2.0)))(logits, target)
+    assert len(calls) == 1
+    assert implementation.primitives_of is original
+
+
+def test_terms_are_flattened_and_scaled():
+    total = 2 * (NCE() + 3 * MAE())
+    assert repr(total) == "2.0 * NCE() + 6.0 * MAE(scale=2.0)"
+    assert isinstance(total, Sum)
+    assert [c for c, _ in total.terms] == [2.0, 6.0]
+
+
+def test_a_sum_may_hold_losses_that_read_the_logits_themselves():
+    logits, target = draw(8, 10)
+    mixed = NCE() + 2.0 * LogitClip(tau=2.0) + AMSE()
+    expected = NCE()(logits, target) + 2.0 * LogitClip(tau=2.0)(logits, target) + AMSE()(logits, target)
+    torch.testing.assert_close(mixed(logits, target), expected)
+    soft = torch.softmax(torch.randn(8, 10, dtype=torch.float64), 1)
+    expected = NCE()(logits, soft) + 2.0 * LogitClip(tau=2.0)(logits, soft) + AMSE()(logits, soft)
+    torch.testing.assert_close(mixed(logits, soft), expected)
+
+
+def test_a_sum_of_heads_on_features():
+    heads = [noiseproof.Student(features=6, classes=3).double() for _ in range(2)]
+    features, target = torch.randn(4, 6, dtype=torch.float64), torch.tensor([0, 1, 2, 0])
+    torch.testing.assert_close((heads[0] + heads[1])(features, target), heads[0](features, target) + heads[1](features, target))
+    with pytest.raises(ValueError, match="cannot mix losses on logits with losses on features"):
+        (heads[0] + CE())(features, target)
+
+
+def test_the_parts_share_their_options():
+    logits, target = draw(8, 4)
+    weight = torch.rand(4, dtype=torch.float64)
+    total = NCE(weight=weight, reduction="sum") + MSE(weight=weight, reduction="sum")
+    assert total.reduction == "sum"
+    expected = NCE(weight=weight, reduction="sum")(logits, target) + MSE(weight=weight, reduction="sum")(logits, target)
+    torch.testing.assert_close(total(logits, target), expected)
+    for other in (
+        MSE(),
+        MSE(reduction="sum"),
+        MSE(weight=torch.ones(4), reduction="sum"),
+        MSE(weight=weight, label_smoothing=0.1),
+    ):
+        with pytest.raises(ValueError, match="the parts of a sum must share"):
+            NCE(weight=weight, reduction="sum") + other
+
+
+@pytest.mark.parametrize("bad", ["2", None, [1.0], torch.ones(2)])
+def test_only_numbers_scale_a_loss(bad):
+    with pytest.raises(TypeError):
+        bad * NCE()
+    with pytest.raises(TypeError):
+        NCE() + bad
+
+
+def test_a_coefficient_must_be_finite():
+    with pytest.raises(ValueError, match="a coefficient of a sum must be in"):
+        float("nan") * NCE()
+
+
+def test_a_base_loss_leaves_its_options_to_the_outer_one():
+    with pytest.raises(ValueError, match="give reduction to the outer loss"):
+        LogitClip(base=CE(reduction="sum"))
+    with pytest.raises(TypeError, match="base must be a loss of this package, got CrossEntropyLoss"):
+        LogitClip(base=torch.nn.CrossEntropyLoss())

@@ -1,0 +1,111 @@
+"""The contract, against the thing itself: torch.nn.functional.cross_entropy."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from cases import draw
+
+import noiseproof
+
+SHAPES = [(5,), (7, 5), (3, 5, 4), (2, 5, 3, 2), (0, 5), (7, 2)]
+
+
+def case(shape, kind, dtype, ignored):
+    """Logits and target of one shape; ``ignored`` is 'none', 'some' or 'all'."""
+    generator = torch.Generator().manual_seed(len(shape))
+    logits = 3 * torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+    class_dim = 0 if len(shape) == 1 else 1
+    if kind == "probabilities":
+        return logits, torch.softmax(torch.randn(shape, generator=generator, dtype=torch.float64), class_dim).to(dtype)
+    index_shape = shape[:class_dim] + shape[class_dim + 1 :]
+    target = torch.randint(shape[class_dim], index_shape, generator=generator)
+    if ignored == "all":
+        target = torch.full_like(target, -100)
+    elif ignored == "some" and target.numel() > 1:
+        target.view(-1)[::2] = -100
+    return logits, target
+
+
+def value_and_gradient(loss, logits, target):
+    leaf = logits.clone().requires_grad_()
+    value = loss(leaf, target)
+    (gradient,) = torch.autograd.grad(value.sum(), leaf)
+    return value, gradient
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("kind", ["labels", "probabilities"])
+def test_ce_is_cross_entropy_at_every_combination_of_arguments(shape, reduction, kind):
+    classes = shape[0] if len(shape) == 1 else shape[1]
+    weights = (None, torch.arange(classes).double() / 2)
+    for weight, smoothing, ignored in itertools.product(weights, (0.0, 0.3, 1.0), ("none", "some", "all")):
+        logits, target = case(shape, kind, torch.float64, ignored)
+        options = {"reduction": reduction, "weight": weight, "label_smoothing": smoothing}
+        ours, our_gradient = value_and_gradient(noiseproof.CE(**options), logits, target)
+        theirs, their_gradient = value_and_gradient(lambda z, y, o=options: F.cross_entropy(z, y, **o), logits, target)
+        torch.testing.assert_close(ours, theirs, equal_nan=True)
+        torch.testing.assert_close(our_gradient, their_gradient, equal_nan=True)
+
+
+@pytest.mark.parametrize("ignore_index", [-100, 0, 3])
+def test_any_label_can_be_the_ignored_one(ignore_index):
+    logits, target = draw(20, 5)
+    weight = torch.rand(5, dtype=torch.float64)
+    for options in ({}, {"weight": weight}, {"label_smoothing": 0.2}, {"weight": weight, "label_smoothing": 0.2}):
+        ours = noiseproof.CE(ignore_index=ignore_index, **options)(logits, target)
+        torch.testing.assert_close(ours, F.cross_entropy(logits, target, ignore_index=ignore_index, **options))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_the_dtype_of_the_result_is_cross_entropys(dtype, reduction):
+    logits, target = draw(6, 5, dtype=dtype)
+    ours = noiseproof.CE(reduction=reduction)(logits, target)
+    theirs = F.cross_entropy(logits, target, reduction=reduction)
+    assert ours.dtype == theirs.dtype
+    torch.testing.assert_close(ours, theirs, rtol=2 * torch.finfo(dtype).eps, atol=2 * torch.finfo(dtype).eps)
+
+
+def test_a_masked_class_has_no_part_in_cross_entropy():
+    logits, target = draw(6, 5)
+    logits[:, 4] = -torch.inf
+    target.clamp_max_(3)
+    ours, our_gradient = value_and_gradient(noiseproof.CE(), logits, target)
+    theirs, their_gradient = value_and_gradient(F.cross_entropy, logits, target)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(our_gradient, their_gradient)
+
+
+def test_a_row_with_one_class_left_costs_nothing():
+    logits = torch.tensor([[-torch.inf, 2.0, -torch.inf]])
+    value, gradient = value_and_gradient(noiseproof.CE(), logits, torch.tensor([1]))
+    assert value.item() == pytest.approx(0.0, abs=1e-30)
+    assert bool((gradient.abs() < 1e-30).all())
+
+
+def test_an_ignored_index_with_probability_targets_is_refused_as_there():
+    logits, _ = draw(4, 5)
+    probabilities = torch.full((4, 5), 0.2, dtype=torch.float64)
+    with pytest.raises(RuntimeError):
+        F.cross_entropy(logits, probabilities, ignore_index=2)
+    with pytest.raises(ValueError, match="ignore_index does not apply to probability targets"):
+        noiseproof.CE(ignore_index=2)(logits, probabilities)
+
+
+def test_one_class_is_refused():
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        noiseproof.CE()(torch.zeros(4, 1), torch.zeros(4, dtype=torch.long))
+
+
+def test_weight_moves_with_the_module():
+    loss = noiseproof.JALCE(weight=torch.ones(5))
+    assert "weight" in loss.state_dict()
+    assert loss.to(torch.float64).weight.dtype == torch.float64
+    assert noiseproof.JALCE().state_dict() == {}
+
+
+def test_repr_shows_a_weight():
+    assert repr(noiseproof.CE(weight=torch.tensor([1.0, 0.5]))) == "CE(weight=[1.0, 0.5])"
