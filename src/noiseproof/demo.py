@@ -6,12 +6,13 @@ loss. Adam, because its step does not depend on a loss's scale.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -89,11 +90,12 @@ def run(digits: Digits, *, epochs: int, seed: int, console: Console) -> list[Out
         tasks = {name: progress.add_task(name, total=epochs, start=False) for name in LOSSES}
         for name, task in tasks.items():
             progress.start_task(task)
-            outcomes.append(_train(name, digits, epochs, seed, lambda task=task: progress.advance(task)))
+            outcomes.append(train(name, digits, epochs=epochs, seed=seed, advance=functools.partial(progress.advance, task)))
     return outcomes
 
 
-def _train(name: str, digits: Digits, epochs: int, seed: int, advance: Any) -> Outcome:
+def train(name: str, digits: Digits, *, epochs: int, seed: int, advance: Callable[[], object] = lambda: None) -> Outcome:
+    """Train with the loss of this name; ``advance`` is called after every epoch."""
     criterion: RobustLoss = create_loss(name)
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
@@ -186,7 +188,7 @@ def _figure(outcomes: list[Outcome], wrong: Tensor, path: Path) -> None:
     figure.savefig(path, format="png", dpi=130)
 
 
-def _write_atomically(path: Path, write: Any) -> None:
+def _write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Write beside the file, then rename, so that a file that exists is whole."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)

@@ -149,14 +149,13 @@ def test_a_loss_is_found_by_any_of_its_names(name, cls):
     ("wrong", "meant"), [("gec", "gce"), ("jal", "jal-ce"), ("nce+rec", "nce+rce"), ("cross entrop", "ce")]
 )
 def test_a_wrong_name_gets_a_suggestion(wrong, meant):
-    with pytest.raises(ValueError, match="unknown loss .*; did you mean") as error:
+    with pytest.raises(ValueError, match=r"unknown loss .*; did you mean") as error:
         noiseproof.create_loss(wrong)
-    assert f"{meant}'" in str(error.value) or meant in str(error.value)
-    assert "'noiseproof losses' lists them" in str(error.value)
+    assert str(error.value) == f"unknown loss {wrong!r}; did you mean {meant!r}? 'noiseproof losses' lists them"
 
 
 def test_a_hopeless_name_gets_none():
-    with pytest.raises(ValueError, match="^unknown loss 'xyzzyxyzzy'; 'noiseproof losses' lists them$"):
+    with pytest.raises(ValueError, match=r"^unknown loss 'xyzzyxyzzy'; 'noiseproof losses' lists them$"):
         noiseproof.create_loss("xyzzyxyzzy")
     with pytest.raises(TypeError, match="a loss is looked up by its name, got 3"):
         noiseproof.create_loss(3)

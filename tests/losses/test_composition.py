@@ -5,7 +5,7 @@ import torch
 from cases import draw, gradient
 
 import noiseproof
-from noiseproof import AMSE, CE, FL, GCE, MAE, MSE, NCE, NFL, RCE, SCE, JALCE, JALFL, LogitClip, Sum
+from noiseproof import AMSE, CE, FL, GCE, JALCE, JALFL, MAE, MSE, NCE, NFL, RCE, SCE, LogitClip, Sum
 from noiseproof import primitives as implementation
 
 

@@ -109,7 +109,8 @@ class TaylorCE(RobustLoss):
     .. math:: L = \sum_{i=1}^t (1 - p_y)^i / i
 
     t = 1 is half the mean absolute error, t -> infinity is cross entropy. (The series of the logarithm, not Taylor-softmax.)
-    Its slope in p_y is t times steeper at 0 than at 1, so it is asymmetric for label weights with :math:`w_1 \ge t w_2`. Range [0, 1 + 1/2 + ... + 1/t].
+    Its slope in p_y is t times steeper at 0 than at 1, so it is asymmetric for label weights with :math:`w_1 \ge t w_2`.
+    Range [0, 1 + 1/2 + ... + 1/t].
 
     >>> round(TaylorCE(t=2)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + 1/8
     0.625

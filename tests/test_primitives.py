@@ -1,0 +1,193 @@
+"""The operation under all losses: against its plain definition, by itself, in chunks, and by what it allocates."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.profiler import ProfilerActivity, profile
+
+import noiseproof
+from noiseproof import primitives
+from noiseproof.primitives import Primitive, encode, plain_primitives, primitives_of, row_primitives, row_primitives_backward
+from noiseproof.statistics import Statistic, every_label_statistics, row_statistics
+
+ALL = [
+    Primitive("spread"),
+    Primitive("power", 2.0),
+    Primitive("power", 0.1),
+    Primitive("power", 3.0),
+    Primitive("focal", 0.5),
+    Primitive("focal", 2.0, 0.0, True),
+    Primitive("room", 0.0, 1e-3),
+    Primitive("room", 0.5, 1e-3, True),
+    Primitive("room", 2.0, 1e-3),
+    Primitive("lead"),
+]
+
+
+def draw(rows, classes, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(classes)
+    logits = 3 * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
+    return logits.to(dtype), torch.randint(classes, (rows,), generator=generator)
+
+
+@pytest.mark.parametrize("classes", [2, 5, 50, 1000])
+@pytest.mark.parametrize("primitive", ALL, ids=str)
+def test_values_and_gradients_are_those_of_the_plain_definition(primitive, classes):
+    logits, target = draw(9, classes)
+    logits.requires_grad_()
+    ours, plain = primitives_of(logits, target, [primitive]), plain_primitives(logits, target, encode([primitive]))
+    torch.testing.assert_close(ours, plain, rtol=1e-9, atol=1e-11)
+    upstream = torch.rand(ours.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    (our_gradient,) = torch.autograd.grad(ours, logits, upstream)
+    (plain_gradient,) = torch.autograd.grad(plain, logits, upstream)
+    torch.testing.assert_close(our_gradient, plain_gradient, rtol=1e-9, atol=1e-11)
+
+
+def test_asking_for_all_at_once_is_asking_for_each():
+    logits, target = draw(9, 7)
+    together = primitives_of(logits, target, ALL)
+    for i, primitive in enumerate(ALL, start=1):
+        torch.testing.assert_close(together[[0, i]], primitives_of(logits, target, [primitive]), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows_per_chunk", [1, 2, 4, 9, 100])
+def test_the_size_of_a_chunk_makes_no_difference(monkeypatch, rows_per_chunk):
+    logits, target = draw(9, 7, torch.float32)
+    logits.requires_grad_()
+    upstream = torch.ones(1 + len(ALL), 9)
+    results = []
+    for chunk in (10**6, 7 * rows_per_chunk):
+        monkeypatch.setattr(primitives, "CPU_CHUNK", chunk)
+        values = primitives_of(logits, target, ALL)
+        results.append((values.detach(), *torch.autograd.grad(values, logits, upstream)))
+    for whole, chunked in zip(*results, strict=True):
+        torch.testing.assert_close(chunked, whole, rtol=0, atol=0)
+
+
+def test_torch_finds_nothing_wrong_with_the_operations():
+    logits, target = draw(5, 4)
+    request = encode(ALL)
+    torch.library.opcheck(row_primitives, (logits.requires_grad_(), target, request))
+    values, saved = (t.detach() for t in row_primitives(logits, target, request))
+    grads = torch.rand_like(values)
+    checks = ("test_schema", "test_faketensor", "test_autograd_registration")
+    torch.library.opcheck(row_primitives_backward, (grads, logits, target, values, saved, request), test_utils=checks)
+
+
+def test_second_derivatives_under_autograd_and_torch_func():
+    logits, target = draw(3, 4)
+    asked = ALL[:6]
+    assert torch.autograd.gradgradcheck(
+        lambda z: primitives_of(z, target, [p for p in asked if not p.detach]), logits.requires_grad_()
+    )
+    twice = torch.func.jacrev(torch.func.jacrev(lambda z: primitives_of(z, target, asked).sum()))(logits.detach())
+    expected = torch.func.jacrev(torch.func.jacrev(lambda z: plain_primitives(z, target, encode(asked)).sum()))(logits.detach())
+    torch.testing.assert_close(twice, expected)
+
+
+@pytest.mark.parametrize("in_dims", [(0, 0), (1, 1), (0, None), (None, 0)])
+def test_vmap_over_any_axis_is_a_loop(in_dims):
+    logits, target = draw(3 * 5, 4)
+    logits, target = logits.reshape(3, 5, 4), target.reshape(3, 5)
+    args = [t if d == 0 else t.movedim(0, 1) if d == 1 else t[0] for t, d in zip((logits, target), in_dims, strict=True)]
+    mapped = torch.func.vmap(lambda z, y: primitives_of(z, y, ALL), in_dims)(*args)
+    rows = [(logits[i if in_dims[0] is not None else 0], target[i if in_dims[1] is not None else 0]) for i in range(3)]
+    torch.testing.assert_close(mapped, torch.stack([primitives_of(z, y, ALL) for z, y in rows]))
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_statistics_of_every_label_are_the_statistics_of_each(classes):
+    logits, _ = draw(6, classes)
+    needs = frozenset(
+        {
+            Statistic.NLL,
+            Statistic.NLL_SUM,
+            Statistic.SQ_SUM,
+            Statistic.LEAD,
+            Statistic.focal_sum(0.5),
+            Statistic.room_sum(0.5, 1e-3),
+        }
+    )
+    every = every_label_statistics(logits, needs)
+    for label in range(classes):
+        one = row_statistics(logits, torch.full((6,), label), needs)
+        torch.testing.assert_close(every.nll[:, label], one.nll)
+        torch.testing.assert_close(every.log_miss[:, label], one.log_miss)
+        for primitive, value in one.others.items():
+            torch.testing.assert_close(every.others[primitive][:, label], value, rtol=1e-7, atol=1e-9)
+
+
+def test_named_statistics_are_what_their_names_say():
+    logits, target = draw(6, 5)
+    p = torch.softmax(logits, 1)
+    own = p.gather(1, target[:, None])[:, 0]
+    s = row_statistics(logits, target, frozenset({Statistic.NLL_SUM, Statistic.SQ_SUM, Statistic.LEAD, Statistic.power_sum(3)}))
+    torch.testing.assert_close(s.nll, -own.log())
+    torch.testing.assert_close(s.miss, 1 - own)
+    torch.testing.assert_close(s.hit, own)
+    torch.testing.assert_close(s.nll_sum, -p.log().sum(1))
+    torch.testing.assert_close(s.nll_others, -p.log().sum(1) + own.log())
+    torch.testing.assert_close(s.sq_sum, p.square().sum(1))
+    torch.testing.assert_close(s.sq_others, p.square().sum(1) - own**2)
+    torch.testing.assert_close(s.power_sum(3), (p**3).sum(1))
+    others = logits.scatter(1, target[:, None], -math.inf)
+    torch.testing.assert_close(s.lead, logits.gather(1, target[:, None])[:, 0] - others.amax(1))
+
+
+def logit_sized_allocations(run, size):
+    """The allocations of at least ``size`` bytes while ``run`` runs, and the most that were alive at once."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        run()
+    alive = most = count = 0
+    for event in profiler.profiler.kineto_results.events():
+        if event.name() != "[memory]":
+            continue
+        change = event.nbytes()
+        if abs(change) >= size:
+            count += change > 0
+            alive += 1 if change > 0 else -1
+            most = max(most, alive)
+    return count, most
+
+
+def test_jal_ce_allocates_at_most_two_tensors_of_the_logits_size():
+    logits = torch.randn(1024, 1000, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    target = torch.randint(1000, (1024,), generator=torch.Generator().manual_seed(1))
+    size = logits.numel() * logits.element_size()
+
+    def step(loss):
+        logits.grad = None
+        loss(logits, target).backward()
+
+    count, most = logit_sized_allocations(lambda: step(noiseproof.JALCE()), size)
+    assert count <= 2
+    assert most <= 2
+
+    def plain(z, y):
+        log_p, one_hot = F.log_softmax(z, 1), F.one_hot(y, 1000)
+        return ((one_hot * log_p).sum(1) / log_p.sum(1) + ((30 * one_hot - log_p.exp()) ** 2).mean(1)).mean()
+
+    assert logit_sized_allocations(lambda: step(plain), size)[0] > 10  # the counter counts
+
+
+@pytest.mark.parametrize("name", ["jal-ce", "jal-fl", "ce", "anl-ce"])
+def test_nothing_of_the_logits_size_is_kept_for_the_backward(name):
+    """Besides the logits themselves."""
+    logits = torch.randn(64, 1000, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        noiseproof.create_loss(name)(logits, torch.arange(64))
+    large = [t for t in kept if t.numel() >= logits.numel()]
+    assert all(t.data_ptr() == logits.data_ptr() for t in large)
+    assert len(large) == 1
+
+
+def test_rows_far_beyond_underflow_stay_fast_and_finite():
+    """exp of very negative numbers takes a slow path in vector libraries; the op must not enter it (values, not time, here)."""
+    logits = torch.full((4, 100), -1e4)
+    logits[:, 0] = 1e4
+    for label in (0, 1):
+        values = primitives_of(logits, torch.full((4,), label), ALL)
+        assert bool(torch.isfinite(values).all())
