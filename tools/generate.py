@@ -56,7 +56,7 @@ def _annotation(parameter: inspect.Parameter) -> str:
     if parameter.name in Contract.__annotations__:
         annotation = Contract.__annotations__[parameter.name]
         return str(getattr(annotation, "__forward_arg__", annotation))
-    return str(parameter.annotation)
+    return str(parameter.annotation).replace("'", '"')
 
 
 def _literal(value: object) -> str:
