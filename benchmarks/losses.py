@@ -2,8 +2,9 @@
 
     python benchmarks/losses.py [--losses jal-ce jal-fl nce] [--classes 10 100 1000 32768] [--seconds 2] [--no-compile]
 
-Forward plus backward, float32, mean reduction. The contestants take turns within one run, and each number is a median with its
-quartiles; the last columns are the ratios to read.
+Forward plus backward, float32, mean reduction. The contestants take turns within one run. A turn starts with an untimed step,
+so that each is timed with the caches and the allocator as its own last step left them, as in a training loop that uses it. Each
+number is a median with its quartiles; the last columns are the ratios to read.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import json
 import platform
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +26,8 @@ import noiseproof
 
 ELEMENTS = 2**22
 """Logits per measurement, so that K = 10 and K = 32,768 do comparable work; at least 64 rows, at most 4,096."""
+
+STEPS_PER_TURN = 3
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -76,16 +80,18 @@ def step(loss: Loss, logits: Tensor, target: Tensor) -> Callable[[], None]:
 
 def interleaved(steps: dict[str, Callable[[], None]], seconds: float) -> dict[str, list[float]]:
     """Milliseconds of each, sorted, the contestants taking turns until the time is up."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
     for run in steps.values():
         for _ in range(3):
             run()
-    times: dict[str, list[float]] = {name: [] for name in steps}
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(next(iter(times.values()))) < 7:
+    while time.perf_counter() < end or len(next(iter(times.values()))) < 5 * STEPS_PER_TURN:
         for name, run in steps.items():
-            start = time.perf_counter()
             run()
-            times[name].append(1e3 * (time.perf_counter() - start))
+            for _ in range(STEPS_PER_TURN):
+                start = time.perf_counter()
+                run()
+                times[name].append(1e3 * (time.perf_counter() - start))
     return {name: sorted(values) for name, values in times.items()}
 
 
@@ -114,6 +120,20 @@ def measure(name: str, classes: int, seconds: float, compiled: bool) -> dict[str
         "repeats": len(times["ours"]),
         "ours over cross entropy": round(middle["ours"] / middle["cross entropy"], 2),
         "plain over ours": round(middle["plain"] / middle["ours"], 2),
+    }
+
+
+def machine() -> dict[str, str]:
+    """Where and when, and with which code."""
+    model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    return {
+        "processor": model[0] if model else platform.machine(),
+        "threads": str(torch.get_num_threads()),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "commit": commit,
+        "date": time.strftime("%Y-%m-%d"),
     }
 
 
@@ -147,7 +167,8 @@ def main() -> None:
                 flush=True,
             )
     if arguments.json:
-        arguments.json.write_text("".join(json.dumps(result) + "\n" for result in results), encoding="utf-8")
+        lines = [{"machine": machine(), "protocol": (__doc__ or "").split("\n\n")[2]}, *results]
+        arguments.json.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
