@@ -1,0 +1,41 @@
+"""Label noise that tells the truth: every generator returns the labels, the mask, the realised matrix and rate, and a hash.
+
+matrix     LabelNoise and its constructors: symmetric, asymmetric, pairflip, from_matrix, from_file
+sampling   the random numbers and the rules: exact counts, draws, the published code's truncation
+instance   instance_dependent: the image decides whether and to what its label changes
+files      label files of others, and our own with a manifest that can be verified
+
+>>> import numpy as np
+>>> noisy = symmetric(10, 0.8).apply(np.arange(1000) % 10, seed=0)
+>>> noisy.rate, int(noisy.mask.sum())
+(0.8, 800)
+"""
+
+from noiseproof.noise.files import load_labels, read_noisy_labels, verify, write_noisy_labels
+from noiseproof.noise.instance import instance_dependent
+from noiseproof.noise.matrix import (
+    LabelNoise,
+    NoisyLabels,
+    asymmetric,
+    from_file,
+    from_matrix,
+    label_hash,
+    pairflip,
+    symmetric,
+)
+
+__all__ = [
+    "LabelNoise",
+    "NoisyLabels",
+    "asymmetric",
+    "from_file",
+    "from_matrix",
+    "instance_dependent",
+    "label_hash",
+    "load_labels",
+    "pairflip",
+    "read_noisy_labels",
+    "symmetric",
+    "verify",
+    "write_noisy_labels",
+]

@@ -1,0 +1,178 @@
+"""Noisy labels in files: people's and papers' label files, and our own with a manifest that can be checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from noiseproof.noise.matrix import LabelNoise, NoisyLabels, as_labels, label_hash
+
+__all__ = ["load_labels", "read_noisy_labels", "verify", "write_noisy_labels"]
+
+MANIFEST, LABELS = "manifest.json", "labels.npy"
+FORMAT = 1
+
+
+def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Labels from a ``.npy``, ``.npz``, ``.json``, ``.pt`` or ``.csv`` file; ``name`` picks one of several.
+
+    CIFAR-10N's and CIFAR-100N's ``.pt`` files (dictionaries of arrays) and the published instance-dependent label files load as
+    they are. Nothing in the file is executed: arrays are read without pickle, and ``.pt`` files with a reader that admits only
+    tensors and arrays.
+    """
+    path = Path(path)
+    content = _read(path)
+    if isinstance(content, dict):
+        known = ", ".join(sorted(map(str, content)))
+        if name is None and len(content) == 1:
+            name = next(iter(content))
+        if name is None:
+            raise ValueError(f"{path}: holds several sets of labels, choose one: {known}")
+        if name not in content:
+            raise ValueError(f"{path}: no labels named {name!r}; it has {known}")
+        content = content[name]
+    array = np.asarray(content)
+    if array.ndim == 2 and 1 in array.shape:
+        array = array.reshape(-1)
+    if array.ndim != 1 or array.dtype.kind not in "iuf" or (array.dtype.kind == "f" and not (array == np.rint(array)).all()):
+        raise ValueError(f"{path}: labels must be a vector of whole numbers, got {array.dtype} of shape {array.shape}")
+    if array.size and array.min() < 0:
+        raise ValueError(f"{path}: labels must not be negative, got {array.min()}")
+    return array.astype(np.int64)
+
+
+def read_noisy_labels(path: str | Path, clean: ArrayLike, classes: int, name: str | None = None) -> NoisyLabels:
+    """Labels from a file beside the clean ones of the same examples: mask, realised matrix and rate, hash."""
+    labels = load_labels(path, name)
+    if len(labels) != len(np.asarray(clean)):
+        raise ValueError(f"{path}: {len(labels)} labels for {len(np.asarray(clean))} examples; is it the same split and order?")
+    try:
+        return NoisyLabels.compare(clean, labels, classes)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, noisy: NoisyLabels, version: str) -> Path:
+    """Write the labels and a manifest that tells how they came about; returns the manifest's path."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = {
+        "format": FORMAT,
+        "version": version,
+        "noise": noise.name,
+        "parameters": noise.parameters,
+        "seed": noisy.seed,
+        "rule": noisy.rule,
+        "examples": len(noisy.labels),
+        "classes": noise.classes,
+        "source_hash": label_hash(clean),
+        "labels_hash": noisy.hash,
+        "labels_file": LABELS,
+        "rate_asked": noise.noise_rate,
+        "rate_realised": noisy.rate,
+        "matrix_asked": noise.matrix.tolist(),
+        "matrix_realised": noisy.matrix.tolist(),
+    }
+    _write_whole(folder / LABELS, lambda path: _save_array(path, noisy.labels))
+    _write_whole(folder / MANIFEST, lambda path: path.write_text(json.dumps(manifest, indent=1), encoding="utf-8"))
+    return folder / MANIFEST
+
+
+def verify(manifest: str | Path, clean: ArrayLike | None = None) -> dict[str, Any]:
+    """Check a manifest against its labels, and against the clean labels if given: the rate, the matrix and the labels anew.
+
+    Returns the manifest; raises ValueError with the first thing that is not as it says.
+    """
+    path = Path(manifest)
+    path = path / MANIFEST if path.is_dir() else path
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        wanted = ("format", "noise", "seed", "rule", "examples", "classes", "labels_file", "labels_hash", "source_hash")
+        missing = [key for key in (*wanted, "matrix_asked", "matrix_realised", "rate_realised") if key not in facts]
+    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError) as error:
+        raise ValueError(f"{path}: not a manifest: {error}") from error
+    if missing:
+        raise ValueError(f"{path}: not a manifest: {missing[0]!r} is missing")
+    if facts["format"] != FORMAT:
+        raise ValueError(f"{path}: format {facts['format']} is not known to this version, which reads {FORMAT}")
+    labels_path = path.parent / Path(str(facts["labels_file"])).name
+    labels = load_labels(labels_path)
+    _expect(labels_path, "number of labels", facts["examples"], len(labels))
+    _expect(labels_path, "hash of the labels", facts["labels_hash"], label_hash(labels))
+    if clean is None:
+        return facts
+    truth = as_labels(clean, facts["classes"], "clean labels")
+    _expect(path, "hash of the clean labels", facts["source_hash"], label_hash(truth))
+    found = NoisyLabels.compare(truth, labels, facts["classes"])
+    _expect(path, "realised rate", facts["rate_realised"], found.rate)
+    if not np.array_equal(found.matrix, np.asarray(facts["matrix_realised"])):
+        raise ValueError(f"{path}: the realised matrix is not the one the labels have")
+    if facts["rule"] is not None:
+        again = LabelNoise(np.asarray(facts["matrix_asked"])).apply(truth, facts["seed"], facts["rule"])
+        _expect(path, "hash of the labels made anew", facts["labels_hash"], again.hash)
+    return facts
+
+
+def _expect(path: Path, what: str, stated: object, found: object) -> None:
+    if stated != found:
+        raise ValueError(f"{path}: the {what} should be {stated}, found {found}")
+
+
+def _read(path: Path) -> Any:
+    readers: dict[str, Callable[[], Any]] = {
+        ".npy": lambda: np.load(path, allow_pickle=False),
+        ".npz": lambda: _read_archive(path),
+        ".json": lambda: json.loads(path.read_text(encoding="utf-8")),
+        ".pt": lambda: _read_torch(path),
+        ".csv": lambda: np.loadtxt(path, delimiter=",", dtype=np.int64, ndmin=1),
+    }
+    if path.suffix not in readers:
+        raise ValueError(f"{path}: labels are read from {', '.join(readers)}, got {path.suffix or 'no suffix'!r}")
+    try:
+        return readers[path.suffix]()
+    except FileNotFoundError:
+        raise
+    except (ValueError, OSError, EOFError, RuntimeError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path}: no labels could be read: {reason}") from error
+
+
+def _read_archive(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        return dict(archive)
+
+
+def _read_torch(path: Path) -> Any:
+    # NumPy arrays inside need these names and no others; the reader refuses every other one without calling it.
+    kinds = [type(np.dtype(kind)) for kind in ("i8", "i4", "i2", "i1", "u1", "f8", "f4")]
+    admitted = [np.ndarray, np.dtype, np.empty(0).__reduce__()[0], *kinds]
+    aliases = [(admitted[2], "numpy.core.multiarray._reconstruct"), (admitted[2], "numpy._core.multiarray._reconstruct")]
+    with torch.serialization.safe_globals([*admitted, *aliases]):  # type: ignore[list-item]
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _save_array(path: Path, array: Any) -> None:
+    with path.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside the file, then rename, so that a file that exists is whole."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        write(Path(name))
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

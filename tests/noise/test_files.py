@@ -1,0 +1,196 @@
+"""Label files: others' formats as they are, our own with a manifest, and nothing executed."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from noiseproof import noise
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+CLEAN = np.arange(60) % 3
+NOISY = noise.symmetric(3, 0.5).apply(CLEAN, seed=0)
+
+
+def write(path, labels):
+    if path.suffix == ".npy":
+        np.save(path, labels)
+    elif path.suffix == ".npz":
+        np.savez(path, labels=labels)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(labels.tolist()))
+    elif path.suffix == ".csv":
+        np.savetxt(path, labels, fmt="%d")
+    else:
+        torch.save({"labels": torch.tensor(labels)}, path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".json", ".pt", ".csv"])
+def test_every_format_gives_the_labels(tmp_path, suffix):
+    assert np.array_equal(noise.load_labels(write(tmp_path / f"labels{suffix}", NOISY.labels)), NOISY.labels)
+
+
+def test_a_cifar_n_file_loads_as_it_is(tmp_path):
+    """The official files are dictionaries of NumPy arrays saved by torch."""
+    path = tmp_path / "CIFAR-10_human.pt"
+    torch.save({"clean_label": CLEAN, "worse_label": NOISY.labels, "aggre_label": CLEAN.astype(np.uint8)}, path)
+    worst = noise.read_noisy_labels(path, CLEAN, 3, name="worse_label")
+    assert worst.rate == NOISY.rate
+    assert np.array_equal(worst.mask, NOISY.mask)
+    with pytest.raises(ValueError, match="holds several sets of labels, choose one: aggre_label, clean_label, worse_label"):
+        noise.load_labels(path)
+    with pytest.raises(ValueError, match="no labels named 'worst'; it has aggre_label"):
+        noise.load_labels(path, "worst")
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, (f"touch {os.environ['NOISEPROOF_TEST_BOMB']}",)
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".npy", ".npz"])
+def test_a_file_that_would_run_code_is_refused_and_does_not(tmp_path, monkeypatch, suffix):
+    marker = tmp_path / "ran"
+    monkeypatch.setenv("NOISEPROOF_TEST_BOMB", str(marker))
+    path = tmp_path / f"labels{suffix}"
+    if suffix == ".pt":
+        torch.save({"labels": Bomb()}, path)
+    elif suffix == ".npy":
+        np.save(path, np.array([Bomb()], dtype=object), allow_pickle=True)
+    else:
+        np.savez(path, labels=np.array([Bomb()], dtype=object))
+    with pytest.raises(ValueError, match=path.name):
+        noise.load_labels(path)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".json", ".pt"])
+def test_a_truncated_file_is_named(tmp_path, suffix):
+    path = write(tmp_path / f"labels{suffix}", NOISY.labels)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(ValueError, match=f"labels{suffix}: no labels could be read"):
+        noise.load_labels(path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.array([0.5, 1.0]), "must be a vector of whole numbers"),
+        (np.array([[0, 1], [1, 2]]), "must be a vector of whole numbers"),
+        (np.array([-1, 0]), "must not be negative, got -1"),
+        (np.array(["a"]), "must be a vector of whole numbers"),
+    ],
+)
+def test_what_is_not_labels_is_refused(tmp_path, labels, message):
+    np.save(tmp_path / "labels.npy", labels)
+    with pytest.raises(ValueError, match=message):
+        noise.load_labels(tmp_path / "labels.npy")
+
+
+def test_labels_of_another_set_are_noticed(tmp_path):
+    path = write(tmp_path / "labels.npy", NOISY.labels[:-1])
+    with pytest.raises(ValueError, match=r"labels.npy: 59 labels for 60 examples; is it the same split and order\?"):
+        noise.read_noisy_labels(path, CLEAN, 3)
+    path = write(tmp_path / "labels.npy", NOISY.labels + 1)
+    with pytest.raises(ValueError, match=r"labels.npy: noisy labels must be in \[0, 2\] for 3 classes, got 3"):
+        noise.read_noisy_labels(path, CLEAN, 3)
+
+
+def test_missing_and_unknown_files_say_so(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"gone\.npy"):
+        noise.load_labels(tmp_path / "gone.npy")
+    (tmp_path / "labels.xls").touch()
+    with pytest.raises(ValueError, match=r"labels are read from \.npy, \.npz, \.json, \.pt, \.csv, got '\.xls'"):
+        noise.load_labels(tmp_path / "labels.xls")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".csv", ".json"])
+def test_a_matrix_is_read_from_a_file(tmp_path, suffix):
+    matrix = noise.symmetric(3, 0.25).matrix
+    path = tmp_path / f"T{suffix}"
+    if suffix == ".npy":
+        np.save(path, matrix)
+    elif suffix == ".csv":
+        np.savetxt(path, matrix, delimiter=",")
+    else:
+        path.write_text(json.dumps(matrix.tolist()))
+    np.testing.assert_allclose(noise.from_file(path).matrix, matrix)
+    path.write_bytes(b"\x93nonsense")
+    with pytest.raises(ValueError, match=f"T{suffix}: no transition matrix"):
+        noise.from_file(path)
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    return noise.write_noisy_labels(tmp_path / "noisy", noise.symmetric(3, 0.5), CLEAN, NOISY, version="test")
+
+
+def test_a_manifest_tells_how_the_labels_came_about_and_can_be_checked(manifest):
+    facts = noise.verify(manifest, CLEAN)
+    assert facts == noise.verify(manifest.parent, CLEAN)
+    assert facts["rate_realised"] == NOISY.rate
+    assert facts["seed"] == 0
+    assert facts["rule"] == "exact"
+    assert np.array_equal(noise.load_labels(manifest.parent / "labels.npy"), NOISY.labels)
+    assert sorted(path.name for path in manifest.parent.iterdir()) == ["labels.npy", "manifest.json"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("labels_hash", "0" * 64, "hash of the labels should be 0000"),
+        ("examples", 61, "number of labels should be 61, found 60"),
+        ("rate_realised", 0.4, "realised rate should be 0.4"),
+        ("seed", 1, "hash of the labels made anew"),
+        ("source_hash", "0" * 64, "hash of the clean labels"),
+        ("format", 99, "format 99 is not known"),
+    ],
+)
+def test_a_manifest_that_lies_is_found_out(manifest, key, value, message):
+    facts = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(facts | {key: value}))
+    with pytest.raises(ValueError, match=message):
+        noise.verify(manifest, CLEAN)
+
+
+def test_changed_labels_are_found_out(manifest):
+    changed = NOISY.labels.copy()
+    changed[0] = (changed[0] + 1) % 3
+    np.save(manifest.parent / "labels.npy", changed)
+    with pytest.raises(ValueError, match="hash of the labels should be"):
+        noise.verify(manifest)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"format": 1}'])
+def test_what_is_no_manifest_is_refused(manifest, text):
+    manifest.write_text(text)
+    with pytest.raises(ValueError, match="not a manifest"):
+        noise.verify(manifest)
+
+
+def test_a_manifest_cannot_point_outside_its_folder(manifest):
+    facts = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(facts | {"labels_file": "../../etc/labels.npy"}))
+    assert noise.verify(manifest)["examples"] == 60  # it reads labels.npy beside itself
+
+
+@pytest.mark.skipif(not (SHARED / "cifar10n_labels.npz").exists(), reason="the CIFAR-N label files are not here")
+@pytest.mark.parametrize(
+    ("file", "name", "clean", "classes", "rate"),
+    [
+        ("cifar10n_labels.npz", "aggre_label", "cifar10_train", 10, 0.0901),
+        ("cifar10n_labels.npz", "worse_label", "cifar10_train", 10, 0.4021),
+        ("cifar10n_labels.npz", "random_label1", "cifar10_train", 10, 0.1723),
+        ("cifar100n_labels.npz", "noisy_label", "cifar100_train", 100, 0.4020),
+        ("cifar_idn_labels.npz", "cifar10_0.2", "cifar10_train", 10, 0.2),
+        ("cifar_idn_labels.npz", "cifar100_0.6", "cifar100_train", 100, 0.6),
+    ],
+)
+def test_the_published_noise_rates_are_found_in_the_published_files(file, name, clean, classes, rate):
+    truth = np.load(SHARED / "cifar_clean_labels.npz")[clean]
+    noisy = noise.read_noisy_labels(SHARED / file, truth, classes, name=name)
+    assert round(noisy.rate, 4) == pytest.approx(rate, abs=5e-4)

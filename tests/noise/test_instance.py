@@ -1,0 +1,76 @@
+"""Instance-dependent noise: the asked rate, and labels that depend on the image."""
+
+import numpy as np
+import pytest
+
+from noiseproof import noise
+
+
+def problem(count=6000, classes=5, seed=0):
+    random = np.random.default_rng(seed)
+    return random.integers(0, 256, (count, 6, 6, 3), dtype=np.uint8), random.integers(0, classes, count)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.2, 0.4, 0.6, 0.9])
+def test_the_realised_rate_is_within_half_a_percent_of_the_asked_one(rate):
+    """The mean of the rates has a standard error of 0.1/sqrt(6000) = 0.0013: 0.005 is 3.9 of them, and the seed is fixed."""
+    images, labels = problem()
+    assert abs(noise.instance_dependent(images, labels, rate, seed=0).rate - rate) < 0.005
+
+
+def test_flip_rates_differ_between_images():
+    """Over many seeds an image flips with a rate of its own: the spread of these is 0.1, far above what one rate would give."""
+    images, labels = problem(count=400)
+    flips = np.mean([noise.instance_dependent(images, labels, 0.4, seed=s).mask for s in range(5)], axis=0)
+    assert 0.3 < flips.mean() < 0.5  # every seed draws its rates anew, so only the mean is fixed over seeds
+    from noiseproof.noise.instance import _flip_rates
+
+    rates = _flip_rates(0.4, (np.arange(20000) + 0.5) / 20000)
+    assert rates.mean() == pytest.approx(0.4, abs=1e-4)
+    assert rates.std() == pytest.approx(0.1, abs=1e-3)
+    assert rates.min() >= 0
+    low = _flip_rates(0.05, (np.arange(20000) + 0.5) / 20000)
+    assert low.mean() == pytest.approx(0.05, abs=1e-4)
+
+
+def test_the_destination_depends_on_the_image():
+    """The same image gets the same destination nearly always, another image another one.
+
+    Uniform destinations would agree in 1 of 4 cases (5 classes); here copies of one image agree far more often.
+    """
+    images, _ = problem(count=40)
+    copies = np.repeat(images, 100, axis=0)
+    noisy = noise.instance_dependent(copies, np.zeros(4000, dtype=int), 0.5, seed=3, classes=5)
+    groups = [noisy.labels[i * 100 : (i + 1) * 100][noisy.mask[i * 100 : (i + 1) * 100]] for i in range(40)]
+    agreement = np.mean([np.bincount(group, minlength=5).max() / len(group) for group in groups])
+    favourites = {int(np.bincount(group, minlength=5).argmax()) for group in groups}
+    assert agreement > 0.7
+    assert len(favourites) > 1
+
+
+def test_the_seed_decides():
+    images, labels = problem(count=500)
+    first = noise.instance_dependent(images, labels, 0.4, seed=1)
+    assert noise.instance_dependent(images.copy(), labels, 0.4, seed=1).hash == first.hash
+    assert noise.instance_dependent(images, labels, 0.4, seed=2).hash != first.hash
+    assert bool((first.labels[~first.mask] == labels[~first.mask]).all())
+
+
+def test_no_noise_is_no_noise():
+    images, labels = problem(count=50)
+    assert noise.instance_dependent(images, labels, 0.0, seed=1).rate == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rate": 1.0}, r"rate must be in \[0, 1\), got 1.0"),
+        ({"labels": [0, 1]}, "images and labels must be as many: 50 and 2"),
+        ({"images": np.full((50, 4), np.nan)}, "images must be finite"),
+        ({"labels": [0] * 50}, "classes must be at least 2, got 1"),
+    ],
+)
+def test_bad_input_is_refused(change, message):
+    images, labels = problem(count=50)
+    with pytest.raises(ValueError, match=message):
+        noise.instance_dependent(**({"images": images, "labels": labels, "rate": 0.3, "seed": 0} | change))
