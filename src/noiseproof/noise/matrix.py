@@ -15,7 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.noise.sampling import RULES, Labels, Rule, corrupt
 
-__all__ = ["LabelNoise", "NoisyLabels", "asymmetric", "from_file", "from_matrix", "label_hash", "pairflip", "symmetric"]
+__all__ = [
+    "LabelNoise",
+    "NoisyLabels",
+    "asymmetric",
+    "from_file",
+    "from_matrix",
+    "from_spec",
+    "label_hash",
+    "pairflip",
+    "symmetric",
+]
 
 MOVES = {
     "cifar10": {9: 1, 2: 0, 4: 7, 3: 5, 5: 3},
@@ -152,6 +162,29 @@ def from_file(path: str | Path) -> LabelNoise:
         raise
     except (ValueError, OSError, TypeError) as error:
         raise ValueError(f"{path}: no transition matrix: {error}") from error
+
+
+def from_spec(spec: str, classes: int | None = None) -> LabelNoise:
+    """Noise as written on a command line: ``symmetric:0.8``, ``asymmetric-cifar10:0.4``, ``pairflip:0.2``, or a matrix's file.
+
+    >>> from_spec("symmetric:0.8", classes=10).noise_rate
+    0.8
+    """
+    kind, colon, number = spec.partition(":")
+    if not colon:
+        return from_file(spec)
+    try:
+        rate = float(number)
+    except ValueError:
+        raise ValueError(f"the rate in {spec!r} must be a number, got {number!r}") from None
+    if kind.startswith("asymmetric-"):
+        return asymmetric(kind.removeprefix("asymmetric-"), rate)
+    if kind not in {"symmetric", "pairflip"}:
+        known = ", ".join(["symmetric", "pairflip", *(f"asymmetric-{name}" for name in ASYMMETRIC)])
+        raise ValueError(f"unknown noise {kind!r}; there are {known}, and matrices from .npy, .csv and .json files")
+    if classes is None:
+        raise ValueError(f"{kind} noise needs the number of classes")
+    return symmetric(classes, rate) if kind == "symmetric" else pairflip(classes, rate)
 
 
 def label_hash(labels: ArrayLike) -> str:

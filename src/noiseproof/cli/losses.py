@@ -1,48 +1,23 @@
-"""The verbs. Each calls one function that returns data and one that prints it."""
+"""``noiseproof losses``: the catalogue, and one loss in full."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 import noiseproof
+from noiseproof.cli.output import console, fail
 from noiseproof.losses.catalog import SYMBOLS, LossEntry
 
-app = typer.Typer(
-    help="Train classifiers on labels that are partly wrong.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
-console = Console()
 
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        console.print(f"noiseproof {noiseproof.__version__}", highlight=False)
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and stop.")
-    ] = False,
-) -> None:
-    pass
-
-
-@app.command()
 def losses(
     name: Annotated[str | None, typer.Argument(help="One loss in full: jal-ce, NCE+RCE, gce, ...")] = None,
 ) -> None:
@@ -56,27 +31,6 @@ def losses(
     except ValueError as error:
         fail(error)
     console.print(loss_page(entry))
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path("noiseproof-demo"),
-    noise: Annotated[float, typer.Option(help="Share of training labels made wrong, symmetric.", min=0.0, max=0.89)] = 0.6,
-    epochs: Annotated[int, typer.Option(help="Passes over the training set.", min=1)] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of the noise, the network and the order.")] = 0,
-) -> None:
-    """Train on handwritten digits with wrong labels: cross entropy against the robust losses, in a minute."""
-    from noiseproof import demo as demonstration
-
-    digits = demonstration.load_digits(noise, seed)
-    outcomes = demonstration.run(digits, epochs=epochs, seed=seed, console=console)
-    demonstration.show(outcomes, digits, out, console)
-
-
-def fail(error: Exception) -> None:
-    """End with one line that says what is wrong."""
-    Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-    raise typer.Exit(2)
 
 
 def loss_table(entries: tuple[LossEntry, ...]) -> Table:

@@ -1,0 +1,42 @@
+"""The command line. Each verb calls one function that returns data and one that prints it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import noiseproof
+from noiseproof.cli import noise
+from noiseproof.cli.demo import demo
+from noiseproof.cli.losses import losses
+from noiseproof.cli.output import console
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Train classifiers on labels that are partly wrong.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"noiseproof {noiseproof.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(losses)
+app.command()(demo)
+app.add_typer(noise.app, name="noise")

@@ -1,0 +1,24 @@
+"""``noiseproof demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noiseproof.cli.output import console
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path("noiseproof-demo"),
+    noise: Annotated[float, typer.Option(help="Share of training labels made wrong, symmetric.", min=0.0, max=0.89)] = 0.6,
+    epochs: Annotated[int, typer.Option(help="Passes over the training set.", min=1)] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the noise, the network and the order.")] = 0,
+) -> None:
+    """Train on handwritten digits with wrong labels: cross entropy against the robust losses, in a minute."""
+    from noiseproof import demo as demonstration
+
+    digits = demonstration.load_digits(noise, seed)
+    outcomes = demonstration.run(digits, epochs=epochs, seed=seed, console=console)
+    demonstration.show(outcomes, digits, out, console)

@@ -1,0 +1,80 @@
+"""``noiseproof noise`` as a person uses it."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from noiseproof import noise
+from noiseproof.cli import app
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["noise", *map(str, arguments)], env={"COLUMNS": "200", "TERM": "dumb"})
+
+
+@pytest.fixture
+def labels(tmp_path):
+    np.save(tmp_path / "labels.npy", np.arange(500) % 10)
+    return tmp_path / "labels.npy"
+
+
+def test_making_and_checking_noisy_labels(labels, tmp_path):
+    made = run("make", "symmetric:0.8", "--labels", labels, "--out", tmp_path / "noisy", "--seed", 3)
+    assert made.exit_code == 0, made.output
+    assert "400 of 500 labels changed: 0.8000 (asked 0.8000)" in made.output
+    expected = noise.symmetric(10, 0.8).apply(np.arange(500) % 10, seed=3)
+    assert np.array_equal(np.load(tmp_path / "noisy" / "labels.npy"), expected.labels)
+    assert json.loads((tmp_path / "noisy" / "manifest.json").read_text())["labels_hash"] == expected.hash
+    checked = run("verify", tmp_path / "noisy", "--labels", labels)
+    assert checked.exit_code == 0
+    assert "fine" in checked.output
+
+
+def test_a_changed_file_is_reported(labels, tmp_path):
+    run("make", "pairflip:0.2", "--labels", labels, "--out", tmp_path / "noisy")
+    changed = np.load(tmp_path / "noisy" / "labels.npy")
+    changed[0] = (changed[0] + 1) % 10
+    np.save(tmp_path / "noisy" / "labels.npy", changed)
+    result = run("verify", tmp_path / "noisy")
+    assert result.exit_code == 2
+    assert "hash of the labels should be" in result.output
+
+
+def test_the_matrix_is_shown_in_the_terminal_and_as_a_picture(tmp_path):
+    result = run("show", "asymmetric-cifar10:0.4", "--png", tmp_path / "T.png")
+    assert result.exit_code == 0
+    assert "10 classes, rate 0.2000, largest flip 0.4000" in result.output
+    assert "0.60" in result.output
+    assert (tmp_path / "T.png").read_bytes().startswith(b"\x89PNG")
+    assert "the first 20 of 100 classes" in run("show", "asymmetric-cifar100-blocks:0.3").output
+
+
+def test_a_manifest_is_shown_as_what_was_realised(labels, tmp_path):
+    run("make", "symmetric:0.5", "--labels", labels, "--out", tmp_path / "noisy", "--rule", "published")
+    result = run("show", tmp_path / "noisy")
+    assert "symmetric, realised: 10 classes, rate 0.3600" in result.output  # 9 int(50 0.5/9) / 50
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "foo:0.2"], "unknown noise 'foo'; there are symmetric, pairflip, asymmetric-cifar10"),
+        (["show", "symmetric:0.2"], "symmetric noise needs the number of classes"),
+        (["show", "symmetric:much", "--classes", "10"], "the rate in 'symmetric:much' must be a number, got 'much'"),
+        (["show", "gone.npy"], "gone.npy"),
+        (["verify", "gone"], "gone"),
+    ],
+)
+def test_mistakes_end_with_one_line(arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_rate_beyond_one_is_refused(labels, tmp_path):
+    result = run("make", "symmetric:1.2", "--labels", labels, "--out", tmp_path / "noisy")
+    assert "rate must be in [0, 1], got 1.2" in result.output
+    assert not (tmp_path / "noisy").exists()
