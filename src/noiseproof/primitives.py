@@ -37,9 +37,8 @@ A backend for a device registers its two functions with ``row_primitives.registe
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -55,8 +54,6 @@ OTHER_CHUNK = 2**27
 
 
 Kind = Literal["spread", "power", "focal", "room", "lead"]
-KINDS: tuple[Kind, ...] = ("spread", "power", "focal", "room", "lead")
-"""The place of a kind in this tuple is its code in the operations' schema."""
 FOCAL_KINDS = ("focal", "room")
 
 
@@ -72,29 +69,37 @@ class Primitive(NamedTuple):
     """focal and room: the weight (1-p)^gamma is a constant to the gradient"""
 
     @property
+    def key(self) -> str:
+        """A text that identifies it."""
+        return f"{self.kind} {self.exponent!r} {self.minimum!r} {'detached' if self.detach else 'whole'}"
+
+    @property
     def ceiling(self) -> float:
         """room: C, the largest value of a focal term."""
         return -math.log(self.minimum) * float((1.0 - self.minimum) ** self.exponent)
 
 
-def encode(primitives: Sequence[Primitive]) -> list[float]:
-    """As the flat list of numbers that an operation's schema can carry."""
-    return [float(x) for p in primitives for x in (KINDS.index(p.kind), p.exponent, p.minimum, p.detach)]
+def encode(primitives: Sequence[Primitive]) -> str:
+    """As the one string that an operation's schema can carry.
+
+    Text, because a compiler may make a symbol of a number that differs between two losses, but never of text.
+    """
+    return ";".join(primitive.key for primitive in primitives)
 
 
-def decode(request: Sequence[float]) -> tuple[Primitive, ...]:
+def decode(request: str) -> tuple[Primitive, ...]:
     """The inverse of :func:`encode`, for backends."""
-    return _decode(tuple(request))
+    return tuple(parse(key) for key in request.split(";")) if request else ()
 
 
-@functools.cache
-def _decode(request: tuple[float, ...]) -> tuple[Primitive, ...]:
-    rows = [request[i : i + 4] for i in range(0, len(request), 4)]
-    return tuple(Primitive(KINDS[int(kind)], q, minimum, bool(detach)) for kind, q, minimum, detach in rows)
+def parse(key: str) -> Primitive:
+    """The primitive with this :attr:`Primitive.key`."""
+    kind, exponent, minimum, detach = key.split(" ")
+    return Primitive(kind, float(exponent), float(minimum), detach == "detached")  # type: ignore[arg-type]
 
 
 @torch.library.custom_op("noiseproof::row_primitives", mutates_args=())
-def row_primitives(logits: Tensor, target: Tensor, request: Sequence[float]) -> tuple[Tensor, Tensor]:
+def row_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
     """``logits [N, K]``, ``target [N]`` -> primitives ``[1 + R, N]``, margin first, and ``[2, N]`` for the backward pass.
 
     Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU;
@@ -145,7 +150,7 @@ def row_primitives(logits: Tensor, target: Tensor, request: Sequence[float]) -> 
 
 @torch.library.custom_op("noiseproof::row_primitives_backward", mutates_args=())
 def row_primitives_backward(
-    grads: Tensor, logits: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: Sequence[float]
+    grads: Tensor, logits: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: str
 ) -> Tensor:
     """The gradient with respect to the logits, in their dtype, given that of each primitive (``grads [1 + R, N]``)."""
     asked = decode(request)
@@ -298,7 +303,7 @@ def focal_term(primitive: Primitive, nll: Tensor, log_miss: Tensor) -> Tensor:
     return (primitive.ceiling - term).clamp_min(0.0) if primitive.kind == "room" else term
 
 
-def plain_primitives(logits: Tensor, target: Tensor, request: Sequence[float]) -> Tensor:
+def plain_primitives(logits: Tensor, target: Tensor, request: str) -> Tensor:
     """The same primitives in plain differentiable torch, for second derivatives and as a definition to test against."""
     z = logits.to(accumulation_dtype(logits.dtype))
     y = target[:, None]
@@ -325,10 +330,10 @@ def plain_primitives(logits: Tensor, target: Tensor, request: Sequence[float]) -
 
 
 @row_primitives.register_fake
-def _(logits: Tensor, target: Tensor, request: Sequence[float]) -> tuple[Tensor, Tensor]:
+def _(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
     dtype = accumulation_dtype(logits.dtype)
     rows = logits.shape[0]
-    return logits.new_empty((1 + len(request) // 4, rows), dtype=dtype), logits.new_empty((2, rows), dtype=dtype)
+    return logits.new_empty((1 + len(decode(request)), rows), dtype=dtype), logits.new_empty((2, rows), dtype=dtype)
 
 
 @row_primitives_backward.register_fake
@@ -348,7 +353,7 @@ class _Primitives(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(logits: Tensor, target: Tensor, request: Sequence[float]) -> tuple[Tensor, Tensor]:
+    def forward(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
         primitives, saved = row_primitives(logits, target, request)
         return primitives, saved
 
@@ -357,11 +362,17 @@ class _Primitives(torch.autograd.Function):
         logits, target, ctx.request = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(logits, target, *output)
+        ctx.save_for_forward(logits, target)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         backward: Any = _PrimitivesBackward.apply if _under_torch_func() else row_primitives_backward
         return backward(grads[0], *ctx.saved_tensors, ctx.request), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, None]:
+        logits, target = ctx.saved_tensors
+        return _plain_jvp(lambda z: plain_primitives(z, target, ctx.request), (logits,), (tangents[0],)), None
 
 
 class _PrimitivesBackward(torch.autograd.Function):
@@ -370,9 +381,7 @@ class _PrimitivesBackward(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(
-        grads: Tensor, logits: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: Sequence[float]
-    ) -> Tensor:
+    def forward(grads: Tensor, logits: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: str) -> Tensor:
         gradient: Tensor = row_primitives_backward(grads, logits, target, primitives, saved, request)
         return gradient
 
@@ -380,18 +389,36 @@ class _PrimitivesBackward(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         grads, logits, target, _, _, ctx.request = inputs
         ctx.save_for_backward(grads, logits, target)
+        ctx.save_for_forward(grads, logits, target)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         grads, logits, target = ctx.saved_tensors
-
-        def first_derivative(grads: Tensor, logits: Tensor) -> Tensor:
-            _, pull, *_ = torch.func.vjp(lambda z: plain_primitives(z, target, ctx.request), logits)
-            gradient: Tensor = pull(grads)[0]
-            return gradient
-
-        _, pull, *_ = torch.func.vjp(first_derivative, grads, logits)
+        _, pull, *_ = torch.func.vjp(_plain_gradient(target, ctx.request), grads, logits)
         return (*pull(gradients[0]), None, None, None, None)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        grads, logits, target = ctx.saved_tensors
+        tangent = tuple(torch.zeros_like(x) if t is None else t for x, t in zip((grads, logits), tangents, strict=False))
+        return _plain_jvp(_plain_gradient(target, ctx.request), (grads, logits), tangent)
+
+
+def _plain_gradient(target: Tensor, request: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """The gradient with respect to the logits as a function that can itself be differentiated."""
+
+    def gradient(grads: Tensor, logits: Tensor) -> Tensor:
+        _, pull, *_ = torch.func.vjp(lambda z: plain_primitives(z, target, request), logits)
+        result: Tensor = pull(grads)[0]
+        return result
+
+    return gradient
+
+
+def _plain_jvp(function: Callable[..., Tensor], values: tuple[Tensor, ...], tangents: tuple[Tensor, ...]) -> Tensor:
+    _, tangent, *_ = torch.func.jvp(function, values, tangents)
+    result: Tensor = tangent
+    return result
 
 
 def _vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
@@ -430,9 +457,8 @@ row_primitives.register_autograd(_Primitives.backward, setup_context=_Primitives
 row_primitives_backward.register_autograd(_PrimitivesBackward.backward, setup_context=_PrimitivesBackward.setup_context)
 
 
-def primitives_of(logits: Tensor, target: Tensor, asked: Sequence[Primitive]) -> Tensor:
-    """The primitives ``[1 + len(asked), N]`` of ``logits [N, K]`` for ``target [N]``: the margin, then what is asked for."""
-    request = encode(asked)
+def primitives_of(logits: Tensor, target: Tensor, keys: Sequence[str]) -> Tensor:
+    """The primitives ``[1 + len(keys), N]`` of ``logits [N, K]`` for ``target [N]``: the margin, then those with these keys."""
     operation: Any = _Primitives.apply if _under_torch_func() else row_primitives
-    values: Tensor = operation(logits, target, request)[0]
+    values: Tensor = operation(logits, target, ";".join(keys))[0]
     return values

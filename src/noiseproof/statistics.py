@@ -15,21 +15,22 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.primitives import Primitive, focal_term, primitives_of
+from noiseproof.primitives import Primitive, focal_term, parse, primitives_of
 
 __all__ = ["RowStatistics", "Statistic", "every_label_statistics", "row_statistics"]
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number per row that a loss declares it needs.
+    """A number per row that a loss declares it needs, and by which it reads it.
 
     ``Statistic.NLL`` and ``Statistic.MISS`` come with every pass. The others each add one sum over the classes, and losses
     that are added together share what they have in common.
     """
 
     name: str
-    primitive: Primitive | None = None
+    key: str | None = None
+    """The primitive behind it; None for what comes with every pass."""
 
     NLL: ClassVar[Statistic]
     MISS: ClassVar[Statistic]
@@ -40,7 +41,7 @@ class Statistic:
     @staticmethod
     def power_sum(q: float) -> Statistic:
         """``sum_k p_k^q``; ``SQ_SUM`` is ``power_sum(2)``."""
-        return Statistic(f"power_sum({q:g})", Primitive("power", exponent=float(q)))
+        return Statistic(f"power_sum({q:g})", Primitive("power", float(q)).key)
 
     @staticmethod
     def focal_sum(gamma: float, *, detach: bool = False) -> Statistic:
@@ -49,7 +50,7 @@ class Statistic:
         With ``detach`` the weight ``(1-p)^gamma`` is a constant to the gradient, as in the code that made the published
         numbers of the focal losses.
         """
-        return Statistic(f"focal_sum({gamma:g})", Primitive("focal", float(gamma), 0.0, detach))
+        return Statistic(f"focal_sum({gamma:g})", Primitive("focal", float(gamma), 0.0, detach).key)
 
     @staticmethod
     def room_sum(gamma: float, minimum: float, *, detach: bool = False) -> Statistic:
@@ -57,14 +58,14 @@ class Statistic:
 
         Probabilities are clipped below at ``minimum``, so no term is negative. ``gamma=0`` is the sum for clipped ``-log p``.
         """
-        return Statistic(f"room_sum({gamma:g}, {minimum:g})", Primitive("room", float(gamma), minimum, detach))
+        return Statistic(f"room_sum({gamma:g}, {minimum:g})", Primitive("room", float(gamma), minimum, detach).key)
 
 
 Statistic.NLL = Statistic("nll")
 Statistic.MISS = Statistic("miss")
-Statistic.NLL_SUM = Statistic("nll_sum", Primitive("spread"))
+Statistic.NLL_SUM = Statistic("nll_sum", Primitive("spread").key)
 Statistic.SQ_SUM = Statistic.power_sum(2.0)
-Statistic.LEAD = Statistic("lead", Primitive("lead"))
+Statistic.LEAD = Statistic("lead", Primitive("lead").key)
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,8 @@ class RowStatistics:
     log_miss: Tensor
     """``log(1 - p_y)``, for powers of ``miss`` with an infinite slope at 0; not below -80 (float64: -701)"""
     classes: int
-    others: dict[Primitive, Tensor]
-    """The requested sums, over the classes other than the label"""
+    sums: dict[str, Tensor]
+    """The requested sums over the classes other than the label, by the key of their statistic"""
 
     @property
     def miss(self) -> Tensor:
@@ -97,12 +98,12 @@ class RowStatistics:
     @property
     def lead(self) -> Tensor:
         """The label's logit minus the largest other one; a constant to the gradient, for comparisons."""
-        return self._read(Statistic.LEAD)
+        return self.others(Statistic.LEAD)
 
     @property
     def nll_others(self) -> Tensor:
         """``sum_{k != y} -log p_k``"""
-        return self._read(Statistic.NLL_SUM)
+        return self.others(Statistic.NLL_SUM)
 
     @property
     def nll_sum(self) -> Tensor:
@@ -112,54 +113,38 @@ class RowStatistics:
     @property
     def sq_others(self) -> Tensor:
         """``sum_{k != y} p_k^2``"""
-        return self._read(Statistic.SQ_SUM)
+        return self.others(Statistic.SQ_SUM)
 
     @property
     def sq_sum(self) -> Tensor:
         """``sum_k p_k^2``"""
-        return self.power_sum(2.0)
+        return self.own(Statistic.SQ_SUM) + self.sq_others
 
-    def power_others(self, q: float) -> Tensor:
-        """``sum_{k != y} p_k^q``"""
-        return self._read(Statistic.power_sum(q))
+    def own(self, statistic: Statistic) -> Tensor:
+        """The label's own term of a sum: ``p_y^q``, ``f_y``, ``C - f_y``."""
+        if statistic.key is None:
+            raise ValueError(f"{statistic.name} is no sum over the classes")
+        return own_term(statistic.key, self.nll, self.log_miss)
 
-    def power_sum(self, q: float) -> Tensor:
-        """``sum_k p_k^q``"""
-        return torch.exp(-q * self.nll) + self.power_others(q)
-
-    def focal(self, gamma: float, *, detach: bool = False) -> Tensor:
-        """``f_y = (1-p_y)^gamma (-log p_y)``"""
-        return focal_term(Primitive("focal", gamma, 0.0, detach), self.nll, self.log_miss)
-
-    def focal_others(self, gamma: float, *, detach: bool = False) -> Tensor:
-        """``sum_{k != y} f_k``"""
-        return self._read(Statistic.focal_sum(gamma, detach=detach))
-
-    def room(self, gamma: float, minimum: float, *, detach: bool = False) -> Tensor:
-        """``C - f_y``, as in :meth:`Statistic.room_sum`."""
-        return focal_term(Primitive("room", gamma, minimum, detach), self.nll, self.log_miss)
-
-    def room_others(self, gamma: float, minimum: float, *, detach: bool = False) -> Tensor:
-        """``sum_{k != y} C - f_k``, as in :meth:`Statistic.room_sum`."""
-        return self._read(Statistic.room_sum(gamma, minimum, detach=detach))
-
-    def _read(self, statistic: Statistic) -> Tensor:
-        if statistic.primitive not in self.others:
+    def others(self, statistic: Statistic) -> Tensor:
+        """The terms of a sum that belong to the classes other than the label."""
+        if statistic.key not in self.sums:
             raise KeyError(f"{statistic.name} is read but not declared: add it to the loss's `needs`")
-        return self.others[statistic.primitive]
+        return self.sums[statistic.key]
 
     @staticmethod
-    def from_primitives(values: Tensor, asked: Sequence[Primitive], classes: int) -> RowStatistics:
-        """From rows of primitives, margin first, then one for each of ``asked``; any backend's will do."""
+    def from_primitives(values: Tensor, keys: Sequence[str], classes: int) -> RowStatistics:
+        """From rows of primitives, margin first, then one for each key; any backend's will do."""
         margin, *rest = values.unbind(0)
         # logsigmoid on both sides: each has the other's value as its slope, so neither 1 - p_y nor p_y is ever subtracted.
         nll, log_miss = -F.logsigmoid(-margin), F.logsigmoid(margin)
-        others = {}
-        for primitive, value in zip(asked, rest, strict=True):
-            if primitive.kind == "spread":
-                value = value - (classes - 1) * log_miss
-            others[primitive] = value
-        return RowStatistics(nll, log_miss, classes, others)
+        sums = dict(zip(keys, rest, strict=True))
+        if SPREAD in sums:
+            sums[SPREAD] = sums[SPREAD] - (classes - 1) * log_miss
+        return RowStatistics(nll, log_miss, classes, sums)
+
+
+SPREAD, LEAD = Primitive("spread").key, Primitive("lead").key
 
 
 def row_statistics(logits: Tensor, target: Tensor, needs: frozenset[Statistic]) -> RowStatistics:
@@ -169,17 +154,17 @@ def row_statistics(logits: Tensor, target: Tensor, needs: frozenset[Statistic]) 
     >>> round(s.miss.item(), 4), round(s.sq_others.item(), 4)  # p = 1/4 everywhere
     (0.75, 0.1875)
     """
-    asked = sorted({s.primitive for s in needs if s.primitive is not None})
+    keys = sorted({s.key for s in needs if s.key is not None})
     if logits.shape[1] == 2:
-        return _two_class_statistics(primitives_of(logits, target, ())[0], asked)
-    return RowStatistics.from_primitives(primitives_of(logits, target, asked), asked, logits.shape[1])
+        return _two_class_statistics(primitives_of(logits, target, ())[0], keys)
+    return RowStatistics.from_primitives(primitives_of(logits, target, keys), keys, logits.shape[1])
 
 
-def _two_class_statistics(margin: Tensor, asked: Sequence[Primitive]) -> RowStatistics:
+def _two_class_statistics(margin: Tensor, keys: Sequence[str]) -> RowStatistics:
     """With two classes a sum over the others is the term of the other one, whose -log p is our -log(1-p) and the reverse."""
     nll, log_miss = -F.logsigmoid(-margin), F.logsigmoid(margin)
-    others = {p: -margin.detach() if p.kind == "lead" else _own_term(p, -log_miss, -nll) for p in asked}
-    return RowStatistics(nll, log_miss, 2, others)
+    sums = {key: -margin.detach() if key == LEAD else own_term(key, -log_miss, -nll) for key in keys}
+    return RowStatistics(nll, log_miss, 2, sums)
 
 
 def every_label_statistics(logits: Tensor, needs: frozenset[Statistic]) -> RowStatistics:
@@ -194,19 +179,20 @@ def every_label_statistics(logits: Tensor, needs: frozenset[Statistic]) -> RowSt
     is_top = top[:, None] == torch.arange(s.classes, device=top.device)
     nll = s.nll[:, None] + (z.gather(1, top[:, None]) - z)
     log_miss = torch.where(is_top, s.log_miss[:, None], torch.log1p(-torch.exp(-nll.masked_fill(is_top, 1.0))))
-    others = {}
-    for primitive, top_others in s.others.items():
-        if primitive.kind == "lead":
-            others[primitive] = torch.where(is_top, top_others[:, None], z - z.gather(1, top[:, None])).detach()
+    sums = {}
+    for key, top_others in s.sums.items():
+        if key == LEAD:
+            sums[key] = torch.where(is_top, top_others[:, None], z - z.gather(1, top[:, None])).detach()
             continue
-        own, top_own = _own_term(primitive, nll, log_miss), _own_term(primitive, s.nll, s.log_miss)
+        own, top_own = own_term(key, nll, log_miss), own_term(key, s.nll, s.log_miss)
         moved = ((top_others + top_own)[:, None] - own).clamp_min(0.0)
-        others[primitive] = torch.where(is_top, top_others[:, None], moved)
-    return RowStatistics(nll, log_miss, s.classes, others)
+        sums[key] = torch.where(is_top, top_others[:, None], moved)
+    return RowStatistics(nll, log_miss, s.classes, sums)
 
 
-def _own_term(primitive: Primitive, nll: Tensor, log_miss: Tensor) -> Tensor:
-    """What the label itself would add to the sum over the other classes."""
+def own_term(key: str, nll: Tensor, log_miss: Tensor) -> Tensor:
+    """The term of one class in a sum, from its -log p and log(1-p)."""
+    primitive = parse(key)
     if primitive.kind == "spread":
         return nll
     if primitive.kind == "power":

@@ -86,7 +86,7 @@ def test_a_coefficient_must_be_finite():
 
 
 def test_a_base_loss_leaves_its_options_to_the_outer_one():
-    with pytest.raises(ValueError, match="give reduction to the outer loss"):
+    with pytest.raises(ValueError, match="give reduction to the outer loss, not to its part"):
         LogitClip(base=CE(reduction="sum"))
-    with pytest.raises(TypeError, match="base must be a loss of this package, got CrossEntropyLoss"):
+    with pytest.raises(TypeError, match="a part of a loss must be a loss of this package, got CrossEntropyLoss"):
         LogitClip(base=torch.nn.CrossEntropyLoss())

@@ -450,9 +450,8 @@ def test_it_declares_exactly_what_it_reads(name):
     assert loss.needs is not None
     statistics = noiseproof.statistics.row_statistics(*draw(4, 5), loss.needs)
     loss.from_statistics(statistics)
-    read = {need.primitive for need in loss.needs if need.primitive is not None}
-    for primitive in read:
-        missing = frozenset(need for need in loss.needs if need.primitive != primitive)
+    for key in {need.key for need in loss.needs if need.key is not None}:
+        missing = frozenset(need for need in loss.needs if need.key != key)
         with pytest.raises(KeyError, match="is read but not declared"):
             loss.from_statistics(noiseproof.statistics.row_statistics(*draw(4, 5), missing))
 

@@ -17,6 +17,17 @@ __all__ = ["AEL", "AGCE", "AMSE", "AUL", "ANorm"]
 POWER_CONDITION = "q <= 1 or w1 * (a - 1)**(q - 1) >= w2 * a**(q - 1) + (1 - w1)"
 
 
+def growth(start: float, step: Tensor, power: float) -> Tensor:
+    """``(start + step)**power - start**power``: small steps are not lost beside the start, and large ones do not overflow."""
+    small = step < start
+    ratio = torch.where(small, step, 0.0) / start
+    return torch.where(
+        small,
+        math.pow(start, power) * torch.expm1(power * torch.log1p(ratio)),
+        torch.pow(start + torch.where(small, start, step), power) - math.pow(start, power),
+    )
+
+
 @register(
     "aul",
     title="Asymmetric unhinged loss",
@@ -48,8 +59,7 @@ class AUL(RobustLoss):
         self.p = check_range("p", p, above=0)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        # a - p_y = (a-1)(1 + miss/(a-1)): written so that small values of miss are not lost beside a.
-        return math.pow(self.a - 1, self.p) / self.p * torch.expm1(self.p * torch.log1p(s.miss / (self.a - 1)))
+        return growth(self.a - 1, s.miss, self.p) / self.p
 
 
 @register(
@@ -83,7 +93,12 @@ class AGCE(RobustLoss):
         self.q = check_range("q", q, above=0)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return -math.pow(self.a + 1, self.q) / self.q * torch.expm1(self.q * torch.log1p(-s.miss / (self.a + 1)))
+        # Near p_y = 1 from the miss, so that a small loss is not lost beside a; elsewhere from p_y, which a tiny a needs.
+        a, q, miss = self.a, self.q, s.miss
+        near = miss < 0.5
+        small = -math.pow(a + 1, q) * torch.expm1(q * torch.log1p(-torch.where(near, miss, 0.0) / (a + 1)))
+        large = math.pow(a + 1, q) - torch.pow(a + torch.where(near, 1.0, s.hit), q)
+        return torch.where(near, small, large) / q
 
 
 @register(
@@ -125,18 +140,18 @@ class _PowerLoss(RobustLoss):
         super().__init__(**contract)
         self.a = check_range("a", a, at_least=1)
         self.q = check_range("q", q, above=0)
-        self.needs = frozenset({Statistic.MISS, Statistic.power_sum(self.q)})
+        self._sum = Statistic.power_sum(self.q)
+        self.needs = frozenset({Statistic.MISS, self._sum})
 
     def _power(self, s: RowStatistics) -> Tensor:
         r"""``sum_k |a e_k - p_k|^q - (a-1)^q``, the label's part without cancellation at p_y = 1."""
-        a, q = self.a, self.q
-        if q == 2:
+        if self.q == 2:
             miss = s.miss
-            return miss * (2 * (a - 1) + miss) + s.sq_others
-        if a == 1:
+            return miss * (2 * (self.a - 1) + miss) + s.others(self._sum)
+        if self.a == 1:
             # In log space: miss**q has an infinite slope at 0 for q < 1.
-            return torch.exp(q * s.log_miss) + s.power_others(q)
-        return math.pow(a - 1, q) * torch.expm1(q * torch.log1p(s.miss / (a - 1))) + s.power_others(q)
+            return torch.exp(self.q * s.log_miss) + s.others(self._sum)
+        return growth(self.a - 1, s.miss, self.q) + s.others(self._sum)
 
 
 @register(

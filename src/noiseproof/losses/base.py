@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from noiseproof.primitives import accumulation_dtype
 from noiseproof.statistics import RowStatistics, Statistic, every_label_statistics, row_statistics
 
-__all__ = ["Contract", "Reduction", "RobustLoss", "Sum", "check_range", "pair_terms"]
+__all__ = ["Contract", "Reduction", "RobustLoss", "Sum", "check_integer", "check_range", "pair_terms"]
 
 Reduction = Literal["none", "mean", "sum"]
 REDUCTIONS = ("none", "mean", "sum")
@@ -57,6 +57,15 @@ def check_range(
     raise ValueError(f"{name} must be in {low}, {high}, got {value}")
 
 
+def check_integer(name: str, value: int, *, at_least: int) -> int:
+    """``value`` if it is an integer of at least that; an error that says so if not."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {value}")
+    return value
+
+
 class RobustLoss(nn.Module):
     """Base of all losses: a drop-in for ``torch.nn.CrossEntropyLoss``.
 
@@ -92,6 +101,11 @@ class RobustLoss(nn.Module):
         self.ignore_index = ignore_index
         self.label_smoothing = check_range("label_smoothing", contract.get("label_smoothing", 0.0), at_least=0, at_most=1)
         self.register_buffer("weight", _checked_weight(contract.get("weight")))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__ and name in parameters_of(type(self)):
+            raise AttributeError(f"{name} of {type(self).__name__} is fixed at construction; make a new loss")
+        super().__setattr__(name, value)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         """The loss of each row, elementwise in the statistics."""
@@ -238,7 +252,12 @@ class Sum(RobustLoss):
         for _, loss in terms:
             if not loss.composable:
                 raise TypeError(f"{type(loss).__name__} cannot be part of a sum; add its value to the other loss's instead")
-        super().__init__(**(contract or _shared_contract([loss for _, loss in terms])))
+        losses = [loss for _, loss in terms]
+        if not losses:
+            raise ValueError("a sum needs at least one loss")
+        if contract:
+            losses = [inner_loss(loss) for loss in losses]
+        super().__init__(**(contract or _shared_contract(losses)))
         self.coefficients = [check_range("a coefficient of a sum", c) for c, _ in terms]
         self.losses = nn.ModuleList(loss for _, loss in terms)
         read = [loss.needs for _, loss in terms if loss.needs is not None]
@@ -286,9 +305,9 @@ def pair_terms(alpha: float, first: RobustLoss, beta: float, second: RobustLoss)
 def inner_loss(loss: RobustLoss) -> RobustLoss:
     """``loss`` as the part of another one that owns weight, ignore_index, reduction and label_smoothing."""
     if not isinstance(loss, RobustLoss):
-        raise TypeError(f"base must be a loss of this package, got {type(loss).__name__}")
+        raise TypeError(f"a part of a loss must be a loss of this package, got {type(loss).__name__}")
     if _changed_options(loss):
-        raise ValueError(f"give {', '.join(_changed_options(loss))} to the outer loss, not to its base")
+        raise ValueError(f"give {', '.join(_changed_options(loss))} to the outer loss, not to its part")
     return loss
 
 
@@ -343,7 +362,8 @@ def _checked_weight(weight: Tensor | None) -> Tensor | None:
         raise TypeError(f"weight must be a floating tensor, got {getattr(weight, 'dtype', type(weight).__name__)}")
     if weight.dim() != 1:
         raise ValueError(f"weight must have shape [K], got {tuple(weight.shape)}")
-    if not bool(((weight >= 0) & torch.isfinite(weight)).all()):
+    # Looking at values elsewhere would stall the device at every call of a function that builds its loss anew.
+    if weight.device.type == "cpu" and not bool(((weight >= 0) & torch.isfinite(weight)).all()):
         raise ValueError("weight must be finite and not negative")
     return weight
 

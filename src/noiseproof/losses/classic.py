@@ -72,9 +72,10 @@ class FL(RobustLoss):
         super().__init__(**contract)
         self.gamma = check_range("gamma", gamma, at_least=0)
         self.detach_focal = detach_focal
+        self._focal = Statistic.focal_sum(self.gamma, detach=detach_focal)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return s.focal(self.gamma, detach=self.detach_focal)
+        return s.own(self._focal)
 
 
 @register(

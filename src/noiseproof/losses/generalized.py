@@ -8,7 +8,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from noiseproof.losses.base import Contract, RobustLoss, check_range
+from noiseproof.losses.base import Contract, RobustLoss, check_integer, check_range
 from noiseproof.losses.catalog import register
 from noiseproof.statistics import RowStatistics, Statistic
 
@@ -122,9 +122,7 @@ class TaylorCE(RobustLoss):
 
     def __init__(self, *, t: int = 2, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
-        if isinstance(t, bool) or not isinstance(t, int):
-            raise TypeError(f"t must be an integer, got {t!r}")
-        self.t = int(check_range("t", t, at_least=1))
+        self.t = check_integer("t", t, at_least=1)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         miss = s.miss

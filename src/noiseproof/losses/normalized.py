@@ -25,6 +25,14 @@ def share(part: Tensor, rest: Tensor, classes: int) -> Tensor:
     return torch.where(mostly, 1.0, ratio) / (1 + ratio)
 
 
+def _negative(s: RowStatistics, room: Statistic, minimum: float) -> Tensor:
+    if minimum * s.classes >= 1:
+        raise ValueError(
+            f"minimum must be below 1/K, or a uniform prediction has no loss: got {minimum} for {s.classes} classes"
+        )
+    return share(s.others(room), s.own(room), s.classes)
+
+
 @register(
     "nce",
     title="Normalized cross entropy",
@@ -81,11 +89,11 @@ class NFL(RobustLoss):
         super().__init__(**contract)
         self.gamma = check_range("gamma", gamma, at_least=0)
         self.detach_focal = detach_focal
-        self.needs = frozenset({Statistic.NLL, Statistic.focal_sum(self.gamma, detach=detach_focal)})
+        self._focal = Statistic.focal_sum(self.gamma, detach=detach_focal)
+        self.needs = frozenset({Statistic.NLL, self._focal})
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        own = s.focal(self.gamma, detach=self.detach_focal)
-        return share(own, s.focal_others(self.gamma, detach=self.detach_focal), s.classes)
+        return share(s.own(self._focal), s.others(self._focal), s.classes)
 
 
 @register(
@@ -114,10 +122,11 @@ class NNCE(RobustLoss):
     def __init__(self, *, minimum: float = 1e-8, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
         self.minimum = check_range("minimum", minimum, above=0, below=0.5)
-        self.needs = frozenset({Statistic.NLL, Statistic.room_sum(0.0, self.minimum)})
+        self._room = Statistic.room_sum(0.0, self.minimum)
+        self.needs = frozenset({Statistic.NLL, self._room})
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return share(s.room_others(0.0, self.minimum), s.room(0.0, self.minimum), s.classes)
+        return _negative(s, self._room, self.minimum)
 
 
 @register(
@@ -150,9 +159,8 @@ class NNFL(RobustLoss):
         self.gamma = check_range("gamma", gamma, at_least=0)
         self.minimum = check_range("minimum", minimum, above=0, below=0.5)
         self.detach_focal = detach_focal
-        self.needs = frozenset({Statistic.NLL, Statistic.room_sum(self.gamma, self.minimum, detach=detach_focal)})
+        self._room = Statistic.room_sum(self.gamma, self.minimum, detach=detach_focal)
+        self.needs = frozenset({Statistic.NLL, self._room})
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        options = (self.gamma, self.minimum)
-        others = s.room_others(*options, detach=self.detach_focal)
-        return share(others, s.room(*options, detach=self.detach_focal), s.classes)
+        return _negative(s, self._room, self.minimum)

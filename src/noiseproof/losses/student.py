@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor, nn
 
-from noiseproof.losses.base import Contract, RobustLoss, check_range, inner_loss
+from noiseproof.losses.base import Contract, RobustLoss, check_integer, check_range, inner_loss
 from noiseproof.losses.catalog import register
 from noiseproof.losses.classic import CE
 from noiseproof.losses.pairs import NCEandRCE
@@ -59,8 +59,8 @@ class Student(RobustLoss):
         **contract: Unpack[Contract],
     ) -> None:
         super().__init__(**contract)
-        self.features = int(check_range("features", features, at_least=1))
-        self.classes = int(check_range("classes", classes, at_least=2))
+        self.features = check_integer("features", features, at_least=1)
+        self.classes = check_integer("classes", classes, at_least=2)
         self.margin = check_range("margin", margin, at_least=0)
         self.lam = check_range("lam", lam, at_least=0)
         self.base = inner_loss(CE() if base is None else base)

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.losses.base import Contract, RobustLoss, Sum, check_range, inner_loss, pair_terms
+from noiseproof.losses.base import Contract, RobustLoss, Sum, check_integer, check_range, inner_loss, pair_terms
 from noiseproof.losses.catalog import register
 from noiseproof.losses.classic import CE, MAE
-from noiseproof.primitives import Primitive, accumulation_dtype, focal_term
-from noiseproof.statistics import RowStatistics, Statistic
+from noiseproof.primitives import Primitive, accumulation_dtype
+from noiseproof.statistics import RowStatistics, Statistic, own_term
 
 __all__ = ["ECE", "EFL", "LDR", "ECEandMAE", "EFLandMAE", "LogitClip", "PublishedLogitClip", "SparseRegularization"]
 
@@ -111,10 +111,11 @@ class _PowerSum(RobustLoss):
     def __init__(self, *, q: float) -> None:
         super().__init__()
         self.q = check_range("q", q, above=0)
-        self.needs = frozenset({Statistic.power_sum(self.q)})
+        self._sum = Statistic.power_sum(self.q)
+        self.needs = frozenset({self._sum})
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return s.power_sum(self.q)
+        return s.own(self._sum) + s.others(self._sum)
 
 
 @register(
@@ -160,7 +161,7 @@ class SparseRegularization(_TransformedLoss):
         self.temperature = check_range("temperature", temperature, above=0)
         self.lam = check_range("lam", lam, at_least=0)
         self.growth = check_range("growth", growth, above=0)
-        self.every = int(check_range("every", every, at_least=1))
+        self.every = check_integer("every", every, at_least=1)
         self.q, self.normalize = q, normalize
         self.base = inner_loss(CE() if base is None else base)
         self.penalty = _PowerSum(q=q)
@@ -196,8 +197,9 @@ class _EpsilonLoss(RobustLoss):
         self.m = check_range("m", m, at_least=0)
 
     def _nll(self, s: RowStatistics) -> Tensor:
-        if_top = -torch.log1p(-s.miss / (1 + self.m))
-        return torch.where(s.lead >= 0, if_top, s.nll + math.log1p(self.m))
+        is_top = s.lead >= 0
+        if_top = -torch.log1p(-torch.where(is_top, s.miss, 0.0) / (1 + self.m))
+        return torch.where(is_top, if_top, s.nll + math.log1p(self.m))
 
 
 @register(
@@ -254,12 +256,12 @@ class EFL(_EpsilonLoss):
         super().__init__(m, **contract)
         self.gamma = check_range("gamma", gamma, at_least=0)
         self.detach_focal = detach_focal
+        self._focal = Primitive("focal", self.gamma, 0.0, detach_focal).key
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        focal = Primitive("focal", self.gamma, 0.0, self.detach_focal)
         not_top = torch.log1p(-s.hit.clamp_max(0.5) / (1 + self.m))
         log_miss = torch.where(s.lead >= 0, s.log_miss - math.log1p(self.m), not_top)
-        return focal_term(focal, self._nll(s), log_miss)
+        return own_term(self._focal, self._nll(s), log_miss)
 
 
 @register(
@@ -346,7 +348,7 @@ class LDR(RobustLoss):
     def every_label(self, logits: Tensor) -> Tensor:
         z = logits.to(accumulation_dtype(logits.dtype))
         # log softplus(z) -> z for very negative z, where softplus itself underflows and the mean would be 0.
-        low = z < -15
+        low = z < (-35 if z.dtype == torch.float64 else -15)
         log_scores = torch.where(low, z, torch.log(F.softplus(z.masked_fill(low, 0.0))))
         s = z.shape[1] / self.lam * torch.softmax(log_scores, 1)
         # log sum_{k != y} exp(s_k) for every y: from the whole sum, except for the largest, which leaves too little of it.

@@ -9,7 +9,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from noiseproof.losses.base import Contract, RobustLoss, check_range
+from noiseproof.losses.base import Contract, RobustLoss, check_integer, check_range
 from noiseproof.losses.catalog import register
 from noiseproof.primitives import accumulation_dtype
 
@@ -47,9 +47,7 @@ class GJS(RobustLoss):
     def __init__(self, *, pi: float = 0.5, views: int = 2, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
         self.pi = check_range("pi", pi, above=0, below=1)
-        if isinstance(views, bool) or not isinstance(views, int):
-            raise TypeError(f"views must be an integer, got {views!r}")
-        self.views = int(check_range("views", views, at_least=1))
+        self.views = check_integer("views", views, at_least=1)
 
     def classes_of(self, logits: Tensor) -> int:
         return logits.shape[1] // self.views
