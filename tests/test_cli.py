@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import noiseproof
 from noiseproof import demo
 from noiseproof.cli import app
+from noiseproof.cli.losses import usage
 
 runner = CliRunner()
 
@@ -38,6 +39,18 @@ def test_every_loss_has_a_page_without_markup(entry):
         assert markup not in result.output
 
 
+@pytest.mark.parametrize("entry", noiseproof.list_losses(), ids=lambda entry: entry.name)
+def test_the_code_on_a_page_runs(entry):
+    width = 512 if entry.reads == "features" else 10
+    given = {"logits": torch.randn(4, width), "features": torch.randn(4, width), "target": torch.arange(4)}
+    given |= {"means": torch.randn(10, 512), "root_freedom": torch.ones(10), "noiseproof": noiseproof}
+    for line in usage(entry):
+        assert line in run("losses", entry.name).output
+        exec(line, given)
+        if line.startswith("criterion"):
+            given["criterion"](given["logits"], given["target"])
+
+
 def test_a_wrong_name_ends_with_a_hint():
     result = run("losses", "gec")
     assert result.exit_code == 2
@@ -56,6 +69,14 @@ def test_the_demo_writes_a_figure_and_numbers(tmp_path):
     assert [row["loss"] for row in numbers] == list(demo.LOSSES)
     assert set(numbers[0]) >= {"test_accuracy", "memorised", "learned", "criterion"}
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["confidence.png", "results.json"]
+
+
+def test_the_demo_says_at_once_that_it_cannot_write(tmp_path):
+    (tmp_path / "file").touch()
+    result = run("demo", "--out", str(tmp_path / "file" / "out"))
+    assert result.exit_code == 2
+    assert "error:" in result.output
+    assert "epochs" not in result.output
 
 
 def test_the_demo_refuses_noise_that_leaves_nothing_to_learn():

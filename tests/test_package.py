@@ -15,13 +15,15 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "noiseproof"
 
 MAY_IMPORT = {
+    "data": set(),
     "primitives": set(),
     "statistics": {"primitives"},
     "losses": {"primitives", "statistics"},
     "models": set(),
     "functional": {"losses"},
-    "noise": set(),
-    "demo": {"losses"},
+    "files": set(),
+    "noise": {"files"},
+    "demo": {"files", "losses"},
     "cli": {"losses", "demo", "noise"},
 }
 """Which siblings each part of the package may import. Kernels plug into primitives; nothing above statistics knows of them."""
@@ -95,7 +97,7 @@ def test_the_version_in_the_changelog_is_the_packages():
 
 def test_readme_commands_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"`?make (\w+)`?", (ROOT / "README.md").read_text(encoding="utf-8")):
+    for target in re.findall(r"(?:^ {4}|`)make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 

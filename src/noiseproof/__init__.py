@@ -6,11 +6,11 @@
 >>> criterion(logits, torch.arange(8)).backward()
 """
 
-from noiseproof import functional, losses, statistics
+from noiseproof import functional, losses, noise, statistics
 from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "functional", "losses", "statistics", *losses.__all__]
+__all__ = ["__version__", "functional", "losses", "noise", "statistics", *losses.__all__]
 
 
 def __getattr__(name: str) -> type[losses.RobustLoss]:

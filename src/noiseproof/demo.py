@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from torch import Tensor, nn
 
+from noiseproof.files import write_whole
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 
 LOSSES = ("ce", "gce", "nce+rce", "anl-ce", "jal-ce", "jal-fl")
@@ -131,9 +130,8 @@ def _shown_epochs(epochs: int) -> list[int]:
 def show(outcomes: list[Outcome], digits: Digits, out: Path, console: Console) -> None:
     """Print the table, write the numbers and the figure, and say where they are."""
     console.print(_table(outcomes))
-    out.mkdir(parents=True, exist_ok=True)
-    _write_atomically(out / "results.json", lambda path: path.write_text(_numbers(outcomes), encoding="utf-8"))
-    _write_atomically(out / "confidence.png", lambda path: _figure(outcomes, digits.wrong, path))
+    write_whole(out / "results.json", lambda path: path.write_text(_numbers(outcomes), encoding="utf-8"))
+    write_whole(out / "confidence.png", lambda path: _figure(outcomes, digits.wrong, path))
     console.print(f"open {out / 'confidence.png'}: how sure each network is of right and of wrong labels", highlight=False)
     console.print(f"numbers in {out / 'results.json'}", highlight=False)
 
@@ -186,15 +184,3 @@ def _figure(outcomes: list[Outcome], wrong: Tensor, path: Path) -> None:
     titles = " and ".join(find_loss(name).title.lower() for name in SHOWN)
     figure.suptitle(f"{share:.0f} % wrong labels: {titles}", fontsize=11)
     figure.savefig(path, format="png", dpi=130)
-
-
-def _write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside the file, then rename, so that a file that exists is whole."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        write(Path(name))
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from noiseproof.losses.base import DEFAULTS
 from noiseproof.losses.catalog import LossEntry, list_losses
 
 _POSITIONAL = ("logits", "target")
-_CONTRACT = {"weight": None, "ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}
 
 
 def _function(entry: LossEntry) -> Callable[..., Tensor]:
@@ -49,7 +49,7 @@ def _describe(
     ]
     if entry.reads == "predictions":
         parameters[0] = parameters[0].replace(annotation="Tensor | list[Tensor] | tuple[Tensor, ...]")
-    for name, default in {**options, **_CONTRACT}.items():
+    for name, default in {**options, **DEFAULTS}.items():
         annotation = declared[name].annotation if name in declared else inspect.Parameter.empty
         parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
     loss.__signature__ = inspect.Signature(parameters, return_annotation="Tensor")  # type: ignore[attr-defined]

@@ -90,3 +90,10 @@ def test_a_base_loss_leaves_its_options_to_the_outer_one():
         LogitClip(base=CE(reduction="sum"))
     with pytest.raises(TypeError, match="a part of a loss must be a loss of this package, got CrossEntropyLoss"):
         LogitClip(base=torch.nn.CrossEntropyLoss())
+
+
+def test_a_sum_with_options_of_its_own_takes_plain_parts():
+    with pytest.raises(ValueError, match="give weight to the outer loss, not to its part"):
+        Sum([(1.0, CE(weight=torch.ones(3)))], reduction="sum")
+    with pytest.raises(ValueError, match="a sum needs at least one loss"):
+        Sum([])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import DETACHED, ENTRIES, NAMES, RANDOM, STATISTIC, all_options, build, call, draw, gradient
+from cases import DETACHED, ENTRIES, NAMES, RANDOM, STATISTIC, VARIANTS, all_options, build, call, draw, gradient
 from formulas import FORMULAS
 from torch.autograd import gradcheck
 
@@ -325,6 +325,19 @@ def test_compiled_without_graph_breaks_it_gives_the_same(name):
     torch.testing.assert_close(gradient(compiled, logits, target), gradient(loss, logits, target))
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", [name for name in NAMES if VARIANTS.get(name)])
+def test_two_of_a_kind_and_two_batch_sizes_compile_one_after_the_other(name, dynamic):
+    """A parameter that differs must not become a symbol that the program cannot handle."""
+    torch.compiler.reset()
+    for options in [{}, VARIANTS[name][0]]:
+        loss = build(name, 5, **options)
+        compiled = torch.compile(loss, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+        for rows in (6, 9):
+            logits, target = draw(rows, 5, dtype=torch.float32)
+            torch.testing.assert_close(call(compiled, logits, target), call(loss, logits, target))
+
+
 @pytest.mark.slow
 @LABELLED
 def test_compiled_by_inductor_it_gives_the_same(name):
@@ -348,6 +361,31 @@ def test_per_example_gradients_by_torch_func(name):
         return
     expected = torch.stack([gradient(loss, z, y) for z, y in zip(logits, target, strict=True)])
     torch.testing.assert_close(each, expected)
+
+
+@LABELLED
+def test_forward_mode_and_hessians_by_torch_func(name):
+    if name in RANDOM:
+        pytest.skip("draws anew at each call")
+    loss = build(name, 4).double()
+    logits, target = draw(3, 4, scale=1.0)
+    direction = torch.randn(3, 4, dtype=torch.float64)
+    _, slope = torch.func.jvp(lambda z: loss(z, target), (logits,), (direction,))
+    torch.testing.assert_close(slope, (gradient(loss, logits, target) * direction).sum())
+    hessian = torch.func.hessian(lambda z: loss(z, target))(logits)
+    torch.testing.assert_close(hessian, torch.func.jacrev(torch.func.jacrev(lambda z: loss(z, target)))(logits))
+
+
+@LABELLED
+def test_its_parameters_are_fixed_at_construction(name):
+    loss = build(name, 5)
+    for parameter in ENTRIES[name].defaults:
+        if isinstance(getattr(loss, parameter), torch.nn.Module):
+            continue
+        with pytest.raises(AttributeError, match=f"{parameter} of {type(loss).__name__} is fixed at construction"):
+            setattr(loss, parameter, 2.0)
+    loss.reduction = "none"
+    assert call(loss, *draw(6, 5, dtype=torch.float32)).shape == (6,)
 
 
 @LABELLED
@@ -442,6 +480,10 @@ def test_its_function_gives_the_same(name):
     value = function(logits, target, reduction="none", label_smoothing=0.1, **learned)
     torch.testing.assert_close(value, call(loss, logits, target))
     assert list(inspect.signature(function).parameters)[1] == "target"
+    if not learned:
+        torch.compiler.reset()
+        compiled = torch.compile(lambda z, y: function(z, y), fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(call(compiled, logits, target), call(build(name, 5), logits, target))
 
 
 @pytest.mark.parametrize("name", STATISTIC)

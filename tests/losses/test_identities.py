@@ -10,6 +10,7 @@ from cases import call, draw, gradient
 from noiseproof import (
     AGCE,
     AMSE,
+    AUL,
     CE,
     ECE,
     FL,
@@ -270,3 +271,36 @@ def test_the_student_head_learns():
     assert bool((head.scores(features).argmax(1) == target).float().mean() > 0.95)
     assert head.means.grad is not None
     assert head.root_freedom.grad is not None
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        ECE(m=0.0),
+        ECE(m=1e-9),
+        AGCE(a=1e-8, q=0.5),
+        AUL(a=1.01, p=20.0),
+        AMSE(a=1.01, q=20.0),
+        AMSE(a=1.0, q=0.1),
+        FL(gamma=0.01),
+        NFL(gamma=5.0),
+        JS(pi=1e-4),
+        JS(pi=1 - 1e-4),
+        GCE(q=1e-3),
+        NNCE(minimum=0.15),
+        PHuberCE(tau=1.001),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("gap", [0.0, 2.0, 20.0, 200.0])
+def test_extreme_parameters_are_still_finite(loss, gap):
+    logits = torch.tensor([[0.0, gap, 1.0], [gap, 0.0, 1.0], [0.0, 0.0, 0.0]])
+    target = torch.zeros(3, dtype=torch.long)
+    assert bool(torch.isfinite(loss(logits, target)))
+    assert bool(torch.isfinite(gradient(loss, logits, target)).all())
+
+
+def test_a_clip_that_leaves_nothing_to_compare_is_refused():
+    for loss in (NNCE(minimum=0.3), NNFL(minimum=0.3)):
+        with pytest.raises(ValueError, match=r"minimum must be below 1/K, .*: got 0.3 for 4 classes"):
+            loss(torch.zeros(1, 4), torch.tensor([0]))

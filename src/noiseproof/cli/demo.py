@@ -7,18 +7,25 @@ from typing import Annotated
 
 import typer
 
-from noiseproof.cli.output import console
+from noiseproof.cli.output import console, fail
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path("noiseproof-demo"),
     noise: Annotated[float, typer.Option(help="Share of training labels made wrong, symmetric.", min=0.0, max=0.89)] = 0.6,
     epochs: Annotated[int, typer.Option(help="Passes over the training set.", min=1)] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of the noise, the network and the order.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the noise, the network and the order.", min=0, max=2**63 - 1)] = 0,
 ) -> None:
     """Train on handwritten digits with wrong labels: cross entropy against the robust losses, in a minute."""
     from noiseproof import demo as demonstration
 
+    try:
+        out.mkdir(parents=True, exist_ok=True)  # before the training, not after it
+    except OSError as error:
+        fail(error)
     digits = demonstration.load_digits(noise, seed)
     outcomes = demonstration.run(digits, epochs=epochs, seed=seed, console=console)
-    demonstration.show(outcomes, digits, out, console)
+    try:
+        demonstration.show(outcomes, digits, out, console)
+    except OSError as error:
+        fail(error)

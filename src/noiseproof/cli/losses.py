@@ -31,6 +31,8 @@ def losses(
     except ValueError as error:
         fail(error)
     console.print(loss_page(entry))
+    for line in usage(entry):
+        console.print(line, style="green", highlight=False, markup=False, soft_wrap=True)  # code is copied: never break it
 
 
 def loss_table(entries: tuple[LossEntry, ...]) -> Table:
@@ -62,18 +64,27 @@ def loss_page(entry: LossEntry) -> Group:
     for label, value in rows.items():
         facts.add_row(label, escape(value))
     used = [f"{symbol}: {meaning}" for symbol, meaning in SYMBOLS.items() if _mentions(entry, symbol)]
-    use = [
-        f"criterion = noiseproof.{entry.signature}",
-        f'criterion = noiseproof.create_loss("{entry.name}")',
-        f"noiseproof.functional.{entry.function_name}(logits, target)",
-    ]
     return Group(
         Text(f"{entry.name}: {entry.title}", style="bold cyan"),
         Padding(Text(_prose(entry)), (1, 0)),
         facts,
         Padding(Text("\n".join(used), style="dim"), (1, 0)),
-        Text("\n".join(use), style="green"),
     )
+
+
+def usage(entry: LossEntry) -> list[str]:
+    """Three ways to use the loss, as code that runs."""
+    given = {"features": "512", "classes": "10"} if entry.reads == "features" else {}
+    shown = ", ".join(f"{name}={given.get(name, repr(default))}" for name, default in entry.defaults.items())
+    options = "".join(f", {name}={value}" for name, value in given.items())
+    tensors = ", ".join(
+        list(inspect.signature(getattr(noiseproof.functional, entry.function_name)).parameters)[: 4 if given else 2]
+    )
+    return [
+        f"criterion = noiseproof.{entry.cls.__name__}({shown})",
+        f'criterion = noiseproof.create_loss("{entry.name}"{options})',
+        f"loss = noiseproof.functional.{entry.function_name}({tensors})",
+    ]
 
 
 def _prose(entry: LossEntry) -> str:

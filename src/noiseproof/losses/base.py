@@ -32,6 +32,10 @@ class Contract(TypedDict, total=False):
     label_smoothing: float
 
 
+DEFAULTS: dict[str, Any] = {"weight": None, "ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}
+"""Of the options in :class:`Contract`."""
+
+
 def check_range(
     name: str,
     value: float,
@@ -88,9 +92,9 @@ class RobustLoss(nn.Module):
 
     def __init__(self, **contract: Unpack[Contract]) -> None:
         super().__init__()
-        unknown = set(contract) - set(Contract.__annotations__)
+        unknown = [name for name in contract if name not in DEFAULTS]
         if unknown:
-            raise TypeError(f"{type(self).__name__} has no option {min(unknown)!r}; it takes {_options_of(type(self))}")
+            raise TypeError(f"{type(self).__name__} has no option {unknown[0]!r}; it takes {_options_of(type(self))}")
         reduction = contract.get("reduction", "mean")
         if reduction not in REDUCTIONS:
             raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
@@ -225,12 +229,12 @@ class RobustLoss(nn.Module):
 
     def contract(self) -> Contract:
         """The shared options as given to the constructor."""
-        return Contract(
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
+        return {
+            "weight": self.weight,
+            "ignore_index": self.ignore_index,
+            "reduction": self.reduction,
+            "label_smoothing": self.label_smoothing,
+        }
 
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in parameters_of(type(self))}
@@ -387,8 +391,7 @@ def _total(parts: list[Tensor]) -> Tensor:
 
 
 def _changed_options(loss: RobustLoss) -> Mapping[str, Any]:
-    defaults = {"weight": None, "ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}
-    return {name: value for name, value in loss.contract().items() if value is not defaults[name] and value != defaults[name]}
+    return {name: value for name, value in loss.contract().items() if value is not DEFAULTS[name] and value != DEFAULTS[name]}
 
 
 def _shared_contract(losses: list[RobustLoss]) -> Contract:
@@ -403,4 +406,4 @@ def _shared_contract(losses: list[RobustLoss]) -> Contract:
 
 
 def _options_of(loss: type[RobustLoss]) -> str:
-    return ", ".join([*parameters_of(loss), *Contract.__annotations__])
+    return ", ".join([*parameters_of(loss), *DEFAULTS])

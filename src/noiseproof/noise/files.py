@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from noiseproof.files import write_whole
 from noiseproof.noise.matrix import LabelNoise, NoisyLabels, as_labels, label_hash
 
 __all__ = ["load_labels", "read_noisy_labels", "verify", "write_noisy_labels"]
@@ -83,8 +82,8 @@ def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, 
         "matrix_asked": noise.matrix.tolist(),
         "matrix_realised": noisy.matrix.tolist(),
     }
-    _write_whole(folder / LABELS, lambda path: _save_array(path, noisy.labels))
-    _write_whole(folder / MANIFEST, lambda path: path.write_text(json.dumps(manifest, indent=1), encoding="utf-8"))
+    write_whole(folder / LABELS, lambda path: _save_array(path, noisy.labels))
+    write_whole(folder / MANIFEST, lambda path: path.write_text(json.dumps(manifest, indent=1), encoding="utf-8"))
     return folder / MANIFEST
 
 
@@ -164,15 +163,3 @@ def _read_torch(path: Path) -> Any:
 def _save_array(path: Path, array: Any) -> None:
     with path.open("wb") as file:
         np.save(file, array, allow_pickle=False)
-
-
-def _write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside the file, then rename, so that a file that exists is whole."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        write(Path(name))
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
