@@ -1,0 +1,38 @@
+"""The networks that the losses train: images of 32x32 and 224x224, and plain feature vectors.
+
+cnn8       CNN8                                    the paper's 8-layer network for CIFAR-10
+resnet     ResNet, resnet18, resnet34, resnet50    stem "cifar" for 32x32, "imagenet" for 224x224; torchvision's names
+mlp        MLP                                     on features, or anything flattened to them
+base       Classifier, replace_head                what all of them share; a new last layer for fine-tuning
+weights    load_weights                            a saved state dict, never a pickled object
+catalog    create_model, list_models               the models by name
+
+Every model maps ``x [N, ...]`` to logits ``[N, K]``; with ``features=True`` it gives the input of its last layer too.
+
+>>> import torch
+>>> model = create_model("resnet18", classes=10)
+>>> logits, features = model(torch.zeros(2, 3, 32, 32), features=True)
+>>> tuple(logits.shape), tuple(features.shape)
+((2, 10), (2, 512))
+"""
+
+from noiseproof.models.base import Classifier, replace_head
+from noiseproof.models.catalog import create_model, list_models
+from noiseproof.models.cnn8 import CNN8
+from noiseproof.models.mlp import MLP
+from noiseproof.models.resnet import ResNet, resnet18, resnet34, resnet50
+from noiseproof.models.weights import load_weights
+
+__all__ = [
+    "CNN8",
+    "MLP",
+    "Classifier",
+    "ResNet",
+    "create_model",
+    "list_models",
+    "load_weights",
+    "replace_head",
+    "resnet18",
+    "resnet34",
+    "resnet50",
+]

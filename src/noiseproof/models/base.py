@@ -1,0 +1,109 @@
+"""What every model shares: logits from a last linear layer, the features before it, and how its weights are drawn."""
+
+from __future__ import annotations
+
+import operator
+from typing import Literal, SupportsIndex, TypeVar
+
+from torch import Tensor, nn
+
+__all__ = ["Classifier", "Initialisation", "check_count", "draw_published", "draw_torchvision", "replace_head"]
+
+Initialisation = Literal["published", "torchvision"]
+HEAD = "fc"
+"""The name of the last layer in every model's state dict."""
+
+M = TypeVar("M", bound="Classifier")
+
+
+class Classifier(nn.Module):
+    """A network that ends in one linear layer, ``fc``.
+
+    A subclass sets ``fc`` and writes :meth:`penultimate`. ``initialisation`` says how a new last layer is drawn.
+    """
+
+    fc: nn.Linear
+    initialisation: Initialisation = "published"
+
+    @property
+    def classifier(self) -> nn.Linear:
+        """The last layer: the logits are this layer of the features."""
+        return self.fc
+
+    @property
+    def classes(self) -> int:
+        return self.fc.out_features
+
+    def penultimate(self, x: Tensor) -> Tensor:
+        """The activations ``[N, D]`` before the last layer."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `penultimate`")
+
+    def forward(self, x: Tensor, features: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+        """Logits ``[N, K]``; with ``features``, the pair of logits and the activations ``[N, D]`` before the last layer."""
+        hidden = self.penultimate(x)
+        logits: Tensor = self.fc(hidden)
+        return (logits, hidden) if features else logits
+
+
+def replace_head(model: M, classes: int) -> M:
+    """Give the model a new last layer for this many classes, drawn as the model draws its own; all else is kept.
+
+    Changes the model and returns it. The new layer has the device and dtype of the old one. Optimisers hold parameters, so
+    make them afterwards.
+
+    >>> from noiseproof.models import CNN8
+    >>> replace_head(CNN8(10), 14).classifier
+    Linear(in_features=256, out_features=14, bias=True)
+    """
+    old = model.classifier
+    new = nn.Linear(
+        old.in_features,
+        check_count("classes", classes, at_least=2),
+        bias=old.bias is not None,
+        device=old.weight.device,
+        dtype=old.weight.dtype,
+    )
+    if model.initialisation == "published":
+        draw_published(new)
+    model.fc = new.train(old.training)
+    return model
+
+
+def draw_published(module: nn.Module) -> None:
+    """The initialisation behind the paper's CIFAR results.
+
+    Convolutions: U(-b, b) with b = sqrt(6 / fan_in), kaiming-uniform for ReLU. Linear layers: b = sqrt(6 / (in + out)),
+    xavier-uniform. Biases and BatchNorm stay as torch makes them: U(-1/sqrt(fan_in), 1/sqrt(fan_in)), and 1 and 0.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_uniform_(layer.weight, mode="fan_in", nonlinearity="relu")
+        elif isinstance(layer, nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+
+
+def draw_torchvision(module: nn.Module) -> None:
+    """torchvision's: convolutions N(0, 2 / fan_out), kaiming-normal for ReLU; the rest stays as torch makes it."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+
+
+def check_count(name: str, value: SupportsIndex, *, at_least: int) -> int:
+    """``value`` as an int if it is an integer of at least this; an error that says so if not.
+
+    >>> check_count("classes", 1, at_least=2)
+    Traceback (most recent call last):
+    ValueError: classes must be at least 2, got 1
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    count = operator.index(value)
+    if count < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {count}")
+    return count
+
+
+def shape_text(x: Tensor) -> str:
+    """The shape as error messages print it, such as ``[2, 3, 32, 32]``."""
+    return str([int(size) for size in x.shape])

@@ -1,0 +1,73 @@
+"""The models by name, for recipes and the command line."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from noiseproof.models.base import Classifier
+from noiseproof.models.cnn8 import CNN8
+from noiseproof.models.mlp import MLP
+from noiseproof.models.resnet import ResNet, resnet18, resnet34, resnet50
+
+__all__ = ["create_model", "list_models"]
+
+BUILDERS: dict[str, Callable[..., Classifier]] = {
+    "cnn8": CNN8,
+    "mlp": MLP,
+    "resnet18": resnet18,
+    "resnet34": resnet34,
+    "resnet50": resnet50,
+}
+POSITIONAL = {"block", "depths", "classes"}
+
+
+def list_models() -> tuple[str, ...]:
+    """The names that :func:`create_model` knows.
+
+    >>> list_models()
+    ('cnn8', 'mlp', 'resnet18', 'resnet34', 'resnet50')
+    """
+    return tuple(BUILDERS)
+
+
+def create_model(name: str, classes: int, *, in_channels: int = 3, **options: Any) -> Classifier:
+    """The model with this name; case, hyphens and underscores do not matter. ``options`` are the model's own.
+
+    ``mlp`` reads features instead of channels and needs ``in_features``.
+
+    >>> create_model("mlp", classes=3, in_features=4, hidden=()).classifier
+    Linear(in_features=4, out_features=3, bias=True)
+    >>> create_model("resnt34", classes=10)
+    Traceback (most recent call last):
+    ValueError: unknown model 'resnt34'; did you mean 'resnet34'?
+    """
+    found = _find(name)
+    allowed = _options_of(found)
+    if "in_channels" in allowed:
+        options["in_channels"] = in_channels
+    elif in_channels != 3:
+        raise ValueError(f"in_channels does not apply to {found}, which takes {', '.join(allowed)}; got {in_channels}")
+    unknown = [option for option in options if option not in allowed]
+    if unknown:
+        raise TypeError(f"{found} has no option {unknown[0]!r}; it takes {', '.join(allowed)}")
+    return BUILDERS[found](classes, **options)
+
+
+def _find(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a model is looked up by its name, got {name!r}")
+    plain = name.lower().replace("-", "").replace("_", "").replace(" ", "")
+    if plain in BUILDERS:
+        return plain
+    near = [key for key in BUILDERS if plain and key.startswith(plain)] or difflib.get_close_matches(plain, BUILDERS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(BUILDERS)}"
+    raise ValueError(f"unknown model {name!r}; {hint}")
+
+
+def _options_of(name: str) -> list[str]:
+    """The model's own options, read from the signature that holds them."""
+    source = ResNet if name.startswith("resnet") else BUILDERS[name]
+    return [option for option in inspect.signature(source).parameters if option not in POSITIONAL]

@@ -1,0 +1,50 @@
+"""The paper's 8-layer network for CIFAR-10: six convolutions and two linear layers."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from noiseproof.models.base import Classifier, check_count, draw_published, shape_text
+
+__all__ = ["CNN8"]
+
+WIDTHS = (64, 128, 196)
+SIDE = 32
+
+
+class CNN8(Classifier):
+    """Eight layers for images of 32x32: 3x3 convolutions 64-64-pool-128-128-pool-196-196-pool, linear 256, linear K.
+
+    BatchNorm and ReLU follow every layer but the last; convolutions are padded by 1 and have biases; pooling takes the
+    maximum of 2x2. The features are the 256 activations after the last ReLU, hence never negative. Drawn by
+    :func:`noiseproof.models.base.draw_published`.
+
+    >>> sum(parameter.numel() for parameter in CNN8(classes=10).parameters())
+    1639794
+    """
+
+    def __init__(self, classes: int, *, in_channels: int = 3) -> None:
+        super().__init__()
+        classes = check_count("classes", classes, at_least=2)
+        self.in_channels = check_count("in_channels", in_channels, at_least=1)
+        layers: list[nn.Module] = []
+        before = self.in_channels
+        for width in WIDTHS:
+            layers += [*_convolution(before, width), *_convolution(width, width), nn.MaxPool2d(2)]
+            before = width
+        self.body = nn.Sequential(*layers)
+        pooled = WIDTHS[-1] * (SIDE // 2 ** len(WIDTHS)) ** 2
+        self.hidden = nn.Sequential(nn.Linear(pooled, 256), nn.BatchNorm1d(256), nn.ReLU(inplace=True))
+        self.fc = nn.Linear(256, classes)
+        draw_published(self)
+
+    def penultimate(self, x: Tensor) -> Tensor:
+        if x.dim() != 4 or x.shape[1:] != (self.in_channels, SIDE, SIDE):
+            raise ValueError(f"CNN8 takes images [N, {self.in_channels}, {SIDE}, {SIDE}], got {shape_text(x)}")
+        hidden: Tensor = self.hidden(self.body(x).flatten(1))
+        return hidden
+
+
+def _convolution(before: int, after: int) -> list[nn.Module]:
+    # The bias is redundant before BatchNorm; the paper's network has it, and its L1 decay acts on it.
+    return [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(inplace=True)]

@@ -1,0 +1,48 @@
+"""A multi-layer perceptron, for data that are already features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from noiseproof.models.base import Classifier, check_count, draw_published, shape_text
+
+__all__ = ["MLP"]
+
+
+class MLP(Classifier):
+    """Linear layers with ReLU between them; inputs ``[N, ...]`` are flattened to ``[N, in_features]``.
+
+    ``hidden`` lists the widths; with none it is multinomial logistic regression, and the features are the inputs. Weights
+    are xavier-uniform.
+
+    >>> MLP(classes=10, in_features=64, hidden=(32,))
+    MLP(
+      (body): Sequential(
+        (0): Linear(in_features=64, out_features=32, bias=True)
+        (1): ReLU(inplace=True)
+      )
+      (fc): Linear(in_features=32, out_features=10, bias=True)
+    )
+    """
+
+    def __init__(self, classes: int, in_features: int, hidden: Sequence[int] = (256, 256)) -> None:
+        super().__init__()
+        classes = check_count("classes", classes, at_least=2)
+        self.in_features = before = check_count("in_features", in_features, at_least=1)
+        layers: list[nn.Module] = []
+        for place, size in enumerate(hidden):
+            width = check_count(f"hidden[{place}]", size, at_least=1)
+            layers += [nn.Linear(before, width), nn.ReLU(inplace=True)]
+            before = width
+        self.body = nn.Sequential(*layers)
+        self.fc = nn.Linear(before, classes)
+        draw_published(self)
+
+    def penultimate(self, x: Tensor) -> Tensor:
+        flat = x.flatten(1) if x.dim() > 1 else x
+        if flat.dim() != 2 or flat.shape[1] != self.in_features:
+            raise ValueError(f"MLP takes {self.in_features} features per example, got an input {shape_text(x)}")
+        hidden: Tensor = self.body(flat)
+        return hidden
