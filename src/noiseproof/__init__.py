@@ -6,6 +6,9 @@
 >>> criterion(logits, torch.arange(8)).backward()
 """
 
+import importlib
+from typing import Any
+
 from noiseproof import functional, losses, noise, statistics
 from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
 
@@ -13,8 +16,10 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "functional", "losses", "noise", "statistics", *losses.__all__]
 
 
-def __getattr__(name: str) -> type[losses.RobustLoss]:
-    """A loss that entered the catalogue from a file of its own."""
+def __getattr__(name: str) -> Any:
+    """A part that is imported when it is first used, or a loss that entered the catalogue from a file of its own."""
+    if name in {"data", "models"}:
+        return importlib.import_module(f"noiseproof.{name}")
     for entry in losses.list_losses():
         if entry.cls.__name__ == name:
             return entry.cls

@@ -1,0 +1,61 @@
+"""Data sets in memory, their official formats, and batched augmentation of images on tensors.
+
+dataset        Dataset, the value all readers return; arrays, .npz files, scikit-learn's digits
+official       CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
+operation      what every augmentation is: draw parameters, then apply them
+indexing       RandomCrop, HorizontalFlip, Rotation          only move pixels; a chain of them is one gather
+resizing       RandomResizedCrop, ResizeCenterCrop           resample, bilinear
+color          ColorJitter                                   on values
+augment        Augment, which composes and normalises them, and the experiments' chains
+"""
+
+from noiseproof.data.augment import (
+    CIFAR10,
+    CIFAR100,
+    CLOTHING1M,
+    IMAGENET,
+    Augment,
+    Normalize,
+    cifar10_augment,
+    cifar100_augment,
+    clothing1m_augment,
+    evaluation,
+    webvision_augment,
+)
+from noiseproof.data.color import ColorJitter
+from noiseproof.data.dataset import DataError, Dataset, Split, from_arrays, load_digits, load_npz
+from noiseproof.data.indexing import HorizontalFlip, RandomCrop, Rotation
+from noiseproof.data.official import load_cifar10, load_cifar100, load_idx, read_idx
+from noiseproof.data.operation import Operation
+from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
+
+__all__ = [
+    "CIFAR10",
+    "CIFAR100",
+    "CLOTHING1M",
+    "IMAGENET",
+    "Augment",
+    "ColorJitter",
+    "DataError",
+    "Dataset",
+    "HorizontalFlip",
+    "Normalize",
+    "Operation",
+    "RandomCrop",
+    "RandomResizedCrop",
+    "ResizeCenterCrop",
+    "Rotation",
+    "Split",
+    "cifar10_augment",
+    "cifar100_augment",
+    "clothing1m_augment",
+    "evaluation",
+    "from_arrays",
+    "load_cifar10",
+    "load_cifar100",
+    "load_digits",
+    "load_idx",
+    "load_npz",
+    "read_idx",
+    "webvision_augment",
+]

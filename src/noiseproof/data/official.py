@@ -1,0 +1,213 @@
+"""Data sets in the official formats, as people have them: CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files.
+
+Nothing in a file is executed: the pickles of the Python versions go through a reader that admits only what those files hold.
+Checksums are verified where they are published.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import pickle
+import struct
+import zlib
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseproof.data.dataset import DataError, Dataset, from_arrays, sha256
+
+__all__ = ["load_cifar10", "load_cifar100", "load_idx", "read_idx"]
+
+CIFAR10_BINARY = {
+    "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+    "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+    "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+    "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+    "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+    "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+}
+CIFAR10_PYTHON = {
+    "data_batch_1": "c99cafc152244af753f735de768cd75f",
+    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+    "data_batch_4": "634d18415352ddfa80567beed471001a",
+    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    "test_batch": "40351d587109b95175f43aff81a1287e",
+}
+CIFAR100_BINARY = {
+    "train.bin": "e207cd2e05b73b1393c74c7f5e7bea451d63e08e",
+    "test.bin": "8fb6623e830365ff53cf14adec797474f5478006",
+}
+CIFAR100_PYTHON = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
+PIXELS = 32 * 32 * 3
+IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+Records = tuple[NDArray[np.uint8], NDArray[np.int64]]
+
+
+def load_cifar10(folder: str | Path, *, check: bool = True) -> Dataset:
+    """CIFAR-10 from its folder: ``cifar-10-batches-bin``, ``cifar-10-batches-py``, or one that holds either.
+
+    ``check=False`` skips the published checksums, for re-packed copies and subsets; sizes and ranges are checked all the same.
+    """
+    folder, layout = _layout(Path(folder), {"cifar-10-batches-bin": "test_batch.bin", "cifar-10-batches-py": "test_batch"})
+    sums, read = (CIFAR10_BINARY, _cifar10_binary) if layout.endswith("bin") else (CIFAR10_PYTHON, _cifar_python("labels"))
+    return _cifar("cifar10", folder, sums, read, check)
+
+
+def load_cifar100(folder: str | Path, *, check: bool = True) -> Dataset:
+    """CIFAR-100 with its fine labels, from ``cifar-100-binary``, ``cifar-100-python``, or a folder that holds either."""
+    folder, layout = _layout(Path(folder), {"cifar-100-binary": "test.bin", "cifar-100-python": "test"})
+    sums, read = (
+        (CIFAR100_BINARY, _cifar100_binary) if layout.endswith("binary") else (CIFAR100_PYTHON, _cifar_python("fine_labels"))
+    )
+    return _cifar("cifar100", folder, sums, read, check)
+
+
+def load_idx(folder: str | Path, name: str = "mnist") -> Dataset:
+    """A data set of four idx files (MNIST, Fashion-MNIST, ...), gzipped or not, images as ``[N, 28, 28, 1]``."""
+    folder = Path(folder)
+    arrays, sources = [], {}
+    for stem in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+        names = (stem, f"{stem}.gz", stem.replace("-idx", ".idx"))
+        path = next((folder / name for name in names if (folder / name).is_file()), None)
+        if path is None:
+            raise FileNotFoundError(f"{folder}: no {stem} or {stem}.gz")
+        array = read_idx(path)
+        wanted = 3 if "images" in stem else 1
+        if array.ndim != wanted or array.dtype != np.uint8:
+            raise DataError(f"{path}: should hold bytes in {wanted} dimensions, found {array.dtype} in {array.ndim}")
+        arrays.append(array)
+        sources[path.name] = sha256(path)
+    x, y, x_test, y_test = arrays
+    return from_arrays(
+        x[..., None], y, x_test[..., None], y_test, name=name, classes=tuple(map(str, range(10))), sources=sources
+    )
+
+
+def read_idx(path: str | Path) -> NDArray[Any]:
+    """The array of one idx file, gzipped or not."""
+    path = Path(path)
+    raw = path.read_bytes()
+    if raw[:2] == b"\x1f\x8b":
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{path}: damaged gzip data: {error}") from error
+    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in IDX_TYPES:
+        raise DataError(f"{path}: not an idx file: it starts with {raw[:4].hex() or 'nothing'}")
+    dimensions = raw[3]
+    start = 4 + 4 * dimensions
+    if len(raw) < start:
+        raise DataError(f"{path}: truncated in its header")
+    shape = struct.unpack(f">{dimensions}I", raw[4:start])
+    dtype = np.dtype(IDX_TYPES[raw[2]])
+    expected = start + dtype.itemsize * int(np.prod(shape, dtype=object))
+    if len(raw) != expected:
+        raise DataError(f"{path}: {expected} bytes expected for shape {shape}, found {len(raw)}")
+    return np.frombuffer(raw, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def _layout(folder: Path, layouts: dict[str, str]) -> tuple[Path, str]:
+    """The folder itself or the one inside it that has a known layout."""
+    for layout, witness in layouts.items():
+        for place in (folder, folder / layout):
+            if (place / witness).is_file():
+                return place, layout
+    known = " or ".join(layouts)
+    raise FileNotFoundError(f"{folder}: no {known} there (looked for {', '.join(layouts.values())})")
+
+
+def _cifar(name: str, folder: Path, sums: dict[str, str], read: Callable[[Path, bytes], Records], check: bool) -> Dataset:
+    facts = json.loads(resources.files("noiseproof").joinpath("classes.json").read_text(encoding="utf-8"))[name]
+    parts, sources = [], {}
+    for file, expected in sums.items():
+        path = folder / file
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: missing; the folder is incomplete")
+        raw = path.read_bytes()
+        if check:
+            found = (hashlib.md5 if len(expected) == 32 else hashlib.sha1)(raw, usedforsecurity=False).hexdigest()
+            if found != expected:
+                raise DataError(f"{path}: checksum {expected} expected, found {found}; download it again, or pass check=False")
+        parts.append(read(path, raw))
+        sources[file] = hashlib.sha256(raw).hexdigest()
+    (x_test, y_test), train = parts[-1], parts[:-1]
+    x, y = np.concatenate([images for images, _ in train]), np.concatenate([labels for _, labels in train])
+    return from_arrays(x, y, x_test, y_test, name=name, classes=tuple(facts["classes"]), sources=sources)
+
+
+def _binary(path: Path, raw: bytes, label_bytes: int, classes: int) -> Records:
+    record = label_bytes + PIXELS
+    if not raw or len(raw) % record:
+        raise DataError(f"{path}: {len(raw)} bytes are not a whole number of records of {record}; is it truncated?")
+    rows = np.frombuffer(raw, np.uint8).reshape(-1, record)
+    labels = rows[:, label_bytes - 1].astype(np.int64)
+    if labels.max() >= classes:
+        raise DataError(f"{path}: labels must be in [0, {classes - 1}], got {labels.max()}")
+    return _as_images(rows[:, label_bytes:]), labels
+
+
+def _cifar10_binary(path: Path, raw: bytes) -> Records:
+    return _binary(path, raw, 1, 10)
+
+
+def _cifar100_binary(path: Path, raw: bytes) -> Records:
+    return _binary(path, raw, 2, 100)
+
+
+def _cifar_python(key: str) -> Callable[[Path, bytes], Records]:
+    def read(path: Path, raw: bytes) -> Records:
+        try:
+            content = _DataUnpickler(io.BytesIO(raw), encoding="bytes").load()
+        except pickle.UnpicklingError as error:
+            raise DataError(f"{path}: {error}") from error
+        except Exception as error:
+            raise DataError(f"{path}: not a readable CIFAR file: {type(error).__name__}: {error}") from error
+        found = (
+            {name.decode() if isinstance(name, bytes) else name: v for name, v in content.items()}
+            if isinstance(content, dict)
+            else {}
+        )
+        if "data" not in found or key not in found:
+            raise DataError(
+                f"{path}: should hold 'data' and {key!r}, found {', '.join(map(str, found)) or type(content).__name__}"
+            )
+        pixels, labels = np.asarray(found["data"]), np.asarray(found[key])
+        if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != PIXELS:
+            raise DataError(
+                f"{path}: images should be bytes of shape [N, {PIXELS}], found {pixels.dtype} of shape {pixels.shape}"
+            )
+        if labels.shape != (len(pixels),) or labels.dtype.kind not in "iu":
+            raise DataError(f"{path}: {len(pixels)} images but labels of shape {labels.shape}")
+        return _as_images(pixels), labels.astype(np.int64)
+
+    return read
+
+
+class _DataUnpickler(pickle.Unpickler):
+    """Reads numbers, text, lists, dictionaries and NumPy arrays of numbers, and refuses every other name a pickle asks for."""
+
+    ADMITTED = {
+        (module, name)
+        for module in ("numpy", "numpy.core.multiarray", "numpy._core.multiarray")
+        for name in ("ndarray", "dtype", "_reconstruct")
+    } | {("_codecs", "encode")}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self.ADMITTED:
+            raise pickle.UnpicklingError(f"refused: it asks for {module}.{name}, which no CIFAR file needs")
+        if name == "_reconstruct":
+            return np.empty(0).__reduce__()[0]
+        return super().find_class(module, name)
+
+
+def _as_images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Rows of planes, red, green, blue, as ``[N, 32, 32, 3]``."""
+    return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))

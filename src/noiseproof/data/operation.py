@@ -1,0 +1,89 @@
+"""What every augmentation is: a size rule, a draw of one row of parameters per image, and a deterministic application."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+__all__ = ["Operation", "Size", "check_images", "check_integer", "check_range", "in_unit_range", "uniform"]
+
+Size = tuple[int, int]
+"""Height and width."""
+
+
+class Operation:
+    """One step of an augmentation, on a whole batch.
+
+    All randomness is in :meth:`draw`, on the generator's device; :meth:`apply` is a function of its arguments. Neither reads
+    a tensor's value on the host, so both can be captured in a CUDA graph (register the generator with the graph).
+    Images are uint8 in 0..255 or floating point in [0, 1], ``[N, C, H, W]``, all of one size.
+    """
+
+    random: ClassVar[bool] = True
+    """Whether :meth:`draw` needs a generator."""
+
+    def output_size(self, size: Size) -> Size:
+        """The size of the result for images of ``size``; a ValueError if such images are too small."""
+        return size
+
+    def draw(self, n: int, size: Size, generator: torch.Generator) -> Any:
+        """Parameters for ``n`` images of ``size``: a dataclass of tensors whose first dimension is ``n``."""
+        raise NotImplementedError
+
+    def apply(self, images: Tensor, drawn: Any) -> Tensor:
+        """The augmented images. A new tensor: ``images`` is left as it was."""
+        raise NotImplementedError
+
+
+def uniform(shape: tuple[int, ...], low: float, high: float, generator: torch.Generator) -> Tensor:
+    """Uniform in [low, high), float64 so that a value times any image size still falls below its upper end."""
+    return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64) * (high - low) + low
+
+
+def in_unit_range(images: Tensor) -> Tensor:
+    """uint8 images as float32 in [0, 1]; others as they are."""
+    return images.float().div_(255) if images.dtype == torch.uint8 else images
+
+
+def check_images(images: Tensor, channels: int) -> None:
+    """Refuse what is not a uint8 batch ``[N, channels, H, W]``."""
+    if not isinstance(images, Tensor):
+        raise TypeError(f"images must be a tensor, got {type(images).__name__}")
+    if images.dtype != torch.uint8:
+        raise TypeError(f"images must be uint8, got {images.dtype}")
+    if images.ndim != 4 or 0 in images.shape[1:]:
+        raise ValueError(f"images must be [N, C, H, W], got shape {list(images.shape)}")
+    if images.shape[1] != channels:
+        raise ValueError(f"images must have {channels} channels, as mean and std do, got {images.shape[1]}")
+
+
+def check_range(name: str, value: float, low: float, high: float = math.inf, *, above: bool = False) -> float:
+    """``value`` as a float if it is in [low, high], or (low, high] with ``above``.
+
+    >>> check_range("p", 1.5, 0, 1)
+    Traceback (most recent call last):
+    ValueError: p must be in [0, 1], got 1.5
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if math.isfinite(value) and low <= value <= high and not (above and value == low):
+        return float(value)
+    end = f"{high:g}]" if high < math.inf else "inf)"
+    raise ValueError(f"{name} must be in {'(' if above else '['}{low:g}, {end}, got {value}")
+
+
+def check_integer(name: str, value: int, low: int) -> int:
+    """``value`` if it is an integer and at least ``low``.
+
+    >>> check_integer("padding", -1, 0)
+    Traceback (most recent call last):
+    ValueError: padding must be in [0, inf), got -1
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < low:
+        raise ValueError(f"{name} must be in [{low}, inf), got {value}")
+    return value
