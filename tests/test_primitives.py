@@ -8,8 +8,15 @@ import torch.nn.functional as F
 from torch.profiler import ProfilerActivity, profile
 
 import noiseproof
-from noiseproof import primitives
-from noiseproof.primitives import Primitive, encode, plain_primitives, primitives_of, row_primitives, row_primitives_backward
+from noiseproof.primitives import (
+    Primitive,
+    encode,
+    plain_primitives,
+    primitives_of,
+    reference,
+    row_primitives,
+    row_primitives_backward,
+)
 from noiseproof.statistics import Statistic, every_label_statistics, row_statistics
 
 ALL = [
@@ -61,7 +68,7 @@ def test_the_size_of_a_chunk_makes_no_difference(monkeypatch, rows_per_chunk):
     upstream = torch.ones(1 + len(ALL), 9)
     results = []
     for chunk in (10**6, 7 * rows_per_chunk):
-        monkeypatch.setattr(primitives, "CPU_CHUNK", chunk)
+        monkeypatch.setattr(reference, "CPU_CHUNK", chunk)
         values = primitives_of(logits, target, KEYS)
         results.append((values.detach(), *torch.autograd.grad(values, logits, upstream)))
     for whole, chunked in zip(*results, strict=True):

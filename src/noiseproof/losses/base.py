@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import torch
 from torch import Tensor, nn
 
+from noiseproof.losses.checks import check_integer, check_range, check_tensors, check_weight, checked_labels
 from noiseproof.primitives import accumulation_dtype
 from noiseproof.statistics import RowStatistics, Statistic, every_label_statistics, row_statistics
 
@@ -34,40 +35,6 @@ class Contract(TypedDict, total=False):
 
 DEFAULTS: dict[str, Any] = {"weight": None, "ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}
 """Of the options in :class:`Contract`."""
-
-
-def check_range(
-    name: str,
-    value: float,
-    *,
-    above: float = -math.inf,
-    at_least: float = -math.inf,
-    below: float = math.inf,
-    at_most: float = math.inf,
-) -> float:
-    """``value`` as a float if it lies in the range; a ValueError that says the range if not.
-
-    >>> check_range("q", 1.4, above=0, at_most=1)
-    Traceback (most recent call last):
-    ValueError: q must be in (0, 1], got 1.4
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    number = float(value)
-    if math.isfinite(number) and number > above and number >= at_least and number < below and number <= at_most:
-        return number
-    low = f"[{at_least:g}" if at_least > -math.inf else f"({above:g}"
-    high = f"{at_most:g}]" if at_most < math.inf else f"{below:g})"
-    raise ValueError(f"{name} must be in {low}, {high}, got {value}")
-
-
-def check_integer(name: str, value: int, *, at_least: int) -> int:
-    """``value`` if it is an integer of at least that; an error that says so if not."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {value}")
-    return value
 
 
 class RobustLoss(nn.Module):
@@ -104,7 +71,7 @@ class RobustLoss(nn.Module):
         self.reduction: Reduction = reduction
         self.ignore_index = ignore_index
         self.label_smoothing = check_range("label_smoothing", contract.get("label_smoothing", 0.0), at_least=0, at_most=1)
-        self.register_buffer("weight", _checked_weight(contract.get("weight")))
+        self.register_buffer("weight", check_weight(contract.get("weight")))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in parameters_of(type(self)):
@@ -194,7 +161,7 @@ class RobustLoss(nn.Module):
 
     def _flatten(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
         """As rows: ``logits [N, K]`` with ``target [N]`` or ``[N, K]``, and the shape of the unreduced result."""
-        _check_tensors(logits, target)
+        check_tensors(logits, target)
         class_dim = 0 if logits.dim() == 1 else 1
         per_label = logits.shape[:class_dim] + logits.shape[class_dim + 1 :]
         rows = logits.movedim(class_dim, -1).reshape(-1, logits.shape[class_dim])
@@ -325,51 +292,6 @@ def parameters_of(loss: type[RobustLoss]) -> dict[str, Any]:
     signature = inspect.signature(loss.__init__)
     own = (p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD and p.name != "self")
     return {p.name: p.default for p in own}
-
-
-@torch.library.custom_op("noiseproof::checked_labels", mutates_args=())
-def checked_labels(labels: Tensor, classes: int) -> Tensor:
-    """Labels that are safe to index with: IndexError on the CPU if one is out of range, clamped elsewhere."""
-    if labels.device.type == "cpu":
-        wrong = labels[(labels < 0) | (labels >= classes)]
-        if len(wrong):
-            raise IndexError(f"target must be in [0, {classes - 1}] for {classes} classes, got {wrong[0].item()}")
-    return labels.clamp(0, classes - 1)
-
-
-@checked_labels.register_fake
-def _(labels: Tensor, classes: int) -> Tensor:
-    return torch.empty_like(labels)
-
-
-@checked_labels.register_vmap
-def _(info: Any, in_dims: tuple[Any, ...], labels: Tensor, classes: int) -> tuple[Tensor, Any]:
-    return checked_labels(labels, classes), in_dims[0]
-
-
-def _check_tensors(logits: Tensor, target: Tensor) -> None:
-    for name, value in (("logits", logits), ("target", target)):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
-    if not logits.is_floating_point():
-        raise TypeError(f"logits must have a floating dtype, got {logits.dtype}")
-    if target.dtype == torch.bool or target.is_complex():
-        raise TypeError(f"target must hold class indices or class probabilities, got {target.dtype}")
-    if logits.dim() == 0:
-        raise ValueError("logits must have shape [K], [N, K] or [N, K, d1, ...], got a scalar")
-
-
-def _checked_weight(weight: Tensor | None) -> Tensor | None:
-    if weight is None:
-        return None
-    if not isinstance(weight, Tensor) or not weight.is_floating_point():
-        raise TypeError(f"weight must be a floating tensor, got {getattr(weight, 'dtype', type(weight).__name__)}")
-    if weight.dim() != 1:
-        raise ValueError(f"weight must have shape [K], got {tuple(weight.shape)}")
-    # Looking at values elsewhere would stall the device at every call of a function that builds its loss anew.
-    if weight.device.type == "cpu" and not bool(((weight >= 0) & torch.isfinite(weight)).all()):
-        raise ValueError("weight must be finite and not negative")
-    return weight
 
 
 def _result_dtype(logits: Tensor) -> torch.dtype:

@@ -1,0 +1,63 @@
+"""What the operation can be asked for, as values and as the text its schema carries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["FOCAL_KINDS", "Primitive", "decode", "encode", "focal_term", "parse"]
+
+Kind = Literal["spread", "power", "focal", "room", "lead"]
+FOCAL_KINDS = ("focal", "room")
+
+
+class Primitive(NamedTuple):
+    """One number per row, besides the margin, that the operation is asked for."""
+
+    kind: Kind
+    exponent: float = 0.0
+    """q of power, gamma of focal and room"""
+    minimum: float = 0.0
+    """room: probabilities are clipped below at this value, and have no gradient there"""
+    detach: bool = False
+    """focal and room: the weight (1-p)^gamma is a constant to the gradient"""
+
+    @property
+    def key(self) -> str:
+        """A text that identifies it."""
+        return f"{self.kind} {self.exponent!r} {self.minimum!r} {'detached' if self.detach else 'whole'}"
+
+    @property
+    def ceiling(self) -> float:
+        """room: C, the largest value of a focal term."""
+        return -math.log(self.minimum) * float((1.0 - self.minimum) ** self.exponent)
+
+
+def encode(primitives: Sequence[Primitive]) -> str:
+    """As the one string that an operation's schema can carry.
+
+    Text, because a compiler may make a symbol of a number that differs between two losses, but never of text.
+    """
+    return ";".join(primitive.key for primitive in primitives)
+
+
+def decode(request: str) -> tuple[Primitive, ...]:
+    """The inverse of :func:`encode`, for backends."""
+    return tuple(parse(key) for key in request.split(";")) if request else ()
+
+
+def parse(key: str) -> Primitive:
+    """The primitive with this :attr:`Primitive.key`."""
+    kind, exponent, minimum, detach = key.split(" ")
+    return Primitive(kind, float(exponent), float(minimum), detach == "detached")  # type: ignore[arg-type]
+
+
+def focal_term(primitive: Primitive, nll: Tensor, log_miss: Tensor) -> Tensor:
+    """One class's term of a focal primitive, in plain differentiable torch, from its -log p and log(1-p)."""
+    # miss**gamma has an infinite slope at 0 for gamma < 1; exp(gamma log miss) has a finite one.
+    term = torch.exp(primitive.exponent * (log_miss.detach() if primitive.detach else log_miss)) * nll
+    return (primitive.ceiling - term).clamp_min(0.0) if primitive.kind == "room" else term
