@@ -20,7 +20,7 @@ __all__ = ["backward", "forward"]
 
 # Rows go in chunks. On the CPU all passes over a chunk then stay in the cache, and temporaries are chunk-sized; elsewhere
 # a chunk is large enough that the number of launches does not count.
-CPU_CHUNK = 2**19
+CPU_CHUNK = 2**20
 OTHER_CHUNK = 2**27
 
 
@@ -172,7 +172,11 @@ def _split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def _chunk_rows(logits: Tensor) -> int:
-    return max(1, (CPU_CHUNK if logits.device.type == "cpu" else OTHER_CHUNK) // max(1, logits.shape[1]))
+    """On the CPU at most half of the rows, so that no temporary is as large as the logits."""
+    rows, classes = logits.shape
+    if logits.device.type != "cpu":
+        return max(1, OTHER_CHUNK // max(1, classes))
+    return max(1, min(CPU_CHUNK // max(1, classes), -(-rows // 2) if rows * classes > CPU_CHUNK // 4 else rows))
 
 
 def _nll_others(shifted: Tensor, log_d: Tensor, margin: Tensor) -> Tensor:
