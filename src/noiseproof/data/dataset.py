@@ -87,7 +87,7 @@ def load_npz(path: str | Path) -> Dataset:
             arrays = {key: archive[key] for key in archive.files}
     except FileNotFoundError:
         raise
-    except Exception as error:
+    except Exception as error:  # zipfile, zlib and NumPy raise many kinds for a damaged file
         raise DataError(f"{path}: not a readable .npz file: {error}") from error
     missing = [key for key in ("x", "y") if key not in arrays]
     if missing:

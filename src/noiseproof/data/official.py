@@ -168,7 +168,7 @@ def _cifar_python(key: str) -> Callable[[Path, bytes], Records]:
             content = _DataUnpickler(io.BytesIO(raw), encoding="bytes").load()
         except pickle.UnpicklingError as error:
             raise DataError(f"{path}: {error}") from error
-        except Exception as error:
+        except Exception as error:  # a damaged pickle can raise anything
             raise DataError(f"{path}: not a readable CIFAR file: {type(error).__name__}: {error}") from error
         found = (
             {name.decode() if isinstance(name, bytes) else name: v for name, v in content.items()}

@@ -6,7 +6,8 @@ normalized     NCE, NFL, NNCE, NNFL                          symmetric by divisi
 asymmetric     AUL, AGCE, AEL, ANorm, AMSE                   robust where the clean label is the likeliest
 joint          JALCE, JALFL, ANLCE, ANLFL                    the paper's losses: active and passive, added
 pairs          NCEandRCE, NCEandAGCE, ...                    the other published pairs
-transformed    LogitClip, ECE, SparseRegularization, LDR     on changed logits
+epsilon        ECE, EFL, ECEandMAE, EFLandMAE                on epsilon-softmax
+transformed    LogitClip, SparseRegularization, LDR          on changed logits
 complementary  NL, JNPL                                      on what an example is not
 views          GJS                                           on several predictions of one example
 student        Student, StudentAPL                           on features, with parameters of their own
@@ -20,6 +21,7 @@ from noiseproof.losses.base import RobustLoss, Sum
 from noiseproof.losses.catalog import LossEntry, create_loss, find_loss, list_losses, register
 from noiseproof.losses.classic import CE, FL, MAE, MSE, RCE, SCE, NegativeLS
 from noiseproof.losses.complementary import JNPL, NL
+from noiseproof.losses.epsilon import ECE, EFL, ECEandMAE, EFLandMAE
 from noiseproof.losses.generalized import GCE, JS, PHuberCE, TaylorCE, TruncatedGCE
 from noiseproof.losses.joint import ANLCE, ANLFL, JALCE, JALFL
 from noiseproof.losses.normalized import NCE, NFL, NNCE, NNFL
@@ -37,16 +39,7 @@ from noiseproof.losses.pairs import (
     NFLandRCE,
 )
 from noiseproof.losses.student import Student, StudentAPL
-from noiseproof.losses.transformed import (
-    ECE,
-    EFL,
-    LDR,
-    ECEandMAE,
-    EFLandMAE,
-    LogitClip,
-    PublishedLogitClip,
-    SparseRegularization,
-)
+from noiseproof.losses.transformed import LDR, LogitClip, PublishedLogitClip, SparseRegularization
 from noiseproof.losses.views import GJS
 
 catalog.discover(__name__, __path__)

@@ -79,6 +79,7 @@ FAMILIES = (
     "asymmetric",
     "joint",
     "pairs",
+    "epsilon",
     "transformed",
     "complementary",
     "views",

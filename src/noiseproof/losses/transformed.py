@@ -1,4 +1,4 @@
-"""Losses on changed logits or probabilities: LogitClip, epsilon-softmax, sparse regularisation, LDR."""
+"""Losses on changed logits: LogitClip, sparse regularisation, LDR."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.losses.base import Contract, RobustLoss, Sum, check_integer, check_range, inner_loss, pair_terms
+from noiseproof.losses.base import Contract, RobustLoss, check_integer, check_range, inner_loss
 from noiseproof.losses.catalog import register
-from noiseproof.losses.classic import CE, MAE
-from noiseproof.primitives import Primitive, accumulation_dtype
-from noiseproof.statistics import RowStatistics, Statistic, own_term
+from noiseproof.losses.classic import CE
+from noiseproof.primitives import accumulation_dtype
+from noiseproof.statistics import RowStatistics, Statistic
 
-__all__ = ["ECE", "EFL", "LDR", "ECEandMAE", "EFLandMAE", "LogitClip", "PublishedLogitClip", "SparseRegularization"]
+__all__ = ["LDR", "LogitClip", "PublishedLogitClip", "SparseRegularization"]
 
 
 class _TransformedLoss(RobustLoss):
@@ -182,134 +182,6 @@ class SparseRegularization(_TransformedLoss):
     def every_label(self, logits: Tensor) -> Tensor:
         changed = self.change(logits.to(accumulation_dtype(logits.dtype)))
         return self.base.every_label(changed) + self.strength * self.penalty.every_label(changed)
-
-
-class _EpsilonLoss(RobustLoss):
-    """A loss of the label's probability under epsilon-softmax, ``(p + m e_top) / (1 + m)``, top the likeliest class.
-
-    Classes that tie for the largest logit all count as the top.
-    """
-
-    needs = frozenset({Statistic.NLL, Statistic.MISS, Statistic.LEAD})
-
-    def __init__(self, m: float, **contract: Unpack[Contract]) -> None:
-        super().__init__(**contract)
-        self.m = check_range("m", m, at_least=0)
-
-    def _nll(self, s: RowStatistics) -> Tensor:
-        is_top = s.lead >= 0
-        if_top = -torch.log1p(-torch.where(is_top, s.miss, 0.0) / (1 + self.m))
-        return torch.where(is_top, if_top, s.nll + math.log1p(self.m))
-
-
-@register(
-    "ece",
-    title="Cross entropy of epsilon-softmax",
-    aliases=("epsilon-softmax",),
-    formula="-log((p[y] + m * (p[y] == max(p))) / (1 + m))",
-    kind="active",
-    range=("0", "inf"),
-    reference="Wang et al., NeurIPS 2024",
-)
-class ECE(_EpsilonLoss):
-    r"""Cross entropy of epsilon-softmax, which pushes every prediction to within epsilon of one-hot.
-
-    .. math:: L = -\log \tilde p_y, \qquad \tilde p = \frac{p + m \, e_{\arg\max p}}{1 + m}
-
-    m = 0 is cross entropy. Used as alpha ECE + beta MAE. Classes that tie for the largest logit all count as the top.
-
-    >>> round(ECE(m=1.0)(torch.tensor([[0.0, 0.0, -1e4]]), torch.tensor([0])).item(), 4)  # -log((1/2 + 1) / 2)
-    0.2877
-
-    Reference: Wang et al., NeurIPS 2024.
-    """
-
-    def __init__(self, *, m: float = 1e5, **contract: Unpack[Contract]) -> None:
-        super().__init__(m, **contract)
-
-    def from_statistics(self, s: RowStatistics) -> Tensor:
-        return self._nll(s)
-
-
-@register(
-    "efl",
-    title="Focal loss of epsilon-softmax",
-    formula="F((p[y] + m * (p[y] == max(p))) / (1 + m))",
-    kind="active",
-    range=("0", "inf"),
-    reference="Wang et al., NeurIPS 2024",
-)
-class EFL(_EpsilonLoss):
-    r"""Focal loss of epsilon-softmax.
-
-    .. math:: L = -(1 - \tilde p_y)^\gamma \log \tilde p_y, \qquad \tilde p = \frac{p + m \, e_{\arg\max p}}{1 + m}
-
-    gamma = 0 is ECE. ``detach_focal`` as in :class:`FL`.
-
-    >>> round(EFL(m=1.0, gamma=1.0)(torch.tensor([[0.0, 0.0, -1e4]]), torch.tensor([0])).item(), 4)  # 0.25 * 0.2877
-    0.0719
-
-    Reference: Wang et al., NeurIPS 2024.
-    """
-
-    def __init__(self, *, m: float = 1e5, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
-        super().__init__(m, **contract)
-        self.gamma = check_range("gamma", gamma, at_least=0)
-        self.detach_focal = detach_focal
-        self._focal = Primitive("focal", self.gamma, 0.0, detach_focal).key
-
-    def from_statistics(self, s: RowStatistics) -> Tensor:
-        not_top = torch.log1p(-s.hit.clamp_max(0.5) / (1 + self.m))
-        log_miss = torch.where(s.lead >= 0, s.log_miss - math.log1p(self.m), not_top)
-        return own_term(self._focal, self._nll(s), log_miss)
-
-
-@register(
-    "ece+mae",
-    title="Cross entropy of epsilon-softmax and mean absolute error",
-    formula="alpha * -log((p[y] + m * (p[y] == max(p))) / (1 + m)) + beta * 2 * (1 - p[y])",
-    kind="active + passive",
-    range=("0", "inf"),
-    reference="Wang et al., NeurIPS 2024",
-)
-class ECEandMAE(Sum):
-    r"""A pair: alpha ECE + beta MAE, with the defaults published for CIFAR-10 and symmetric noise.
-
-    Reference: Wang et al., NeurIPS 2024.
-    """
-
-    def __init__(self, *, alpha: float = 0.01, beta: float = 5.0, m: float = 1e5, **contract: Unpack[Contract]) -> None:
-        super().__init__(pair_terms(alpha, ECE(m=m), beta, MAE()), **contract)
-        self.alpha, self.beta, self.m = alpha, beta, m
-
-
-@register(
-    "efl+mae",
-    title="Focal loss of epsilon-softmax and mean absolute error",
-    formula="alpha * F((p[y] + m * (p[y] == max(p))) / (1 + m)) + beta * 2 * (1 - p[y])",
-    kind="active + passive",
-    range=("0", "inf"),
-    reference="Wang et al., NeurIPS 2024",
-)
-class EFLandMAE(Sum):
-    r"""A pair: alpha EFL + beta MAE, with the defaults published for CIFAR-10 and symmetric noise.
-
-    Reference: Wang et al., NeurIPS 2024.
-    """
-
-    def __init__(
-        self,
-        *,
-        alpha: float = 0.01,
-        beta: float = 5.0,
-        m: float = 1e5,
-        gamma: float = 0.5,
-        detach_focal: bool = False,
-        **contract: Unpack[Contract],
-    ) -> None:
-        super().__init__(pair_terms(alpha, EFL(m=m, gamma=gamma, detach_focal=detach_focal), beta, MAE()), **contract)
-        self.alpha, self.beta, self.m = alpha, beta, m
-        self.gamma, self.detach_focal = gamma, detach_focal
 
 
 @register(
