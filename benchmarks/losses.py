@@ -24,8 +24,9 @@ from torch import Tensor
 
 import noiseproof
 
-ELEMENTS = 2**22
-"""Logits per measurement, so that K = 10 and K = 32,768 do comparable work; at least 64 rows, at most 4,096."""
+ELEMENTS = (2**18, 2**20, 2**22)
+"""Logits per measurement. Each number of classes is measured at a small, a middle and a large batch: a fixed cost of about a
+millisecond a step weighs on the small ones, and one size alone would hide it. At least 8 rows, at most 4,096."""
 
 STEPS_PER_TURN = 3
 
@@ -95,9 +96,13 @@ def interleaved(steps: dict[str, Callable[[], None]], seconds: float) -> dict[st
     return {name: sorted(values) for name, values in times.items()}
 
 
-def measure(name: str, classes: int, seconds: float, compiled: bool) -> dict[str, object]:
-    """One loss at one number of classes."""
-    rows = min(4096, max(64, ELEMENTS // classes))
+def batch_sizes(classes: int) -> list[int]:
+    """The batches to measure at this number of classes."""
+    return sorted({min(4096, max(8, elements // classes)) for elements in ELEMENTS})
+
+
+def measure(name: str, classes: int, rows: int, seconds: float, compiled: bool) -> dict[str, object]:
+    """One loss at one number of classes and one batch size."""
     generator = torch.Generator().manual_seed(0)
     logits = (3 * torch.randn(rows, classes, generator=generator)).requires_grad_()
     target = torch.randint(classes, (rows,), generator=generator)
@@ -154,8 +159,8 @@ def main() -> None:
     )
     results = []
     for name in arguments.losses:
-        for classes in arguments.classes:
-            result = measure(name, classes, arguments.seconds, not arguments.no_compile)
+        for classes, rows in [(k, n) for k in arguments.classes for n in batch_sizes(k)]:
+            result = measure(name, classes, rows, arguments.seconds, not arguments.no_compile)
             results.append(result)
             ms: dict[str, float] = result["milliseconds"]  # type: ignore[assignment]
             low, high = result["quartiles"]["ours"]  # type: ignore[index]

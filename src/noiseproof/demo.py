@@ -2,6 +2,10 @@
 
 Every loss trains the same network from the same start on the same wrong labels with the same optimiser; nothing is tuned per
 loss. Adam, because its step does not depend on a loss's scale.
+
+The setting was chosen among seven, looking at the results: it matters. With Adam at three learning rates and two widths JAL-CE
+was above CE every time (by 10 to 42 points, three seeds). With SGD and one learning rate for all, CE at 0.01 trains too little
+to memorise anything and wins (87.9 against 69.4); at 0.05 and 0.1 JAL-CE is above it (77.1 and 66.8 against 71.5 and 54.9).
 """
 
 from __future__ import annotations
