@@ -1,6 +1,7 @@
-"""Data sets in memory, their official formats, and batched augmentation of images on tensors.
+"""Data sets in memory or in image files, their official formats, and batched augmentation of images on tensors.
 
 dataset        Dataset, the value all readers return; arrays, .npz files, scikit-learn's digits
+images         ImageFiles, for images that stay in files; folders of classes; decoding one file
 official       CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
 operation      what every augmentation is: draw parameters, then apply them
 indexing       RandomCrop, HorizontalFlip, Rotation          only move pixels; a chain of them is one gather
@@ -23,7 +24,8 @@ from noiseproof.data.augment import (
     webvision_augment,
 )
 from noiseproof.data.color import ColorJitter
-from noiseproof.data.dataset import DataError, Dataset, Split, from_arrays, load_digits, load_npz
+from noiseproof.data.dataset import DataError, Dataset, Split, from_arrays, in_memory, load_digits, load_npz
+from noiseproof.data.images import ImageFiles, load_image_folder, read_image
 from noiseproof.data.indexing import HorizontalFlip, RandomCrop, Rotation
 from noiseproof.data.official import load_cifar10, load_cifar100, load_idx, read_idx
 from noiseproof.data.operation import Operation
@@ -39,6 +41,7 @@ __all__ = [
     "DataError",
     "Dataset",
     "HorizontalFlip",
+    "ImageFiles",
     "Normalize",
     "Operation",
     "RandomCrop",
@@ -51,11 +54,14 @@ __all__ = [
     "clothing1m_augment",
     "evaluation",
     "from_arrays",
+    "in_memory",
     "load_cifar10",
     "load_cifar100",
     "load_digits",
     "load_idx",
+    "load_image_folder",
     "load_npz",
     "read_idx",
+    "read_image",
     "webvision_augment",
 ]

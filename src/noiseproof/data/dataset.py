@@ -1,16 +1,19 @@
-"""A data set as a value: inputs and labels in memory, what the classes are called, and where it came from."""
+"""A data set as a value: inputs in memory or image files, labels, what the classes are called, and where it came from."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["DataError", "Dataset", "Split", "from_arrays", "load_digits", "load_npz", "sha256"]
+if TYPE_CHECKING:
+    from noiseproof.data.images import ImageFiles
+
+__all__ = ["DataError", "Dataset", "Split", "from_arrays", "in_memory", "load_digits", "load_npz", "sha256"]
 
 
 class DataError(ValueError):
@@ -30,21 +33,33 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A named data set. ``sources`` has the SHA-256 of every file that was read, by its name."""
+    """A named data set. ``sources`` has the SHA-256 of every file that was read, by its name.
+
+    A split holds its inputs (:class:`Split`) or the paths of its images (:class:`~noiseproof.data.images.ImageFiles`);
+    :func:`in_memory` is for code that needs the inputs.
+    """
 
     name: str
-    train: Split
-    test: Split | None
+    train: Split | ImageFiles
+    test: Split | ImageFiles | None
     classes: tuple[str, ...]
     sources: dict[str, str] = field(default_factory=dict)
 
     @property
-    def splits(self) -> dict[str, Split]:
+    def splits(self) -> dict[str, Split | ImageFiles]:
         return {"train": self.train} if self.test is None else {"train": self.train, "test": self.test}
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name} {len(split)}" for name, split in self.splits.items())
-        return f"Dataset({self.name}: {len(self.classes)} classes, {sizes}, inputs {self.train.inputs.shape[1:]})"
+        inputs = f"inputs {self.train.inputs.shape[1:]}" if isinstance(self.train, Split) else "images in files"
+        return f"Dataset({self.name}: {len(self.classes)} classes, {sizes}, {inputs})"
+
+
+def in_memory(split: Split | ImageFiles) -> Split:
+    """The split itself if it holds its inputs; a TypeError if they are files."""
+    if not isinstance(split, Split):
+        raise TypeError(f"the inputs must be in memory, got {split!r}; ImageLoader reads files batch by batch")
+    return split
 
 
 def from_arrays(

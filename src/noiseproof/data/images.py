@@ -1,0 +1,219 @@
+"""Data sets whose images stay in files: the value that lists them, folders of classes, and decoding one file.
+
+Files are listed, sorted and hashed here, and decoded only when a loader asks for them. Pillow is imported by the first call
+that decodes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseproof.data.dataset import DataError, Dataset
+
+if TYPE_CHECKING:
+    import PIL.Image
+
+__all__ = ["EXTENSIONS", "ImageFiles", "Opener", "decode", "load_image_folder", "open_file", "read_image"]
+
+EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"})
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "PPM", "TIFF")
+JUNK = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"})
+"""What desktops and file servers leave behind, in lower case; names that start with a dot are left alone as well."""
+
+TEST_FOLDERS = ("test", "val", "validation")
+Opener = Callable[[str], BinaryIO]
+"""Gives a path's content as a binary file that can seek."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFiles:
+    """Examples of one split that are image files: a path for each, as text, and int64 labels ``[N]``.
+
+    For other labels of the same files: ``dataclasses.replace(files, labels=noisy)``. A million paths take about 120 MB.
+    """
+
+    paths: tuple[str, ...]
+    labels: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        paths, labels = tuple(map(os.fspath, self.paths)), np.asarray(self.labels)
+        if labels.shape != (len(paths),) or labels.dtype.kind not in "iu":
+            raise DataError(f"labels must be {len(paths)} integers, one per path, got {labels.dtype} of shape {labels.shape}")
+        if labels.size and labels.min() < 0:
+            raise DataError(f"labels must be in [0, inf), got {labels.min()}")
+        object.__setattr__(self, "paths", paths)
+        object.__setattr__(self, "labels", labels.astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __repr__(self) -> str:
+        return f"ImageFiles({len(self)} files{f', the first {self.paths[0]!r}' if self.paths else ''})"
+
+
+def load_image_folder(folder: str | Path, *, name: str | None = None, test: str | None = None) -> Dataset:
+    """A folder with one sub-folder of images per class, or with ``train`` and a test folder that have these.
+
+    The test folder is ``test``, ``val`` or ``validation``; ``test=`` says which where there are several, or another one.
+    A folder called ``train`` counts as a split where it holds folders, and as a class where it holds images. Classes and
+    images are in the order of their names; the test split may lack classes but not add any.
+
+    Images are those with a name in ``EXTENSIONS``, directly in the class's folder. Links to files and folders are followed.
+    Hidden files and what desktops leave behind (``JUNK``) are passed over, so are other files beside the class folders; any
+    other file or folder inside a class is an error, and so is a class without images.
+
+    ``sources`` has one SHA-256 under the folder's name, of every image's relative path, size and label. The pixels are not
+    part of it: a million images are not read to list them.
+
+    >>> load_image_folder("no/such/folder")
+    Traceback (most recent call last):
+    FileNotFoundError: no/such/folder: no such folder
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: no such folder")
+    train_folder, test_folder = _split_folders(folder, test)
+    classes = _class_names(train_folder)
+    position = {label: k for k, label in enumerate(classes)}
+    digest = hashlib.sha256()
+    train = _files(folder, train_folder, position, digest.update)
+    held_out = None
+    if test_folder is not None:
+        added = [label for label in _class_names(test_folder) if label not in position]
+        if added:
+            raise DataError(f"{test_folder}: classes that {train_folder} has not: {', '.join(map(repr, added[:10]))}")
+        held_out = _files(folder, test_folder, position, digest.update)
+    name = name or folder.resolve().name
+    return Dataset(name, train, held_out, classes, {folder.resolve().name: digest.hexdigest()})
+
+
+def read_image(path: str | Path) -> NDArray[np.uint8]:
+    """One image file as uint8 ``[H, W, 3]``, red, green, blue.
+
+    Grey, palette and CMYK images are converted, transparency is dropped and an EXIF orientation is ignored, as torchvision's
+    loader does. Of 16-bit grey the upper eight bits are kept, where Pillow's conversion would turn all but the darkest 1/256
+    white. Of several frames the first is read. What the file holds counts, not how it is called, and only ``FORMATS`` are
+    tried: Pillow knows others, one of which runs a program.
+
+    A file that is damaged, in another format, or larger than ``PIL.Image.MAX_IMAGE_PIXELS`` is a :class:`DataError`; one that
+    cannot be opened or read is an OSError.
+    """
+    return np.asarray(decode(os.fspath(path), open_file))
+
+
+def open_file(path: str) -> BinaryIO:
+    return open(path, "rb")
+
+
+def decode(path: str, opener: Opener) -> PIL.Image.Image:
+    """The RGB image in a file, as :func:`read_image` says, still as a Pillow image."""
+    try:
+        import PIL.Image
+    except ImportError as error:
+        raise ImportError("images are read with pillow: pip install 'noiseproof[lab]'") from error
+    try:
+        # Pillow warns of odd metadata, which is no concern of ours, and of bombs, which are: the latter become errors.
+        with warnings.catch_warnings(), opener(path) as file:
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
+            image = PIL.Image.open(file, formats=FORMATS)
+            image.load()
+            return _as_rgb(image)
+    except MemoryError:
+        raise
+    except (PIL.Image.DecompressionBombWarning, PIL.Image.DecompressionBombError) as error:
+        raise DataError(f"{path}: {error}; make it smaller, or leave it out") from error
+    except OSError as error:
+        if error.errno is not None:  # the disk's or the network's fault, not the image's; a read knows no path
+            raise OSError(error.errno, error.strerror, path) from error
+        if isinstance(error, PIL.UnidentifiedImageError):
+            raise DataError(f"{path}: not an image; {', '.join(FORMATS)} are read") from error
+        raise DataError(f"{path}: not a readable image: {error}") from error
+    except Exception as error:  # decoders raise many kinds for damaged data
+        raise DataError(f"{path}: not a readable image: {str(error) or type(error).__name__}") from error
+
+
+def _as_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
+    import PIL.Image
+
+    if image.mode == "RGB":
+        return image
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
+        grey = np.asarray(image).astype(np.int64) >> 8
+        return PIL.Image.fromarray(grey.clip(0, 255).astype(np.uint8)).convert("RGB")
+    if image.mode in ("I", "F"):
+        raise ValueError("32 bits per pixel have no agreed white; save it with 8 or 16")
+    return image.convert("RGB")
+
+
+def _split_folders(folder: Path, test: str | None) -> tuple[Path, Path | None]:
+    """Where the class folders of training and test are."""
+    train = folder / "train"
+    if not (train.is_dir() and any(entry.is_dir() for entry in _entries(train))):
+        if test is not None:
+            raise DataError(f"{folder}: test={test!r} needs a folder 'train' with class folders beside it")
+        return folder, None
+    if test is not None:
+        if not (folder / test).is_dir():
+            raise FileNotFoundError(f"{folder / test}: no such folder")
+        return train, folder / test
+    found = [name for name in TEST_FOLDERS if (folder / name).is_dir()]
+    if len(found) > 1:
+        raise DataError(f"{folder}: {' and '.join(found)} are both there; choose with test={found[0]!r}")
+    return train, folder / found[0] if found else None
+
+
+def _class_names(folder: Path) -> tuple[str, ...]:
+    names = []
+    for entry in _entries(folder):
+        if entry.is_dir():
+            names.append(entry.name)
+        elif _is_image(entry.name):
+            raise DataError(f"{entry.path}: an image outside any class; move it into a class's folder")
+    if not names:
+        raise DataError(f"{folder}: no class folders")
+    return tuple(names)
+
+
+def _files(root: Path, folder: Path, position: dict[str, int], digest: Callable[[bytes], object]) -> ImageFiles:
+    paths: list[str] = []
+    labels: list[int] = []
+    for label in _class_names(folder):
+        before, relative = len(paths), (folder / label).relative_to(root).as_posix()
+        for entry in _entries(folder / label):
+            if entry.is_dir():
+                raise DataError(f"{entry.path}: a folder; images are expected directly in {folder / label}")
+            if not _is_image(entry.name):
+                raise DataError(f"{entry.path}: not an image's name ({' '.join(sorted(EXTENSIONS))}); move it away")
+            try:
+                size = entry.stat().st_size
+            except FileNotFoundError as error:
+                raise DataError(f"{entry.path}: a link to nothing") from error
+            paths.append(entry.path)
+            labels.append(position[label])
+            digest(os.fsencode(f"{relative}/{entry.name}") + f"\0{size}\0{labels[-1]}\n".encode())
+        if len(paths) == before:
+            raise DataError(f"{folder / label}: a class without images; remove the folder, or fill it")
+    return ImageFiles(tuple(paths), np.array(labels, np.int64))
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """What a folder holds, by name, less what is hidden or junk."""
+    with os.scandir(folder) as found:
+        yield from sorted(
+            (entry for entry in found if not entry.name.startswith(".") and entry.name.lower() not in JUNK),
+            key=lambda entry: entry.name,
+        )
+
+
+def _is_image(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in EXTENSIONS
