@@ -2,6 +2,7 @@
 
 dataset        Dataset, the value all readers return; arrays, .npz files, scikit-learn's digits
 images         ImageFiles, for images that stay in files; folders of classes; decoding one file
+lists          lists of "path label" lines, WebVision, Clothing1M
 official       CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
 operation      what every augmentation is: draw parameters, then apply them
 indexing       RandomCrop, HorizontalFlip, Rotation          only move pixels; a chain of them is one gather
@@ -27,6 +28,7 @@ from noiseproof.data.color import ColorJitter
 from noiseproof.data.dataset import DataError, Dataset, Split, from_arrays, in_memory, load_digits, load_npz
 from noiseproof.data.images import ImageFiles, load_image_folder, read_image
 from noiseproof.data.indexing import HorizontalFlip, RandomCrop, Rotation
+from noiseproof.data.lists import load_clothing1m, load_list, load_webvision
 from noiseproof.data.official import load_cifar10, load_cifar100, load_idx, read_idx
 from noiseproof.data.operation import Operation
 from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
@@ -57,10 +59,13 @@ __all__ = [
     "in_memory",
     "load_cifar10",
     "load_cifar100",
+    "load_clothing1m",
     "load_digits",
     "load_idx",
     "load_image_folder",
+    "load_list",
     "load_npz",
+    "load_webvision",
     "read_idx",
     "read_image",
     "webvision_augment",

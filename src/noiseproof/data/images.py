@@ -22,7 +22,7 @@ from noiseproof.data.dataset import DataError, Dataset
 if TYPE_CHECKING:
     import PIL.Image
 
-__all__ = ["EXTENSIONS", "ImageFiles", "Opener", "decode", "load_image_folder", "open_file", "read_image"]
+__all__ = ["EXTENSIONS", "ImageFiles", "Opener", "class_files", "decode", "load_image_folder", "open_file", "read_image"]
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"})
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "PPM", "TIFF")
@@ -82,18 +82,18 @@ def load_image_folder(folder: str | Path, *, name: str | None = None, test: str 
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: no such folder")
     train_folder, test_folder = _split_folders(folder, test)
-    classes = _class_names(train_folder)
-    position = {label: k for k, label in enumerate(classes)}
+    labels = {name: k for k, name in enumerate(_class_names(train_folder))}
     digest = hashlib.sha256()
-    train = _files(folder, train_folder, position, digest.update)
+    train = class_files(train_folder, labels, digest.update, root=folder)
     held_out = None
     if test_folder is not None:
-        added = [label for label in _class_names(test_folder) if label not in position]
+        names = _class_names(test_folder)
+        added = [name for name in names if name not in labels]
         if added:
             raise DataError(f"{test_folder}: classes that {train_folder} has not: {', '.join(map(repr, added[:10]))}")
-        held_out = _files(folder, test_folder, position, digest.update)
-    name = name or folder.resolve().name
-    return Dataset(name, train, held_out, classes, {folder.resolve().name: digest.hexdigest()})
+        held_out = class_files(test_folder, {name: labels[name] for name in names}, digest.update, root=folder)
+    called = folder.resolve().name
+    return Dataset(name or called, train, held_out, tuple(labels), {called: digest.hexdigest()})
 
 
 def read_image(path: str | Path) -> NDArray[np.uint8]:
@@ -184,14 +184,16 @@ def _class_names(folder: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _files(root: Path, folder: Path, position: dict[str, int], digest: Callable[[bytes], object]) -> ImageFiles:
+def class_files(folder: Path, labels: dict[str, int], update: Callable[[bytes], object], *, root: Path) -> ImageFiles:
+    """The images in the sub-folders of ``folder`` that ``labels`` names; their paths from ``root``, sizes and labels go to a
+    digest's ``update``."""
     paths: list[str] = []
-    labels: list[int] = []
-    for label in _class_names(folder):
-        before, relative = len(paths), (folder / label).relative_to(root).as_posix()
-        for entry in _entries(folder / label):
+    classes: list[int] = []
+    for name, label in labels.items():
+        before, relative = len(paths), (folder / name).relative_to(root).as_posix()
+        for entry in _entries(folder / name):
             if entry.is_dir():
-                raise DataError(f"{entry.path}: a folder; images are expected directly in {folder / label}")
+                raise DataError(f"{entry.path}: a folder; images are expected directly in {folder / name}")
             if not _is_image(entry.name):
                 raise DataError(f"{entry.path}: not an image's name ({' '.join(sorted(EXTENSIONS))}); move it away")
             try:
@@ -199,11 +201,11 @@ def _files(root: Path, folder: Path, position: dict[str, int], digest: Callable[
             except FileNotFoundError as error:
                 raise DataError(f"{entry.path}: a link to nothing") from error
             paths.append(entry.path)
-            labels.append(position[label])
-            digest(os.fsencode(f"{relative}/{entry.name}") + f"\0{size}\0{labels[-1]}\n".encode())
+            classes.append(label)
+            update(os.fsencode(f"{relative}/{entry.name}") + f"\0{size}\0{label}\n".encode())
         if len(paths) == before:
-            raise DataError(f"{folder / label}: a class without images; remove the folder, or fill it")
-    return ImageFiles(tuple(paths), np.array(labels, np.int64))
+            raise DataError(f"{folder / name}: a class without images; remove the folder, or fill it")
+    return ImageFiles(tuple(paths), np.array(classes, np.int64))
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -1,0 +1,276 @@
+"""Data sets given as lists of image files: anyone's "path label" lines, WebVision, Clothing1M.
+
+A list is its owner's word: absolute paths and ``..`` are taken as they stand. Labels count from 0. Blank lines and lines that
+start with # say nothing. Every fault is reported with the list and the line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from noiseproof.data.dataset import DataError, Dataset, sha256
+from noiseproof.data.images import ImageFiles, class_files
+
+__all__ = ["load_clothing1m", "load_list", "load_webvision"]
+
+LABEL = re.compile(r"-?[0-9]{1,18}")
+MOST_CLASSES = 2**20
+"""A label beyond this is a slip: naming so many classes would fill the memory."""
+
+GOOGLE = "google"
+KeyList = Literal["noisy_train", "clean_train", "clean_val", "clean_test"]
+
+
+class Listing(NamedTuple):
+    """The lines of a list: paths as they stand there, labels, and line numbers."""
+
+    source: Path
+    paths: list[str]
+    labels: list[int]
+    lines: list[int]
+
+
+def load_list(
+    path: str | Path,
+    root: str | Path | None = None,
+    *,
+    test: str | Path | None = None,
+    name: str | None = None,
+    classes: str | Path | Sequence[str] | None = None,
+    check_files: bool = True,
+) -> Dataset:
+    """A data set from a list of lines "path label", and a second list for its test split.
+
+    The label is the last field, after a space, a tab or a comma: paths may contain all three. Relative paths start at
+    ``root``, by default the list's own folder. ``classes`` is a file with one name a line, or the names; by default the
+    classes are called by their numbers. ``check_files`` looks for every file now, one folder at a time (a million files take
+    seconds), rather than when a loader reaches it. ``sources`` has the SHA-256 of the lists, not of the images.
+    """
+    path = Path(path)
+    sources = {path.name: sha256(path)}
+    names = None
+    if isinstance(classes, str | Path):
+        names = tuple(text for _, text in _lines(Path(classes)))
+        sources[Path(classes).name] = sha256(Path(classes))
+    elif classes is not None:
+        names = tuple(classes)
+    listings = [_read_list(path, None if names is None else len(names))]
+    if test is not None:
+        listings.append(_read_list(Path(test), None if names is None else len(names)))
+        sources[Path(test).name] = sha256(Path(test))
+    if names is None:
+        names = tuple(map(str, range(max(max(listing.labels) for listing in listings) + 1)))
+    splits = [_files(listing, listing.source.parent if root is None else Path(root), check_files) for listing in listings]
+    return Dataset(name or path.stem, splits[0], splits[1] if test is not None else None, names, sources)
+
+
+def load_webvision(
+    folder: str | Path,
+    *,
+    classes: int = 50,
+    validation: Literal["webvision", "ilsvrc12"] = "webvision",
+    imagenet: str | Path | None = None,
+    check_files: bool = True,
+) -> Dataset:
+    """The first ``classes`` classes of WebVision 1.0's Google images; 50 make the mini WebVision of the experiments.
+
+    ``folder`` has ``info/train_filelist_google.txt``, ``info/val_filelist.txt`` and ``info/synsets.txt`` as published (the
+    three may lie in the folder itself), the training images ``google/q0001/...`` there or in ``train``, and the validation
+    images in ``val_images_256``, ``val_images`` or ``val``.
+
+    ``validation="ilsvrc12"`` tests on ImageNet's validation images of the same classes instead. ``imagenet`` is then a folder
+    with one sub-folder per class, called by synset (n01440764) or by number, itself or in its ``val``; or a list of lines
+    "path label" whose labels follow the sorted synsets, which is the order of WebVision's classes too, its paths starting
+    in the list's folder or the ``val`` there.
+    """
+    folder = Path(folder)
+    if not 1 <= classes <= 1000:
+        raise ValueError(f"classes must be in [1, 1000], got {classes}")
+    if validation not in ("webvision", "ilsvrc12"):
+        raise ValueError(f"validation must be 'webvision' or 'ilsvrc12', got {validation!r}")
+    if (validation == "ilsvrc12") != (imagenet is not None):
+        raise ValueError("imagenet= and validation='ilsvrc12' go together: ImageNet's validation images, and testing on them")
+    info = _place(folder, ("info", ""), "train_filelist_google.txt")
+    synsets, names = _synsets(info / "synsets.txt", classes)
+    train_list = info / "train_filelist_google.txt"
+    images = _place(folder, ("", "train", "google_resized_256"), GOOGLE)
+    train = _files(_first(_read_list(train_list, 1000), classes), images, check_files)
+    read = [train_list, info / "synsets.txt"]
+    sources: dict[str, str] = {}
+    if imagenet is None:
+        read.append(info / "val_filelist.txt")
+        place = next((p for p in ("val_images_256", "val_images", "val") if (folder / p).is_dir()), "val_images_256")
+        test = _files(_first(_read_list(read[-1], 1000), classes), folder / place, check_files)
+    elif Path(imagenet).is_file():
+        read.append(Path(imagenet))
+        listing = _first(_read_list(read[-1], 1000), classes)
+        place = "val" if (listing.source.parent / "val" / listing.paths[0]).is_file() else ""
+        test = _files(listing, listing.source.parent / place, check_files)
+    else:
+        test, sources = _ilsvrc12(Path(imagenet), synsets)
+    sources = {path.name: sha256(path) for path in read} | sources
+    return Dataset("webvision", train, test, names, sources)
+
+
+def load_clothing1m(
+    folder: str | Path, *, train: KeyList = "noisy_train", test: KeyList = "clean_test", check_files: bool = True
+) -> Dataset:
+    """Clothing1M: a million images with noisy labels for training, and the clean test images.
+
+    ``folder`` has the key lists (``noisy_train_key_list.txt``, ...) and the labels (``noisy_label_kv.txt``,
+    ``clean_label_kv.txt``), itself or in ``annotations``, and the images in ``images``, or their folders ``0`` to ``9``
+    directly. ``train`` and ``test`` name key lists: also ``clean_train`` and ``clean_val``. The classes are called as in
+    ``category_names_eng.txt`` where it is there.
+    """
+    folder = Path(folder)
+    notes = _place(folder, ("", "annotations"), "noisy_train_key_list.txt")
+    names, sources = _clothing_names(notes / "category_names_eng.txt")
+    # The keys say images/..., which some copies left out when they were unpacked.
+    prefix = "images/" if not (folder / "images").is_dir() and (folder / "0").is_dir() else ""
+    splits, labels = [], {}
+    for keys in (train, test):
+        values = notes / f"{keys.split('_')[0]}_label_kv.txt"
+        if values not in labels:
+            listing = _read_list(values, len(names))
+            labels[values] = dict(zip(listing.paths, listing.labels, strict=True))
+        listing = _keyed(notes / f"{keys}_key_list.txt", labels[values], values)
+        listing = listing._replace(paths=[path.removeprefix(prefix) for path in listing.paths])
+        splits.append(_files(listing, folder, check_files))
+        sources |= {path.name: sha256(path) for path in (listing.source, values)}
+    return Dataset("clothing1m", splits[0], splits[1], names, sources)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text that say something, stripped, with their numbers."""
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise DataError(f"{path}:{number}: not UTF-8 text: {error.reason}") from error
+            if "\0" in text:
+                raise DataError(f"{path}:{number}: a zero byte; is it a text file?")
+            if text and not text.startswith("#"):
+                yield number, text
+
+
+def _read_list(path: Path, classes: int | None) -> Listing:
+    """The lines "path label" of a list, with labels below ``classes``."""
+    listing = Listing(path, [], [], [])
+    for number, text in _lines(path):
+        cut = max(text.rfind(separator) for separator in " \t,")
+        name, label = text[: max(cut, 0)].rstrip(" \t,"), text[cut + 1 :]
+        if not name or not LABEL.fullmatch(label):
+            raise DataError(f"{path}:{number}: should be a path and a whole number, got {text[:200]!r}")
+        value = int(label)
+        if not 0 <= value < (classes or MOST_CLASSES):
+            raise DataError(f"{path}:{number}: labels must be in [0, {(classes or MOST_CLASSES) - 1}], got {value}")
+        listing.paths.append(name)
+        listing.labels.append(value)
+        listing.lines.append(number)
+    if not listing.paths:
+        raise DataError(f"{path}: no images listed")
+    return listing
+
+
+def _keyed(path: Path, labels: dict[str, int], source: Path) -> Listing:
+    """A list of keys, with labels from a second file."""
+    listing = Listing(path, [], [], [])
+    for number, key in _lines(path):
+        if key not in labels:
+            raise DataError(f"{path}:{number}: {key!r} has no label in {source.name}")
+        listing.paths.append(key)
+        listing.labels.append(labels[key])
+        listing.lines.append(number)
+    if not listing.paths:
+        raise DataError(f"{path}: no images listed")
+    return listing
+
+
+def _first(listing: Listing, classes: int) -> Listing:
+    """The lines whose label is below ``classes``."""
+    rows = zip(listing.paths, listing.labels, listing.lines, strict=True)
+    kept = [row for row in rows if row[1] < classes]
+    if not kept:
+        raise DataError(f"{listing.source}: no images of the first {classes} classes")
+    paths, labels, lines = map(list, zip(*kept, strict=True))
+    return Listing(listing.source, paths, labels, lines)
+
+
+def _files(listing: Listing, root: Path, check: bool) -> ImageFiles:
+    paths = [os.path.join(root, path) for path in listing.paths]
+    if check:
+        _check_files(listing, paths)
+    return ImageFiles(tuple(paths), np.array(listing.labels, np.int64))
+
+
+def _check_files(listing: Listing, paths: list[str]) -> None:
+    """Every path is a file. Each folder is read once: asking for a million files one by one takes a file server minutes."""
+    folders: dict[str, set[str]] = {}
+    missing = []
+    for k, path in enumerate(paths):
+        folder, name = os.path.split(path)
+        if folder not in folders:
+            try:
+                with os.scandir(folder) as entries:
+                    folders[folder] = {entry.name for entry in entries if entry.is_file()}
+            except (FileNotFoundError, NotADirectoryError):
+                folders[folder] = set()
+        if name not in folders[folder]:
+            missing.append(k)
+    if missing:
+        others = f" ({len(missing)} of {len(paths)} are missing)" if len(missing) > 1 else ""
+        raise FileNotFoundError(
+            f"{listing.source}:{listing.lines[missing[0]]}: no file {paths[missing[0]]}{others}; "
+            "correct the list or the folder, or pass check_files=False to find out later"
+        )
+
+
+def _place(folder: Path, places: Sequence[str], witness: str) -> Path:
+    """The first of some places in a folder where a file or folder lies."""
+    for place in places:
+        if (folder / place / witness).exists():
+            return folder / place
+    looked = " or ".join(str(folder / place) for place in places)
+    raise FileNotFoundError(f"{looked}: no {witness} there")
+
+
+def _synsets(path: Path, classes: int) -> tuple[list[str], tuple[str, ...]]:
+    """The synsets of the first classes, and each one's first word; two that share it keep their synset to tell them apart."""
+    rows = [text.partition(" ") for _, text in _lines(path)][:classes]
+    if len(rows) < classes:
+        raise DataError(f"{path}: {classes} classes wanted, {len(rows)} listed")
+    synsets = [synset for synset, _, _ in rows]
+    words = [rest.split(",")[0].strip() or synset for synset, _, rest in rows]
+    names = (word if words.count(word) == 1 else f"{word} ({synset})" for word, synset in zip(words, synsets, strict=True))
+    return synsets, tuple(names)
+
+
+def _ilsvrc12(folder: Path, synsets: list[str]) -> tuple[ImageFiles, dict[str, str]]:
+    """The validation images of ``synsets`` out of a folder with one sub-folder per class."""
+    for place in (folder / "val", folder):
+        for names in (synsets, [str(k) for k in range(len(synsets))]):
+            if (place / names[0]).is_dir():
+                digest = hashlib.sha256()
+                files = class_files(place, {name: k for k, name in enumerate(names)}, digest.update, root=folder)
+                return files, {folder.resolve().name: digest.hexdigest()}
+    raise FileNotFoundError(f"{folder}: no folder {synsets[0]} or 0 there or in its 'val'; a list file will do as well")
+
+
+def _clothing_names(path: Path) -> tuple[tuple[str, ...], dict[str, str]]:
+    facts = json.loads(resources.files("noiseproof").joinpath("classes.json").read_text(encoding="utf-8"))["clothing1m"]
+    if not path.is_file():
+        return tuple(facts["classes"]), {}
+    names = tuple(text for _, text in _lines(path))
+    if len(names) != len(facts["classes"]):
+        raise DataError(f"{path}: {len(facts['classes'])} names expected, found {len(names)}")
+    return names, {path.name: sha256(path)}
