@@ -1,6 +1,7 @@
 """The operation under all losses: against its plain definition, by itself, in chunks, and by what it allocates."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -73,6 +74,32 @@ def test_the_size_of_a_chunk_makes_no_difference(monkeypatch, rows_per_chunk):
         results.append((values.detach(), *torch.autograd.grad(values, logits, upstream)))
     for whole, chunked in zip(*results, strict=True):
         torch.testing.assert_close(chunked, whole, rtol=0, atol=0)
+
+
+def test_threads_at_work_at_once_do_not_disturb_each_other():
+    loss = noiseproof.JALCE()
+    cases = [draw(64, 300 + i, torch.float32) for i in range(4)]
+
+    def gradient(logits, target):
+        leaf = logits.clone().requires_grad_()
+        return torch.autograd.grad(loss(leaf, target), leaf)[0]
+
+    alone = [gradient(*case) for case in cases]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(20):
+            for ours, expected in zip(pool.map(lambda case: gradient(*case), cases), alone, strict=True):
+                assert torch.equal(ours, expected)
+
+
+def test_a_first_call_in_inference_mode_leaves_nothing_behind():
+    def calls():
+        logits, target = draw(9, 7, torch.float32)
+        with torch.inference_mode():
+            noiseproof.JALCE()(logits, target)
+        noiseproof.JALCE()(logits.requires_grad_(), target).backward()
+
+    with ThreadPoolExecutor(1) as pool:  # a new thread has not worked yet
+        pool.submit(calls).result()
 
 
 def test_torch_finds_nothing_wrong_with_the_operations():

@@ -136,11 +136,10 @@ class RowStatistics:
     def from_primitives(values: Tensor, keys: Sequence[str], classes: int) -> RowStatistics:
         """From rows of primitives, margin first, then one for each key; any backend's will do."""
         margin, *rest = values.unbind(0)
-        # logsigmoid on both sides: each has the other's value as its slope, so neither 1 - p_y nor p_y is ever subtracted.
-        nll, log_miss = -F.logsigmoid(-margin), F.logsigmoid(margin)
+        nll, log_miss = _nll_and_log_miss(margin)
         sums = dict(zip(keys, rest, strict=True))
         if SPREAD in sums:
-            sums[SPREAD] = sums[SPREAD] - (classes - 1) * log_miss
+            sums[SPREAD] = torch.sub(sums[SPREAD], log_miss, alpha=classes - 1)
         return RowStatistics(nll, log_miss, classes, sums)
 
 
@@ -162,9 +161,14 @@ def row_statistics(logits: Tensor, target: Tensor, needs: frozenset[Statistic]) 
 
 def _two_class_statistics(margin: Tensor, keys: Sequence[str]) -> RowStatistics:
     """With two classes a sum over the others is the term of the other one, whose -log p is our -log(1-p) and the reverse."""
-    nll, log_miss = -F.logsigmoid(-margin), F.logsigmoid(margin)
+    nll, log_miss = _nll_and_log_miss(margin)
     sums = {key: -margin.detach() if key == LEAD else own_term(key, -log_miss, -nll) for key in keys}
     return RowStatistics(nll, log_miss, 2, sums)
+
+
+def _nll_and_log_miss(margin: Tensor) -> tuple[Tensor, Tensor]:
+    """``-log p_y`` and ``log(1 - p_y)``: each has the other's value as its slope, so neither 1 - p_y nor p_y is subtracted."""
+    return F.softplus(margin, threshold=80.0), F.logsigmoid(margin)
 
 
 def every_label_statistics(logits: Tensor, needs: frozenset[Statistic]) -> RowStatistics:

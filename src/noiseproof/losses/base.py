@@ -100,12 +100,12 @@ class RobustLoss(nn.Module):
         return logits.shape[1]
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        logits, target, shape = self._flatten(logits, target)
+        logits, target, classes, shape = self._flatten(logits, target)
         total: Tensor | int
         if target.is_floating_point():
             rows, total = self._expected_rows(logits, target), len(logits)
         else:
-            rows, total = self._labelled_rows(logits, target)
+            rows, total = self._labelled_rows(logits, target, classes)
         if self.reduction == "none":
             result = rows.reshape(shape)
         elif self.reduction == "sum":
@@ -114,12 +114,11 @@ class RobustLoss(nn.Module):
             result = rows.sum() / total
         return result.to(_result_dtype(logits))
 
-    def _labelled_rows(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def _labelled_rows(self, logits: Tensor, target: Tensor, classes: int) -> tuple[Tensor, Tensor]:
         """Weighted losses, 0 where ignored, and what a mean divides their sum by."""
         target = target.long()
         ignored = target == self.ignore_index
         labels = target.masked_fill(ignored, 0)
-        classes = self.classes_of(logits)
         if self.needs is None or self.label_smoothing > 0 or self.weight is not None:
             labels = checked_labels(labels, classes)
         if self.label_smoothing == 0:
@@ -159,20 +158,20 @@ class RobustLoss(nn.Module):
             raise ValueError(f"weight must have one entry per class: {classes} classes, got {given} entries")
         return self.weight.to(like.dtype)
 
-    def _flatten(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
-        """As rows: ``logits [N, K]`` with ``target [N]`` or ``[N, K]``, and the shape of the unreduced result."""
+    def _flatten(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, int, torch.Size]:
+        """As rows: ``logits [N, K]`` with ``target [N]`` or ``[N, K]``; the number of classes; the unreduced result's shape."""
         check_tensors(logits, target)
         class_dim = 0 if logits.dim() == 1 else 1
         per_label = logits.shape[:class_dim] + logits.shape[class_dim + 1 :]
-        rows = logits.movedim(class_dim, -1).reshape(-1, logits.shape[class_dim])
+        rows = logits if logits.dim() == 2 else logits.movedim(class_dim, -1).reshape(-1, logits.shape[class_dim])
         classes = self.classes_of(rows)
         if classes < 2:
             raise ValueError(f"logits must have at least 2 classes, got shape {tuple(logits.shape)}")
         per_class = (*logits.shape[:class_dim], classes, *logits.shape[class_dim + 1 :])
         if target.shape == per_class and target.is_floating_point():
-            return rows, target.movedim(class_dim, -1).reshape(-1, classes), per_label
+            return rows, target.movedim(class_dim, -1).reshape(-1, classes), classes, per_label
         if target.shape == per_label and not target.is_floating_point():
-            return rows, target.reshape(-1), per_label
+            return rows, target.reshape(-1), classes, per_label
         if target.shape == per_label:
             raise TypeError(f"class-index targets must have an integer dtype, got {target.dtype}")
         if target.shape == per_class:
@@ -240,13 +239,13 @@ class Sum(RobustLoss):
         return list(zip(self.coefficients, self.losses, strict=True))  # type: ignore[arg-type]
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return _total([c * loss.from_statistics(s) for c, loss in self.terms])
+        return _total([_scaled(c, loss.from_statistics(s)) for c, loss in self.terms])
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         s = row_statistics(logits, target, self._shared_needs) if self._shared_needs else None
         return _total(
             [
-                c * (loss.rows(logits, target) if loss.needs is None or s is None else loss.from_statistics(s))
+                _scaled(c, loss.rows(logits, target) if loss.needs is None or s is None else loss.from_statistics(s))
                 for c, loss in self.terms
             ]
         )
@@ -254,7 +253,7 @@ class Sum(RobustLoss):
     def every_label(self, logits: Tensor) -> Tensor:
         if self.needs is not None:
             return super().every_label(logits)
-        return _total([c * loss.every_label(logits) for c, loss in self.terms])
+        return _total([_scaled(c, loss.every_label(logits)) for c, loss in self.terms])
 
     def classes_of(self, logits: Tensor) -> int:
         counts = {loss.classes_of(logits) for _, loss in self.terms}
@@ -303,6 +302,10 @@ def _result_dtype(logits: Tensor) -> torch.dtype:
 
 def _terms_of(loss: RobustLoss) -> list[tuple[float, RobustLoss]]:
     return loss.terms if type(loss) is Sum else [(1.0, loss)]
+
+
+def _scaled(coefficient: float, rows: Tensor) -> Tensor:
+    return rows if coefficient == 1 else coefficient * rows
 
 
 def _total(parts: list[Tensor]) -> Tensor:

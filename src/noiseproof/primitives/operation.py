@@ -18,7 +18,7 @@ __all__ = ["accumulation_dtype", "plain_primitives", "primitives_of", "row_primi
 
 @torch.library.custom_op("noiseproof::row_primitives", mutates_args=())
 def row_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
-    """``logits [N, K]``, ``target [N]`` -> primitives ``[1 + R, N]``, margin first, and ``[2, N]`` for the backward pass.
+    """``logits [N, K]``, ``target [N]`` -> primitives ``[1 + R, N]``, margin first, and ``[3, N]`` for the backward pass.
 
     Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU;
     elsewhere its row is NaN, because looking would stall the device.
@@ -69,7 +69,7 @@ def plain_primitives(logits: Tensor, target: Tensor, request: str) -> Tensor:
 def _(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
     dtype = accumulation_dtype(logits.dtype)
     rows = logits.shape[0]
-    return logits.new_empty((1 + len(decode(request)), rows), dtype=dtype), logits.new_empty((2, rows), dtype=dtype)
+    return logits.new_empty((1 + len(decode(request)), rows), dtype=dtype), logits.new_empty((3, rows), dtype=dtype)
 
 
 @row_primitives_backward.register_fake

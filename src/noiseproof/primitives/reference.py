@@ -1,12 +1,13 @@
 """The two passes over the logits in plain torch: in chunks of rows, in place where that is possible.
 
-Symbols are those of the package's derivation: ``e = exp(z - max z)``, ``d`` its sum over the classes other than the label,
-``D`` its sum over all, ``shifted = z - max z``.
+Symbols are those of the package's derivation: ``e = exp(z - max z)``, ``e_y`` that of the label, ``d`` its sum over the classes
+other than the label, ``D`` its sum over all, ``shifted = z - max z``.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -20,28 +21,40 @@ __all__ = ["backward", "forward"]
 
 # Rows go in chunks. On the CPU all passes over a chunk then stay in the cache, and temporaries are chunk-sized; elsewhere
 # a chunk is large enough that the number of launches does not count.
-CPU_CHUNK = 2**20
+CPU_CHUNK = 2**19
 OTHER_CHUNK = 2**27
 
 
+class _Kept(threading.local):
+    """What each thread keeps to work in."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[torch.dtype, Tensor] = {}
+
+
+_kept = _Kept()
+
+
 def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Primitives ``[1 + len(asked), N]``, margin first, and ``[2, N]``: the largest logit and ``log d`` of each row."""
+    """Primitives ``[1 + len(asked), N]``, margin first, and ``[3, N]``: the largest logit, ``d`` and ``e_y`` of each row."""
     rows, classes = logits.shape
     primitives = logits.new_empty((1 + len(asked), rows), dtype=dtype)
-    saved = logits.new_empty((2, rows), dtype=dtype)
-    labels, valid = _labels(target, classes)
+    saved = logits.new_empty((3, rows), dtype=dtype)
+    labels, valid = _checked_labels(target, classes)
     z_y = logits.gather(1, labels)[:, 0].to(dtype)
+    log_d = torch.empty_like(z_y)
     focal = any(p.kind in FOCAL_KINDS for p in asked)
     step = _chunk_rows(logits)
-    work = logits.new_empty((min(step, rows), classes), dtype=dtype)
-    for z, y, own, out, top, log_d in _split_rows(step, logits, labels, z_y, primitives.T, *saved):
+    work = _scratch(logits, min(step, rows), dtype)
+    for z, y, own, out, top, d, part_log_d in _split_rows(step, logits, labels, z_y, primitives.T, *saved[:2], log_d):
         top.copy_(z.amax(1))
         shifted = torch.sub(z, top[:, None], out=work[: len(z)])
         for i, primitive in enumerate(asked, start=1):
             if primitive.kind == "spread":
                 torch.sum(shifted, 1, out=out[:, i])
         e = _exp_(shifted.clone() if any(_needs_shifted(p) for p in asked) else shifted).scatter_(1, y, 0.0)
-        log_d.copy_(_log_sum(e) if focal else e.sum(1).log_())
+        torch.sum(e, 1, out=d)
+        part_log_d.copy_(_log_sum(e) if focal else d.log())
         for i, primitive in enumerate(asked, start=1):
             if primitive.kind == "power" and primitive.exponent == 2:
                 torch.linalg.vector_norm(e, dim=1, out=out[:, i])
@@ -50,20 +63,20 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
             elif primitive.kind == "lead":
                 torch.sub(own - top, e.amax(1).log_(), out=out[:, i])
             elif primitive.kind in FOCAL_KINDS:
-                nll = _nll_others(shifted, log_d, top + log_d - own)
+                nll = _nll_others(shifted, part_log_d, top + part_log_d - own)
                 terms = _focal_weight(nll, primitive.exponent).mul_(nll)
                 if primitive.kind == "room":
                     terms.neg_().add_(primitive.ceiling).clamp_min_(0.0)
                 out[:, i] = terms.scatter_(1, y, 0.0).sum(1)
-    top, log_d = saved
-    own = z_y - top
+    top, d, e_y = saved
+    own = z_y.sub_(top)
+    torch.exp(own, out=e_y)
     torch.sub(log_d, own, out=primitives[0])
     for row, primitive in zip(primitives[1:], asked, strict=True):
         if primitive.kind == "spread":
             row.neg_().add_(own).clamp_min_(0.0).add_(log_d, alpha=classes - 1)
         elif primitive.kind == "power":
-            inverse = 1 / (torch.exp(log_d) + torch.exp(own))
-            (row.mul_(inverse).square_() if primitive.exponent == 2 else row.mul_(inverse**primitive.exponent))
+            (row.div_(d + e_y).square_() if primitive.exponent == 2 else row.div_((d + e_y) ** primitive.exponent))
     return primitives if valid is None else torch.where(valid, primitives, math.nan), saved
 
 
@@ -90,7 +103,7 @@ def backward(
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
     columns, factors = _columns(grads, logits.shape[1], target, primitives, saved, asked)
     step = _chunk_rows(logits)
-    work = logits.new_empty((min(step, len(logits)), logits.shape[1]), dtype=grads.dtype)
+    work = _scratch(logits, min(step, len(logits)), grads.dtype)
     tensors = (logits, gradient, *columns, *factors, *primitives[1:, :, None])
     for z, out, *rest in _split_rows(step, *tensors):
         part, rest = _Columns(*rest[: len(columns)]), rest[len(columns) :]
@@ -103,10 +116,8 @@ def _columns(
     grads: Tensor, classes: int, target: Tensor, primitives: Tensor, saved: Tensor, asked: Sequence[Primitive]
 ) -> tuple[_Columns, list[Tensor]]:
     """The columns, and for each primitive the factor of its own term."""
-    top, log_d = saved[:, :, None]
-    margin = primitives[0, :, None]
-    inverse_d, e_y = torch.exp(-log_d), torch.exp(log_d - margin)
-    inverse_sum = 1 / (torch.exp(log_d) + e_y)
+    top, d, e_y = saved[:, :, None]
+    inverse_d, inverse_sum = 1 / d, 1 / (d + e_y)
     slope, *factors = grads[:, :, None]
     dz_y = -slope
     for i, primitive in enumerate(asked):
@@ -116,9 +127,9 @@ def _columns(
             weight = primitive.exponent * factors[i]
             dz_y = dz_y - weight * e_y * inverse_sum * primitives[1 + i, :, None]
             factors[i] = weight * inverse_sum**primitive.exponent
-    labels, _ = _labels(target, classes)
+    labels = _safe_labels(target, classes)
     not_top = (e_y < 1).to(grads.dtype)
-    return _Columns(labels, top, margin, inverse_d, inverse_sum, e_y, not_top, slope * inverse_d, dz_y), factors
+    return _Columns(labels, top, primitives[0, :, None], inverse_d, inverse_sum, e_y, not_top, slope * inverse_d, dz_y), factors
 
 
 def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Primitive, Tensor, Tensor]], work: Tensor) -> None:
@@ -172,11 +183,21 @@ def _split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def _chunk_rows(logits: Tensor) -> int:
-    """On the CPU at most half of the rows, so that no temporary is as large as the logits."""
-    rows, classes = logits.shape
-    if logits.device.type != "cpu":
-        return max(1, OTHER_CHUNK // max(1, classes))
-    return max(1, min(CPU_CHUNK // max(1, classes), -(-rows // 2) if rows * classes > CPU_CHUNK // 4 else rows))
+    chunk = CPU_CHUNK if logits.device.type == "cpu" else OTHER_CHUNK
+    return max(1, chunk // max(1, logits.shape[1]))
+
+
+def _scratch(logits: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
+    """A chunk ``[rows, K]`` to work in. On the CPU it is kept for the next call, 2 MiB for each thread in float32:
+    memory fresh from the system costs more at its first touch (0.2 ms a megabyte) than all the arithmetic done in it."""
+    classes = logits.shape[1]
+    if logits.device.type != "cpu" or rows * classes > CPU_CHUNK:
+        return logits.new_empty((rows, classes), dtype=dtype)
+    buffer = _kept.buffers.get(dtype)
+    if buffer is None or len(buffer) < rows * classes:
+        with torch.inference_mode(False):  # or it could not be written to outside of inference mode
+            buffer = _kept.buffers[dtype] = torch.empty(CPU_CHUNK, dtype=dtype)
+    return buffer[: rows * classes].view(rows, classes)
 
 
 def _nll_others(shifted: Tensor, log_d: Tensor, margin: Tensor) -> Tensor:
@@ -184,15 +205,20 @@ def _nll_others(shifted: Tensor, log_d: Tensor, margin: Tensor) -> Tensor:
     return (log_d - F.logsigmoid(margin))[:, None] - shifted
 
 
-def _labels(target: Tensor, classes: int) -> tuple[Tensor, Tensor | None]:
+def _checked_labels(target: Tensor, classes: int) -> tuple[Tensor, Tensor | None]:
     """The labels as a column, safe to gather with, and which of them are valid (None: all, and it has been checked)."""
-    valid = (target >= 0) & (target < classes)
     if target.device.type != "cpu":
-        return target.clamp(0, classes - 1)[:, None], valid
-    if not bool(valid.all()):
-        wrong = target[~valid][0].item()
-        raise IndexError(f"target must be in [0, {classes - 1}] for {classes} classes, got {wrong}")
-    return target[:, None], None
+        return _safe_labels(target, classes), (target >= 0) & (target < classes)
+    if len(target):
+        low, high = (bound.item() for bound in torch.aminmax(target))
+        if low < 0 or high >= classes:
+            raise IndexError(f"target must be in [0, {classes - 1}] for {classes} classes, got {low if low < 0 else high}")
+    return _safe_labels(target, classes), None
+
+
+def _safe_labels(target: Tensor, classes: int) -> Tensor:
+    """The labels as a column. Elsewhere than on the CPU, where they have been checked, they are clamped."""
+    return (target if target.device.type == "cpu" else target.clamp(0, classes - 1))[:, None]
 
 
 def _exp_(x: Tensor) -> Tensor:
