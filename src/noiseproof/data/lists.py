@@ -56,21 +56,19 @@ def load_list(
     seconds), rather than when a loader reaches it. ``sources`` has the SHA-256 of the lists, not of the images.
     """
     path = Path(path)
-    sources = {path.name: sha256(path)}
+    read = [path] if test is None else [path, Path(test)]
     names = None
     if isinstance(classes, str | Path):
         names = tuple(text for _, text in _lines(Path(classes)))
-        sources[Path(classes).name] = sha256(Path(classes))
     elif classes is not None:
         names = tuple(classes)
-    listings = [_read_list(path, None if names is None else len(names))]
-    if test is not None:
-        listings.append(_read_list(Path(test), None if names is None else len(names)))
-        sources[Path(test).name] = sha256(Path(test))
+    listings = [_read_list(listed, None if names is None else len(names)) for listed in read]
+    if isinstance(classes, str | Path):
+        read.append(Path(classes))
     if names is None:
         names = tuple(map(str, range(max(max(listing.labels) for listing in listings) + 1)))
     splits = [_files(listing, listing.source.parent if root is None else Path(root), check_files) for listing in listings]
-    return Dataset(name or path.stem, splits[0], splits[1] if test is not None else None, names, sources)
+    return Dataset(name or path.stem, splits[0], splits[1] if test is not None else None, names, _sources(read))
 
 
 def load_webvision(
@@ -105,7 +103,7 @@ def load_webvision(
     images = _place(folder, ("", "train", "google_resized_256"), GOOGLE)
     train = _files(_first(_read_list(train_list, 1000), classes), images, check_files)
     read = [train_list, info / "synsets.txt"]
-    sources: dict[str, str] = {}
+    more: dict[str, str] = {}
     if imagenet is None:
         read.append(info / "val_filelist.txt")
         place = next((p for p in ("val_images_256", "val_images", "val") if (folder / p).is_dir()), "val_images_256")
@@ -116,9 +114,8 @@ def load_webvision(
         place = "val" if (listing.source.parent / "val" / listing.paths[0]).is_file() else ""
         test = _files(listing, listing.source.parent / place, check_files)
     else:
-        test, sources = _ilsvrc12(Path(imagenet), synsets)
-    sources = {path.name: sha256(path) for path in read} | sources
-    return Dataset("webvision", train, test, names, sources)
+        test, more = _ilsvrc12(Path(imagenet), synsets)
+    return Dataset("webvision", train, test, names, _sources(read) | more)
 
 
 def load_clothing1m(
@@ -145,7 +142,7 @@ def load_clothing1m(
         listing = _keyed(notes / f"{keys}_key_list.txt", labels[values], values)
         listing = listing._replace(paths=[path.removeprefix(prefix) for path in listing.paths])
         splits.append(_files(listing, folder, check_files))
-        sources |= {path.name: sha256(path) for path in (listing.source, values)}
+        sources |= _sources([listing.source, values])
     return Dataset("clothing1m", splits[0], splits[1], names, sources)
 
 
@@ -233,6 +230,12 @@ def _check_files(listing: Listing, paths: list[str]) -> None:
             f"{listing.source}:{listing.lines[missing[0]]}: no file {paths[missing[0]]}{others}; "
             "correct the list or the folder, or pass check_files=False to find out later"
         )
+
+
+def _sources(paths: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 by name, or by path where two files have one name."""
+    names = [path.name for path in paths]
+    return {path.name if names.count(path.name) == 1 else str(path): sha256(path) for path in paths}
 
 
 def _place(folder: Path, places: Sequence[str], witness: str) -> Path:

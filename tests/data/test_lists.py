@@ -1,0 +1,250 @@
+"""Lists of image files: anyone's, WebVision's and Clothing1M's layouts as people have them, and every bad line."""
+
+import os
+
+import numpy as np
+import pytest
+
+from noiseproof.data import DataError, load_clothing1m, load_list, load_webvision
+from noiseproof.data.dataset import sha256
+
+SYNSETS = ["n01440764 tench, Tinca tinca", "n02012849 crane", "n03126707 crane", "n03127747 crash helmet"]
+
+
+def touch(root, names):
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"")
+
+
+def relative(files, root):
+    return [os.path.relpath(path, root) for path in files.paths]
+
+
+def write(path, *lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_the_label_is_the_last_field_after_a_space_a_tab_or_a_comma(tmp_path):
+    names = ["a.png", "deep/b c.png", "d,e.png", "ü.png", "f.png"]
+    touch(tmp_path, names)
+    listed = write(
+        tmp_path / "all.txt", "# files", "a.png 2", "", "deep/b c.png\t0", "d,e.png,1", "  ü.png , 1  ", f"{tmp_path}/f.png 0"
+    )
+    data = load_list(listed)
+    assert relative(data.train, tmp_path) == names
+    assert data.train.labels.tolist() == [2, 0, 1, 1, 0]
+    assert (data.name, data.classes, data.test) == ("all", ("0", "1", "2"), None)
+    assert data.sources == {"all.txt": sha256(listed)}
+
+
+def test_a_list_may_have_windows_line_ends_and_a_byte_order_mark(tmp_path):
+    touch(tmp_path, ["a.png", "b.png"])
+    (tmp_path / "l.txt").write_bytes(b"\xef\xbb\xbfa.png 0\r\nb.png 1\r\n")
+    assert relative(load_list(tmp_path / "l.txt").train, tmp_path) == ["a.png", "b.png"]
+
+
+def test_a_root_a_test_list_and_class_names(tmp_path):
+    touch(tmp_path / "images", ["a.png", "b.png"])
+    train, test = write(tmp_path / "train.txt", "a.png 0"), write(tmp_path / "test.txt", "b.png 1", "../images/a.png 0")
+    names = write(tmp_path / "names.txt", "black cat", "dog")
+    data = load_list(train, tmp_path / "images", test=test, name="pets", classes=names)
+    assert (data.name, data.classes) == ("pets", ("black cat", "dog"))
+    assert data.test.paths[0] == str(tmp_path / "images" / "b.png")
+    assert data.sources == {path.name: sha256(path) for path in (train, test, names)}
+    assert load_list(train, tmp_path / "images", classes=("x", "y")).classes == ("x", "y")
+    assert load_list(train, tmp_path / "images", test=test).classes == ("0", "1")
+
+
+def test_two_lists_of_one_name_are_two_sources(tmp_path):
+    touch(tmp_path, ["train/a.png", "test/a.png"])
+    train, test = (write(tmp_path / split / "list.txt", "a.png 0", f"# {split}") for split in ("train", "test"))
+    data = load_list(train, test=test)
+    assert data.sources == {str(path): sha256(path) for path in (train, test)}
+    assert data.test.paths == (str(tmp_path / "test" / "a.png"),)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a.png", r"l\.txt:3: should be a path and a whole number, got 'a\.png'"),
+        ("7", r"l\.txt:3: should be a path and a whole number, got '7'"),
+        ("a.png 1.5", r"l\.txt:3: should be a path and a whole number"),
+        ("a.png cat", r"l\.txt:3: should be a path and a whole number"),
+        ("a.png,", r"l\.txt:3: should be a path and a whole number"),
+        (", 3", r"l\.txt:3: should be a path and a whole number"),
+        ("a.png 1_0", r"l\.txt:3: should be a path and a whole number"),
+        ("a.png ٣", r"l\.txt:3: should be a path and a whole number"),
+        ("a.png 99999999999999999999", r"l\.txt:3: should be a path and a whole number"),
+        ("a.png -1", r"l\.txt:3: labels must be in \[0, 1048575\], got -1"),
+        ("a.png 1048576", r"l\.txt:3: labels must be in \[0, 1048575\], got 1048576"),
+        ("a.p\0ng 1", r"l\.txt:3: a zero byte"),
+    ],
+)
+def test_a_bad_line_is_reported_with_its_number(tmp_path, line, message):
+    touch(tmp_path, ["a.png"])
+    with pytest.raises(DataError, match=message):
+        load_list(write(tmp_path / "l.txt", "# one", "a.png 0", line))
+
+
+def test_a_label_beyond_the_named_classes_is_reported(tmp_path):
+    touch(tmp_path, ["a.png"])
+    listed = write(tmp_path / "l.txt", "a.png 1", "a.png 2")
+    with pytest.raises(DataError, match=r"l\.txt:2: labels must be in \[0, 1\], got 2"):
+        load_list(listed, classes=("a", "b"))
+    with pytest.raises(DataError, match=r"l\.txt:2: labels must be in \[0, 1\], got 2"):
+        load_list(write(tmp_path / "ok.txt", "a.png 0"), test=listed, classes=("a", "b"))
+
+
+def test_text_in_another_encoding_is_reported(tmp_path):
+    (tmp_path / "l.txt").write_bytes(b"a.png 0\n\xfc.png 1\n")
+    with pytest.raises(DataError, match=r"l\.txt:2: not UTF-8 text"):
+        load_list(tmp_path / "l.txt")
+
+
+def test_an_empty_list_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no images listed"):
+        load_list(write(tmp_path / "l.txt", "# nothing"))
+
+
+def test_missing_images_are_found_at_once_or_on_request_later(tmp_path):
+    touch(tmp_path, ["a.png"])
+    (tmp_path / "folder.png").mkdir()
+    listed = write(tmp_path / "l.txt", "a.png 0", "gone.png 0", "no/such/folder/b.png 1", "a.png/c.png 0", "folder.png 0")
+    with pytest.raises(FileNotFoundError, match=r"l\.txt:2: no file .*gone\.png \(4 of 5 are missing\); correct the list"):
+        load_list(listed)
+    assert len(load_list(listed, check_files=False).train) == 5
+
+
+def webvision(root, *, info="info", train="", val="val_images_256"):
+    write(root / info / "train_filelist_google.txt", "google/q0001/a.jpg 0", "google/q0002/b.jpg 1", "google/q0009/z.jpg 3")
+    write(root / info / "val_filelist.txt", "val000001.jpg 3", "val000002.jpg 1", "val000003.jpg 0")
+    write(root / info / "synsets.txt", *SYNSETS)
+    touch(root / train, ["google/q0001/a.jpg", "google/q0002/b.jpg", "google/q0009/z.jpg"])
+    touch(root / val, ["val000001.jpg", "val000002.jpg", "val000003.jpg"])
+    return root
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [{}, {"info": ""}, {"train": "train", "val": "val"}, {"train": "google_resized_256", "val": "val_images"}],
+    ids=str,
+)
+def test_webvision_in_the_layouts_people_have(tmp_path, layout):
+    data = load_webvision(webvision(tmp_path, **layout), classes=3)
+    train = tmp_path / layout.get("train", "")
+    assert relative(data.train, train) == ["google/q0001/a.jpg", "google/q0002/b.jpg"]
+    assert data.train.labels.tolist() == [0, 1]
+    assert relative(data.test, tmp_path / layout.get("val", "val_images_256")) == ["val000002.jpg", "val000003.jpg"]
+    assert data.test.labels.tolist() == [1, 0]
+    assert data.classes == ("tench", "crane (n02012849)", "crane (n03126707)")
+    assert sorted(data.sources) == ["synsets.txt", "train_filelist_google.txt", "val_filelist.txt"]
+
+
+@pytest.mark.parametrize("place", ["", "val/"])
+@pytest.mark.parametrize("names", [["n01440764", "n02012849"], ["0", "1"]], ids=["synsets", "numbers"])
+def test_webvision_is_tested_on_folders_of_imagenet(tmp_path, place, names):
+    webvision(tmp_path / "web")
+    touch(tmp_path / "net", [f"{place}{names[0]}/v2.JPEG", f"{place}{names[0]}/v1.JPEG", f"{place}{names[1]}/v3.JPEG"])
+    touch(tmp_path / "net", [f"{place}n03127747/v9.JPEG"])
+    data = load_webvision(tmp_path / "web", classes=2, validation="ilsvrc12", imagenet=tmp_path / "net")
+    assert [os.path.basename(path) for path in data.test.paths] == ["v1.JPEG", "v2.JPEG", "v3.JPEG"]
+    assert data.test.labels.tolist() == [0, 0, 1]
+    assert sorted(data.sources) == ["net", "synsets.txt", "train_filelist_google.txt"]
+
+
+@pytest.mark.parametrize("place", ["", "val"])
+def test_webvision_is_tested_on_a_list_of_imagenet(tmp_path, place):
+    webvision(tmp_path / "web")
+    touch(tmp_path / "net" / place, ["v1.JPEG", "v2.JPEG"])
+    listed = write(tmp_path / "net" / "val.txt", "v1.JPEG 1", "v2.JPEG 999", "v2.JPEG 0")
+    data = load_webvision(tmp_path / "web", classes=2, validation="ilsvrc12", imagenet=listed)
+    assert relative(data.test, tmp_path / "net" / place) == ["v1.JPEG", "v2.JPEG"]
+    assert data.test.labels.tolist() == [1, 0]
+
+
+def test_what_webvision_lacks_is_said(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no train_filelist_google\.txt there"):
+        load_webvision(tmp_path)
+    webvision(tmp_path)
+    with pytest.raises(DataError, match=r"synsets\.txt: 50 classes wanted, 4 listed"):
+        load_webvision(tmp_path)
+    with pytest.raises(ValueError, match=r"classes must be in \[1, 1000\], got 0"):
+        load_webvision(tmp_path, classes=0)
+    with pytest.raises(ValueError, match="validation must be 'webvision' or 'ilsvrc12', got 'coco'"):
+        load_webvision(tmp_path, validation="coco")
+    with pytest.raises(ValueError, match="go together"):
+        load_webvision(tmp_path, classes=2, validation="ilsvrc12")
+    with pytest.raises(ValueError, match="go together"):
+        load_webvision(tmp_path, classes=2, imagenet=tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="no folder n01440764 or 0 there or in its 'val'"):
+        load_webvision(tmp_path, classes=2, validation="ilsvrc12", imagenet=tmp_path / "empty")
+    touch(tmp_path / "part", ["val/n01440764/1.JPEG"])
+    with pytest.raises(FileNotFoundError, match="n02012849"):
+        load_webvision(tmp_path, classes=2, validation="ilsvrc12", imagenet=tmp_path / "part")
+    write(tmp_path / "info" / "val_filelist.txt", "val000001.jpg 3")
+    with pytest.raises(DataError, match=r"val_filelist\.txt: no images of the first 2 classes"):
+        load_webvision(tmp_path, classes=2)
+    (tmp_path / "google").rename(tmp_path / "bing")
+    with pytest.raises(FileNotFoundError, match="no google there"):
+        load_webvision(tmp_path, classes=2)
+
+
+def clothing(root, *, notes="", images="images/"):
+    touch(root, [f"{images}{name}" for name in ("0/01/a.jpg", "1/02/b.jpg", "2/03/c.jpg", "3/04/d.jpg")])
+    write(root / notes / "noisy_train_key_list.txt", "images/1/02/b.jpg", "images/0/01/a.jpg")
+    write(root / notes / "clean_train_key_list.txt", "images/0/01/a.jpg")
+    write(root / notes / "clean_val_key_list.txt", "images/2/03/c.jpg")
+    write(root / notes / "clean_test_key_list.txt", "images/3/04/d.jpg")
+    write(root / notes / "noisy_label_kv.txt", "images/0/01/a.jpg 4", "images/1/02/b.jpg 13", "images/9/99/unused.jpg 1")
+    write(root / notes / "clean_label_kv.txt", "images/0/01/a.jpg 5", "images/2/03/c.jpg 6", "images/3/04/d.jpg 7")
+    return root
+
+
+@pytest.mark.parametrize("notes", ["", "annotations"])
+@pytest.mark.parametrize("images", ["images/", ""])
+def test_clothing1m_in_the_layouts_people_have(tmp_path, notes, images):
+    data = load_clothing1m(clothing(tmp_path, notes=notes, images=images))
+    assert relative(data.train, tmp_path) == [f"{images}1/02/b.jpg", f"{images}0/01/a.jpg"]
+    assert data.train.labels.tolist() == [13, 4]
+    assert relative(data.test, tmp_path) == [f"{images}3/04/d.jpg"]
+    assert data.test.labels.tolist() == [7]
+    assert (len(data.classes), data.classes[0], data.classes[13]) == (14, "T-Shirt", "Underwear")
+    assert len(data.sources) == 4
+
+
+def test_clothing1ms_clean_images_are_had_by_name(tmp_path):
+    data = load_clothing1m(clothing(tmp_path), train="clean_train", test="clean_val")
+    assert data.train.labels.tolist() == [5]
+    assert data.test.labels.tolist() == [6]
+
+
+def test_clothing1ms_own_names_are_used_where_they_are(tmp_path):
+    names = write(clothing(tmp_path) / "category_names_eng.txt", *(f"Class {k}" for k in range(14)))
+    assert load_clothing1m(tmp_path).classes[3] == "Class 3"
+    write(names, "only", "two")
+    with pytest.raises(DataError, match=r"category_names_eng\.txt: 14 names expected, found 2"):
+        load_clothing1m(tmp_path)
+
+
+def test_what_clothing1m_lacks_is_said(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no noisy_train_key_list\.txt there"):
+        load_clothing1m(tmp_path)
+    clothing(tmp_path)
+    write(tmp_path / "clean_test_key_list.txt", "images/3/04/d.jpg", "images/0/00/odd.jpg")
+    with pytest.raises(DataError, match=r"clean_test_key_list\.txt:2: 'images/0/00/odd\.jpg' has no label in clean_label_kv"):
+        load_clothing1m(tmp_path)
+    write(tmp_path / "clean_label_kv.txt", "images/3/04/d.jpg 14")
+    with pytest.raises(DataError, match=r"clean_label_kv\.txt:1: labels must be in \[0, 13\], got 14"):
+        load_clothing1m(tmp_path)
+    (tmp_path / "images/0/01/a.jpg").unlink()
+    with pytest.raises(FileNotFoundError, match=r"noisy_train_key_list\.txt:2: no file .*a\.jpg; correct"):
+        load_clothing1m(tmp_path)
+
+
+def test_labels_are_int64(tmp_path):
+    touch(tmp_path, ["a.png"])
+    assert load_list(write(tmp_path / "l.txt", "a.png 3")).train.labels.dtype == np.int64
