@@ -139,8 +139,11 @@ def test_devices_and_pipes_are_refused(tmp_path, kind):
     refused(write_tar(tmp_path / "x.tar", tar_entry("dev", type=kind)), "member 'dev' is a device; only files")
 
 
-def test_sparse_and_unknown_kinds_are_refused(tmp_path):
-    refused(write_tar(tmp_path / "x.tar", tar_entry("x", type=tarfile.CONTTYPE)), "of the unknown type b'7'; only files")
+@pytest.mark.parametrize(
+    ("kind", "what"), [(tarfile.CONTTYPE, "of the unknown type b'7'"), (tarfile.GNUTYPE_SPARSE, "a sparse file")]
+)
+def test_other_kinds_are_refused(tmp_path, kind, what):
+    refused(write_tar(tmp_path / "x.tar", tar_entry("x", type=kind)), f"member 'x' is {what}; only files")
 
 
 @pytest.mark.parametrize("second", ["a", "./a", "a/b", "b//../a"])

@@ -4,6 +4,8 @@ dataset        Dataset, the value all readers return; arrays, .npz files, scikit
 images         ImageFiles, for images that stay in files; folders of classes; decoding one file
 lists          lists of "path label" lines, WebVision, Clothing1M
 official       CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
+places         where data sets are kept; open_dataset, by name or by place
+fetch          official addresses and checksums; download continues what was interrupted, archive unpacks what may be hostile
 operation      what every augmentation is: draw parameters, then apply them
 indexing       RandomCrop, HorizontalFlip, Rotation          only move pixels; a chain of them is one gather
 resizing       RandomResizedCrop, ResizeCenterCrop           resample, bilinear
@@ -26,11 +28,13 @@ from noiseproof.data.augment import (
 )
 from noiseproof.data.color import ColorJitter
 from noiseproof.data.dataset import DataError, Dataset, Split, from_arrays, in_memory, load_digits, load_npz
+from noiseproof.data.fetch import fetch
 from noiseproof.data.images import ImageFiles, load_image_folder, read_image
 from noiseproof.data.indexing import HorizontalFlip, RandomCrop, Rotation
 from noiseproof.data.lists import load_clothing1m, load_list, load_webvision
 from noiseproof.data.official import load_cifar10, load_cifar100, load_idx, read_idx
 from noiseproof.data.operation import Operation
+from noiseproof.data.places import data_root, open_dataset
 from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
 
 __all__ = [
@@ -54,7 +58,9 @@ __all__ = [
     "cifar10_augment",
     "cifar100_augment",
     "clothing1m_augment",
+    "data_root",
     "evaluation",
+    "fetch",
     "from_arrays",
     "in_memory",
     "load_cifar10",
@@ -66,6 +72,7 @@ __all__ = [
     "load_list",
     "load_npz",
     "load_webvision",
+    "open_dataset",
     "read_idx",
     "read_image",
     "webvision_augment",

@@ -1,0 +1,208 @@
+"""One file over HTTP: continued where it was interrupted, and in its place only when its checksum is the published one."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from noiseproof.data.dataset import DataError
+
+if TYPE_CHECKING:
+    import requests
+
+__all__ = ["Download", "Progress", "UnreachableError", "checksum"]
+
+Progress = Callable[[str, int, int | None], object]
+"""Is told a file's name, how many of its bytes are there, and how many there will be if the server says."""
+CONNECT_TIMEOUT = 15.0
+SILENCE_TIMEOUT = 60.0
+"""Seconds without a single byte after which a connection is given up."""
+ATTEMPTS = 4
+AT_MOST = 2**32
+"""Bytes a server may send for one file: one that never stops must not fill the disk."""
+CHUNK = 2**14
+"""Bytes written at a time: what has come of the next so many is lost when a connection breaks."""
+BUSY = (429, 500, 502, 503, 504)
+
+
+class UnreachableError(DataError):
+    """A file could not be had from its address; the message says why, the caller adds what to do."""
+
+    def __init__(self, message: str, *, again: bool = True) -> None:
+        super().__init__(message)
+        self.again = again
+        """Whether asking again may help"""
+
+
+def checksum(path: Path, algorithm: str = "md5") -> str:
+    """Of a file, read in pieces; MD5 and SHA-1 are what is published, not what would be chosen."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+
+
+@dataclass
+class Download:
+    """A downloader as pooch takes them: ``download(url, output_file, pooch)``.
+
+    What has arrived is kept in ``part``, beside the file it will be, and the server's tag for that version in ``part.tag``.
+    A later attempt asks for the rest only, on the condition that the tag is still the same. The checksum decides in the end:
+    if bytes of two answers do not make the file, the whole of it is asked for once more.
+    """
+
+    part: Path
+    md5: str
+    progress: Progress | None = None
+    timeout: tuple[float, float] = (CONNECT_TIMEOUT, SILENCE_TIMEOUT)
+    pause: float = 1.0
+    """Seconds before the second attempt; twice as many before each further one"""
+    _joined: bool = field(default=False, init=False)
+    """Whether ``part`` has bytes of more than one answer"""
+
+    def __call__(self, url: str, output_file: str, pooch: object = None, check_only: bool = False) -> None:
+        while True:
+            self._joined = False
+            if not self._size() or checksum(self.part) != self.md5:
+                self._persist(url)
+            found = checksum(self.part)
+            if found == self.md5:
+                os.replace(self.part, output_file)
+                self._forget()
+                return
+            self._forget()
+            if not self._joined:
+                raise DataError(
+                    f"{url}: MD5 {self.md5} expected, found {found}; what came was removed: run the same command again, "
+                    "and if it stays so, the server or a proxy sends another file"
+                )
+
+    def _persist(self, url: str) -> None:
+        """Until the whole file is there, with a few attempts, each from where the one before stopped."""
+        import requests
+
+        cause: Exception | None = None
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(self.pause * 2 ** (attempt - 1))
+            try:
+                if self._transfer(url):
+                    return
+            except requests.RequestException as error:
+                fault, cause = self._fault(url, error), error
+            else:
+                fault = UnreachableError(f"{_host(url)} did not send the whole of {url}: {self._size()} bytes came")
+            if not fault.again:
+                break
+        raise fault from cause
+
+    def _transfer(self, url: str) -> bool:
+        """Ask for what is missing and write it; true if the whole file is there."""
+        import requests
+
+        have = self._size()
+        headers = {"Accept-Encoding": "identity"}  # the bytes themselves: a decoded .gz would not have its checksum
+        if have:
+            headers["Range"] = f"bytes={have}-"
+            if self._tag.is_file():
+                headers["If-Range"] = self._tag.read_text(encoding="latin-1")
+        with requests.get(url, headers=headers, stream=True, timeout=self.timeout) as answer:
+            if answer.status_code == 416:  # what is here is longer than the file there: not a part of it
+                self._forget()
+                return False
+            answer.raise_for_status()
+            start = _start(answer)
+            if start not in (0, have):
+                self._forget()
+                return False
+            self._joined = start > 0
+            return self._write(answer, start)
+
+    def _write(self, answer: requests.Response, have: int) -> bool:
+        length = answer.headers.get("Content-Length", "")
+        total = have + int(length) if length.isdigit() else None
+        try:
+            with self.part.open("ab" if have else "wb") as file:
+                if not have:
+                    self._remember(answer)
+                for piece in answer.iter_content(CHUNK):
+                    have += file.write(piece)
+                    if have > AT_MOST:
+                        raise DataError(f"{answer.url}: more than {AT_MOST} bytes; that is not the file")
+                    if self.progress is not None:
+                        self.progress(self.part.stem, have, total)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            more = "" if total is None else f"; {total} bytes are needed for it"
+            way = "free some and run the same command again, it continues"
+            raise DataError(f"{self.part}: no space left on the disk{more}: {way}") from error
+        return total is None or have == total
+
+    @property
+    def _tag(self) -> Path:
+        return self.part.with_name(f"{self.part.name}.tag")
+
+    def _size(self) -> int:
+        return self.part.stat().st_size if self.part.exists() else 0
+
+    def _remember(self, answer: requests.Response) -> None:
+        """The tag of the version that is coming; a weak one (W/...) does not promise the same bytes and cannot be asked for."""
+        tag = answer.headers.get("ETag", "")
+        tag = answer.headers.get("Last-Modified", "") if not tag or tag.startswith("W/") else tag
+        if tag:
+            self._tag.write_text(tag, encoding="latin-1")
+        else:
+            self._tag.unlink(missing_ok=True)
+
+    def _forget(self) -> None:
+        self.part.unlink(missing_ok=True)
+        self._tag.unlink(missing_ok=True)
+
+    def _fault(self, url: str, error: requests.RequestException) -> UnreachableError:
+        import requests
+
+        host, size = _host(url), self._size()
+        if isinstance(error, requests.HTTPError) and error.response is not None:
+            code = error.response.status_code
+            text = f"{url} is gone ({code})" if code in (404, 410) else f"{host} answered {code} for {url}"
+            return UnreachableError(text, again=code in BUSY)
+        if size:
+            return UnreachableError(
+                f"the connection to {host} broke ({_reason(error)}); {size} bytes are kept, and the next call continues"
+            )
+        return UnreachableError(f"could not reach {host} ({_reason(error)})")
+
+
+def _start(answer: requests.Response) -> int:
+    """Where the bytes of an answer belong; -1 if it does not say so properly."""
+    if answer.status_code != 206:
+        return 0
+    found = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+    return int(found.group(1)) if found else -1
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause that the system has words for, instead of the chain of pools and retries around it."""
+    import requests
+
+    if isinstance(error, requests.Timeout):
+        return "no answer in time"
+    if isinstance(error, requests.exceptions.SSLError):
+        return "its certificate could not be verified"
+    reason = "it was closed early" if isinstance(error, requests.exceptions.ChunkedEncodingError) else type(error).__name__
+    seen = error
+    while seen.__cause__ or seen.__context__:
+        seen = seen.__cause__ or seen.__context__ or seen
+        reason = getattr(seen, "strerror", None) or reason
+    return reason

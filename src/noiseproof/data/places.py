@@ -1,0 +1,141 @@
+"""Where data sets are, and opening one by its name or by its place."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from noiseproof.data import lists
+from noiseproof.data.dataset import Dataset, load_digits, load_npz
+from noiseproof.data.images import load_image_folder
+from noiseproof.data.official import load_cifar10, load_cifar100, load_idx
+
+__all__ = ["NAMES", "data_root", "find_dataset", "open_dataset"]
+
+LISTS = (".txt", ".csv", ".tsv")
+
+
+class Named(NamedTuple):
+    """A data set that has a name: the folders it may be in, below the root, and the files that tell it is there."""
+
+    folders: tuple[str, ...]
+    witnesses: tuple[str, ...]
+    fetchable: bool = True
+
+
+IDX = ("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "train-images.idx3-ubyte")
+NAMES = {
+    "digits": Named((), (), fetchable=False),
+    "cifar10": Named(
+        (
+            "cifar-10-batches-bin",
+            "cifar10/cifar-10-batches-bin",
+            "cifar-10-batches-py",
+            "cifar10/cifar-10-batches-py",
+            "cifar10",
+        ),
+        ("test_batch.bin", "test_batch"),
+    ),
+    "cifar100": Named(
+        ("cifar-100-binary", "cifar100/cifar-100-binary", "cifar-100-python", "cifar100/cifar-100-python", "cifar100"),
+        ("test.bin", "test"),
+    ),
+    "mnist": Named(("mnist", "MNIST/raw"), IDX),
+    "fashion-mnist": Named(("fashion-mnist", "FashionMNIST/raw"), IDX),
+    "webvision": Named(("webvision",), ("info/train_filelist_google.txt", "train_filelist_google.txt"), fetchable=False),
+    "clothing1m": Named(("clothing1m",), ("noisy_train_key_list.txt", "annotations/noisy_train_key_list.txt"), fetchable=False),
+}
+"""The data sets that are opened by name. The root itself may be any of their folders too."""
+
+
+def data_root(given: str | Path | None = None) -> Path:
+    """The folder that data sets are kept in: the given one, else $NOISEPROOF_DATA, else ~/.cache/noiseproof.
+
+    >>> data_root("my/data").as_posix()
+    'my/data'
+    """
+    if given is not None:
+        return Path(given).expanduser()
+    if said := os.environ.get("NOISEPROOF_DATA"):
+        return Path(said).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "noiseproof"
+
+
+def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, check: bool = True) -> Dataset:
+    """A data set by its name (``NAMES``), looked for below :func:`data_root`, or by its place.
+
+    A place is an .npz file, a list of images (.txt, .csv, .tsv), or a folder: CIFAR's or idx files, WebVision's or Clothing1M's
+    layout, or images in one folder per class. A name that is also a folder here is the name; write ``./cifar10`` for the
+    folder. ``check=False`` skips CIFAR's published checksums.
+    """
+    name = str(name_or_path)
+    if name == "digits":
+        return load_digits()
+    if name in NAMES:
+        return _read(name, find_dataset(name, root), check)
+    path = Path(name_or_path).expanduser()
+    if path.is_dir():
+        return _open_folder(path, check)
+    if path.is_file():
+        return _open_file(path)
+    if len(path.parts) > 1 or path.suffix:
+        raise FileNotFoundError(f"{path}: no such file or folder")
+    near = difflib.get_close_matches(name, NAMES, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise FileNotFoundError(f"no data set {name!r}, and no file or folder of that name; {hint}the names are {', '.join(NAMES)}")
+
+
+def find_dataset(name: str, root: str | Path | None = None) -> Path:
+    """The folder of a named data set; FileNotFoundError says where it was looked for, and how to get it."""
+    known, place = NAMES[name], data_root(root)
+    # The root itself comes last: idx files lie in it without saying whether they are MNIST's or Fashion-MNIST's.
+    looked = [*(place / folder for folder in known.folders), place]
+    for folder in looked:
+        if _is_there(folder, known):
+            return folder
+    ways = [f"'noiseproof data fetch {name}' downloads it"] if known.fetchable else []
+    ways.append("--data DIR or $NOISEPROOF_DATA says where it is")
+    where = ", ".join(str(folder.relative_to(place)) for folder in looked[:-1])
+    raise FileNotFoundError(f"{name} is not in {place} (looked there and in {where}); {'; '.join(ways)}")
+
+
+def _is_there(folder: Path, known: Named) -> bool:
+    return any((folder / witness).is_file() for witness in known.witnesses)
+
+
+def _read(name: str, folder: Path, check: bool) -> Dataset:
+    readers: dict[str, Callable[[], Dataset]] = {
+        "cifar10": lambda: load_cifar10(folder, check=check),
+        "cifar100": lambda: load_cifar100(folder, check=check),
+        "mnist": lambda: load_idx(folder),
+        "fashion-mnist": lambda: load_idx(folder, "fashion-mnist"),
+        "webvision": lambda: lists.load_webvision(folder),
+        "clothing1m": lambda: lists.load_clothing1m(folder),
+    }
+    return readers[name]()
+
+
+def _open_folder(folder: Path, check: bool) -> Dataset:
+    if _is_there(folder, NAMES["mnist"]):
+        return load_idx(folder, folder.resolve().name)
+    found = [(name, place) for name in NAMES if name != "digits" for place in _places_inside(folder, name)]
+    names = sorted({name for name, _ in found})
+    if len(names) > 1:
+        raise ValueError(f"{folder}: holds {' and '.join(names)}; give the name, and this folder as --data (root=)")
+    return _read(*found[0], check) if found else load_image_folder(folder)
+
+
+def _places_inside(folder: Path, name: str) -> list[Path]:
+    known = NAMES[name]
+    return [place for place in (folder, *(folder / inside for inside in known.folders)) if _is_there(place, known)]
+
+
+def _open_file(path: Path) -> Dataset:
+    if path.suffix == ".npz":
+        return load_npz(path)
+    if path.suffix in LISTS:
+        return lists.load_list(path)
+    raise ValueError(f"{path}: a data set is an .npz file, a list ({', '.join(LISTS)}) or a folder, got {path.suffix!r}")

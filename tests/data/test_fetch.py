@@ -1,0 +1,416 @@
+"""Fetching, from a server on this machine that can be told to misbehave."""
+
+import hashlib
+import http.server
+import io
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+
+import pytest
+
+from noiseproof.data import download as downloads
+from noiseproof.data.dataset import DataError
+from noiseproof.data.fetch import ELSEWHERE, SOURCES, RemoteFile, Source, fetch
+
+PAGE = "http://localhost/about"
+MEMBER = random.Random(0).randbytes(300_000)
+
+
+def md5(content):
+    return hashlib.md5(content).hexdigest()
+
+
+def archive(member=MEMBER):
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
+        entry = tarfile.TarInfo("tiny-bin/data.bin")
+        entry.size = len(member)
+        tar.addfile(entry, io.BytesIO(member))
+    return raw.getvalue()
+
+
+CONTENT = archive()
+CUT = 6 * downloads.CHUNK
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves ``server.files`` with ranges and tags, as ``server.how`` says."""
+
+    def do_GET(self):
+        server, how = self.server, self.server.how
+        server.requests.append((self.path, dict(self.headers)))
+        if how.get("hang"):
+            server.released.wait(10)
+            return
+        if self.path.startswith("/moved/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/moved"))
+            self.end_headers()
+            return
+        if how.get("codes"):
+            self.send_error(how["codes"].pop(0))
+            return
+        content = server.files[self.path]
+        tag = None if how.get("no_tag") else f'{"W/" if how.get("weak") else ""}"{md5(content)[:8]}"'
+        start = self.start(content, tag)
+        if start is not None and start >= len(content):
+            self.send_error(416)
+            return
+        self.send_response(200 if start is None else 206)
+        rest = content[start or 0 :]
+        if start is not None:
+            said = start + how.get("shift", 0)
+            self.send_header("Content-Range", f"bytes {said}-{len(content) - 1}/{len(content)}")
+        if tag:
+            self.send_header("ETag", tag)
+        if not how.get("no_length"):
+            self.send_header("Content-Length", str(len(rest)))
+        self.end_headers()
+        cut = how["cuts"].pop(0) if how.get("cuts") else len(rest)
+        self.wfile.write(rest[:cut])
+        server.sent.append(min(cut, len(rest)))
+
+    def start(self, content, tag):
+        asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        if asked is None or self.server.how.get("no_range"):
+            return None
+        if "If-Range" in self.headers and self.headers["If-Range"] != tag:
+            return None
+        return int(asked.group(1))
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    running.files, running.how, running.requests, running.sent = {"/tiny.tar.gz": CONTENT}, {}, [], []
+    running.released = threading.Event()
+    running.address = f"http://127.0.0.1:{running.server_port}"
+    thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+    thread.start()
+    yield running
+    running.released.set()
+    running.shutdown()
+    running.server_close()
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def sources(address, content=CONTENT, path="/tiny.tar.gz"):
+    return {"tiny": Source((RemoteFile(address + path, md5(content)),), "tiny-bin", PAGE, {"data.bin": md5(MEMBER)})}
+
+
+def get(server, root, **options):
+    options = {"sources": sources(server.address), "pause": 0.0, "timeout": (2.0, 2.0)} | options
+    return fetch("tiny", root, **options)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+DONE = ["tiny-bin", "tiny.tar.gz"]
+
+
+def test_a_data_set_is_downloaded_checked_and_unpacked(server, tmp_path):
+    told = []
+    folder = get(server, tmp_path / "new" / "root", progress=lambda *now: told.append(now))
+    assert folder == tmp_path / "new" / "root" / "tiny-bin"
+    assert (folder / "data.bin").read_bytes() == MEMBER
+    assert names(folder.parent) == DONE
+    assert told[-1] == ("tiny.tar.gz", len(CONTENT), len(CONTENT))
+    assert [count for _, count, _ in told] == sorted(count for _, count, _ in told)
+
+
+def test_a_second_call_checks_and_asks_for_nothing(server, tmp_path):
+    get(server, tmp_path)
+    (tmp_path / "tiny.tar.gz").unlink()  # the unpacked files are enough
+    del server.requests[:]
+    assert get(server, tmp_path) == tmp_path / "tiny-bin"
+    assert server.requests == []
+    (tmp_path / "tiny-bin" / "data.bin").write_bytes(b"changed")
+    with pytest.raises(
+        DataError, match=r"data\.bin: checksum [0-9a-f]{32} expected, found [0-9a-f]{32}; remove .*tiny-bin and"
+    ):
+        get(server, tmp_path)
+    (tmp_path / "tiny-bin" / "data.bin").unlink()
+    with pytest.raises(DataError, match="expected, found no such file"):
+        get(server, tmp_path)
+
+
+def test_an_interrupted_download_asks_for_the_rest_only(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(downloads, "ATTEMPTS", 1)
+    server.how["cuts"] = [CUT]
+    with pytest.raises(DataError, match=rf"the connection to .* broke .*; {CUT} bytes are kept, and the next call continues"):
+        get(server, tmp_path)
+    assert names(tmp_path) == ["tiny.tar.gz.part", "tiny.tar.gz.part.tag"]
+    get(server, tmp_path)
+    assert names(tmp_path) == DONE
+    assert server.requests[1][1]["Range"] == f"bytes={CUT}-"
+    assert server.requests[1][1]["If-Range"] == f'"{md5(CONTENT)[:8]}"'
+    assert server.sent == [CUT, len(CONTENT) - CUT]
+
+
+def test_one_call_goes_on_after_the_connection_breaks(server, tmp_path):
+    server.how["cuts"] = [CUT, CUT]
+    get(server, tmp_path)
+    assert [headers.get("Range") for _, headers in server.requests] == [None, f"bytes={CUT}-", f"bytes={2 * CUT}-"]
+    assert sum(server.sent) == len(CONTENT)
+
+
+def test_a_process_that_is_killed_leaves_what_the_next_one_continues(server, tmp_path):
+    """No handler of ours runs when a process is killed: what is on the disk must do."""
+    script = f"""
+import os
+import random
+from noiseproof.data.fetch import *
+file = RemoteFile("{server.address}/tiny.tar.gz", "{md5(CONTENT)}")
+sources = {{"tiny": Source((file,), "tiny-bin", "", {{"data.bin": ""}})}}
+fetch("tiny", "{tmp_path}", sources=sources, progress=lambda name, count, total: count >= {CUT} and os._exit(9))
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 9
+    assert not (tmp_path / "tiny.tar.gz").exists()
+    assert (tmp_path / "tiny.tar.gz.part").stat().st_size == CUT
+    get(server, tmp_path)
+    assert (tmp_path / "tiny-bin" / "data.bin").read_bytes() == MEMBER
+    assert server.requests[1][1]["Range"] == f"bytes={CUT}-"
+
+
+def test_a_finished_part_is_used_without_asking(server, tmp_path):
+    (tmp_path / "tiny.tar.gz.part").write_bytes(CONTENT)
+    get(server, tmp_path)
+    assert server.requests == []
+    assert names(tmp_path) == DONE
+
+
+@pytest.mark.parametrize("how", [{"no_range": True}, {"shift": 7}])
+def test_a_server_without_ranges_is_asked_for_the_whole(server, tmp_path, how):
+    server.how |= how | {"cuts": [CUT]}
+    get(server, tmp_path)
+    assert names(tmp_path) == DONE
+    assert server.sent[-1] == len(CONTENT)
+
+
+@pytest.mark.parametrize("how", [{}, {"no_tag": True}, {"weak": True}])
+def test_a_file_that_changed_between_two_calls_is_not_joined_from_both(server, tmp_path, monkeypatch, how):
+    monkeypatch.setattr(downloads, "ATTEMPTS", 1)
+    server.how |= how | {"cuts": [CUT]}
+    server.files["/tiny.tar.gz"] = b"old" * 100_000
+    with pytest.raises(DataError, match=f"{CUT} bytes are kept"):
+        get(server, tmp_path)
+    server.files["/tiny.tar.gz"] = CONTENT
+    get(server, tmp_path)
+    assert names(tmp_path) == DONE
+    asked = [(headers.get("Range"), headers.get("If-Range")) for _, headers in server.requests]
+    if how:  # nothing to make it conditional: the checksum tells, and the whole is asked for
+        assert asked == [(None, None), (f"bytes={CUT}-", None), (None, None)]
+    else:
+        assert asked == [(None, None), (f"bytes={CUT}-", f'"{md5(b"old" * 100_000)[:8]}"')]
+
+
+def test_a_part_longer_than_the_file_is_thrown_away(server, tmp_path):
+    (tmp_path / "tiny.tar.gz.part").write_bytes(CONTENT + b"more")
+    get(server, tmp_path)
+    assert names(tmp_path) == DONE
+
+
+def test_wrong_bytes_are_named_and_removed_and_the_next_call_starts_anew(server, tmp_path):
+    server.files["/tiny.tar.gz"] = b"<html>please log in</html>"
+    with pytest.raises(
+        DataError, match=rf"tiny\.tar\.gz: MD5 {md5(CONTENT)} expected, found {md5(b'<html>please log in</html>')}; what came"
+    ):
+        get(server, tmp_path)
+    assert names(tmp_path) == []
+    server.files["/tiny.tar.gz"] = CONTENT
+    get(server, tmp_path)
+    assert "Range" not in server.requests[-1][1]
+    assert names(tmp_path) == DONE
+
+
+def test_a_wrong_file_put_there_by_hand_is_set_aside(server, tmp_path):
+    (tmp_path / "tiny.tar.gz").write_bytes(b"wrong")
+    with pytest.raises(
+        DataError, match=rf"MD5 {md5(CONTENT)} expected, found {md5(b'wrong')}; it was set aside as tiny.tar.gz.w"
+    ):
+        get(server, tmp_path)
+    assert names(tmp_path) == ["tiny.tar.gz.wrong"]
+    get(server, tmp_path)
+    assert (tmp_path / "tiny-bin" / "data.bin").read_bytes() == MEMBER
+
+
+@pytest.mark.parametrize("code", [404, 410, 403])
+def test_a_file_that_is_gone_is_said_to_be_and_not_asked_for_again(server, tmp_path, code):
+    server.how["codes"] = [code] * 9
+    with pytest.raises(DataError, match=rf"is gone \({code}\)" if code != 403 else "answered 403 for") as caught:
+        get(server, tmp_path)
+    assert len(server.requests) == 1
+    assert f"(described at {PAGE}), put it in {tmp_path}, then run the same command again" in str(caught.value)
+    assert names(tmp_path) == []
+
+
+def test_a_busy_server_is_asked_again(server, tmp_path):
+    server.how["codes"] = [503, 429]
+    get(server, tmp_path)
+    assert len(server.requests) == 3
+    server.how["codes"] = [503] * 9
+    with pytest.raises(DataError, match="answered 503 for"):
+        get(server, tmp_path / "other")
+
+
+def test_offline_the_way_by_hand_is_told_and_works(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    options = {"sources": sources(address), "pause": 0.0}
+    with pytest.raises(DataError) as caught:
+        fetch("tiny", tmp_path, **options)
+    assert str(caught.value) == (
+        f"could not reach {address.removeprefix('http://')} (Connection refused); on another machine, download "
+        f"{address}/tiny.tar.gz by hand (described at {PAGE}), put it in {tmp_path}, then run the same command again"
+    )
+    assert names(tmp_path) == []
+    (tmp_path / "tiny.tar.gz").write_bytes(CONTENT)
+    assert (fetch("tiny", tmp_path, **options) / "data.bin").read_bytes() == MEMBER
+
+
+def test_a_silent_server_is_given_up(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(downloads, "ATTEMPTS", 2)
+    server.how["hang"] = True
+    with pytest.raises(DataError, match=r"could not reach 127\.0\.0\.1:\d+ \(no answer in time\)"):
+        get(server, tmp_path, timeout=(0.2, 0.2))
+    assert len(server.requests) == 2
+
+
+def test_a_redirection_is_followed_with_its_range(server, tmp_path):
+    (tmp_path / "tiny.tar.gz.part").write_bytes(CONTENT[:1000])
+    get(server, tmp_path, sources=sources(server.address, path="/moved/tiny.tar.gz"))
+    assert server.requests[-1][0] == "/tiny.tar.gz"
+    assert server.requests[-1][1]["Range"] == "bytes=1000-"
+    assert server.sent == [len(CONTENT) - 1000]
+
+
+def test_a_server_that_does_not_say_how_long_the_file_is_will_do(server, tmp_path):
+    server.how["no_length"] = True
+    told = []
+    get(server, tmp_path, progress=lambda *now: told.append(now))
+    assert told[-1] == ("tiny.tar.gz", len(CONTENT), None)
+
+
+def test_a_server_that_never_stops_is_stopped(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(downloads, "AT_MOST", 100_000)
+    with pytest.raises(DataError, match="more than 100000 bytes; that is not the file"):
+        get(server, tmp_path)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+def test_a_full_disk_is_named(server, tmp_path):
+    (tmp_path / "tiny.tar.gz.part").symlink_to("/dev/full")
+    with pytest.raises(
+        DataError, match=rf"\.part: no space left on the disk; {len(CONTENT)} bytes are needed for it: free some"
+    ):
+        get(server, tmp_path)
+
+
+def test_a_data_set_of_several_files_is_kept_as_it_is_and_asks_for_what_is_missing(server, tmp_path):
+    files = {f"/{name}.gz": name.encode() * 100 for name in ("images", "labels")}
+    server.files |= files
+    source = Source(tuple(RemoteFile(server.address + path, md5(content)) for path, content in files.items()), "tiny", PAGE)
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "images.gz").write_bytes(files["/images.gz"])
+    assert get(server, tmp_path, sources={"tiny": source}) == tmp_path / "tiny"
+    assert [path for path, _ in server.requests] == ["/labels.gz"]
+    assert names(tmp_path / "tiny") == ["images.gz", "labels.gz"]
+    server.how["codes"] = [404] * 2
+    with pytest.raises(
+        DataError, match=r"download http\S+/images.gz and http\S+/labels.gz by hand .*, put them in .*other/tiny,"
+    ):
+        get(server, tmp_path / "other", sources={"tiny": source})
+
+
+def test_several_at_once_download_once(server, tmp_path):
+    outcomes = []
+    threads = [threading.Thread(target=lambda: outcomes.append(get(server, tmp_path))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes == [tmp_path / "tiny-bin"] * 4
+    assert len(server.requests) == 1
+
+
+def test_an_archive_with_another_content_is_refused_and_kept_for_inspection(server, tmp_path):
+    """The checksum says the archive is the published one; its members are still not trusted."""
+    evil = io.BytesIO()
+    with tarfile.open(fileobj=evil, mode="w:gz") as tar:
+        entry = tarfile.TarInfo("tiny-bin/../../evil")
+        tar.addfile(entry)
+    server.files["/tiny.tar.gz"] = evil.getvalue()
+    with pytest.raises(DataError, match=r"must not have '\.\.'"):
+        get(server, tmp_path / "root", sources=sources(server.address, evil.getvalue()))
+    assert names(tmp_path / "root") == ["tiny.tar.gz"]
+    assert names(tmp_path) == ["root"]
+
+
+def test_pooch_says_nothing_and_keeps_its_voice(server, tmp_path, capfd):
+    import pooch
+
+    before = pooch.get_logger().level
+    get(server, tmp_path)
+    assert capfd.readouterr() == ("", "")
+    assert pooch.get_logger().level == before
+
+
+def test_without_pooch_the_error_says_what_to_install(server, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(DataError, match=r"downloading needs pooch: pip install 'noiseproof\[lab\]'"):
+        get(server, tmp_path)
+
+
+def test_an_unknown_name_gets_a_hint(tmp_path):
+    with pytest.raises(
+        DataError, match=r"unknown data set 'cifar1O'; did you mean 'cifar10'\? these can be fetched: cifar10, cif"
+    ):
+        fetch("cifar1O", tmp_path)
+    for name in ELSEWHERE:
+        with pytest.raises(DataError, match=f"{name} cannot be fetched: "):
+            fetch(name, tmp_path)
+    with pytest.raises(DataError, match=r"data/CIFAR-10_human\.pt from https://github.com/UCSC-REAL/cifar-10-100n"):
+        fetch("cifar10n", tmp_path)
+
+
+def test_the_official_sources_are_well_formed():
+    for name, source in SOURCES.items():
+        assert source.archived == name.startswith("cifar")
+        assert len(source.files) == (1 if source.archived else 4)
+        for file in source.files:
+            assert file.url.startswith(("https://", "http://fashion-mnist."))
+            assert file.name.endswith((".tar.gz", "ubyte.gz"))
+            assert re.fullmatch("[0-9a-f]{32}", file.md5)
+    every = [file.md5 for source in SOURCES.values() for file in source.files]
+    assert len(set(every)) == len(every) == 12
+
+
+def test_a_system_without_locks_fetches_all_the_same(server, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    assert get(server, tmp_path) == tmp_path / "tiny-bin"
+
+
+def test_certificates_and_names_that_fail_have_their_own_words():
+    import requests
+
+    assert downloads._reason(requests.exceptions.SSLError("chain")) == "its certificate could not be verified"
+    error = requests.ConnectionError("pool")
+    error.__cause__ = socket.gaierror(-2, "Name or service not known")
+    assert downloads._reason(error) == "Name or service not known"
