@@ -73,8 +73,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(rest)))
         self.end_headers()
         cut = how["cuts"].pop(0) if how.get("cuts") else len(rest)
+        server.sent.append(min(cut, len(rest)))  # before the client can see the last of it
         self.wfile.write(rest[:cut])
-        server.sent.append(min(cut, len(rest)))
 
     def start(self, content, tag):
         asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
