@@ -6,6 +6,9 @@ lists          lists of "path label" lines, WebVision, Clothing1M
 official       CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
 places         where data sets are kept; open_dataset, by name or by place
 fetch          official addresses and checksums; download continues what was interrupted, archive unpacks what may be hostile
+framing        Squash, Centre, RandomPart                    a file's image becomes a picture of fixed size
+keyed          random numbers that are a function of seed, epoch and image
+loader         ImageLoader, batches of image files           decoded in worker processes, deterministic
 operation      what every augmentation is: draw parameters, then apply them
 indexing       RandomCrop, HorizontalFlip, Rotation          only move pixels; a chain of them is one gather
 resizing       RandomResizedCrop, ResizeCenterCrop           resample, bilinear
@@ -29,9 +32,11 @@ from noiseproof.data.augment import (
 from noiseproof.data.color import ColorJitter
 from noiseproof.data.dataset import DataError, Dataset, Split, from_arrays, in_memory, load_digits, load_npz
 from noiseproof.data.fetch import fetch
+from noiseproof.data.framing import Centre, Framing, RandomPart, Squash
 from noiseproof.data.images import ImageFiles, load_image_folder, read_image
 from noiseproof.data.indexing import HorizontalFlip, RandomCrop, Rotation
 from noiseproof.data.lists import load_clothing1m, load_list, load_webvision
+from noiseproof.data.loader import Batch, ImageLoader
 from noiseproof.data.official import load_cifar10, load_cifar100, load_idx, read_idx
 from noiseproof.data.operation import Operation
 from noiseproof.data.places import data_root, open_dataset
@@ -43,18 +48,24 @@ __all__ = [
     "CLOTHING1M",
     "IMAGENET",
     "Augment",
+    "Batch",
+    "Centre",
     "ColorJitter",
     "DataError",
     "Dataset",
+    "Framing",
     "HorizontalFlip",
     "ImageFiles",
+    "ImageLoader",
     "Normalize",
     "Operation",
     "RandomCrop",
+    "RandomPart",
     "RandomResizedCrop",
     "ResizeCenterCrop",
     "Rotation",
     "Split",
+    "Squash",
     "cifar10_augment",
     "cifar100_augment",
     "clothing1m_augment",

@@ -174,9 +174,10 @@ def cifar100_augment(**output: Unpack[Output]) -> Augment:
     return Augment((RandomCrop(padding=4), HorizontalFlip(), Rotation(degrees=20)), *CIFAR100, **output)
 
 
-def webvision_augment(**output: Unpack[Output]) -> Augment:
-    """Random resized crop to 224, flip, colour jitter."""
-    return Augment((RandomResizedCrop(size=224), HorizontalFlip(), ColorJitter(0.4, 0.4, 0.4, 0.2)), *IMAGENET, **output)
+def webvision_augment(*, cropped: bool = False, **output: Unpack[Output]) -> Augment:
+    """Random resized crop to 224, flip, colour jitter; ``cropped`` leaves out the first, for pictures the loader has cut."""
+    first = () if cropped else (RandomResizedCrop(size=224),)
+    return Augment((*first, HorizontalFlip(), ColorJitter(0.4, 0.4, 0.4, 0.2)), *IMAGENET, **output)
 
 
 def clothing1m_augment(**output: Unpack[Output]) -> Augment:

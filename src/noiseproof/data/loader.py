@@ -1,0 +1,254 @@
+"""Batches of pictures from image files: decoded in worker processes, the same for a seed however they are made.
+
+The main process decides the order and sends each worker a batch's paths; a worker holds no list of files. Engine: torch's
+DataLoader, one request per batch.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from noiseproof.data.dataset import DataError
+from noiseproof.data.framing import Framing
+from noiseproof.data.images import ImageFiles, Opener, decode, open_file
+from noiseproof.data.keyed import keyed_order
+from noiseproof.data.operation import check_integer
+
+if TYPE_CHECKING:
+    import PIL.Image
+
+__all__ = ["Batch", "ImageLoader"]
+
+ORDER, FRAMING = 0, 1
+"""The streams of random numbers, each a word of its keys."""
+
+
+class Batch(NamedTuple):
+    """Pictures uint8 ``[B, 3, H, W]`` (channels last in memory), labels ``[B]``, and their positions ``[B]`` in the files."""
+
+    images: Tensor
+    labels: Tensor
+    indices: Tensor
+
+
+class ImageLoader:
+    """Batches of ``files``, each a picture that ``framing`` made, epoch by epoch.
+
+    The same ``seed``, ``epoch(n)`` and files give the same batches, whatever the number of ``workers`` and in whatever order
+    epochs are asked for; nothing is drawn from torch's own generators. (Versions of Pillow and of the libraries under it may
+    differ by a grey level.) Without ``shuffle`` images come in the order of the
+    files. Each image is read once an epoch; ``drop_last`` leaves out a last batch that is not full.
+
+    ``batch_size`` counts the images of all processes together. With ``world`` processes (torchrun's WORLD_SIZE, of which it
+    must be a multiple) each gets its contiguous slice of every batch: together they see the batches one process would see,
+    every image once. A short last batch is divided as evenly as it goes; one with fewer images than processes leaves some
+    without a step, which evaluation can bear and training cannot: with ``shuffle`` that is refused, and ``drop_last`` helps.
+
+    A damaged image raises its :class:`DataError` here, wherever it was read. With ``skip_corrupt`` it is left out, the batch
+    is that much smaller, and :attr:`skipped` lists its path; a batch of which nothing is left is an error all the same.
+    A file that cannot be opened (missing, forbidden, a disk's fault) is never skipped.
+
+    Workers live from the first epoch to :meth:`close`, and are forked from a clean server process where there is one
+    (``forkserver``), else spawned: a plain fork would copy this process's threads, locks and CUDA state half-alive. So a
+    script that uses workers needs the usual ``if __name__ == "__main__":``. A worker takes a second or two to import torch,
+    once; ``multiprocessing.set_forkserver_preload(["noiseproof.data.loader"])`` at the start of a program spares all but one
+    of them that. ``workers=0`` decodes here. Towards a CUDA
+    device, batches are pinned by a thread and copied without waiting. ``opener`` replaces ``open`` (an archive, a store); it
+    must pickle when there are workers.
+    """
+
+    def __init__(
+        self,
+        files: ImageFiles,
+        framing: Framing,
+        *,
+        batch_size: int,
+        seed: int,
+        shuffle: bool,
+        workers: int,
+        device: str | torch.device,
+        skip_corrupt: bool = False,
+        rank: int = 0,
+        world: int = 1,
+        drop_last: bool = False,
+        opener: Opener = open_file,
+    ) -> None:
+        self.files = files
+        self.framing = framing
+        self.batch_size = check_integer("batch_size", batch_size, 1)
+        self.seed = _check_word("seed", seed)
+        self.shuffle = shuffle
+        self.workers = check_integer("workers", workers, 0)
+        self.device = torch.device(device)
+        self.skip_corrupt = skip_corrupt
+        self.rank, self.world = check_integer("rank", rank, 0), check_integer("world", world, 1)
+        self.drop_last = drop_last
+        self.opener = opener
+        self.skipped: list[str] = []
+        """The paths left out so far in the epoch begun last, in the order of the batches."""
+        self._check_shares()
+        self._sampler = _Sampler()
+        self._engine: DataLoader[_Decoded] | None = None
+        self._begun: object = None
+
+    def __len__(self) -> int:
+        """The steps of an epoch, in this process."""
+        full, rest = divmod(len(self.files), self.batch_size)
+        low, high = self._share(0 if self.drop_last else rest)
+        return full + (high > low)
+
+    def epoch(self, n: int) -> Iterator[Batch]:
+        """The batches of epoch ``n``, counted from 0. Beginning an epoch ends the one before it."""
+        _check_word("epoch", n)
+        self._begun = begun = object()
+        self.skipped = []
+        return self._batches(n, begun)
+
+    def close(self) -> None:
+        """Stop the workers; another epoch would start new ones."""
+        self._engine = None
+
+    def _batches(self, n: int, begun: object) -> Iterator[Batch]:
+        self._check_begun(n, begun)
+        if self._engine is None:
+            self._engine = self._start()
+        self._sampler.requests = self._requests(n)
+        for decoded in self._engine:
+            self._report(decoded.faults, len(decoded.indices))
+            images, labels, indices = (tensor.to(self.device, non_blocking=True) for tensor in decoded[:3])
+            yield Batch(images.permute(0, 3, 1, 2), labels, indices)
+            self._check_begun(n, begun)  # before the next batch is taken: it would be the other epoch's
+
+    def _check_begun(self, n: int, begun: object) -> None:
+        if self._begun is not begun:
+            raise RuntimeError(f"epoch {n} is over: another epoch of this loader has begun; two at a time need two loaders")
+
+    def _start(self) -> DataLoader[_Decoded]:
+        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        return DataLoader(
+            _Decoder(self.framing, self.seed, self.skip_corrupt, self.opener),
+            batch_size=None,  # a request is a whole batch
+            sampler=self._sampler,
+            collate_fn=_as_it_is,
+            num_workers=self.workers,
+            persistent_workers=self.workers > 0,
+            multiprocessing_context=method if self.workers else None,
+            pin_memory=self.device.type == "cuda",
+            generator=torch.Generator(),  # else each epoch would draw a number from torch's own, which decoding does not use
+        )
+
+    def _requests(self, n: int) -> Iterator[_Request]:
+        count = len(self.files)
+        order = keyed_order(count, self.seed, n, ORDER) if self.shuffle else np.arange(count)
+        for start in range(0, count - (count % self.batch_size if self.drop_last else 0), self.batch_size):
+            batch = order[start : start + self.batch_size]
+            low, high = self._share(len(batch))
+            if high > low:
+                indices = batch[low:high]
+                yield _Request(n, indices, self.files.labels[indices], [self.files.paths[k] for k in indices])
+
+    def _share(self, count: int) -> tuple[int, int]:
+        """From where to where this process takes a batch of ``count``."""
+        return self.rank * count // self.world, (self.rank + 1) * count // self.world
+
+    def _report(self, faults: list[tuple[str, Exception]], left: int) -> None:
+        for path, error in faults:
+            if not self.skip_corrupt or not isinstance(error, DataError):
+                raise error
+            self.skipped.append(path)
+        if not left:
+            raise DataError(f"every image of a batch is damaged, {len(faults)} of them; the first: {faults[0][1]}")
+
+    def _check_shares(self) -> None:
+        count, rest = len(self.files), len(self.files) % self.batch_size
+        if self.rank >= self.world:
+            raise ValueError(f"rank must be in [0, {self.world - 1}], got {self.rank}")
+        if self.batch_size % self.world:
+            raise ValueError(f"batch_size must be a multiple of world, {self.world}, got {self.batch_size}")
+        if not count or (self.drop_last and count < self.batch_size):
+            raise ValueError(f"files must fill a batch, got {count}; without drop_last one is enough")
+        if self.shuffle and not self.drop_last and 0 < rest < self.world:
+            raise ValueError(
+                f"the last batch has {rest} images for {self.world} processes, which would train unequal numbers of steps; "
+                "pass drop_last=True"
+            )
+
+
+class _Request(NamedTuple):
+    """What a worker is sent: one batch of one process."""
+
+    epoch: int
+    indices: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    paths: list[str]
+
+
+class _Decoded(NamedTuple):
+    """What it sends back: pictures uint8 ``[B, H, W, 3]``, labels and indices of those that are whole, and the others' faults.
+
+    An exception that crosses the process boundary by itself arrives as text in another one; as a value it stays what it is.
+    """
+
+    images: Tensor
+    labels: Tensor
+    indices: Tensor
+    faults: list[tuple[str, Exception]]
+
+
+class _Sampler:
+    """Where torch's engine finds the requests of the epoch that begins."""
+
+    def __init__(self) -> None:
+        self.requests: Iterator[_Request] = iter(())
+
+    def __iter__(self) -> Iterator[_Request]:
+        return self.requests
+
+
+class _Decoder(Dataset[_Decoded]):
+    """The worker's part: a request in, its pictures out."""
+
+    def __init__(self, framing: Framing, seed: int, skip_corrupt: bool, opener: Opener) -> None:
+        self.framing, self.seed, self.skip_corrupt, self.opener = framing, seed, skip_corrupt, opener
+
+    def __getitem__(self, request: _Request) -> _Decoded:
+        images = np.empty((len(request.paths), *self.framing.output_size, 3), np.uint8)
+        kept: list[int] = []
+        faults: list[tuple[str, Exception]] = []
+        for k, path in enumerate(request.paths):
+            try:
+                images[len(kept)] = np.asarray(self._picture(path, request.epoch, int(request.indices[k])))
+                kept.append(k)
+            except (DataError, OSError) as error:
+                faults.append((path, error))
+                if not self.skip_corrupt:
+                    break
+        labels, indices = torch.from_numpy(request.labels[kept]), torch.from_numpy(request.indices[kept])
+        return _Decoded(torch.from_numpy(images[: len(kept)]), labels, indices, faults)
+
+    def _picture(self, path: str, epoch: int, index: int) -> PIL.Image.Image:
+        image = decode(path, self.opener)
+        try:
+            return self.framing.frame(image, (self.seed, epoch, FRAMING, index))
+        except ValueError as error:
+            raise DataError(f"{path}: {error}") from error
+
+
+def _as_it_is(decoded: Any) -> Any:
+    """For torch, which would otherwise look for something to convert."""
+    return decoded
+
+
+def _check_word(name: str, value: int) -> int:
+    """A word of a key."""
+    if check_integer(name, value, 0) >= 2**64:
+        raise ValueError(f"{name} must be in [0, 2**64), got {value}")
+    return value

@@ -1,0 +1,197 @@
+"""Framings against loops over pixels, the rule that draws parts, and the keyed numbers under it."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from noiseproof.data import Centre, RandomPart, RandomResizedCrop, Squash
+from noiseproof.data.keyed import keyed_bits, keyed_order, keyed_uniform
+
+ALPHA = 1e-9
+"""The false-alarm rate of every statistical test here, were the keys not fixed."""
+
+
+def picture(height, width, seed=0):
+    """Smooth waves and noise: both kinds of detail."""
+    source = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:height, :width]
+    waves = np.stack([np.sin(rows / 5 + k) + np.cos(columns / 7 - k) for k in range(3)], axis=2) * 50 + 128
+    return (waves + source.normal(0, 20, (height, width, 3))).clip(0, 255).astype(np.uint8)
+
+
+def weights(before, after):
+    """A row of weights for each output pixel: a triangle as wide as the step, and at least as one pixel, about its centre."""
+    step = before / after
+    width = max(step, 1.0)
+    table = np.zeros((after, before))
+    for i in range(after):
+        centre = (i + 0.5) * step
+        for j in range(before):
+            table[i, j] = max(0.0, 1 - abs(j + 0.5 - centre) / width)
+        table[i] /= table[i].sum()
+    return table
+
+
+def resize(pixels, height, width):
+    """Antialiased bilinear, along each side with weights in units of 2**-22 and rounded to whole levels.
+
+    Both orders of the two sides: versions of Pillow choose differently, and some pixels differ by one level.
+    """
+
+    def across(values):
+        whole = np.floor(weights(pixels.shape[1], width) * 2**22 + 0.5).astype(np.int64)
+        return np.einsum("jw,hwc->hjc", whole, values) + 2**21 >> 22
+
+    def down(values):
+        whole = np.floor(weights(pixels.shape[0], height) * 2**22 + 0.5).astype(np.int64)
+        return np.einsum("ih,hjc->ijc", whole, values) + 2**21 >> 22
+
+    values = pixels.astype(np.int64)
+    return down(across(values)), across(down(values))
+
+
+def framed(framing, pixels, key=(0, 0, 1, 0)):
+    result = np.asarray(framing.frame(Image.fromarray(pixels), key)).astype(int)
+    assert result.shape == (*framing.output_size, 3)
+    return result
+
+
+@pytest.mark.parametrize("size", [(40, 60), (61, 17), (9, 9), (16, 24)], ids=str)
+def test_squash_resizes_to_the_size_whatever_the_shape(size):
+    pixels = picture(*size)
+    found = framed(Squash(16, 24), pixels)
+    assert any(np.array_equal(found, expected) for expected in resize(pixels, 16, 24))
+
+
+@pytest.mark.parametrize("size", [(20, 31), (31, 20), (16, 16), (8, 8), (16, 29), (64, 50)], ids=str)
+def test_centre_resizes_the_shorter_side_and_cuts_the_middle(size):
+    pixels = picture(*size)
+    height, width = (16, int(16 * size[1] / size[0])) if size[0] <= size[1] else (int(16 * size[0] / size[1]), 16)
+    top, left = round((height - 12) / 2), round((width - 12) / 2)
+    found = framed(Centre(16, 12), pixels)
+    cut = slice(top, top + 12), slice(left, left + 12)
+    assert any(np.array_equal(found, expected[cut]) for expected in resize(pixels, height, width))
+
+
+def test_centre_copies_pixels_where_nothing_is_resized():
+    pixels = picture(256, 300)
+    assert np.array_equal(framed(Centre(), pixels), pixels[16:240, 38:262])
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_a_random_part_is_the_cut_box_resized(index):
+    pixels, key = picture(40, 61), (0, 0, 1, index)
+    framing = RandomPart(13)
+    top, left, height, width = framing.box((40, 61), key)
+    part = pixels[top : top + height, left : left + width]
+    found = framed(framing, pixels, key)
+    assert any(np.array_equal(found, expected) for expected in resize(part, 13, 13))
+
+
+def test_nothing_outside_the_part_shows():
+    framing, key = RandomPart(20), (0, 0, 1, 3)
+    top, left, height, width = framing.box((50, 50), key)
+    pixels = np.full((50, 50, 3), 255, np.uint8)
+    pixels[top : top + height, left : left + width] = 0
+    assert framed(framing, pixels, key).max() == 0
+    assert (height, width) != (50, 50)
+
+
+def box_by_the_rule(height, width, scale, ratio, source):
+    """The usual rule, one image at a time."""
+    for _ in range(10):
+        area = source.uniform(*scale) * height * width
+        shape = math.exp(source.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        w, h = round(math.sqrt(area * shape)), round(math.sqrt(area / shape))
+        if 0 < w <= width and 0 < h <= height:
+            return source.randint(0, height - h), source.randint(0, width - w), h, w
+    if width / height < ratio[0]:
+        w, h = width, round(width / ratio[0])
+    elif width / height > ratio[1]:
+        w, h = round(height * ratio[1]), height
+    else:
+        w, h = width, height
+    return (height - h) // 2, (width - w) // 2, h, w
+
+
+@pytest.mark.parametrize("size", [(64, 64), (40, 90), (90, 40), (16, 200)], ids=str)
+def test_parts_are_distributed_as_the_usual_rule_has_them(size):
+    """Each of the four numbers and the area, by two samples; ALPHA/5 for each, of which ALPHA/10 is each sample's."""
+    n, source, framing = 10000, random.Random(0), RandomPart()
+    ours = np.array([framing.box(size, (5, 2, 1, k)) for k in range(n)])
+    rule = np.array([box_by_the_rule(*size, framing.scale, framing.ratio, source) for _ in range(n)])
+    top, left, height, width = ours.T
+    assert min(top.min(), left.min(), height.min() - 1, width.min() - 1) >= 0
+    assert (top + height).max() <= size[0]
+    assert (left + width).max() <= size[1]
+    assert (top + height)[height < size[0]].max() == size[0]
+    assert (left + width)[width < size[1]].max() == size[1]
+    band = 2 * math.sqrt(math.log(2 / (ALPHA / 10)) / (2 * n))
+    for mine, theirs in zip([*ours.T, height * width], [*rule.T, rule[:, 2] * rule[:, 3]], strict=True):
+        values = np.union1d(mine, theirs)
+        counts = [np.searchsorted(np.sort(sample), values, side="right") / n for sample in (mine, theirs)]
+        assert np.abs(counts[0] - counts[1]).max() < band
+
+
+@pytest.mark.parametrize(("size", "expected"), [((10, 100), (0, 43, 10, 13)), ((100, 11), (42, 0, 15, 11))])
+def test_the_largest_central_part_is_taken_where_no_try_fits(size, expected):
+    assert {RandomPart(scale=(1, 1)).box(size, (0, 0, 1, k)) for k in range(50)} == {expected}
+
+
+def test_the_options_are_those_of_the_crop_on_the_device():
+    device, file = RandomResizedCrop(), RandomPart()
+    assert (file.size, file.scale, file.ratio) == (device.size, device.scale, device.ratio)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Squash(0, 5), r"height must be in \[1, inf\), got 0"),
+        (lambda: Squash(5, 0), r"width must be in \[1, inf\), got 0"),
+        (lambda: Centre(200, 224), r"resize must be in \[224, inf\), got 200"),
+        (lambda: RandomPart(scale=(0.0, 1.0)), r"scale\[0\] must be in \(0, 1\], got 0.0"),
+        (lambda: RandomPart(ratio=(2.0, 1.5)), r"ratio\[0\] must be in \(0, 1.5\], got 2.0"),
+    ],
+)
+def test_bad_options_are_refused_with_the_range(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def bits_in_python(*key):
+    """splitmix64's finaliser with Python's integers."""
+    state = 0
+    for word in key:
+        state = ((state ^ word) + 0x9E3779B97F4A7C15) % 2**64
+        state = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) % 2**64
+        state = ((state ^ state >> 27) * 0x94D049BB133111EB) % 2**64
+        state ^= state >> 31
+    return state
+
+
+def test_keyed_bits_are_the_same_everywhere():
+    keys = np.array([0, 1, 2**63, 2**64 - 1], np.uint64)
+    assert keyed_bits(7, keys, 3).tolist() == [bits_in_python(7, int(k), 3) for k in keys]
+    # The finaliser's published first output for seed 0.
+    assert keyed_bits(0).tolist() == [0xE220A8397B1DCDAF]
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_keyed_numbers_are_uniform_and_unrelated_along_every_word(place):
+    """Counts in 64 cells of pairs of neighbours, along each word of a key of three: chi-squared, 63 degrees, below 180."""
+    key = [np.uint64(1)] * 3
+    key[place] = np.arange(20001, dtype=np.uint64)
+    numbers = keyed_uniform(*key)
+    assert 0 <= numbers.min() < numbers.max() < 1
+    cells = (8 * numbers).astype(int)
+    counts = np.bincount(8 * cells[:-1:2] + cells[1::2], minlength=64)
+    assert ((counts - 10000 / 64) ** 2 / (10000 / 64)).sum() < 180
+
+
+def test_an_order_is_a_permutation():
+    order = keyed_order(1000, 3, 4)
+    assert sorted(order) == list(range(1000))
+    assert order.tolist() != keyed_order(1000, 3, 5).tolist()
