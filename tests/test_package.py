@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "files": set(),
     "noise": {"files"},
     "demo": {"files", "losses"},
-    "cli": {"losses", "demo", "noise"},
+    "cli": {"losses", "demo", "noise", "data"},
 }
 """Which siblings each part of the package may import. Kernels plug into primitives; nothing above statistics knows of them."""
 

@@ -1,0 +1,171 @@
+"""A run, said completely: what is trained on which labels, with which loss, and how."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args, get_type_hints
+
+from noiseproof.losses import create_loss
+from noiseproof.train.schedule import Schedule
+
+__all__ = ["Recipe", "override"]
+
+Optimiser = Literal["sgd", "adam"]
+Precision = Literal["float32", "tf32", "bf16"]
+Rule = Literal["exact", "draws", "published"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that a run's result depends on. Two runs with equal recipes on equal data are the same run."""
+
+    dataset: str
+    """A name (digits, cifar10, ...) or the path of a user's own data"""
+    loss: str
+    """A name of the catalogue"""
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    noise: str = "none"
+    """none; symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4; labels:FILE or labels:FILE#NAME; a matrix's file"""
+    noise_rule: Rule = "exact"
+    model: str = "mlp"
+    """A name of the catalogue, or package.module:function, called with the number of classes and the options"""
+    model_options: Mapping[str, Any] = field(default_factory=dict)
+    weights: str | None = None
+    """A file of weights to start from; its last layer is left out where the number of classes differs"""
+    optimiser: Optimiser = "sgd"
+    lr: float = 0.01
+    momentum: float = 0.9
+    nesterov: bool = False
+    schedule: str = "cosine"
+    """cosine, constant, exponential:FACTOR or step:EPOCH:FACTOR; by epoch"""
+    l1: float = 0.0
+    """Times the sum of absolute weights, added to the loss, before the clip"""
+    l2: float = 0.0
+    """Weight decay as optimisers have it: added to the gradient after the clip"""
+    clip: float | None = None
+    """Largest norm of the gradient"""
+    augment: str = "none"
+    epochs: int = 1
+    batch: int = 128
+    precision: Precision = "float32"
+    seed: int = 0
+    confidence_epochs: tuple[int, ...] = ()
+    """After these epochs the probability of every training example's given label is kept; the last one always is"""
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(type(self)).items():
+            object.__setattr__(self, name, _checked(name, getattr(self, name), kind))
+        for name in ("epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("lr", "momentum", "l1", "l2", "clip"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be finite and not negative, got {value}")
+        if self.clip == 0:
+            raise ValueError("clip must be above 0, or none, got 0")
+        wrong = [epoch for epoch in self.confidence_epochs if not 1 <= epoch <= self.epochs]
+        if wrong:
+            raise ValueError(f"confidence_epochs must be in [1, {self.epochs}], got {wrong[0]}")
+        create_loss(self.loss, **self.loss_options)
+        Schedule.parse(self.schedule)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        facts = dataclasses.asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
+
+    @staticmethod
+    def from_dict(facts: Mapping[str, Any]) -> Recipe:
+        """What :meth:`as_dict` gave."""
+        return override(None, facts)
+
+    def differences(self, other: Recipe) -> list[str]:
+        """What is not the same in the other one, in words."""
+        ours, theirs = self.as_dict(), other.as_dict()
+        return [f"{name} is {theirs[name]!r}, not {ours[name]!r}" for name in ours if ours[name] != theirs[name]]
+
+
+def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
+    """The recipe with some fields changed; ``loss.a`` and ``model.hidden`` change one option.
+
+    Values may be text, as a command line has them.
+
+    >>> override(Recipe(dataset="digits", loss="jal-ce"), {"lr": "0.02", "loss.a": "20"}).loss_options
+    {'a': 20}
+    """
+    kinds = get_type_hints(Recipe)
+    facts: dict[str, Any] = {} if recipe is None else {name: getattr(recipe, name) for name in kinds}
+    for name, value in changes.items():
+        owner, dot, option = name.partition(".")
+        if dot and f"{owner}_options" in kinds:
+            facts[f"{owner}_options"] = {**facts.get(f"{owner}_options", {}), option: _read(value)}
+        elif name in kinds:
+            facts[name] = _from_text(name, value, kinds[name]) if isinstance(value, str) else value
+        else:
+            known = [*kinds, "loss.OPTION", "model.OPTION"]
+            near = difflib.get_close_matches(name, known, n=1)
+            raise ValueError(
+                f"a recipe has no {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}")
+            )
+    if recipe is not None and "loss" in changes and recipe.loss != facts["loss"]:
+        # The options belonged to the other loss.
+        given = {name.partition(".")[2] for name in changes if name.startswith("loss.")}
+        facts["loss_options"] = {name: value for name, value in facts["loss_options"].items() if name in given}
+    return Recipe(**facts)
+
+
+def _read(value: Any) -> Any:
+    """A number, true or false where the text is one; text otherwise."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError:
+        return value
+
+
+def _from_text(name: str, text: str, kind: Any) -> Any:
+    """What the text means for a field of this kind; :func:`_checked` says whether it may be so."""
+    choices = get_args(kind)
+    if type(None) in choices and text.lower() == "none":
+        return None
+    if name.endswith("_epochs"):
+        return tuple(_read(part) for part in text.split(","))
+    if kind is str or str in choices or all(isinstance(choice, str) for choice in choices) and choices:
+        return text
+    return _read(text)
+
+
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    """The value with its field's type, or an error that says what was wanted."""
+    choices = get_args(kind)
+    if name.endswith("_options"):
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{name} must be options by name, got {value!r}")
+        return dict(value)
+    if name.endswith("_epochs"):
+        if not isinstance(value, list | tuple) or not all(type(epoch) is int for epoch in value):
+            raise TypeError(f"{name} must be whole numbers, got {value!r}")
+        return tuple(sorted(set(value)))
+    if choices and all(isinstance(choice, str) for choice in choices):
+        if value not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        return value
+    if type(None) in choices:
+        if value is None:
+            return None
+        kind = next(choice for choice in choices if choice is not type(None))
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise TypeError(f"{name} must be {IN_WORDS[kind]}, got {value!r}")
+    return value
+
+
+IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
