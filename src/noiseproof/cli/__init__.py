@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import noiseproof
-from noiseproof.cli import noise
+from noiseproof.cli import data, noise
 from noiseproof.cli.demo import demo
 from noiseproof.cli.losses import losses
 from noiseproof.cli.output import console
@@ -40,3 +40,4 @@ def _root(
 app.command()(losses)
 app.command()(demo)
 app.add_typer(noise.app, name="noise")
+app.add_typer(data.app, name="data")

@@ -137,7 +137,7 @@ def _from_text(name: str, text: str, kind: Any) -> Any:
         return None
     if name.endswith("_epochs"):
         return tuple(_read(part) for part in text.split(","))
-    if kind is str or str in choices or all(isinstance(choice, str) for choice in choices) and choices:
+    if kind is str or str in choices or (all(isinstance(choice, str) for choice in choices) and choices):
         return text
     return _read(text)
 
