@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -15,55 +17,140 @@ from rich.text import Text
 import noiseproof
 from noiseproof import noise as label_noise
 from noiseproof.cli.output import console, fail
-from noiseproof.noise import LabelNoise
+from noiseproof.data import Split, open_dataset
+from noiseproof.noise import LabelNoise, NoisyLabels
 
 app = typer.Typer(help="Make noisy labels that say how they were made, and check them.", no_args_is_help=True)
 
 Spec = Annotated[
     str,
-    typer.Argument(help="symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, asymmetric-cifar100:0.3, or a matrix's file."),
+    typer.Argument(
+        help="symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, asymmetric-cifar100:0.3, instance:0.4, or a matrix's file."
+    ),
 ]
+CleanLabels = Annotated[Path | None, typer.Option("--labels", help="The clean labels: .npy, .npz, .json, .pt or .csv.")]
+DatasetName = Annotated[
+    str | None, typer.Option("--dataset", help="Or a data set, by name or place: its training labels, and its images.")
+]
+Root = Annotated[Path | None, typer.Option("--data", help="Folder of data sets; else $NOISEPROOF_DATA.")]
 Classes = Annotated[int | None, typer.Option(help="Number of classes; read from the labels if left out.", min=2)]
 SHOWN_CLASSES = 20
+INSTANCE = "instance"
 
 
 @app.command()
 def make(
     spec: Spec,
-    labels: Annotated[Path, typer.Option(help="The clean labels: .npy, .npz, .json, .pt or .csv.")],
     out: Annotated[Path, typer.Option(help="Folder for labels.npy and manifest.json.")],
+    labels: CleanLabels = None,
     name: Annotated[str | None, typer.Option(help="Which labels, if the file holds several.")] = None,
+    dataset: DatasetName = None,
+    data: Root = None,
     classes: Classes = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same labels on every machine.")] = 0,
-    rule: Annotated[str, typer.Option(help="exact, draws, or published (truncated counts, as in the papers' code).")] = "exact",
+    rule: Annotated[
+        str | None, typer.Option(help="exact (if left out), draws, or published (truncated counts, as in the papers' code).")
+    ] = None,
 ) -> None:
     """Write noisy labels and a manifest."""
     try:
-        clean = label_noise.load_labels(labels, name)
-        noise = label_noise.from_spec(spec, classes or int(clean.max(initial=0)) + 1)
-        noisy = noise.apply(clean, seed, rule)  # type: ignore[arg-type]
-        manifest = label_noise.write_noisy_labels(out, noise, clean, noisy, noiseproof.__version__)
+        clean = clean_labels(labels, name, dataset, data)
+        count = classes or clean.classes
+        if spec.startswith("instance:"):
+            noise, noisy = instance_noise(spec, clean, count, seed, rule)
+        else:
+            noise = label_noise.from_spec(spec, count)
+            noisy = noise.apply(clean.labels, seed, rule or "exact")  # type: ignore[arg-type]
+        manifest = label_noise.write_noisy_labels(out, noise, clean.labels, noisy, noiseproof.__version__)
     except (ValueError, TypeError, OSError) as error:
         fail(error)
-    changed = int(noisy.mask.sum())
-    console.print(f"{changed} of {len(clean)} labels changed: {noisy.rate:.4f} (asked {noise.noise_rate:.4f})", highlight=False)
+    changed = f"{int(noisy.mask.sum())} of {len(noisy.labels)} labels changed: {noisy.rate:.4f}"
+    console.print(f"{changed} (asked {noise.noise_rate:.4f})", highlight=False)
     console.print(f"wrote {out / 'labels.npy'} and {manifest}; hash {noisy.hash[:12]}", highlight=False, soft_wrap=True)
 
 
 @app.command()
 def verify(
     manifest: Annotated[Path, typer.Argument(help="A manifest.json, or its folder.")],
-    labels: Annotated[Path | None, typer.Option(help="The clean labels, to make the noise anew and compare.")] = None,
+    labels: CleanLabels = None,
     name: Annotated[str | None, typer.Option(help="Which labels, if the file holds several.")] = None,
+    dataset: DatasetName = None,
+    data: Root = None,
 ) -> None:
-    """Check noisy labels against their manifest."""
+    """Check noisy labels against their manifest; given the clean ones, make the noise anew and compare."""
     try:
-        clean = None if labels is None else label_noise.load_labels(labels, name)
-        facts = label_noise.verify(manifest, clean)
+        clean = None if labels is None and dataset is None else clean_labels(labels, name, dataset, data)
+        facts = label_noise.verify(manifest, None if clean is None else clean.labels)
+        anew = clean is not None and facts["noise"] != INSTANCE
+        if clean is not None and clean.images is not None and facts["noise"] == INSTANCE:
+            verify_instance_noise(manifest, facts, clean.labels, clean.images)
+            anew = True
     except (ValueError, TypeError, OSError) as error:
         fail(error)
-    checked = "labels, rate, matrix and seed" if clean is not None else "labels (give --labels to check the noise itself)"
+    way = "give --dataset" if facts["noise"] == INSTANCE else "give --labels or --dataset"
+    checked = "labels, rate, matrix and seed" if anew else f"labels ({way} to check the noise itself)"
     console.print(f"[green]fine[/]: {checked} are as the manifest says; rate {facts['rate_realised']:.4f}", highlight=False)
+
+
+@dataclass(frozen=True)
+class Clean:
+    """Clean labels, how many classes they are of, and the images if they came with them."""
+
+    labels: NDArray[np.int64]
+    classes: int
+    images: NDArray[Any] | None = None
+
+
+def clean_labels(labels: Path | None, name: str | None, dataset: str | None, root: Path | None) -> Clean:
+    """From a file of labels, or the training split of a data set."""
+    if (labels is None) == (dataset is None):
+        raise ValueError("the clean labels come from --labels FILE or from --dataset NAME_OR_PATH: give one of the two")
+    if labels is not None:
+        found = label_noise.load_labels(labels, name)
+        return Clean(found, int(found.max(initial=0)) + 1)
+    opened = open_dataset(str(dataset), root)
+    images = opened.train.inputs if isinstance(opened.train, Split) else None
+    return Clean(opened.train.labels, len(opened.classes), images)
+
+
+def instance_noise(spec: str, clean: Clean, classes: int, seed: int, rule: str | None) -> tuple[LabelNoise, NoisyLabels]:
+    """Noise that depends on the images, and what is written about it."""
+    if rule is not None:
+        raise ValueError(f"--rule is for noise that a matrix describes, got {rule!r} for {spec!r}; leave it out")
+    if clean.images is None:
+        raise ValueError(f"{spec} depends on the images: give --dataset NAME_OR_PATH with images in memory instead of --labels")
+    number = spec.partition(":")[2]
+    try:
+        rate = float(number)
+    except ValueError:
+        raise ValueError(f"the rate in {spec!r} must be a number, got {number!r}") from None
+    noisy = label_noise.instance_dependent(clean.images, clean.labels, rate, seed, classes)
+    # What was asked, as a matrix: every image's expected rate is the rate, and the random projections favour no class. What
+    # one seed's projections made of it is the realised matrix.
+    asked = label_noise.symmetric(classes, rate).matrix
+    facts = {"classes": classes, "rate": rate, "images_hash": image_hash(clean.images)}
+    return LabelNoise(asked, INSTANCE, facts), noisy
+
+
+def verify_instance_noise(manifest: Path, facts: dict[str, Any], clean: NDArray[np.int64], images: NDArray[Any]) -> None:
+    """Make the noise anew from the images; ValueError says what is not as the manifest says."""
+    stated = facts.get("parameters", {})
+    missing = [key for key in ("rate", "images_hash") if key not in stated]
+    if missing:
+        raise ValueError(f"{manifest}: not a manifest of {INSTANCE} noise: {missing[0]!r} is missing in its parameters")
+    found = image_hash(images)
+    if found != stated["images_hash"]:
+        raise ValueError(f"{manifest}: the hash of the images should be {stated['images_hash']}, found {found}")
+    again = label_noise.instance_dependent(images, clean, stated["rate"], facts["seed"], facts["classes"])
+    if again.hash != facts["labels_hash"]:
+        raise ValueError(f"{manifest}: the hash of the labels made anew should be {facts['labels_hash']}, found {again.hash}")
+
+
+def image_hash(images: NDArray[Any]) -> str:
+    """SHA-256 of the shape, the kind and the bytes of an array of images."""
+    digest = hashlib.sha256(f"{images.shape} {images.dtype.str}\n".encode())
+    digest.update(np.ascontiguousarray(images).data)
+    return digest.hexdigest()
 
 
 @app.command()

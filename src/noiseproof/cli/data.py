@@ -1,0 +1,227 @@
+"""``noiseproof data``: fetch data sets, list them, look at one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+from rich.text import Text
+
+from noiseproof import noise as label_noise
+from noiseproof.cli import pictures
+from noiseproof.cli.output import console, fail
+from noiseproof.data import Dataset, ImageFiles, Split, data_root, open_dataset
+from noiseproof.data import fetch as fetch_files
+from noiseproof.data.download import Progress
+from noiseproof.data.fetch import ELSEWHERE, SOURCES
+from noiseproof.data.places import NAMES, find_dataset
+from noiseproof.noise import NoisyLabels
+
+app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_help=True)
+
+Root = Annotated[
+    Path | None, typer.Option("--data", help="Folder of data sets; else $NOISEPROOF_DATA, else ~/.cache/noiseproof.")
+]
+SHOWN_CLASSES = 20
+BAR = 24
+
+
+class SplitName(StrEnum):
+    train = "train"
+    test = "test"
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="A data set; 'noiseproof data list' lists them.")], data: Root = None
+) -> None:
+    """Download a data set, check it and unpack it; continues what was interrupted."""
+    try:
+        with _progress() as progress:
+            folder = fetch_files(name, data, progress=progress)
+    except (ValueError, OSError) as error:
+        fail(error)
+    except KeyboardInterrupt:
+        console.print("stopped; the same command continues", highlight=False)
+        raise typer.Exit(130) from None
+    console.print(f"{name} is in {folder}, and its checksums are the published ones", highlight=False, soft_wrap=True)
+
+
+@app.command("list")
+def list_sets(data: Root = None) -> None:
+    """List the data sets that can be fetched or opened by name, and those that are there."""
+    found = {name: _where(name, data) for name in [*NAMES, *(name for name in ELSEWHERE if name not in NAMES)]}
+    _print_list(found, data_root(data))
+
+
+@app.command()
+def show(
+    dataset: Annotated[
+        str, typer.Argument(metavar="NAME_OR_PATH", help="A name, a folder, an .npz file or a list.")
+    ] = "digits",
+    data: Root = None,
+    split: Annotated[SplitName, typer.Option(help="Whose images and labels.")] = SplitName.train,
+    labels: Annotated[Path | None, typer.Option(help="Given labels of the same examples, to compare.")] = None,
+    name: Annotated[str | None, typer.Option(help="Which labels, if the file holds several.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Also write images of each class as a picture.")] = None,
+    seed: Annotated[int, typer.Option(help="Chooses the images.", min=0)] = 0,
+    check: Annotated[bool, typer.Option(help="Hold CIFAR to its published checksums; a re-packed copy has others.")] = True,
+) -> None:
+    """Show a data set: sizes, classes, checksums and images."""
+    try:
+        opened = open_dataset(dataset, data, check=check)
+        summary = describe(opened, split.value, labels, name)
+        given = None if summary.given is None else summary.given.labels
+        drawn = console.color_system in ("256", "truecolor")
+        tiles = pictures.choose_images(opened, split.value, 2, classes=SHOWN_CLASSES, given=given, seed=seed) if drawn else []
+        if png is not None:
+            _write_picture(opened, split.value, given, seed, png)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        fail(error)
+    _print_summary(summary)
+    if tiles:
+        console.print(pictures.half_blocks(tiles))
+    if png is not None:
+        console.print(f"wrote {png}", highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What ``show`` says about a data set: of every split its size and inputs, of one split its classes."""
+
+    name: str
+    classes: tuple[str, ...]
+    splits: dict[str, tuple[int, str]]
+    split: str
+    counts: NDArray[np.int64]
+    sources: dict[str, str]
+    given: NoisyLabels | None
+
+    @property
+    def imbalance(self) -> float:
+        """How many times larger the largest class is than the smallest."""
+        return float(self.counts.max() / self.counts.min()) if self.counts.min() else float("inf")
+
+
+def describe(dataset: Dataset, split: str, labels: Path | None = None, name: str | None = None) -> Summary:
+    """The facts about a data set that ``show`` prints."""
+    if split not in dataset.splits:
+        raise ValueError(f"{dataset.name} has no {split} split; it has {', '.join(dataset.splits)}")
+    clean, count = dataset.splits[split].labels, len(dataset.classes)
+    given = None if labels is None else label_noise.read_noisy_labels(labels, clean, count, name)
+    splits = {key: (len(part), _inputs(part)) for key, part in dataset.splits.items()}
+    return Summary(dataset.name, dataset.classes, splits, split, np.bincount(clean, minlength=count), dataset.sources, given)
+
+
+def _inputs(split: Split | ImageFiles) -> str:
+    if isinstance(split, ImageFiles):
+        return "images in files"
+    x = split.inputs
+    text = f"{'x'.join(map(str, x.shape[1:]))} {x.dtype}"
+    if x.dtype == np.uint8 or not x.size:
+        return text
+    return f"{text} in [{x.min():.4g}, {x.max():.4g}], mean {x.mean():.4g}, std {x.std():.4g}"
+
+
+def _write_picture(dataset: Dataset, split: str, given: NDArray[np.int64] | None, seed: int, path: Path) -> None:
+    per_class = 8 if len(dataset.classes) <= pictures.ROWS else 1
+    found = pictures.choose_images(dataset, split, per_class, given=given, seed=seed)
+    if not found:
+        raise ValueError(f"{dataset.name}: its inputs are not images, so there is nothing to draw; leave out --png")
+    hidden = len(dataset.classes) - len(found)
+    more = f", the first {len(found)} of {len(dataset.classes)} classes" if hidden else ""
+    note = "" if given is None else ", in red what is labelled otherwise"
+    pictures.picture_file(found, f"{dataset.name}, {split} split{more}{note}", path)
+
+
+def _print_summary(summary: Summary) -> None:
+    console.print(f"[bold]{summary.name}[/]: {len(summary.classes)} classes", highlight=False)
+    for name, (size, inputs) in summary.splits.items():
+        console.print(f"  {name:5} {size:>7} examples, {inputs}", highlight=False)
+    ratio = f"the largest class of the {summary.split} split is {summary.imbalance:.3g} times the smallest"
+    console.print(f"  {ratio if summary.counts.min() else 'some class has no example'}", highlight=False)
+    if summary.given is not None:
+        changed = int(summary.given.mask.sum())
+        console.print(f"  {changed} of the given labels differ: {summary.given.rate:.4f}", highlight=False)
+    console.print(_class_table(summary))
+    for name, digest in list(summary.sources.items())[:8]:
+        console.print(f"  [dim]sha256 {digest[:12]}  {name}[/]", highlight=False)
+
+
+def _class_table(summary: Summary) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    given = summary.given
+    heads = ["", "class", "examples", ""] if given is None else ["", "class", "examples", "", "given", "kept"]
+    table.add_row(*(Text(head, style="dim") for head in heads))
+    largest = max(1, int(summary.counts.max()))
+    now = np.bincount(given.labels, minlength=len(summary.classes)) if given is not None else None
+    for k, name in enumerate(summary.classes[:SHOWN_CLASSES]):
+        count = int(summary.counts[k])
+        bar = Text("█" * max(round(BAR * count / largest), int(count > 0)), style="blue")
+        row = [Text(f"{k:>4}", style="dim"), Text(name), Text(f"{count:>8}"), bar]
+        if given is not None and now is not None:
+            row += [Text(f"{now[k]:>6}"), Text(f"{given.matrix[k, k]:>6.1%}" if count else "-")]
+        table.add_row(*row)
+    if len(summary.classes) > SHOWN_CLASSES:
+        table.add_row("", Text(f"and {len(summary.classes) - SHOWN_CLASSES} more", style="dim"))
+    return table
+
+
+def _where(name: str, root: Path | None) -> str | None:
+    """Where a named data set is; nothing if it is not."""
+    if name == "digits":
+        return "comes with scikit-learn"
+    try:
+        return str(find_dataset(name, root)) if name in NAMES else None
+    except FileNotFoundError:
+        return None
+
+
+def _print_list(found: dict[str, str | None], root: Path) -> None:
+    console.print(f"data sets in {root}", highlight=False, soft_wrap=True)
+    for name, place in found.items():
+        if place is not None:
+            line = f"  [green]here[/]     {name:14} {place}"
+        elif name in SOURCES:
+            line = f"  fetch    {name:14} noiseproof data fetch {name}"
+        else:
+            line = f"  [dim]by hand[/]  {name:14} [dim]{ELSEWHERE[name]}[/]"
+        console.print(line, highlight=False, soft_wrap=True)
+    console.print("or give a place: an .npz file, a list of images, a folder of images or of official files", highlight=False)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress]:
+    """A bar for each file on a terminal, else a line for each tenth of it."""
+    if not console.is_terminal:
+        told: dict[str, int] = {}
+
+        def tell(name: str, have: int, total: int | None) -> None:
+            step = 10 * have // total if total else have // 2**26
+            if told.get(name) != step:
+                told[name] = step
+                of = f" of {total / 1e6:.1f}" if total else ""
+                console.print(f"{name}: {have / 1e6:.1f}{of} MB", highlight=False)
+
+        yield tell
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=console) as bars:
+        tasks: dict[str, int] = {}
+
+        def draw(name: str, have: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total)
+            bars.update(tasks[name], completed=have, total=total)  # type: ignore[arg-type]
+
+        yield draw

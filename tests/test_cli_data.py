@@ -1,0 +1,242 @@
+"""``noiseproof data`` as a person uses it."""
+
+import hashlib
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+from typer.testing import CliRunner
+
+from noiseproof.cli import app, data, pictures
+from noiseproof.data import fetch as fetching
+from noiseproof.data import from_arrays, load_digits
+from noiseproof.data.fetch import ELSEWHERE, SOURCES
+from noiseproof.data.places import NAMES
+
+
+def run(*arguments, columns=120):
+    return CliRunner().invoke(app, ["data", *map(str, arguments)], env={"COLUMNS": str(columns), "TERM": "dumb"})
+
+
+@pytest.fixture(autouse=True)
+def _own_root(tmp_path, monkeypatch):
+    monkeypatch.setenv("NOISEPROOF_DATA", str(tmp_path / "root"))
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Class k is 10 (k + 1) flat images of brightness 50 k."""
+    labels = np.repeat(np.arange(3), [10, 20, 30])
+    pixels = np.broadcast_to((50 * labels).astype(np.uint8)[:, None, None, None], (60, 6, 6, 3))
+    path = tmp_path / "set.npz"
+    np.savez(path, x=pixels, y=labels)
+    return path
+
+
+def test_the_list_has_every_name_and_says_what_is_there(tmp_path):
+    (tmp_path / "root" / "cifar10").mkdir(parents=True)
+    (tmp_path / "root" / "cifar10" / "test_batch.bin").touch()
+    result = run("list")
+    assert result.exit_code == 0
+    lines = [line.strip() for line in result.output.splitlines()]
+    for name in {*NAMES, *ELSEWHERE}:
+        assert any(f" {name} " in line for line in lines), name
+    assert any(line.startswith("here") and line.endswith("root/cifar10") for line in lines)
+    assert any(line.startswith("fetch") and line.endswith("noiseproof data fetch mnist") for line in lines)
+
+
+def test_a_set_of_features_is_described_in_numbers():
+    result = run("show")
+    assert result.exit_code == 0, result.output
+    assert "digits: 10 classes" in result.output
+    assert "train    1297 examples, 64 float32 in [0, 1], mean 0.3" in result.output
+    assert "test      500 examples" in result.output
+
+
+def test_class_counts_bars_imbalance_and_checksums_are_shown(images):
+    lines = run("show", images).output.splitlines()
+    assert "  train      60 examples, 6x6x3 uint8" in [line.rstrip() for line in lines]
+    assert any("the largest class of the train split is 3 times the smallest" in line for line in lines)
+    bars = [line.count("█") for line in lines if "█" in line]
+    assert bars == [8, 16, 24]
+    digest = hashlib.sha256(images.read_bytes()).hexdigest()
+    assert any(f"sha256 {digest[:12]}  set.npz" in line for line in lines)
+
+
+def test_everything_fits_eighty_columns(images):
+    for name in ("digits", images):
+        assert max(len(line.rstrip()) for line in run("show", name, columns=80).output.splitlines()) <= 80
+
+
+def test_a_class_without_examples_is_said(tmp_path):
+    np.savez(tmp_path / "set.npz", x=np.zeros((2, 3), np.float32), y=np.array([0, 2]))
+    assert "some class has no example" in run("show", tmp_path / "set.npz").output
+
+
+def test_given_labels_are_shown_beside(images, tmp_path):
+    labels = np.repeat(np.arange(3), [10, 20, 30])
+    labels[10:15] = 0
+    np.savez(tmp_path / "given.npz", a=labels, b=labels)
+    output = run("show", images, "--labels", tmp_path / "given.npz", "--name", "a").output
+    assert "5 of the given labels differ: 0.0833" in output
+    row = next(line.split() for line in output.splitlines() if line.strip().startswith("1  1"))
+    assert (row[2], row[-2], row[-1]) == ("20", "15", "75.0%")
+    assert "choose one: a, b" in run("show", images, "--labels", tmp_path / "given.npz").output
+    np.save(tmp_path / "short.npy", labels[:-1])
+    assert "59 labels for 60 examples" in run("show", images, "--labels", tmp_path / "short.npy").output
+
+
+@pytest.mark.parametrize("classes", [3, 30])
+def test_the_picture_has_every_class(tmp_path, classes):
+    draw = np.random.default_rng(0)
+    np.savez(tmp_path / "set.npz", x=draw.integers(0, 256, (90, 6, 6, 1), dtype=np.uint8), y=np.arange(90) % classes)
+    np.save(tmp_path / "given.npy", (np.arange(90) + 1) % classes)
+    for extra in ([], ["--labels", tmp_path / "given.npy"]):
+        result = run("show", tmp_path / "set.npz", "--png", tmp_path / "set.png", *extra)
+        assert result.exit_code == 0, result.output
+        assert "wrote" in result.output
+        with Image.open(tmp_path / "set.png") as picture:
+            assert picture.format == "PNG"
+            assert min(picture.size) > 200
+
+
+def test_features_that_are_no_images_have_no_picture(tmp_path):
+    np.savez(tmp_path / "set.npz", x=np.zeros((4, 64), np.float32), y=np.array([0, 1, 0, 1]))
+    result = run("show", tmp_path / "set.npz", "--png", tmp_path / "set.png")
+    assert result.exit_code == 2
+    assert "its inputs are not images, so there is nothing to draw" in result.output
+    assert not (tmp_path / "set.png").exists()
+
+
+def test_images_in_files_are_drawn(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        Image.new("RGB", (20, 10), "red").save(tmp_path / "set" / name / "1.png")
+    result = run("show", tmp_path / "set", "--png", tmp_path / "set.png")
+    assert result.exit_code == 0, result.output
+    assert "images in files" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "cifar10"], "'noiseproof data fetch cifar10' downloads it; --data DIR or $NOISEPROOF_DATA says where"),
+        (["show", "cifar1"], "did you mean 'cifar10'?"),
+        (["show", "gone.npz"], "gone.npz: no such file or folder"),
+        (["fetch", "cifar"], "unknown data set 'cifar'; did you mean 'cifar10'?"),
+        (["fetch", "cifar10n"], "https://github.com/UCSC-REAL/cifar-10-100n"),
+    ],
+)
+def test_mistakes_end_with_one_line(arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_repacked_copy_is_shown_when_told_not_to_check(tmp_path):
+    (tmp_path / "root" / "cifar-100-binary").mkdir(parents=True)
+    for name in ("train.bin", "test.bin"):
+        (tmp_path / "root" / "cifar-100-binary" / name).write_bytes(bytes([0, 7]) + bytes(3072))
+    assert "checksum" in run("show", "cifar100").output
+    result = run("show", "cifar100", "--no-check")
+    assert result.exit_code == 0, result.output
+    assert "and 80 more" in result.output
+
+
+def test_a_split_that_is_not_there_is_said(images):
+    assert "set has no test split; it has train" in run("show", images, "--split", "test").output
+
+
+def printed(*renderables):
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=80)
+    console.print(*renderables)
+    return console.file.getvalue()
+
+
+def test_half_blocks_have_the_colours_of_the_pixels():
+    column = np.array([[[255, 0, 0]], [[0, 255, 0]], [[0, 0, 255]]], np.uint8)
+    output = printed(pictures.half_blocks([pictures.ClassImages("three", [column], [None])]))
+    assert "\x1b[38;2;255;0;0;48;2;0;255;0m▀" in output  # red above green
+    assert "\x1b[38;2;0;0;255m▀" in output  # blue above nothing
+    assert "three"[:2] in output
+
+
+def test_a_label_given_otherwise_is_under_its_image():
+    images = [np.zeros((12, 12, 3), np.uint8)] * 2
+    lines = printed(pictures.half_blocks([pictures.ClassImages("cat", images, [None, "dog"])])).splitlines()
+    assert "→ dog" in lines[-1]
+    assert lines[-1].index("→") > 12
+
+
+def test_on_a_colour_terminal_the_images_are_shown(monkeypatch, images):
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=80)
+    monkeypatch.setattr(data, "console", console)
+    assert run("show", images).exit_code == 0
+    assert "38;2;100;100;100;48;2;100;100;100m▀" in console.file.getvalue()
+    assert "▀" not in run("show", images).output
+
+
+def test_shrinking_takes_the_mean_of_blocks():
+    ramp = np.arange(16, dtype=np.uint8).reshape(4, 4, 1).repeat(3, 2)
+    assert pictures.shrink(ramp, 2)[..., 0].tolist() == [[2, 4], [10, 12]]  # means 2.5, 4.5, ... rounded to even
+    assert pictures.shrink(ramp, 4) is ramp
+    assert pictures.shrink(np.zeros((10, 40, 3), np.uint8), 12).shape == (3, 12, 3)
+    assert pictures.shrink(np.zeros((1, 400, 3), np.uint8), 12).shape == (1, 12, 3)
+
+
+def test_the_same_seed_chooses_the_same_images_of_the_right_class():
+    digits = load_digits()
+    one, again, other = (pictures.choose_images(digits, "train", 3, seed=seed) for seed in (0, 0, 1))
+    assert all(np.array_equal(a, b) for x, y in zip(one, again, strict=True) for a, b in zip(x.images, y.images, strict=True))
+    assert any(
+        not np.array_equal(a, b) for x, y in zip(one, other, strict=True) for a, b in zip(x.images, y.images, strict=True)
+    )
+    flat = np.arange(20, dtype=np.uint8)[:, None, None, None].repeat(4, 1).repeat(4, 2)
+    chosen = pictures.choose_images(from_arrays(flat, np.arange(20) % 2), "train", 4)
+    assert all(int(image[0, 0, 0]) % 2 == label for label, group in enumerate(chosen) for image in group.images)
+
+
+def fake_fetch(monkeypatch, then=None):
+    def fetch(name, into, *, progress):
+        for have in (0, 5_000_000, 10_000_000):
+            progress("set.tar.gz", have, 10_000_000)
+        if then is not None:
+            raise then
+        return into or "somewhere"
+
+    monkeypatch.setattr(data, "fetch_files", fetch)
+
+
+def test_fetching_tells_its_progress_in_lines_where_there_is_no_terminal(monkeypatch):
+    fake_fetch(monkeypatch)
+    result = run("fetch", "cifar10", "--data", "here")
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "set.tar.gz: 0.0 of 10.0 MB",
+        "set.tar.gz: 5.0 of 10.0 MB",
+        "set.tar.gz: 10.0 of 10.0 MB",
+        "cifar10 is in here, and its checksums are the published ones",
+    ]
+
+
+def test_fetching_draws_a_bar_on_a_terminal(monkeypatch):
+    fake_fetch(monkeypatch)
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(data, "console", console)
+    assert run("fetch", "cifar10").exit_code == 0
+    assert "10.0/10.0 MB" in console.file.getvalue()
+
+
+def test_stopping_a_fetch_says_that_it_continues(monkeypatch):
+    fake_fetch(monkeypatch, KeyboardInterrupt())
+    result = run("fetch", "cifar10")
+    assert result.exit_code == 130
+    assert "stopped; the same command continues" in result.output
+
+
+def test_the_verb_takes_the_library_function_and_its_sources():
+    assert data.fetch_files is fetching
+    assert set(SOURCES) >= {name for name, known in NAMES.items() if known.fetchable}
