@@ -72,7 +72,7 @@ def test_everything_fits_eighty_columns(images):
 
 def test_a_class_without_examples_is_said(tmp_path):
     np.savez(tmp_path / "set.npz", x=np.zeros((2, 3), np.float32), y=np.array([0, 2]))
-    assert "some class has no example" in run("show", tmp_path / "set.npz").output
+    assert "1 classes have no example in the train split" in run("show", tmp_path / "set.npz").output
 
 
 def test_given_labels_are_shown_beside(images, tmp_path):

@@ -108,9 +108,14 @@ class Summary:
     given: NoisyLabels | None
 
     @property
-    def imbalance(self) -> float:
-        """How many times larger the largest class is than the smallest."""
-        return float(self.counts.max() / self.counts.min()) if self.counts.min() else float("inf")
+    def balance(self) -> str:
+        """How unequal the classes are, in words."""
+        least, most = int(self.counts.min()), int(self.counts.max())
+        if least == most:
+            return f"every class of the {self.split} split has {most} examples"
+        if least == 0:
+            return f"{int((self.counts == 0).sum())} classes have no example in the {self.split} split"
+        return f"the largest class of the {self.split} split is {most / least:.3g} times the smallest"
 
 
 def describe(dataset: Dataset, split: str, labels: Path | None = None, name: str | None = None) -> Summary:
@@ -148,8 +153,7 @@ def _print_summary(summary: Summary) -> None:
     console.print(f"[bold]{summary.name}[/]: {len(summary.classes)} classes", highlight=False)
     for name, (size, inputs) in summary.splits.items():
         console.print(f"  {name:5} {size:>7} examples, {inputs}", highlight=False)
-    ratio = f"the largest class of the {summary.split} split is {summary.imbalance:.3g} times the smallest"
-    console.print(f"  {ratio if summary.counts.min() else 'some class has no example'}", highlight=False)
+    console.print(f"  {summary.balance}", highlight=False)
     if summary.given is not None:
         changed = int(summary.given.mask.sum())
         console.print(f"  {changed} of the given labels differ: {summary.given.rate:.4f}", highlight=False)

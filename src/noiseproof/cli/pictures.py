@@ -26,6 +26,7 @@ CELLS = 12
 ROWS = 20
 """With more classes than this the picture file has one image of each instead of a row of them."""
 SHOWN = 100
+RED = "#c1121f"
 
 
 @dataclass(frozen=True)
@@ -135,13 +136,16 @@ def picture_file(found: Sequence[ClassImages], title: str, path: Path) -> None:
 
 
 def _draw(axis: Any, image: Image, other: str | None, name: str | None) -> None:
+    """An image; above it its class where the row does not say it, and in red what it was labelled as instead."""
     axis.imshow(image, interpolation="nearest")
-    if other is not None:
-        axis.set_title(f"→ {other}"[:14], fontsize=6, color="#c1121f", pad=2)
-        for side in ("left", "right", "top", "bottom"):
-            axis.spines[side].set(visible=True, color="#c1121f", linewidth=1.5)
-        axis.set_frame_on(True)
-    elif name is not None:
+    if name is not None:
         axis.set_title(name[:14], fontsize=6, pad=2)
-    if other is not None and name is not None:
-        axis.set_xlabel(name[:14], fontsize=6, labelpad=1)
+    if other is None:
+        return
+    if name is None:
+        axis.set_title(f"→ {other}"[:14], fontsize=6, color=RED, pad=2)
+    else:
+        axis.set_xlabel(f"→ {other}"[:14], fontsize=6, color=RED, labelpad=1)
+    axis.set_frame_on(True)
+    for side in axis.spines.values():
+        side.set(color=RED, linewidth=1.5)
