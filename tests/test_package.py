@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "models": set(),
     "functional": {"losses"},
     "files": set(),
+    "paper": {"losses", "train"},
     "noise": {"files"},
     "demo": {"files", "losses"},
     "cli": {"losses", "demo", "noise", "data"},
