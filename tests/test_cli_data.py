@@ -72,7 +72,7 @@ def test_everything_fits_eighty_columns(images):
 
 def test_a_class_without_examples_is_said(tmp_path):
     np.savez(tmp_path / "set.npz", x=np.zeros((2, 3), np.float32), y=np.array([0, 2]))
-    assert "1 classes have no example in the train split" in run("show", tmp_path / "set.npz").output
+    assert "classes without an example in the train split: 1" in run("show", tmp_path / "set.npz").output
 
 
 def test_given_labels_are_shown_beside(images, tmp_path):
@@ -176,6 +176,9 @@ def test_on_a_colour_terminal_the_images_are_shown(monkeypatch, images):
     monkeypatch.setattr(data, "console", console)
     assert run("show", images).exit_code == 0
     assert "38;2;100;100;100;48;2;100;100;100m▀" in console.file.getvalue()
+
+
+def test_without_colours_no_blocks_are_printed(images):
     assert "▀" not in run("show", images).output
 
 

@@ -114,7 +114,7 @@ class Summary:
         if least == most:
             return f"every class of the {self.split} split has {most} examples"
         if least == 0:
-            return f"{int((self.counts == 0).sum())} classes have no example in the {self.split} split"
+            return f"classes without an example in the {self.split} split: {int((self.counts == 0).sum())}"
         return f"the largest class of the {self.split} split is {most / least:.3g} times the smallest"
 
 
