@@ -1,5 +1,38 @@
-"""Training: one loop, its recipe, its record, and a fast path on CUDA that is the same computation."""
+"""Training: one loop, its recipe, its record, and a fast path on CUDA that is the same computation.
 
+recipe      Recipe, everything that a result depends on
+task        the data set with the labels of the recipe's noise
+transforms  the augmentations by name
+feed        batches, from memory or from image files, a function of seed and epoch
+network     the recipe's network
+update      one step of the optimiser on all weights at once
+run         one network in training, step by step
+loop        train: epochs, records, checkpoints, going on after an interruption
+record      what a run writes about itself
+checkpoint  the state of a run on disk
+"""
+
+from noiseproof.train.checkpoint import CheckpointError
+from noiseproof.train.loop import Observer, Outcome, train
 from noiseproof.train.recipe import Recipe, override
+from noiseproof.train.record import Epoch, Record
+from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions
+from noiseproof.train.task import Task, prepare, with_noise
 
-__all__ = ["Recipe", "override"]
+__all__ = [
+    "CheckpointError",
+    "DivergenceError",
+    "Epoch",
+    "Observer",
+    "Outcome",
+    "Predictions",
+    "Recipe",
+    "Record",
+    "Run",
+    "RunOptions",
+    "Task",
+    "override",
+    "prepare",
+    "train",
+    "with_noise",
+]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_type_hints
 
-from noiseproof.losses import create_loss
+from noiseproof.losses import create_loss, find_loss
 from noiseproof.train.schedule import Schedule
 
 __all__ = ["Recipe", "override"]
@@ -72,6 +72,10 @@ class Recipe:
         wrong = [epoch for epoch in self.confidence_epochs if not 1 <= epoch <= self.epochs]
         if wrong:
             raise ValueError(f"confidence_epochs must be in [1, {self.epochs}], got {wrong[0]}")
+        if find_loss(self.loss).reads in ("features", "predictions"):
+            raise ValueError(
+                f"{self.loss} is called on {find_loss(self.loss).reads}, not on logits: train it in a loop of your own"
+            )
         create_loss(self.loss, **self.loss_options)
         Schedule.parse(self.schedule)
 

@@ -1,0 +1,60 @@
+"""The state of a run on disk, so that it can go on: tensors and facts in one file that is whole or not there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from noiseproof.files import write_whole
+
+__all__ = ["Checkpoint", "CheckpointError", "read_checkpoint", "write_checkpoint"]
+
+FORMAT = "1"
+CHECKPOINT = "checkpoint.safetensors"
+Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors by name, and the facts."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that this run cannot go on from; the message says why."""
+
+
+def write_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Write the file beside its place, then rename it: a reader finds the old one or the new one."""
+    from safetensors.torch import save_file
+
+    metadata = {"noiseproof": FORMAT, "facts": json.dumps(facts), "sha256": _digest(tensors)}
+    write_whole(folder / CHECKPOINT, lambda path: save_file(tensors, path, metadata))
+
+
+def read_checkpoint(folder: Path) -> Checkpoint | None:
+    """What was last written, or None if nothing was."""
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / CHECKPOINT
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: damaged, or no checkpoint: {error}; move it away to start anew") from error
+    if metadata.get("noiseproof") != FORMAT or "facts" not in metadata:
+        raise CheckpointError(f"{path}: not a checkpoint of this version of noiseproof; move it away to start anew")
+    if _digest(tensors) != metadata.get("sha256"):
+        raise CheckpointError(f"{path}: damaged, its tensors are not those that were written; move it away to start anew")
+    return tensors, json.loads(metadata["facts"])
+
+
+def _digest(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,221 @@
+"""Batches for the loop, from memory or from image files, each a function of the seed and the epoch alone.
+
+Nothing here carries state from one epoch to the next: an epoch can be made again after an interruption.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noiseproof.data import Augment, ImageFiles, ImageLoader, Split
+from noiseproof.train.transforms import Transforms, as_tensor
+
+__all__ = ["ALONE", "Batch", "EpochPlan", "Feed", "FileFeed", "MemoryFeed", "Place", "generator_for"]
+
+ORDER, AUGMENT = 1, 2
+"""The streams of random numbers of an epoch."""
+EVALUATION_BATCH = 1000
+
+
+class Place(NamedTuple):
+    """Where this process stands among ``world`` that train together."""
+
+    rank: int = 0
+    world: int = 1
+
+    def share(self, count: int) -> slice:
+        """This process's part of a batch of ``count``."""
+        return slice(self.rank * count // self.world, (self.rank + 1) * count // self.world)
+
+
+ALONE = Place()
+
+
+class Batch(NamedTuple):
+    """Inputs as the network reads them, their labels, and their positions in the split."""
+
+    inputs: Tensor
+    labels: Tensor
+    indices: Tensor
+
+
+class Feed(Protocol):
+    """Where batches come from."""
+
+    def steps(self) -> int:
+        """Batches in an epoch."""
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """The training batches of an epoch, counted from 0."""
+
+    def in_order(self) -> Iterator[Batch]:
+        """Every example once, as evaluation sees it."""
+
+    def __len__(self) -> int: ...
+
+
+def generator_for(seed: int, epoch: int, stream: int) -> torch.Generator:
+    """A generator whose numbers depend on these three alone."""
+    # SeedSequence mixes its words, so that neighbouring seeds and epochs have nothing in common.
+    word = np.random.SeedSequence([seed, epoch, stream]).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(word >> np.uint64(1)))
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """All that is random in an epoch over examples in memory: the order, and each example's augmentation in that order."""
+
+    order: Tensor
+    drawn: tuple[Any, ...]
+
+    @staticmethod
+    def draw(count: int, size: tuple[int, int] | None, augment: Augment | None, seed: int, epoch: int) -> EpochPlan:
+        order = torch.randperm(count, generator=generator_for(seed, epoch, ORDER))
+        if augment is None or size is None:
+            return EpochPlan(order, ())
+        return EpochPlan(order, augment.draw(count, size, generator_for(seed, epoch, AUGMENT)))
+
+    def to(self, device: torch.device) -> EpochPlan:
+        return self.each(lambda tensor: tensor.to(device))
+
+    def part(self, start: int, stop: int) -> EpochPlan:
+        """The examples from the one position in the order to the other."""
+        return self.each(lambda tensor: tensor[start:stop])
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> EpochPlan:
+        """The plan with every tensor changed."""
+        return EpochPlan(change(self.order), _each_tensor(self.drawn, change))
+
+
+def _each_tensor(drawn: tuple[Any, ...], change: Callable[[Tensor], Tensor]) -> tuple[Any, ...]:
+    """What an augmentation drew, with every tensor changed: a dataclass of tensors for each operation that is random."""
+    return tuple(
+        d and dataclasses.replace(d, **{f.name: change(getattr(d, f.name)) for f in dataclasses.fields(d)}) for d in drawn
+    )
+
+
+class MemoryFeed:
+    """Batches of a split that is in memory, on the device from the beginning."""
+
+    def __init__(
+        self,
+        split: Split,
+        transforms: Transforms,
+        *,
+        batch: int,
+        seed: int,
+        device: torch.device,
+        place: Place = ALONE,
+        inputs: Tensor | None = None,
+    ) -> None:
+        self.inputs = as_tensor(split).to(device) if inputs is None else inputs
+        self.labels = torch.from_numpy(split.labels).to(device)
+        self.transforms, self.batch, self.seed, self.device, self.place = transforms, batch, seed, device, place
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def steps(self) -> int:
+        return -(-len(self) // self.batch)
+
+    def plan(self, epoch: int) -> EpochPlan:
+        """The random part of an epoch, drawn on the CPU, so that it is the same for every device."""
+        size = (self.inputs.shape[-2], self.inputs.shape[-1]) if self.transforms.train is not None else None
+        return EpochPlan.draw(len(self), size, self.transforms.train, self.seed, epoch).to(self.device)
+
+    def examples(self, plan: EpochPlan) -> Tensor:
+        """The inputs of a part of a plan, augmented."""
+        inputs = self.inputs[plan.order]
+        return inputs if self.transforms.train is None else self.transforms.train.apply(inputs, plan.drawn)
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        plan = self.plan(epoch)
+        for start in range(0, len(self), self.batch):
+            count = min(self.batch, len(self) - start)
+            share = self.place.share(count)
+            part = plan.part(start + share.start, start + share.stop)
+            yield Batch(self.examples(part), self.labels[part.order], part.order)
+
+    def in_order(self) -> Iterator[Batch]:
+        for start in range(0, len(self), EVALUATION_BATCH):
+            whole = torch.arange(start, min(start + EVALUATION_BATCH, len(self)), device=self.device)
+            indices = whole[self.place.share(len(whole))]
+            inputs = self.inputs[indices]
+            ready = inputs if self.transforms.test is None else self.transforms.test(inputs)
+            yield Batch(ready, self.labels[indices], indices)
+
+
+class FileFeed:
+    """Batches of images that stay in files, decoded in worker processes."""
+
+    def __init__(
+        self,
+        files: ImageFiles,
+        transforms: Transforms,
+        *,
+        batch: int,
+        seed: int,
+        device: torch.device,
+        workers: int,
+        skip_corrupt: bool = False,
+        place: Place = ALONE,
+    ) -> None:
+        train_framing, test_framing = transforms.train_framing, transforms.test_framing
+        if train_framing is None or test_framing is None or transforms.train is None:
+            raise ValueError("image files need an augmentation and a framing: those of Transforms.named")
+        self.augment = transforms.train
+        self.transforms, self.seed, self.device, self.files = transforms, seed, device, files
+        shared: dict[str, Any] = {
+            "seed": seed,
+            "workers": workers,
+            "device": device,
+            "skip_corrupt": skip_corrupt,
+            "rank": place.rank,
+            "world": place.world,
+        }
+        rest = len(files) % batch
+        self._train = ImageLoader(
+            files,
+            train_framing,
+            batch_size=batch,
+            shuffle=True,
+            drop_last=0 < rest < place.world,
+            **shared,
+        )
+        self._test = ImageLoader(files, test_framing, batch_size=64 * place.world, shuffle=False, **shared)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def steps(self) -> int:
+        return len(self._train)
+
+    @property
+    def skipped(self) -> list[str]:
+        """Damaged images left out, on request, in the epoch last begun."""
+        return self._train.skipped
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        # Drawn for every file, so that an image's augmentation depends neither on its batch nor on the number of processes.
+        size = self._train.framing.output_size
+        drawn = self.augment.draw(len(self), size, generator_for(self.seed, epoch, AUGMENT))
+        drawn = _each_tensor(drawn, lambda tensor: tensor.to(self.device))
+        for images, labels, indices in self._train.epoch(epoch):
+            theirs = _each_tensor(drawn, lambda tensor, taken=indices: tensor[taken])  # type: ignore[misc]
+            yield Batch(self.augment.apply(images, theirs), labels, indices)
+
+    def in_order(self) -> Iterator[Batch]:
+        for images, labels, indices in self._test.epoch(0):
+            ready = images if self.transforms.test is None else self.transforms.test(images)
+            yield Batch(ready, labels, indices)
+
+    def close(self) -> None:
+        self._train.close()
+        self._test.close()

@@ -1,0 +1,84 @@
+"""The network of a recipe: from the catalogue or from the user's own code, drawn from the recipe's seed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noiseproof.data import ImageFiles, Split
+from noiseproof.models import create_model, list_models, load_weights
+from noiseproof.models.base import Classifier
+from noiseproof.train.recipe import Recipe
+
+__all__ = ["build_network"]
+
+
+def build_network(recipe: Recipe, split: Split | ImageFiles, classes: int) -> nn.Module:
+    """The network, its weights drawn from the seed or read from the recipe's file, on the CPU.
+
+    The caller's random state is left as it was.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        network = _own(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, split, classes)
+        if recipe.weights is not None:
+            _start_from(network, recipe.weights)
+    return network
+
+
+def _from_catalogue(recipe: Recipe, split: Split | ImageFiles, classes: int) -> nn.Module:
+    options: dict[str, Any] = dict(recipe.model_options)
+    if isinstance(split, ImageFiles):
+        options.setdefault("in_channels", 3)
+    elif recipe.model == "mlp":
+        options.setdefault("in_features", int(split.inputs[0].size))
+    elif split.inputs.ndim == 4:
+        options.setdefault("in_channels", int(split.inputs.shape[-1]))
+    else:
+        raise ValueError(
+            f"{recipe.model} reads images [N, C, H, W]; these inputs are features {split.inputs.shape[1:]}: use mlp"
+        )
+    return create_model(recipe.model, classes, **options)
+
+
+def _own(recipe: Recipe, classes: int) -> nn.Module:
+    """The user's model: a function of the number of classes that returns a module."""
+    module_name, _, name = recipe.model.partition(":")
+    try:
+        function: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
+    except ImportError as error:
+        raise ValueError(
+            f"model {recipe.model!r}: cannot import {module_name}: {error}; it must be on the Python path"
+        ) from error
+    except AttributeError as error:
+        raise ValueError(f"model {recipe.model!r}: {module_name} has no {name!r}") from error
+    network = function(classes, **recipe.model_options)
+    if not isinstance(network, nn.Module):
+        raise TypeError(
+            f"model {recipe.model!r} must return a torch module, got {type(network).__name__}; built in are {list_models()}"
+        )
+    return network
+
+
+def _start_from(network: nn.Module, path: str) -> None:
+    if not isinstance(network, Classifier):
+        raise ValueError("weights are read for the catalogue's models; a function of your own can load its own")
+    try:
+        load_weights(network, path)
+    except ValueError as error:
+        if "skip_head" not in str(error):
+            raise
+        load_weights(network, path, skip_head=True)
+
+
+def logits_of(network: nn.Module, inputs: Tensor) -> Tensor:
+    """What the network says, with an error that helps if it is no batch of logits."""
+    output = network(inputs)
+    if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != len(inputs):
+        shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise TypeError(f"the model must return logits [N, classes], got {shape} for inputs {list(inputs.shape)}")
+    return output

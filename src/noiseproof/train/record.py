@@ -1,0 +1,145 @@
+"""What a run writes about itself: one JSON file that grows with the epochs."""
+
+from __future__ import annotations
+
+import functools
+import json
+import platform
+import subprocess
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from noiseproof.files import write_whole
+from noiseproof.train.recipe import Recipe
+from noiseproof.train.task import Task
+
+__all__ = ["Epoch", "Record", "environment"]
+
+FORMAT = 1
+RECORD = "record.json"
+Status = Literal["running", "finished", "diverged"]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch. Accuracies are shares of 1; those on given and clean labels were counted while training."""
+
+    epoch: int
+    loss: float
+    given_accuracy: float
+    clean_accuracy: float | None
+    test_accuracy: float | None
+    lr: float
+    seconds: float
+
+
+@dataclass
+class Record:
+    """A run's facts, as ``record.json`` holds them. The result is the last epoch's; no other epoch is ever chosen."""
+
+    recipe: Recipe
+    task: dict[str, Any]
+    environment: dict[str, Any]
+    epochs: list[Epoch] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By phase: prepare, train, evaluate, save"""
+    result: dict[str, float | int | None] = field(default_factory=dict)
+    status: Status = "running"
+    message: str = ""
+
+    @staticmethod
+    def of(recipe: Recipe, task: Task, facts: dict[str, Any]) -> Record:
+        about = {
+            "name": task.name,
+            "classes": len(task.classes),
+            "examples": len(task.train),
+            "test_examples": 0 if task.test is None else len(task.test),
+            "noise": task.noise,
+            "sources": task.sources,
+        }
+        return Record(recipe, about, facts)
+
+    def add_seconds(self, phase: str, seconds: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "status": self.status,
+            "message": self.message,
+            "result": self.result,
+            "recipe": self.recipe.as_dict(),
+            "task": self.task,
+            "environment": self.environment,
+            "seconds": {phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
+            "epochs": [asdict(epoch) for epoch in self.epochs],
+        }
+
+    @staticmethod
+    def from_dict(facts: dict[str, Any]) -> Record:
+        return Record(
+            Recipe.from_dict(facts["recipe"]),
+            facts["task"],
+            facts["environment"],
+            [Epoch(**epoch) for epoch in facts["epochs"]],
+            facts["seconds"],
+            facts["result"],
+            facts["status"],
+            facts["message"],
+        )
+
+    def write(self, folder: Path) -> None:
+        text = json.dumps(self.as_dict(), indent=1)
+        write_whole(folder / RECORD, lambda path: path.write_text(text, encoding="utf-8"))
+
+    @staticmethod
+    def read(folder: Path) -> Record | None:
+        """The record in a folder, if there is one; a ValueError if it is not readable as one."""
+        path = folder / RECORD
+        if not path.is_file():
+            return None
+        try:
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            if facts["format"] != FORMAT:
+                raise ValueError(f"format {FORMAT} expected, found {facts['format']}")
+            return Record.from_dict(facts)
+        except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: not the record of a run: {error}") from error
+
+
+@functools.cache
+def environment(device: torch.device) -> dict[str, Any]:
+    """Versions, the commit of the code if it runs from a repository, and the machine."""
+    import noiseproof
+
+    return {
+        "noiseproof": noiseproof.__version__,
+        "commit": _commit(Path(noiseproof.__file__).parent),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "machine": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _commit(folder: Path) -> str | None:
+    try:
+        command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

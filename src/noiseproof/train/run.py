@@ -1,0 +1,195 @@
+"""One network in training, step by step: the plain path, which is the definition of what a run computes."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from noiseproof.data import ImageFiles, Split
+from noiseproof.losses import create_loss
+from noiseproof.train.feed import ALONE, Batch, Feed, FileFeed, MemoryFeed, Place, generator_for
+from noiseproof.train.network import build_network, logits_of
+from noiseproof.train.recipe import Recipe
+from noiseproof.train.schedule import Schedule
+from noiseproof.train.task import Task
+from noiseproof.train.transforms import Transforms
+from noiseproof.train.update import Weights, update_for
+
+__all__ = ["DivergenceError", "EpochSums", "Predictions", "Run", "RunOptions", "precision_of"]
+
+NETWORK = 3
+"""The stream of random numbers that a network itself may use, for dropout say."""
+
+
+class DivergenceError(RuntimeError):
+    """The loss was not finite; the message says when."""
+
+
+class EpochSums(NamedTuple):
+    """What an epoch's steps came to: the mean loss, and the shares of labels predicted while training."""
+
+    loss: float
+    given_accuracy: float
+    clean_accuracy: float | None
+
+
+class Predictions(NamedTuple):
+    """For each example of a split: the probability of its label, and the class predicted."""
+
+    probability: NDArray[np.float32]
+    predicted: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a run's result does not depend on, or only by rounding: where and how it is computed."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    workers: int = 2
+    skip_corrupt: bool = False
+    deterministic: bool = False
+    place: Place = ALONE
+
+
+class Run:
+    """A recipe's network, its data on the device, and its optimiser."""
+
+    def __init__(self, recipe: Recipe, task: Task, options: RunOptions | None = None) -> None:
+        options = options or RunOptions()
+        self.recipe, self.task, self.options = recipe, task, options
+        self.schedule = Schedule.parse(recipe.schedule)
+        self.criterion = create_loss(recipe.loss, **recipe.loss_options).to(options.device)
+        network = build_network(recipe, task.train, len(task.classes)).to(options.device)
+        images = isinstance(task.train, ImageFiles) or task.train.inputs.ndim == 4
+        layout = torch.channels_last if images and options.device.type == "cuda" else torch.contiguous_format
+        self.network: nn.Module = network.to(memory_format=layout)  # type: ignore[call-overload]
+        self.weights = Weights(self.network.parameters())
+        self.update = update_for(recipe, self.weights.flat)
+        transforms = Transforms.named(recipe.augment, task.train, memory_format=layout)
+        self.feed = self._feed(task.train, transforms)
+        self.test_feed = None if task.test is None else self._feed(task.test, transforms)
+        self.clean = None if task.clean is None else torch.from_numpy(task.clean).to(options.device)
+
+    def _feed(self, split: Split | ImageFiles, transforms: Transforms) -> Feed:
+        recipe, options = self.recipe, self.options
+        shared: dict[str, Any] = {"batch": recipe.batch, "seed": recipe.seed, "device": options.device, "place": options.place}
+        if isinstance(split, Split):
+            return MemoryFeed(split, transforms, **shared)
+        return FileFeed(split, transforms, workers=options.workers, skip_corrupt=options.skip_corrupt, **shared)
+
+    def lr(self, epoch: int) -> float:
+        """The learning rate of an epoch, counted from 0."""
+        return self.recipe.lr * self.schedule.factor(epoch, self.recipe.epochs)
+
+    def train_epoch(self, epoch: int, on_batch: Callable[[int], None] = lambda done: None) -> EpochSums:
+        """One pass over the training examples. ``on_batch`` hears how many are done."""
+        self.network.train()
+        losses, given, clean, done = [], [], [], 0
+        with self.randomness(epoch):
+            for batch in self.feed.epoch(epoch):
+                loss, predicted = self.step(batch, self.lr(epoch))
+                losses.append(loss)
+                given.append((predicted == batch.labels).sum())
+                if self.clean is not None:
+                    clean.append((predicted == self.clean[batch.indices]).sum())
+                done += len(batch.labels)
+                on_batch(done)
+        return self.sums(epoch, torch.stack(losses), given, clean, done)
+
+    def step(self, batch: Batch, lr: float) -> tuple[Tensor, Tensor]:
+        """One step; the loss before it, and the classes predicted."""
+        self.weights.clear()
+        with self.autocast():
+            logits = logits_of(self.network, batch.inputs)
+        loss = self.criterion(logits.float(), batch.labels)
+        loss.backward()
+        self.update(self.weights.flat, self.weights.gradient(), lr)
+        return loss.detach(), logits.detach().argmax(1)
+
+    def sums(self, epoch: int, losses: Tensor, given: list[Tensor], clean: list[Tensor], done: int) -> EpochSums:
+        """Read the epoch's numbers, at its end: before that the host does not wait for the device."""
+        values = losses.tolist()
+        wrong = [step for step, value in enumerate(values) if not math.isfinite(value)]
+        if wrong:
+            raise DivergenceError(
+                f"the loss is {values[wrong[0]]} in epoch {epoch + 1}, step {wrong[0] + 1} of {len(values)}, "
+                f"at learning rate {self.lr(epoch):.3g}; try a lower one, or a clip"
+            )
+        shares = [sum(int(count) for count in counts) / done if counts else None for counts in (given, clean)]
+        return EpochSums(sum(values) / len(values), shares[0] or 0.0, shares[1])
+
+    def accuracy(self) -> float | None:
+        """On the test split, if there is one."""
+        if self.test_feed is None:
+            return None
+        right = [(logits.argmax(1) == batch.labels).sum() for batch, logits in self._evaluated(self.test_feed)]
+        return sum(int(count) for count in right) / len(self.test_feed)
+
+    def predictions(self) -> Predictions:
+        """Of the training examples as they are, without augmentation."""
+        probability = np.zeros(len(self.feed), dtype=np.float32)
+        predicted = np.full(len(self.feed), -1, dtype=np.int64)
+        for batch, logits in self._evaluated(self.feed):
+            indices = batch.indices.cpu().numpy()
+            given = torch.softmax(logits.float(), 1).gather(1, batch.labels[:, None])[:, 0]
+            probability[indices] = given.cpu().numpy()
+            predicted[indices] = logits.argmax(1).cpu().numpy()
+        return Predictions(probability, predicted)
+
+    def _evaluated(self, feed: Feed) -> Iterator[tuple[Batch, Tensor]]:
+        self.network.eval()
+        with torch.no_grad():
+            for batch in feed.in_order():
+                with self.autocast():
+                    yield batch, logits_of(self.network, batch.inputs)
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        return torch.autocast(self.options.device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16")
+
+    @contextlib.contextmanager
+    def randomness(self, epoch: int) -> Iterator[None]:
+        """Torch's own generators, set for the epoch: a network with dropout draws the same after an interruption."""
+        devices = [self.options.device] if self.options.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(generator_for(self.recipe.seed, epoch, NETWORK).initial_seed())
+            yield
+
+    def state(self) -> dict[str, Tensor]:
+        """All that the next epoch depends on, by name, on the CPU."""
+        tensors = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        tensors |= {f"update.{name}": tensor for name, tensor in self.update.state.items()}
+        return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """What :meth:`state` gave; a ValueError if it is another network's."""
+        own = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        own |= {f"update.{name}": tensor for name, tensor in self.update.state.items()}
+        for name, tensor in own.items():
+            if name not in state or state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
+                raise ValueError(f"it has no {name!r} of shape {list(tensor.shape)}")
+        with torch.no_grad():
+            for name, tensor in own.items():
+                tensor.copy_(state[name])
+
+
+@contextlib.contextmanager
+def precision_of(recipe: Recipe, deterministic: bool) -> Iterator[None]:
+    """The switches of torch that a recipe's precision stands for, put back afterwards."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = (matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, torch.are_deterministic_algorithms_enabled())
+    matmul.allow_tf32 = cudnn.allow_tf32 = recipe.precision != "float32"
+    cudnn.benchmark = not deterministic
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before[:3]
+        torch.use_deterministic_algorithms(before[3])

@@ -1,0 +1,112 @@
+"""From what a data set holds to what a network reads: the named augmentations, and the normalisation that goes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noiseproof.data import (
+    CIFAR10,
+    CIFAR100,
+    CLOTHING1M,
+    IMAGENET,
+    Augment,
+    Centre,
+    Framing,
+    HorizontalFlip,
+    ImageFiles,
+    Normalize,
+    RandomCrop,
+    RandomPart,
+    Split,
+    Squash,
+    cifar10_augment,
+    cifar100_augment,
+    clothing1m_augment,
+    evaluation,
+    webvision_augment,
+)
+
+__all__ = ["AUGMENTATIONS", "Transforms"]
+
+PRESETS: dict[str, tuple[Callable[..., Augment], Normalize]] = {
+    "cifar10": (cifar10_augment, CIFAR10),
+    "cifar100": (cifar100_augment, CIFAR100),
+    "webvision": (webvision_augment, IMAGENET),
+    "clothing1m": (clothing1m_augment, CLOTHING1M),
+}
+AUGMENTATIONS = ("none", "flip", "crop-flip", *PRESETS)
+"""The names a recipe may use. ``none``, ``flip`` and ``crop-flip`` (padding 4) normalise by the training images' own mean and
+deviation, or by ImageNet's where the images are files; the others are the experiments'."""
+
+
+@dataclass(frozen=True)
+class Transforms:
+    """How inputs are made ready, for training and for evaluation. Features, which are no images, go as they are."""
+
+    train: Augment | None
+    test: Augment | None
+    train_framing: Framing | None = None
+    test_framing: Framing | None = None
+
+    @staticmethod
+    def named(name: str, split: Split | ImageFiles, **output: Any) -> Transforms:
+        """Those of a recipe's ``augment`` for inputs like these; ``output`` is the dtype and memory format of the result."""
+        if name not in AUGMENTATIONS:
+            raise ValueError(f"augment must be one of {', '.join(AUGMENTATIONS)}, got {name!r}")
+        if isinstance(split, ImageFiles):
+            return _for_files(name, **output)
+        if split.inputs.dtype != np.uint8:
+            if name != "none":
+                raise ValueError(f"augment {name!r} is for images; these inputs are features: use none")
+            return Transforms(None, None)
+        if name in PRESETS:
+            preset, normalize = PRESETS[name]
+            return Transforms(preset(**output), evaluation(*normalize, **output))
+        normalize = _own_statistics(split)
+        operations = {"none": (), "flip": (HorizontalFlip(),), "crop-flip": (RandomCrop(padding=4), HorizontalFlip())}[name]
+        return Transforms(Augment(operations, *normalize, **output), evaluation(*normalize, **output))
+
+
+def _for_files(name: str, **output: Any) -> Transforms:
+    if name == "clothing1m":
+        squash = Squash(256, 256)
+        return Transforms(
+            clothing1m_augment(**output),
+            evaluation(*CLOTHING1M, resize=256, **output),
+            train_framing=squash,
+            test_framing=squash,
+        )
+    if name in ("cifar10", "cifar100"):
+        raise ValueError(
+            f"augment {name!r} is for images of 32x32 in memory; for image files use webvision, clothing1m or none"
+        )
+    test = evaluation(*IMAGENET, **output)
+    centre = Centre(256, 224)
+    if name == "webvision":
+        return Transforms(webvision_augment(cropped=True, **output), test, RandomPart(224), centre)
+    operations = {"none": (), "flip": (HorizontalFlip(),), "crop-flip": (RandomCrop(padding=4), HorizontalFlip())}[name]
+    return Transforms(Augment(operations, *IMAGENET, **output), test, centre, centre)
+
+
+def _own_statistics(split: Split) -> Normalize:
+    """Mean and deviation of each channel, exact: from the counts of the 256 values."""
+    channels = split.inputs.shape[-1]
+    values = np.arange(256) / 255
+    mean, std = [], []
+    for k in range(channels):
+        share = np.bincount(split.inputs[..., k].reshape(-1), minlength=256) / split.inputs[..., k].size
+        mean.append(float(share @ values))
+        std.append(float(np.sqrt(share @ (values - mean[-1]) ** 2)) or 1.0)
+    return Normalize(tuple(mean), tuple(std))
+
+
+def as_tensor(split: Split) -> Tensor:
+    """Inputs as a network takes them: images ``[N, C, H, W]`` uint8, features float32."""
+    inputs = torch.from_numpy(split.inputs)
+    return inputs.permute(0, 3, 1, 2).contiguous() if inputs.dtype == torch.uint8 and inputs.ndim == 4 else inputs

@@ -1,0 +1,122 @@
+"""One step of the optimiser on all weights at once, in the published order: L1, clip, L2, momentum, step.
+
+The weights of a network are views of one vector, so that a step is a handful of operations whatever the network. The functions
+compute what ``torch.optim`` and ``clip_grad_norm_`` do; the tests hold them to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from noiseproof.train.recipe import Recipe
+
+__all__ = ["Adam", "Sgd", "Update", "Weights", "update_for"]
+
+
+class Weights:
+    """The parameters of a network as views of one vector, :attr:`flat`.
+
+    Four-dimensional parameters keep the order in memory that their layout asks for (``channels_last`` or not).
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        if not self.parameters:
+            raise ValueError("the model has no parameters to train")
+        first = self.parameters[0]
+        self.sizes = [parameter.numel() for parameter in self.parameters]
+        self.flat = torch.empty(sum(self.sizes), dtype=first.dtype, device=first.device)
+        for parameter, part in zip(self.parameters, self.flat.split(self.sizes), strict=True):
+            view = _in_layout_of(parameter, part)
+            view.copy_(parameter.data)
+            parameter.data = view
+
+    def gradient(self) -> Tensor:
+        """The gradients in the order of :attr:`flat`; zero for a parameter that has none."""
+        parts = []
+        for parameter in self.parameters:
+            gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
+            parts.append((gradient.permute(0, 2, 3, 1) if _channels_last(parameter) else gradient).reshape(-1))
+        return torch.cat(parts)
+
+    def clear(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+
+
+def _channels_last(parameter: Tensor) -> bool:
+    return parameter.dim() == 4 and not parameter.is_contiguous() and parameter.is_contiguous(memory_format=torch.channels_last)
+
+
+def _in_layout_of(parameter: Tensor, part: Tensor) -> Tensor:
+    if _channels_last(parameter):
+        outer, inner, height, width = parameter.shape
+        return part.view(outer, height, width, inner).permute(0, 3, 1, 2)
+    return part.view(parameter.shape)
+
+
+class Update:
+    """A rule that changes weights in place, given their gradient. :attr:`state` is all it remembers."""
+
+    def __init__(self, recipe: Recipe, flat: Tensor) -> None:
+        self.recipe = recipe
+        self.state: dict[str, Tensor] = {}
+
+    def __call__(self, flat: Tensor, gradient: Tensor, lr: Tensor | float) -> None:
+        raise NotImplementedError
+
+    def regularised(self, flat: Tensor, gradient: Tensor) -> Tensor:
+        """The gradient with the L1 penalty, then clipped, then with the L2 decay."""
+        recipe = self.recipe
+        if recipe.l1:
+            gradient = gradient + recipe.l1 * flat.sign()
+        if recipe.clip is not None:
+            gradient = gradient * (recipe.clip / (torch.linalg.vector_norm(gradient) + 1e-6)).clamp(max=1.0)
+        if recipe.l2:
+            gradient = gradient + recipe.l2 * flat
+        return gradient
+
+
+class Sgd(Update):
+    """Stochastic gradient descent with momentum, Nesterov's on request."""
+
+    def __init__(self, recipe: Recipe, flat: Tensor) -> None:
+        super().__init__(recipe, flat)
+        self.state = {"momentum": torch.zeros_like(flat)}
+
+    def __call__(self, flat: Tensor, gradient: Tensor, lr: Tensor | float) -> None:
+        gradient = self.regularised(flat, gradient)
+        velocity = self.state["momentum"].mul_(self.recipe.momentum).add_(gradient)
+        step = gradient + self.recipe.momentum * velocity if self.recipe.nesterov else velocity
+        flat.sub_(lr * step)
+
+
+class Adam(Update):
+    """Adam with betas 0.9 and 0.999."""
+
+    BETAS, EPSILON = (0.9, 0.999), 1e-8
+
+    def __init__(self, recipe: Recipe, flat: Tensor) -> None:
+        super().__init__(recipe, flat)
+        self.state = {
+            "mean": torch.zeros_like(flat),
+            "square": torch.zeros_like(flat),
+            "steps": torch.zeros((), dtype=flat.dtype, device=flat.device),
+        }
+
+    def __call__(self, flat: Tensor, gradient: Tensor, lr: Tensor | float) -> None:
+        gradient = self.regularised(flat, gradient)
+        first, second = self.BETAS
+        mean, square, steps = self.state["mean"], self.state["square"], self.state["steps"].add_(1)
+        mean.lerp_(gradient, 1 - first)
+        square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
+        scale = square.sqrt() / (1 - second**steps).sqrt() + self.EPSILON
+        flat.sub_(lr / (1 - first**steps) * mean / scale)
+
+
+def update_for(recipe: Recipe, flat: Tensor) -> Update:
+    """The rule that the recipe names."""
+    return {"sgd": Sgd, "adam": Adam}[recipe.optimiser](recipe, flat)
