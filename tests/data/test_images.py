@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -118,6 +120,15 @@ def test_a_truncated_image_is_named(tmp_path, name, share):
 def test_what_is_no_image_is_named_whatever_it_is_called(tmp_path, content):
     (tmp_path / "x.jpg").write_bytes(content)
     with pytest.raises(DataError, match=r"x\.jpg: not an? (readable )?image"):
+        read_image(tmp_path / "x.jpg")
+
+
+@pytest.mark.parametrize("kind", ["EPS", "ICO", "PCX"])
+def test_other_formats_are_refused_though_pillow_could_read_them(tmp_path, kind):
+    save(tmp_path / "x.jpg", format=kind)
+    with Image.open(tmp_path / "x.jpg") as image:
+        assert image.format == kind
+    with pytest.raises(DataError, match=r"x\.jpg: not an image; JPEG, PNG, .* are read"):
         read_image(tmp_path / "x.jpg")
 
 
@@ -241,6 +252,20 @@ def test_image_files_need_one_label_each(tmp_path):
             ImageFiles(("a", "b"), labels)
     with pytest.raises(DataError, match=r"labels must be in \[0, inf\), got -1"):
         ImageFiles(("a", "b"), [0, -1])
+
+
+def test_the_readers_import_without_pillow_and_say_how_to_get_it():
+    code = """
+import sys
+sys.modules["PIL"] = None
+from noiseproof.data import ImageLoader, load_webvision, read_image
+try:
+    read_image("x.png")
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "images are read with pillow: pip install 'noiseproof[lab]'"
 
 
 def test_code_that_needs_inputs_is_told_when_there_are_only_files():
