@@ -13,7 +13,6 @@ repeats what was run; ``paper-text`` follows the text. :func:`differences` lists
 
 from noiseproof.paper.cells import Cell, cells
 from noiseproof.paper.fidelity import PROFILES, Difference, Profile
-from noiseproof.paper.hyperparameters import hyperparameters
 from noiseproof.paper.recipes import QuotedError, differences, list_recipes, recipe, recipe_of
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "QuotedError",
     "cells",
     "differences",
-    "hyperparameters",
     "list_recipes",
     "recipe",
     "recipe_of",

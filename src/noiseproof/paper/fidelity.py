@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,10 +33,12 @@ class Silent:
 
 
 class Difference(NamedTuple):
-    """One difference. ``text`` is None where the text gives no value."""
+    """One difference between the paper's text and its code."""
 
     field: str
+    """A field of the recipe, ``loss.OPTION``, or ``noise KIND:RATE``"""
     text: Any
+    """None where the text gives no value"""
     code: Any
     source: str
 
@@ -46,7 +49,7 @@ def resolved(values: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
     >>> resolved({"q": Differs(0.9, 0.7, "Table 8"), "a": 6.0}, "paper-text")
     {'q': 0.9, 'a': 6.0}
     """
-    return {name: _value(value, profile) for name, value in values.items()}
+    return {name: copy.deepcopy(_value(value, profile)) for name, value in values.items()}
 
 
 def listed(values: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:

@@ -6,12 +6,11 @@ The text's are those of the supplement's table of parameter settings. Names are 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
-from noiseproof.paper.fidelity import Differs, Profile, Silent, resolved
+from noiseproof.paper.fidelity import Differs, Silent
 
-__all__ = ["PARAMETERS", "hyperparameters"]
+__all__ = ["PARAMETERS"]
 
 TABLE = "the supplement's table of parameter settings prints {}; the code has {}"
 CLIP = Differs(
@@ -97,12 +96,3 @@ PARAMETERS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 """The losses in the order of the tables; an option that is not named keeps the catalogue's default, which is the code's."""
-
-
-def hyperparameters(dataset: str, loss: str, profile: Profile = "paper-code") -> Mapping[str, Any]:
-    """The options of a loss on a data set, both by the names of ``PARAMETERS``.
-
-    >>> hyperparameters("cifar10", "jal-ce")
-    {'alpha': 1.0, 'beta': 1.0, 'a': 30.0}
-    """
-    return resolved(PARAMETERS[dataset][loss], profile)

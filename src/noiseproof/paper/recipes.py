@@ -18,9 +18,8 @@ __all__ = ["QuotedError", "differences", "list_recipes", "recipe", "recipe_of"]
 
 TRAINED_ON = {"ilsvrc12": "webvision"}
 """ILSVRC12's validation images only test the networks that WebVision trained."""
-HISTOGRAM = ("cifar10", "symmetric:0.4", ("ce", "jal-ce"), (30, 60, 90, 120))
-"""The runs and the epochs of the paper's figure of confidences."""
-
+HISTOGRAMS = {("cifar10", loss, "symmetric:0.4"): (30, 60, 90, 120) for loss in ("ce", "jal-ce")}
+"""The runs whose confidences the paper shows, and after which epochs."""
 TRAINABLE = ("statistics", "logits")
 """What the losses read that the trainer can call."""
 
@@ -44,8 +43,8 @@ def recipe(name: str, *, noise: str = "none", seed: int = 123, profile: str = "p
     chosen = check_profile(profile)
     spec = resolve_noise(dataset, noise, chosen)
     facts = resolved({**SETTINGS[dataset], **decay(dataset, loss)}, chosen)
-    if (dataset, spec) == HISTOGRAM[:2] and loss in HISTOGRAM[2]:
-        facts["confidence_epochs"] = HISTOGRAM[3]
+    if (dataset, loss, spec) in HISTOGRAMS:
+        facts["confidence_epochs"] = HISTOGRAMS[dataset, loss, spec]
     options = resolved(_losses(dataset)[loss], chosen)
     return Recipe(dataset=dataset, loss=loss, loss_options=options, noise=spec, seed=seed, **facts)
 

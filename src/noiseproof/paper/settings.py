@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from noiseproof.paper.fidelity import Differs
+from noiseproof.paper.fidelity import Differs, Silent
 
 __all__ = ["SETTINGS", "decay"]
 
-NOT_CLIPPED = "the text does not mention it; the code clips the norm of the gradient at 5, after the L1 term"
+NOT_CLIPPED = "the text does not mention it; the code clips the norm of the gradient at 5"
+NO_AMOUNT = "the text says 'random shift and horizontal flip' and gives no amounts; the code {}"
+JITTER = (
+    "the text says 'random shift, color jittering, and horizontal flip' and gives no amounts; "
+    "the code takes random resized crops and jitters by 0.4, 0.4, 0.4 and 0.2"
+)
+NO_PRECISION = "the text does not give it; the code {}"
 NOT_TURNED = "the text says 'random shift and horizontal flip'; the code then turns the image by up to 20 degrees"
 NOT_ZEROED = "the text says 'a ResNet-50'; the code starts the last BatchNorm of every block at zero"
+WHICH_WEIGHTS = "the text says 'pre-trained on ImageNet'; the code takes torchvision's default, the file of this name"
 COUNTS = Differs(
     "exact",
     "published",
@@ -24,13 +31,18 @@ CIFAR: dict[str, Any] = {
     "schedule": "cosine",
     "batch": 128,
     "clip": Differs(None, 5.0, NOT_CLIPPED),
-    # The authors' float32, as PyTorch has it since Ampere: convolutions in TF32.
-    "precision": "tf32",
+    "precision": Silent("tf32", NO_PRECISION.format("leaves PyTorch's default, which is TF32 for convolutions since Ampere")),
     "noise_rule": COUNTS,
 }
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "cifar10": {**CIFAR, "model": "cnn8", "lr": 0.01, "epochs": 120, "augment": "cifar10"},
+    "cifar10": {
+        **CIFAR,
+        "model": "cnn8",
+        "lr": 0.01,
+        "epochs": 120,
+        "augment": Silent("cifar10", NO_AMOUNT.format("crops with a padding of 4")),
+    },
     "cifar100": {
         **CIFAR,
         "model": "resnet34",
@@ -49,22 +61,21 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "epochs": 250,
         "batch": 256,
         "clip": Differs(None, 5.0, NOT_CLIPPED),
-        "augment": "webvision",
-        "precision": "bf16",
+        "augment": Silent("webvision", JITTER),
+        "precision": Silent("bf16", NO_PRECISION.format("has bf16 mixed precision")),
     },
     "clothing1m": {
         "model": "resnet50",
         "model_options": {"stem": "imagenet"},
-        # The name under which torchvision publishes its second ImageNet weights of ResNet-50, its default and the code's.
-        "weights": "resnet50-11ad3fa6.pth",
+        "weights": Silent("resnet50-11ad3fa6.pth", WHICH_WEIGHTS),
         "optimiser": "sgd",
         "lr": 5e-3,
         "momentum": 0.9,
         "schedule": "step:5:0.1",
         "epochs": 10,
         "batch": 256,
-        "augment": "clothing1m",
-        "precision": "bf16",
+        "augment": Silent("clothing1m", NO_AMOUNT.format("resizes to 256 x 256 and crops 224")),
+        "precision": Silent("bf16", NO_PRECISION.format("has bf16 mixed precision")),
     },
     # Not in the paper: the setting of 'noiseproof demo', the same for every loss.
     "digits": {
