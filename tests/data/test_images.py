@@ -1,6 +1,8 @@
 """Folders of image files and the decoding of one: every mode, every kind of damage, and what a folder may hold."""
 
+import errno
 import hashlib
+import io
 import os
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import pytest
 from PIL import Image
 
 from noiseproof.data import DataError, Dataset, ImageFiles, Split, in_memory, load_image_folder, read_image
+from noiseproof.data.images import decode
 
 
 def picture(height=6, width=9, seed=0):
@@ -35,6 +38,7 @@ def test_a_lossless_image_comes_back_exactly(tmp_path, extension):
     pixels = picture()
     found = read_image(save(tmp_path / f"x.{extension}", pixels))
     assert found.dtype == np.uint8
+    assert found.flags.writeable
     assert np.array_equal(found, pixels)
 
 
@@ -160,6 +164,21 @@ def test_a_file_that_cannot_be_opened_is_the_disks_fault(tmp_path):
     (tmp_path / "x.png").mkdir()
     with pytest.raises(IsADirectoryError, match=r"x\.png"):
         read_image(tmp_path / "x.png")
+
+
+def test_a_read_that_fails_half_way_is_the_disks_fault_with_the_path(tmp_path):
+    class Failing(io.BytesIO):
+        def read(self, *size):
+            raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(OSError, match=r"Input/output error: 'far/x\.png'") as caught:
+        decode("far/x.png", lambda path: Failing())
+    assert not isinstance(caught.value, DataError)
+
+
+def test_a_fault_of_the_opener_is_not_called_the_images():
+    with pytest.raises(KeyError):
+        decode("x.png", {}.__getitem__)
 
 
 def test_a_folder_of_classes_is_listed_by_name(tmp_path):

@@ -300,6 +300,13 @@ def test_no_files_are_refused():
         loader(ImageFiles((), np.zeros(0, int)))
 
 
+def test_the_wrong_kind_of_argument_is_refused_at_once(files):
+    with pytest.raises(TypeError, match="files must be ImageFiles, got tuple"):
+        loader(files.paths)
+    with pytest.raises(TypeError, match=r"framing must be a Framing \(Squash, Centre, RandomPart\), got 224"):
+        loader(files, 224)
+
+
 def test_epochs_count_from_zero(files):
     with pytest.raises(ValueError, match=r"epoch must be in \[0, inf\), got -1"):
         loader(files).epoch(-1)

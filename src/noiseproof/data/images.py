@@ -45,7 +45,7 @@ class ImageFiles:
     labels: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        paths, labels = tuple(map(os.fspath, self.paths)), np.asarray(self.labels)
+        paths, labels = tuple(map(os.fsdecode, self.paths)), np.asarray(self.labels)
         if labels.shape != (len(paths),) or labels.dtype.kind not in "iu":
             raise DataError(f"labels must be {len(paths)} integers, one per path, got {labels.dtype} of shape {labels.shape}")
         if labels.size and labels.min() < 0:
@@ -82,16 +82,16 @@ def load_image_folder(folder: str | Path, *, name: str | None = None, test: str 
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: no such folder")
     train_folder, test_folder = _split_folders(folder, test)
-    labels = {name: k for k, name in enumerate(_class_names(train_folder))}
+    labels = {kind: k for k, kind in enumerate(_class_names(train_folder))}
     digest = hashlib.sha256()
     train = class_files(train_folder, labels, digest.update, root=folder)
     held_out = None
     if test_folder is not None:
-        names = _class_names(test_folder)
-        added = [name for name in names if name not in labels]
+        kinds = _class_names(test_folder)
+        added = [kind for kind in kinds if kind not in labels]
         if added:
             raise DataError(f"{test_folder}: classes that {train_folder} has not: {', '.join(map(repr, added[:10]))}")
-        held_out = class_files(test_folder, {name: labels[name] for name in names}, digest.update, root=folder)
+        held_out = class_files(test_folder, {kind: labels[kind] for kind in kinds}, digest.update, root=folder)
     called = folder.resolve().name
     return Dataset(name or called, train, held_out, tuple(labels), {called: digest.hexdigest()})
 
@@ -107,7 +107,7 @@ def read_image(path: str | Path) -> NDArray[np.uint8]:
     A file that is damaged, in another format, or larger than ``PIL.Image.MAX_IMAGE_PIXELS`` is a :class:`DataError`; one that
     cannot be opened or read is an OSError.
     """
-    return np.asarray(decode(os.fspath(path), open_file))
+    return np.array(decode(os.fspath(path), open_file))  # a copy: Pillow's own pixels cannot be written to
 
 
 def open_file(path: str) -> BinaryIO:
@@ -120,26 +120,25 @@ def decode(path: str, opener: Opener) -> PIL.Image.Image:
         import PIL.Image
     except ImportError as error:
         raise ImportError("images are read with pillow: pip install 'noiseproof[lab]'") from error
-    try:
+    with opener(path) as file, warnings.catch_warnings():
         # Pillow warns of odd metadata, which is no concern of ours, and of bombs, which are: the latter become errors.
-        with warnings.catch_warnings(), opener(path) as file:
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
+        try:
             image = PIL.Image.open(file, formats=FORMATS)
             image.load()
             return _as_rgb(image)
-    except MemoryError:
-        raise
-    except (PIL.Image.DecompressionBombWarning, PIL.Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: {error}; make it smaller, or leave it out") from error
-    except OSError as error:
-        if error.errno is not None:  # the disk's or the network's fault, not the image's; a read knows no path
-            raise OSError(error.errno, error.strerror, path) from error
-        if isinstance(error, PIL.UnidentifiedImageError):
+        except MemoryError:
+            raise
+        except (PIL.Image.DecompressionBombWarning, PIL.Image.DecompressionBombError) as error:
+            raise DataError(f"{path}: {error}; make it smaller, or leave it out") from error
+        except PIL.UnidentifiedImageError as error:
             raise DataError(f"{path}: not an image; {', '.join(FORMATS)} are read") from error
-        raise DataError(f"{path}: not a readable image: {error}") from error
-    except Exception as error:  # decoders raise many kinds for damaged data
-        raise DataError(f"{path}: not a readable image: {str(error) or type(error).__name__}") from error
+        except Exception as error:  # decoders raise many kinds for damaged data
+            if isinstance(error, OSError) and error.errno is not None:
+                # The disk's or the network's fault, not the image's; it does not know the path.
+                raise OSError(error.errno, error.strerror, path) from error
+            raise DataError(f"{path}: not a readable image: {str(error) or type(error).__name__}") from error
 
 
 def _as_rgb(image: PIL.Image.Image) -> PIL.Image.Image:

@@ -44,8 +44,8 @@ class ImageLoader:
 
     The same ``seed``, ``epoch(n)`` and files give the same batches, whatever the number of ``workers`` and in whatever order
     epochs are asked for; nothing is drawn from torch's own generators. (Versions of Pillow and of the libraries under it may
-    differ by a grey level.) Without ``shuffle`` images come in the order of the
-    files. Each image is read once an epoch; ``drop_last`` leaves out a last batch that is not full.
+    differ by a grey level.) Without ``shuffle`` images come in the order of the files. Each image is read once an epoch;
+    ``drop_last`` leaves out a last batch that is not full.
 
     ``batch_size`` counts the images of all processes together. With ``world`` processes (torchrun's WORLD_SIZE, of which it
     must be a multiple) each gets its contiguous slice of every batch: together they see the batches one process would see,
@@ -58,11 +58,10 @@ class ImageLoader:
 
     Workers live from the first epoch to :meth:`close`, and are forked from a clean server process where there is one
     (``forkserver``), else spawned: a plain fork would copy this process's threads, locks and CUDA state half-alive. So a
-    script that uses workers needs the usual ``if __name__ == "__main__":``. A worker takes a second or two to import torch,
-    once; ``multiprocessing.set_forkserver_preload(["noiseproof.data.loader"])`` at the start of a program spares all but one
-    of them that. ``workers=0`` decodes here. Towards a CUDA
-    device, batches are pinned by a thread and copied without waiting. ``opener`` replaces ``open`` (an archive, a store); it
-    must pickle when there are workers.
+    script that uses workers needs the usual ``if __name__ == "__main__":``. Each worker imports torch, which takes seconds;
+    ``multiprocessing.set_forkserver_preload(["noiseproof.data.loader"])`` at the start of a program has the server do it once.
+    ``workers=0`` decodes here. Towards a CUDA device, batches are pinned by a thread and copied without waiting. ``opener``
+    replaces ``open`` (an archive, a store); it must pickle when there are workers.
     """
 
     def __init__(
@@ -81,6 +80,10 @@ class ImageLoader:
         drop_last: bool = False,
         opener: Opener = open_file,
     ) -> None:
+        if not isinstance(files, ImageFiles):
+            raise TypeError(f"files must be ImageFiles, got {type(files).__name__}")
+        if not isinstance(framing, Framing):
+            raise TypeError(f"framing must be a Framing (Squash, Centre, RandomPart), got {framing!r}")
         self.files = files
         self.framing = framing
         self.batch_size = check_integer("batch_size", batch_size, 1)
