@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from typing import Literal, SupportsIndex, TypeVar
 
@@ -33,6 +34,15 @@ class Classifier(nn.Module):
     @property
     def classes(self) -> int:
         return self.fc.out_features
+
+    def aligned(self, multiple: int) -> Classifier:
+        """A network like this one, drawn anew, whose numbers of channels are rounded up to a multiple.
+
+        Its tensors have the same names and are at least as large. With this network's values in their first places and zeros
+        elsewhere it computes the same, on inputs padded with zero channels, and training keeps the zeros: an added channel
+        is 0 before and after BatchNorm (whose factor there is 0), so it passes nothing on and gets no gradient.
+        """
+        return copy.deepcopy(self)
 
     def penultimate(self, x: Tensor) -> Tensor:
         """The activations ``[N, D]`` before the last layer."""
@@ -102,6 +112,15 @@ def check_count(name: str, value: SupportsIndex, *, at_least: int) -> int:
     if count < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {count}")
     return count
+
+
+def round_up(value: int, multiple: int) -> int:
+    """The next multiple, or the value if it is one.
+
+    >>> round_up(196, 8)
+    200
+    """
+    return -(-value // multiple) * multiple
 
 
 def shape_text(x: Tensor) -> str:

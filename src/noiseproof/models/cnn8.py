@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
-from noiseproof.models.base import Classifier, check_count, draw_published, shape_text
+from noiseproof.models.base import Classifier, check_count, draw_published, round_up, shape_text
 
 __all__ = ["CNN8"]
 
@@ -23,20 +25,25 @@ class CNN8(Classifier):
     1639794
     """
 
-    def __init__(self, classes: int, *, in_channels: int = 3) -> None:
+    def __init__(self, classes: int, *, in_channels: int = 3, widths: Sequence[int] = WIDTHS) -> None:
         super().__init__()
         classes = check_count("classes", classes, at_least=2)
         self.in_channels = check_count("in_channels", in_channels, at_least=1)
+        self.widths = tuple(check_count(f"widths[{k}]", width, at_least=1) for k, width in enumerate(widths))
         layers: list[nn.Module] = []
         before = self.in_channels
-        for width in WIDTHS:
+        for width in self.widths:
             layers += [*_convolution(before, width), *_convolution(width, width), nn.MaxPool2d(2)]
             before = width
         self.body = nn.Sequential(*layers)
-        pooled = WIDTHS[-1] * (SIDE // 2 ** len(WIDTHS)) ** 2
+        pooled = self.widths[-1] * (SIDE // 2 ** len(self.widths)) ** 2
         self.hidden = nn.Sequential(nn.Linear(pooled, 256), nn.BatchNorm1d(256), nn.ReLU(inplace=True))
         self.fc = nn.Linear(256, classes)
         draw_published(self)
+
+    def aligned(self, multiple: int) -> CNN8:
+        widths = [round_up(width, multiple) for width in self.widths]
+        return CNN8(self.classes, in_channels=round_up(self.in_channels, multiple), widths=widths)
 
     def penultimate(self, x: Tensor) -> Tensor:
         if x.dim() != 4 or x.shape[1:] != (self.in_channels, SIDE, SIDE):

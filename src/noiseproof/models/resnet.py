@@ -17,6 +17,7 @@ from noiseproof.models.base import (
     check_count,
     draw_published,
     draw_torchvision,
+    round_up,
     shape_text,
 )
 
@@ -130,6 +131,7 @@ class ResNet(Classifier):
             raise ValueError(f"depths must have 4 numbers of blocks, got {list(depths)}")
         classes = check_count("classes", classes, at_least=2)
         self.in_channels = check_count("in_channels", in_channels, at_least=1)
+        self.block, self.depths, self.stem = block, tuple(depths), stem
         self.initialisation = DRAWN_FOR_STEM[stem] if init is None else init
         # Parameters enter the state dict in the order of assignment, which is torchvision's.
         imagenet = stem == "imagenet"
@@ -152,6 +154,10 @@ class ResNet(Classifier):
             for layer in self.modules():
                 if isinstance(layer, BasicBlock | Bottleneck):
                     nn.init.zeros_(layer.last_norm.weight)
+
+    def aligned(self, multiple: int) -> ResNet:
+        channels = round_up(self.in_channels, multiple)
+        return ResNet(self.block, self.depths, self.classes, stem=self.stem, in_channels=channels, init=self.initialisation)
 
     def penultimate(self, x: Tensor) -> Tensor:
         if x.dim() != 4 or x.shape[1] != self.in_channels:

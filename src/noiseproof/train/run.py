@@ -71,7 +71,7 @@ class Run:
         images = isinstance(task.train, ImageFiles) or task.train.inputs.ndim == 4
         layout = torch.channels_last if images and options.device.type == "cuda" else torch.contiguous_format
         self.network: nn.Module = network.to(memory_format=layout)  # type: ignore[call-overload]
-        self.weights = Weights(self.network.parameters())
+        self.weights = Weights(self.network.named_parameters())
         self.update = update_for(recipe, self.weights.flat)
         transforms = Transforms.named(recipe.augment, task.train, memory_format=layout)
         self.feed = self._feed(task.train, transforms)
@@ -164,20 +164,26 @@ class Run:
 
     def state(self) -> dict[str, Tensor]:
         """All that the next epoch depends on, by name, on the CPU."""
-        tensors = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
-        tensors |= {f"update.{name}": tensor for name, tensor in self.update.state.items()}
-        return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+        return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self._named_state().items()}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """What :meth:`state` gave; a ValueError if it is another network's."""
-        own = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
-        own |= {f"update.{name}": tensor for name, tensor in self.update.state.items()}
+        own = self._named_state()
         for name, tensor in own.items():
             if name not in state or state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
                 raise ValueError(f"it has no {name!r} of shape {list(tensor.shape)}")
         with torch.no_grad():
             for name, tensor in own.items():
                 tensor.copy_(state[name])
+
+    def _named_state(self) -> dict[str, Tensor]:
+        """Views of the state. What the optimiser keeps for each weight has that weight's name and shape, so that a run begun in
+        one way of computing can go on in another."""
+        tensors = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        for key, kept in self.update.state.items():
+            views = self.weights.views(kept) if kept.dim() else {"": kept}
+            tensors |= {f"update.{key}.{name}": view for name, view in views.items()}
+        return tensors
 
 
 @contextlib.contextmanager

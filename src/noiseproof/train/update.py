@@ -22,17 +22,22 @@ class Weights:
     Four-dimensional parameters keep the order in memory that their layout asks for (``channels_last`` or not).
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
-        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
-        if not self.parameters:
+    def __init__(self, named: Iterable[tuple[str, nn.Parameter]]) -> None:
+        trained = {name: parameter for name, parameter in named if parameter.requires_grad}
+        if not trained:
             raise ValueError("the model has no parameters to train")
+        self.names, self.parameters = list(trained), list(trained.values())
         first = self.parameters[0]
         self.sizes = [parameter.numel() for parameter in self.parameters]
         self.flat = torch.empty(sum(self.sizes), dtype=first.dtype, device=first.device)
-        for parameter, part in zip(self.parameters, self.flat.split(self.sizes), strict=True):
-            view = _in_layout_of(parameter, part)
+        for parameter, view in zip(self.parameters, self.views(self.flat).values(), strict=True):
             view.copy_(parameter.data)
             parameter.data = view
+
+    def views(self, vector: Tensor) -> dict[str, Tensor]:
+        """The parts of a vector in the order of :attr:`flat`, each with its parameter's name and shape."""
+        parts = zip(self.names, self.parameters, vector.split(self.sizes), strict=True)
+        return {name: _in_layout_of(parameter, part) for name, parameter, part in parts}
 
     def gradient(self) -> Tensor:
         """The gradients in the order of :attr:`flat`; zero for a parameter that has none."""
