@@ -87,6 +87,7 @@ def test_noise_that_the_published_counts_turn_into_none_is_refused():
         recipe("cifar100/ce", noise="symmetric:0.1")
     assert recipe("cifar100/ce", noise="symmetric:0.1", profile="paper-text").noise == "symmetric:0.1"
     assert recipe("cifar10/ce", noise="symmetric:0.1").noise == "symmetric:0.1"
+    assert recipe("cifar100/ce", noise="symmetric:0.198").noise == "symmetric:0.198"
     labels = np.repeat(np.arange(100), 500)
     assert from_spec("symmetric:0.1", 100).apply(labels, seed=0, rule="published").rate == 0
     assert from_spec("symmetric:0.198", 100).apply(labels, seed=0, rule="published").rate == pytest.approx(0.198)

@@ -60,9 +60,7 @@ def resolve_noise(dataset: str, noise: str, profile: Profile) -> str:
         _check_counts(dataset, kind, rate, profile)
         return f"{kind}:{rate}"
     known = resolved(NOISE[dataset], profile)
-    if kind == "human":
-        if noise not in known:
-            raise ValueError(_unknown(dataset, noise, known))
+    if kind == "human" and noise in known:
         return str(known[noise])
     if f"{kind}:RATE" not in known or not colon:
         raise ValueError(_unknown(dataset, noise, known))
