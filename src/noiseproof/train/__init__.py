@@ -10,10 +10,16 @@ run         one network in training, step by step
 loop        train: epochs, records, checkpoints, going on after an interruption
 record      what a run writes about itself
 checkpoint  the state of a run on disk
+folder      what a run's folder is called, and that one process at a time works in it
+memory      which batch would fit when the memory does not
+own         a recipe for data that no recipe knows
 """
 
 from noiseproof.train.checkpoint import CheckpointError
+from noiseproof.train.folder import folder_name
 from noiseproof.train.loop import Observer, Outcome, train
+from noiseproof.train.memory import OutOfMemoryError
+from noiseproof.train.own import own_recipe
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Epoch, Record
 from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions
@@ -24,6 +30,7 @@ __all__ = [
     "DivergenceError",
     "Epoch",
     "Observer",
+    "OutOfMemoryError",
     "Outcome",
     "Predictions",
     "Recipe",
@@ -31,7 +38,9 @@ __all__ = [
     "Run",
     "RunOptions",
     "Task",
+    "folder_name",
     "override",
+    "own_recipe",
     "prepare",
     "train",
     "with_noise",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +18,8 @@ from torch import Tensor
 
 from noiseproof.files import write_whole
 from noiseproof.train.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from noiseproof.train.folder import claimed
+from noiseproof.train.memory import advice_on_memory
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import Epoch, Record, environment
 from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions, precision_of
@@ -94,11 +98,16 @@ class _Loop:
         self.record.add_seconds("prepare", time.perf_counter() - start)
 
     def run(self) -> Outcome:
-        if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            finished = self._finished(self.folder)
-            if finished is not None:
-                return finished
+        if self.folder is None or self.options.place.rank != 0:
+            return self._run()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with claimed(self.folder):
+            return self._run()
+
+    def _run(self) -> Outcome:
+        finished = None if self.folder is None else self._finished(self.folder)
+        if finished is not None:
+            return finished
         with self._timed("prepare"):
             run = Run(self.recipe, self.task, self.options)
         first = self._resume(run)
@@ -116,7 +125,7 @@ class _Loop:
 
     def _epoch(self, run: Run, epoch: int) -> None:
         start = time.perf_counter()
-        with self._timed("train"):
+        with self._timed("train"), advice_on_memory(run):
             sums = run.train_epoch(epoch, lambda done: self.observer.batch(epoch, done, len(run.feed)))
         with self._timed("evaluate"):
             accuracy = run.accuracy()
@@ -175,9 +184,14 @@ class _Loop:
         self._check_same(record, str(folder))
         if record.status != "finished":
             return None
-        with np.load(folder / CONFIDENCE, allow_pickle=False) as arrays:
-            found = zip(arrays["epochs"].tolist(), arrays["probability"], arrays["predicted"], strict=True)
-            predictions = {epoch: Predictions(probability, predicted) for epoch, probability, predicted in found}
+        try:
+            with np.load(folder / CONFIDENCE, allow_pickle=False) as arrays:
+                found = zip(arrays["epochs"].tolist(), arrays["probability"], arrays["predicted"], strict=True)
+                predictions = {epoch: Predictions(probability, predicted) for epoch, probability, predicted in found}
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise CheckpointError(
+                f"{folder / CONFIDENCE}: damaged, in a run that is finished: {error}; move the folder away to run it again"
+            ) from error
         return Outcome(record, self.task, predictions)
 
     def _resume(self, run: Run) -> int:

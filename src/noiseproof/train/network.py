@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -37,7 +38,8 @@ def _from_catalogue(recipe: Recipe, split: Split | ImageFiles, classes: int) -> 
     elif recipe.model == "mlp":
         options.setdefault("in_features", int(split.inputs[0].size))
     elif split.inputs.ndim == 4:
-        options.setdefault("in_channels", int(split.inputs.shape[-1]))
+        # Images have their channels last; floating inputs go to the network as they are.
+        options.setdefault("in_channels", int(split.inputs.shape[-1 if split.inputs.dtype == np.uint8 else 1]))
     else:
         raise ValueError(
             f"{recipe.model} reads images [N, C, H, W]; these inputs are features {split.inputs.shape[1:]}: use mlp"

@@ -56,6 +56,8 @@ class Recipe:
     seed: int = 0
     confidence_epochs: tuple[int, ...] = ()
     """After these epochs the probability of every training example's given label is kept; the last one always is"""
+    test_share: float = 0.0
+    """Of data without a test split, the share of examples to hold out as one; the same examples for every seed"""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(type(self)).items():
@@ -69,6 +71,8 @@ class Recipe:
                 raise ValueError(f"{name} must be finite and not negative, got {value}")
         if self.clip == 0:
             raise ValueError("clip must be above 0, or none, got 0")
+        if not 0 <= self.test_share < 1:
+            raise ValueError(f"test_share must be in [0, 1), got {self.test_share}")
         wrong = [epoch for epoch in self.confidence_epochs if not 1 <= epoch <= self.epochs]
         if wrong:
             raise ValueError(f"confidence_epochs must be in [1, {self.epochs}], got {wrong[0]}")
@@ -81,8 +85,8 @@ class Recipe:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
-        facts = dataclasses.asdict(self)
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
+        facts: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        return facts
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Recipe:
@@ -117,10 +121,15 @@ def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
             raise ValueError(
                 f"a recipe has no {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}")
             )
-    if recipe is not None and "loss" in changes and recipe.loss != facts["loss"]:
-        # The options belonged to the other loss.
-        given = {name.partition(".")[2] for name in changes if name.startswith("loss.")}
-        facts["loss_options"] = {name: value for name, value in facts["loss_options"].items() if name in given}
+    for owner in ("loss", "model"):
+        options = f"{owner}_options"
+        if recipe is not None and owner in changes and getattr(recipe, owner) != facts[owner] and options not in changes:
+            # The options belonged to the other one.
+            given = {name.partition(".")[2] for name in changes if name.startswith(f"{owner}.")}
+            facts[options] = {name: value for name, value in facts[options].items() if name in given}
+    if recipe is not None and "epochs" in changes and "confidence_epochs" not in changes and type(facts["epochs"]) is int:
+        # A shorter run keeps what it reaches.
+        facts["confidence_epochs"] = tuple(epoch for epoch in recipe.confidence_epochs if epoch <= facts["epochs"])
     return Recipe(**facts)
 
 
@@ -140,7 +149,7 @@ def _from_text(name: str, text: str, kind: Any) -> Any:
     if type(None) in choices and text.lower() == "none":
         return None
     if name.endswith("_epochs"):
-        return tuple(_read(part) for part in text.split(","))
+        return tuple(_read(part) for part in text.split(",")) if text else ()
     if kind is str or str in choices or (all(isinstance(choice, str) for choice in choices) and choices):
         return text
     return _read(text)

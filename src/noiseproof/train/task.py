@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from noiseproof import noise
 from noiseproof.data import Dataset, ImageFiles, Split, data_root, open_dataset
 from noiseproof.noise import NoisyLabels
+from noiseproof.train.own import held_out
 from noiseproof.train.recipe import Recipe
 
-__all__ = ["Task", "prepare"]
+__all__ = ["Task", "prepare", "with_noise"]
 
 ASYMMETRIC = {"cifar10": "cifar10", "cifar100": "cifar100", "mnist": "mnist", "fashion-mnist": None}
 
@@ -49,17 +50,68 @@ def prepare(recipe: Recipe, data: str | Path | None = None) -> Task:
 
 def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Task:
     """The task that the recipe makes of a data set."""
+    dataset = _checked_images(dataset)
     labels = dataset.train.labels
     if recipe.noise == "none":
         # Labels without added noise are the best there is, but nobody has said that they are clean.
         facts: dict[str, Any] = {"spec": "none", "hash": noise.label_hash(labels)}
-        return Task(dataset.name, dataset.classes, dataset.train, dataset.test, None, facts, dataset.sources)
-    noisy = noisy_labels(dataset, recipe, root)
-    facts = {"spec": recipe.noise, "hash": noisy.hash, "rate": noisy.rate}
-    if noisy.rule is not None:
-        facts |= {"rule": noisy.rule, "seed": noisy.seed}
-    train = dataclasses.replace(dataset.train, labels=noisy.labels)
-    return Task(dataset.name, dataset.classes, train, dataset.test, labels, facts, dataset.sources)
+        task = Task(dataset.name, dataset.classes, dataset.train, dataset.test, None, facts, dataset.sources)
+    else:
+        noisy = noisy_labels(dataset, recipe, root)
+        facts = {"spec": recipe.noise, "hash": noisy.hash, "rate": noisy.rate}
+        if noisy.rule is not None:
+            facts |= {"rule": noisy.rule, "seed": noisy.seed}
+        train = dataclasses.replace(dataset.train, labels=noisy.labels)
+        task = Task(dataset.name, dataset.classes, train, dataset.test, labels, facts, dataset.sources)
+    return _without_test_share(task, recipe.test_share) if recipe.test_share else task
+
+
+def _without_test_share(task: Task, share: float) -> Task:
+    """The task with a share of its examples to test on, with their clean labels where these are known.
+
+    The noise was put on all of them, since a file of labels has one for each; its rate and hash are of those that stay.
+    """
+    if task.test is not None:
+        raise ValueError(f"test_share is for data without a test split; {task.name} has one of {len(task.test)} examples")
+    mask = held_out(task.train.labels if task.clean is None else task.clean, share)
+    if not mask.any() or mask.all():
+        raise ValueError(f"test_share {share} of {len(mask)} examples leaves none to {'train' if mask.all() else 'test'} on")
+    test = _part(task.train, mask)
+    if task.clean is not None:
+        test = dataclasses.replace(test, labels=task.clean[mask])
+    task = dataclasses.replace(
+        task, train=_part(task.train, ~mask), test=test, clean=None if task.clean is None else task.clean[~mask]
+    )
+    facts = task.noise | {"hash": noise.label_hash(task.train.labels)}
+    if task.wrong is not None:
+        facts["rate"] = float(task.wrong.mean())
+    return dataclasses.replace(task, noise=facts)
+
+
+def _part(split: Split | ImageFiles, mask: NDArray[np.bool_]) -> Split | ImageFiles:
+    if isinstance(split, Split):
+        return Split(split.inputs[mask], split.labels[mask])
+    return ImageFiles(tuple(path for path, taken in zip(split.paths, mask, strict=True) if taken), split.labels[mask])
+
+
+def _checked_images(dataset: Dataset) -> Dataset:
+    """Grey images ``[N, H, W]`` with their one channel; an error for arrays that cannot be images ``[N, H, W, C]``."""
+    if isinstance(dataset.train, ImageFiles) or dataset.train.inputs.dtype != np.uint8:
+        return dataset
+    shape = dataset.train.inputs.shape
+    if len(shape) == 3:
+        return dataclasses.replace(dataset, train=_with_channel(dataset.train), test=_with_channel(dataset.test))
+    if len(shape) != 4 or shape[3] > 4:
+        way = "; transpose(0, 2, 3, 1) puts the channels last" if len(shape) == 4 and shape[1] <= 4 else ""
+        raise ValueError(
+            f"{dataset.name}: uint8 inputs must be images [N, H, W] or [N, H, W, C] of at most 4 channels, got {shape}"
+            f"{way or '; features must be floating'}"
+        )
+    return dataset
+
+
+def _with_channel(split: Any) -> Any:
+    return None if split is None else Split(split.inputs[..., None], split.labels)
 
 
 def noisy_labels(dataset: Dataset, recipe: Recipe, root: Path | None) -> NoisyLabels:

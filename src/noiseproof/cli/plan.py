@@ -1,0 +1,100 @@
+"""What the words after ``noiseproof train`` stand for: a recipe, its data, and a folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from noiseproof import paper
+from noiseproof.data import open_dataset
+from noiseproof.losses import find_loss
+from noiseproof.train import Recipe, Task, folder_name, override, own_recipe, with_noise
+
+__all__ = ["Plan", "changes_from", "device_named", "noise_from", "plan_run"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run and where its files go; the data where they had to be opened to know."""
+
+    recipe: Recipe
+    folder: Path
+    data: str | None
+    task: Task | None = None
+
+
+def plan_run(name: str, noise: str, seed: int, data: str | None, changes: dict[str, Any], profile: str, out: Path) -> Plan:
+    """The recipe that the words on the command line stand for."""
+    if "/" in name:
+        base = recipe = paper.recipe(name, noise=noise, seed=seed, profile=profile)
+        if data is not None and Path(data).expanduser().is_file():
+            raise ValueError(
+                f"{data}: with DATASET/LOSS, --data is the folder of data sets; for data of your own give the loss alone: "
+                f"noiseproof train {recipe.loss} --data {data}"
+            )
+        dataset = None
+    else:
+        loss = _loss_alone(name, data, profile)
+        dataset = open_dataset(str(data))
+        base = own_recipe(dataset, str(data), loss, noise=noise, seed=seed)
+        recipe = own_recipe(dataset, str(data), loss, noise=noise, seed=seed, model=changes.get("model"))
+    recipe = override(recipe, changes)
+    if ":" in recipe.model:
+        sys.path.insert(0, os.getcwd())  # where a person's own module usually is
+    before, after = base.as_dict(), recipe.as_dict()
+    changed = {key: value for key, value in after.items() if value != before[key]}
+    if profile != paper.PROFILES[0]:
+        changed["profile"] = profile
+    task = None if dataset is None else with_noise(dataset, recipe)
+    return Plan(recipe, out.expanduser() / folder_name(recipe, changed), data, task)
+
+
+def _loss_alone(name: str, data: str | None, profile: str) -> str:
+    """The loss that RECIPE names where it is not DATASET/LOSS."""
+    if data is None:
+        raise ValueError(
+            f"RECIPE must be DATASET/LOSS, such as cifar10/jal-ce, or a loss together with --data PLACE, got {name!r}"
+        )
+    if profile != paper.PROFILES[0]:
+        raise ValueError(f"--profile is for the paper's recipes, DATASET/LOSS, got {profile!r} with {name!r}")
+    return find_loss(name).name
+
+
+def noise_from(noise: str, labels: str | None) -> str:
+    if labels is None:
+        return noise
+    if noise != "none":
+        raise ValueError(f"--labels and --noise both say which labels to train on, got {labels!r} and {noise!r}")
+    return f"labels:{os.path.abspath(os.path.expanduser(labels))}"
+
+
+def changes_from(texts: list[str], model: str | None, test_share: float | None) -> dict[str, Any]:
+    """What --set, --model and --test-share change in the recipe."""
+    changes: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes KEY=VALUE, such as lr=0.02, got {text!r}")
+        changes[key.strip()] = value.strip()
+    if model is not None:
+        changes["model"] = model
+    if test_share is not None:
+        changes["test_share"] = test_share
+    return changes
+
+
+def device_named(text: str) -> torch.device:
+    if text == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(text)
+    except RuntimeError:
+        raise ValueError(f"--device must be auto, cpu, cuda or cuda:NUMBER, got {text!r}") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"--device {text}: torch sees {torch.cuda.device_count()} CUDA devices here; use cpu or auto")
+    return device

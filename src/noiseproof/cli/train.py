@@ -1,0 +1,215 @@
+"""``noiseproof train``: one run, from a recipe of the paper or on one's own data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from noiseproof.cli.output import console, fail
+from noiseproof.cli.plan import Plan, changes_from, device_named, noise_from, plan_run
+from noiseproof.cli.progress import Bar, Lines, Several, TensorBoard, duration
+from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task, prepare
+from noiseproof.train import train as run_recipe
+
+__all__ = ["train"]
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE", help="DATASET/LOSS of the paper, or a loss with --data. Examples: cifar10/jal-ce, jal-ce."
+    ),
+]
+Noise = Annotated[
+    str, typer.Option(help="symmetric:0.8, asymmetric:0.4, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file.")
+]
+Seed = Annotated[int, typer.Option(help="Of the noise, the network and the order.", min=0, max=2**63 - 1)]
+Data = Annotated[
+    str | None, typer.Option(metavar="PLACE", help="Folder of data sets; with a loss alone, an .npz file, a list or a folder.")
+]
+Labels = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Labels to train on; the data's own then count as the clean ones.")
+]
+Model = Annotated[str | None, typer.Option(help="cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
+Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: lr=0.02, loss.a=20.")]
+Share = Annotated[float | None, typer.Option(help="Hold out this share to test on, if the data have no test split.")]
+Profile = Annotated[str, typer.Option(help="paper-code, or paper-text where the two differ.")]
+Out = Annotated[Path, typer.Option(help="Folder of runs; each has its own inside.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+Workers = Annotated[int, typer.Option(help="Processes that decode image files.", min=0)]
+SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
+Deterministic = Annotated[bool, typer.Option("--deterministic", help="Same numbers every time on a GPU too; slower.")]
+Events = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result only.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Print the whole recipe and stop.")]
+Every = Annotated[float, typer.Option("--checkpoint-every", metavar="SECONDS", help="0 is after each epoch.", min=0.0)]
+
+
+def train(
+    name: Name,
+    noise: Noise = "none",
+    seed: Seed = 123,
+    data: Data = None,
+    labels: Labels = None,
+    model: Model = None,
+    changes: Changes = None,
+    test_share: Share = None,
+    profile: Profile = "paper-code",
+    out: Out = Path("runs"),
+    device: Device = "auto",
+    workers: Workers = 2,
+    skip_corrupt: SkipCorrupt = False,
+    deterministic: Deterministic = False,
+    tensorboard: Events = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+    dry_run: Dry = False,
+    checkpoint_every: Every = 60.0,
+) -> None:
+    """Train one network. Started again, a run that was stopped goes on, and a finished one shows its result.
+
+    The result is the last epoch's: no epoch is chosen by its test accuracy.
+    """
+    try:
+        wanted = changes_from(changes or [], model, test_share)
+        plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out)
+        if dry_run:
+            _print_recipe(plan, as_json)
+            return
+        options = RunOptions(device_named(device), workers, skip_corrupt, deterministic)
+        shown = Console(stderr=True) if as_json else console
+        observers = _observers(plan, shown, quiet, tensorboard)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        fail(error)
+    with _endings(plan, as_json, observers):
+        before = Record.read(plan.folder)
+        task = plan.task or prepare(plan.recipe, plan.data)
+        if not quiet:
+            _print_start(plan, task, options.device, shown, finished=before is not None and before.status == "finished")
+        record = run_recipe(
+            plan.recipe,
+            task,
+            folder=plan.folder,
+            options=options,
+            checkpoint_seconds=checkpoint_every,
+            observer=Several(*observers),
+        ).record
+        _print_result(record, plan.folder, quiet, as_json)
+
+
+def _observers(plan: Plan, shown: Console, quiet: bool, tensorboard: bool) -> list[Observer]:
+    observers: list[Observer] = []
+    if not quiet:
+        observers.append(Bar(shown) if shown.is_terminal else Lines(shown))
+    if tensorboard:
+        observers.append(TensorBoard(plan.folder))
+    return observers
+
+
+@contextmanager
+def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[None]:
+    """All ways that a run ends early: what is said, and the exit status."""
+    problem = Console(stderr=True)
+    try:
+        yield
+    except KeyboardInterrupt:
+        _close(observers)
+        kept = (plan.folder / "checkpoint.safetensors").is_file()
+        way = "goes on from the last checkpoint" if kept else "starts anew, there was no checkpoint yet"
+        problem.print(f"stopped; the same command {way} in {plan.folder}", highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+    except DivergenceError as error:
+        problem.print(f"[bold red]diverged:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        record = Record.read(plan.folder)
+        if as_json and record is not None:
+            typer.echo(_json(record, plan.folder))
+        raise typer.Exit(3) from None
+    except (ValueError, TypeError, OSError, ImportError, OutOfMemoryError) as error:
+        _close(observers)
+        if ":" in plan.recipe.model and _is_foreign(error):
+            raise  # from the user's own model: the trace says where
+        fail(error)
+
+
+def _close(observers: list[Observer]) -> None:
+    for observer in observers:
+        if isinstance(observer, Bar):
+            observer.close()
+
+
+def _is_foreign(error: BaseException) -> bool:
+    """Whether the error was raised outside this package."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and not Path(trace.tb_frame.f_code.co_filename).is_relative_to(Path(__file__).parents[1])
+
+
+def _print_recipe(plan: Plan, as_json: bool) -> None:
+    facts = plan.recipe.as_dict()
+    if as_json:
+        typer.echo(json.dumps({"recipe": facts, "folder": str(plan.folder)}))
+        return
+    for key, value in facts.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        console.print(f"{key:18} {escape(text)}", highlight=False, soft_wrap=True)
+    console.print(f"[dim]{'folder':18} {escape(str(plan.folder))}[/]", highlight=False, soft_wrap=True)
+
+
+def _print_start(plan: Plan, task: Task, device: torch.device, shown: Console, finished: bool) -> None:
+    recipe, wrong = plan.recipe, task.wrong
+    labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({recipe.noise})"
+    lines = [
+        f"[bold]{escape(task.name)}, {recipe.loss}[/]: {len(task.train)} examples of {len(task.classes)} classes, {labels}"
+    ]
+    if task.test is None:
+        lines.append("no test split, so no test accuracy will be known; --test-share 0.1 holds out a tenth")
+    elif recipe.test_share and wrong is None:
+        lines.append(f"{len(task.test)} held out to test on, labels as given: where these are wrong, so is the test accuracy")
+    else:
+        lines.append(f"{len(task.test)} examples to test on")
+    way = f"{recipe.model}, {recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {device}"
+    lines.append("finished before: nothing is trained now" if finished else way)
+    for line in lines:
+        shown.print(line, highlight=False, soft_wrap=True)
+
+
+def _print_result(record: Record, folder: Path, quiet: bool, as_json: bool) -> None:
+    if as_json:
+        typer.echo(_json(record, folder))
+        return
+    console.print(result_line(record), highlight=False, soft_wrap=True)
+    if not quiet:
+        times = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in record.seconds.items())
+        console.print(f"[dim]{times}; files in {escape(str(folder))}[/]", highlight=False, soft_wrap=True)
+
+
+def result_line(record: Record) -> str:
+    """What a run came to, in a sentence."""
+    result = record.result
+
+    def percent(key: str, what: str) -> str:
+        value = result.get(key)
+        return "" if value is None else f"{100 * value:.2f} % {what}"
+
+    parts = [
+        percent("test_accuracy", f"test accuracy in the last epoch, {record.recipe.epochs}"),
+        percent("right_labels_learned", "of the right labels learned"),
+        percent("wrong_labels_memorised", "of the wrong labels memorised"),
+    ]
+    known = [part for part in parts if part]
+    return "; ".join(known or [percent("given_labels_predicted", "of the given labels predicted; no test accuracy is known")])
+
+
+def _json(record: Record, folder: Path) -> str:
+    facts = record.as_dict()
+    kept = {key: facts[key] for key in ("status", "message", "result", "seconds", "recipe")}
+    return json.dumps({"folder": str(folder), **kept})

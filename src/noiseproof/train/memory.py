@@ -1,0 +1,77 @@
+"""Out of memory, with the way out: which batch would have fitted, found by trying."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from noiseproof.train.feed import Batch
+from noiseproof.train.run import Run
+
+__all__ = ["OutOfMemoryError", "advice_on_memory"]
+
+
+class OutOfMemoryError(RuntimeError):
+    """A step did not fit into the memory; the message says which batch would."""
+
+
+@contextmanager
+def advice_on_memory(run: Run) -> Iterator[None]:
+    """Turn torch's error into one that says what to do. The run is over then: trying changes its network."""
+    try:
+        yield
+    except RuntimeError as error:  # torch.OutOfMemoryError is one too
+        if not _is_out_of_memory(error):
+            raise
+        # The frames of the failed step hold its activations, which are most of the memory.
+        traceback.clear_frames(error.__traceback__)
+        reason = str(error).splitlines()[0]
+    else:
+        return
+    raise OutOfMemoryError(f"{_advice(run)} ({reason})")
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    # What the CPU's allocator raises is a plain RuntimeError.
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+
+
+def _advice(run: Run) -> str:
+    recipe, fits = run.recipe, largest_batch(run)
+    where = f"out of memory on {run.options.device} with batch {recipe.batch}"
+    if fits is None:
+        return f"{where}, and no smaller one fits: take a smaller model or smaller inputs, or another device"
+    lr = f", and lr={recipe.lr * fits / recipe.batch:.3g} with it" if recipe.optimiser == "sgd" else ""
+    return f"{where}; a step with batch {fits} was tried and fits: set batch={fits}{lr}"
+
+
+def largest_batch(run: Run) -> int | None:
+    """The largest half, quarter, eighth, ... of the recipe's batch with which a step fits; None if two examples do not."""
+    size = run.recipe.batch // 2
+    while size > 1:  # BatchNorm cannot train on one example
+        try:
+            _step(run, size)
+            return size
+        except RuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
+            traceback.clear_frames(error.__traceback__)
+        size //= 2
+    return None
+
+
+def _step(run: Run, size: int) -> None:
+    """One whole step on ``size`` examples, at learning rate 0."""
+    run.weights.clear()
+    gc.collect()
+    if run.options.device.type == "cuda":
+        torch.cuda.empty_cache()
+    run.network.train()
+    # Examples as evaluation sees them: they have the same shape, and are made a few at a time.
+    some = next(iter(run.feed.in_order()))
+    again = torch.arange(size, device=some.labels.device) % len(some.labels)
+    run.step(Batch(*(tensor[again] for tensor in some)), 0.0)

@@ -1,0 +1,102 @@
+"""A recipe for data that no recipe knows: sound defaults by the kind of the inputs, and a share held out to test on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseproof.data import Dataset, ImageFiles, Split
+from noiseproof.train.recipe import Recipe
+
+__all__ = ["held_out", "own_recipe"]
+
+FEATURES: dict[str, Any] = {
+    "model": "mlp",
+    "model_options": {"hidden": [256, 256]},
+    "optimiser": "adam",
+    "lr": 2e-3,
+    "schedule": "cosine",
+    "epochs": 100,
+    "batch": 128,
+}
+"""Features: what the digits are trained with."""
+IMAGES: dict[str, Any] = {
+    "model": "resnet18",
+    "optimiser": "sgd",
+    "lr": 0.1,
+    "momentum": 0.9,
+    "schedule": "cosine",
+    "l2": 5e-4,
+    "clip": 5.0,
+    "augment": "crop-flip",
+    "epochs": 100,
+    "batch": 128,
+    "precision": "tf32",
+}
+"""Images in memory."""
+FILES: dict[str, Any] = {
+    "model": "resnet50",
+    "model_options": {"stem": "imagenet", "zero_init_residual": True},
+    "optimiser": "sgd",
+    # WebVision's ratio of learning rate and batch, 0.4 to 256, at a batch that suits fewer images.
+    "lr": 0.1,
+    "batch": 64,
+    "momentum": 0.9,
+    "nesterov": True,
+    # Not WebVision's 0.97 per epoch, which takes 250 epochs to come down.
+    "schedule": "cosine",
+    "l2": 3e-5,
+    "clip": 5.0,
+    "augment": "webvision",
+    "epochs": 100,
+    "precision": "bf16",
+}
+"""Image files: WebVision's setting for any number of epochs."""
+LARGE = 64
+"""Images in memory with longer sides than this get the stem for 224x224, which takes a quarter of the positions."""
+
+
+def own_recipe(dataset: Dataset, place: str, loss: str, *, model: str | None = None, noise: str = "none", seed: int) -> Recipe:
+    """The default recipe for a data set of these inputs; ``place`` is what it is opened by.
+
+    features          MLP 256-256, Adam 2e-3, 100 epochs, batch 128
+    images in memory  ResNet-18, SGD 0.1, momentum 0.9, L2 5e-4, clip 5, crop and flip, 100 epochs, batch 128
+    image files       ResNet-50 for 224x224, SGD 0.1, Nesterov 0.9, L2 3e-5, clip 5, WebVision's augmentation, bf16,
+                      100 epochs, batch 64
+
+    all with a cosine schedule and the loss's own defaults.
+    """
+    facts = dict(_defaults(dataset.train))
+    if model is not None and model != facts["model"]:
+        # The options were the other model's; only the stem is every ResNet's.
+        options = facts.get("model_options", {})
+        kept = {"stem": options["stem"]} if model.startswith("resnet") and "stem" in options else {}
+        facts |= {"model": model, "model_options": kept}
+    return Recipe(dataset=place, loss=loss, noise=noise, seed=seed, **facts)
+
+
+def _defaults(train: Split | ImageFiles) -> dict[str, Any]:
+    if isinstance(train, ImageFiles):
+        return FILES
+    if train.inputs.dtype != np.uint8:
+        return FEATURES
+    large = max(train.inputs.shape[1:3]) > LARGE
+    return IMAGES | {"model_options": {"stem": "imagenet"}} if large else IMAGES
+
+
+def held_out(labels: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+    """Which examples to test on: the share of every class, to within one example, and the same ones for every seed.
+
+    >>> held_out(np.array([0, 1] * 10), 0.2).sum()
+    np.int64(4)
+    """
+    count = len(labels)
+    order = np.random.default_rng(0).permutation(count)
+    by_class = order[np.argsort(labels[order], kind="stable")]
+    # Evenly spaced in the order of the classes.
+    reached = np.floor(np.arange(count + 1) * share + 1e-9)
+    mask = np.zeros(count, bool)
+    mask[by_class[np.diff(reached) > 0]] = True
+    return mask
