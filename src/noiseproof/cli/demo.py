@@ -23,9 +23,8 @@ def demo(
         out.mkdir(parents=True, exist_ok=True)  # before the training, not after it
     except OSError as error:
         fail(error)
-    digits = demonstration.load_digits(noise, seed)
-    outcomes = demonstration.run(digits, epochs=epochs, seed=seed, console=console)
+    outcomes = demonstration.run(demonstration.recipes(noise, epochs=epochs, seed=seed), console)
     try:
-        demonstration.show(outcomes, digits, out, console)
+        demonstration.show(outcomes, out, console)
     except OSError as error:
         fail(error)

@@ -84,7 +84,7 @@ def train(
         if dry_run:
             _print_recipe(plan, as_json)
             return
-        options = RunOptions(device_named(device), workers, skip_corrupt, deterministic)
+        options = RunOptions(device_named(device), workers=workers, skip_corrupt=skip_corrupt, deterministic=deterministic)
         shown = Console(stderr=True) if as_json else console
         observers = _observers(plan, shown, quiet, tensorboard)
     except (ValueError, TypeError, OSError, ImportError) as error:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from noiseproof.files import write_whole
 
-__all__ = ["Checkpoint", "CheckpointError", "read_checkpoint", "write_checkpoint"]
+__all__ = ["CHECKPOINT", "Checkpoint", "CheckpointError", "read_checkpoint", "write_checkpoint", "write_tensors"]
 
 FORMAT = "1"
 CHECKPOINT = "checkpoint.safetensors"
@@ -26,10 +26,18 @@ class CheckpointError(ValueError):
 
 def write_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write the file beside its place, then rename it: a reader finds the old one or the new one."""
-    from safetensors.torch import save_file
+    text = json.dumps(facts)
+    write_tensors(folder / CHECKPOINT, tensors, {"noiseproof": FORMAT, "facts": text, "sha256": _digest(tensors, text)})
 
-    metadata = {"noiseproof": FORMAT, "facts": json.dumps(facts), "sha256": _digest(tensors)}
-    write_whole(folder / CHECKPOINT, lambda path: save_file(tensors, path, metadata))
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """A file of tensors, whole or not there."""
+    from safetensors.torch import save
+
+    # Not save_file: it makes a temporary file of its own, which would stay if the process is killed, and says "disk full" with
+    # an error that is no OSError.
+    content = save(tensors, metadata)
+    write_whole(path, lambda place: place.write_bytes(content))
 
 
 def read_checkpoint(folder: Path) -> Checkpoint | None:
@@ -47,14 +55,15 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         raise CheckpointError(f"{path}: damaged, or no checkpoint: {error}; move it away to start anew") from error
     if metadata.get("noiseproof") != FORMAT or "facts" not in metadata:
         raise CheckpointError(f"{path}: not a checkpoint of this version of noiseproof; move it away to start anew")
-    if _digest(tensors) != metadata.get("sha256"):
-        raise CheckpointError(f"{path}: damaged, its tensors are not those that were written; move it away to start anew")
+    if _digest(tensors, metadata["facts"]) != metadata.get("sha256"):
+        raise CheckpointError(f"{path}: damaged, its content is not what was written; move it away to start anew")
     return tensors, json.loads(metadata["facts"])
 
 
-def _digest(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _digest(tensors: dict[str, Tensor], facts: str) -> str:
+    digest = hashlib.sha256(facts.encode())
     for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].contiguous().view(-1).view(torch.uint8).numpy().data)
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

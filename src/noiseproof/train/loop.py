@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from noiseproof.files import write_whole
-from noiseproof.train.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
 from noiseproof.train.folder import claimed
 from noiseproof.train.memory import advice_on_memory
 from noiseproof.train.recipe import Recipe
@@ -28,6 +28,15 @@ from noiseproof.train.task import Task, prepare
 __all__ = ["Observer", "Outcome", "train"]
 
 CONFIDENCE, WEIGHTS = "confidence.npz", "weights.safetensors"
+PART = {
+    "name": "data",
+    "classes": "classes",
+    "examples": "examples",
+    "test_examples": "examples to test on",
+    "noise": "labels",
+    "sources": "files of data",
+}
+"""What a record says of its task, in words."""
 
 
 class Observer:
@@ -131,6 +140,11 @@ class _Loop:
             accuracy = run.accuracy()
             if epoch + 1 in (*self.recipe.confidence_epochs, self.recipe.epochs):
                 self.predictions[epoch + 1] = run.predictions()
+                if not np.isfinite(self.predictions[epoch + 1].probability).all():
+                    raise DivergenceError(
+                        f"the network's output is not finite after epoch {epoch + 1}, though every loss was, "
+                        f"at learning rate {run.lr(epoch):.3g}; try a lower one, or a clip"
+                    )
         facts = Epoch(epoch + 1, *sums, accuracy, run.lr(epoch), round(time.perf_counter() - start, 4))
         self.record.epochs.append(facts)
         if epoch + 1 < self.recipe.epochs:
@@ -159,10 +173,8 @@ class _Loop:
 
     def _write_results(self, run: Run, folder: Path) -> None:
         """The record comes last: it says that the run is finished, so all else must be there."""
-        from safetensors.torch import save_file
-
         weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in run.network.state_dict().items()}
-        write_whole(folder / WEIGHTS, lambda path: save_file(weights, path))
+        write_tensors(folder / WEIGHTS, weights)
         epochs = sorted(self.predictions)
         arrays: dict[str, NDArray[Any]] = {
             "epochs": np.asarray(epochs),
@@ -174,7 +186,7 @@ class _Loop:
             arrays["clean"] = self.task.clean
         write_whole(folder / CONFIDENCE, lambda path: _save_arrays(path, arrays))
         self._write_record()
-        (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+        (folder / CHECKPOINT).unlink(missing_ok=True)
 
     def _finished(self, folder: Path) -> Outcome | None:
         """What is in the folder already, if it is this run and finished; an error if it is another run."""
@@ -185,13 +197,14 @@ class _Loop:
         if record.status != "finished":
             return None
         try:
-            with np.load(folder / CONFIDENCE, allow_pickle=False) as arrays:
+            with (folder / CONFIDENCE).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 found = zip(arrays["epochs"].tolist(), arrays["probability"], arrays["predicted"], strict=True)
                 predictions = {epoch: Predictions(probability, predicted) for epoch, probability, predicted in found}
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise CheckpointError(
                 f"{folder / CONFIDENCE}: damaged, in a run that is finished: {error}; move the folder away to run it again"
             ) from error
+        (folder / CHECKPOINT).unlink(missing_ok=True)  # if the run was killed between its record and this
         return Outcome(record, self.task, predictions)
 
     def _resume(self, run: Run) -> int:
@@ -216,8 +229,11 @@ class _Loop:
 
     def _check_same(self, record: Record, where: str) -> None:
         differences = self.recipe.differences(record.recipe)
-        if not differences and record.task != self.record.task:
-            differences = [f"its data or labels differ (label hash {record.task['noise']['hash'][:12]})"]
+        if not differences:
+            ours, theirs = self.record.task, record.task
+            differences = [
+                f"its {PART[key]} were {theirs.get(key)}, not {ours[key]}" for key in ours if theirs.get(key) != ours[key]
+            ]
         if differences:
             raise CheckpointError(
                 f"{where} is of another run: {'; '.join(differences)}. Choose another folder, or move it away"

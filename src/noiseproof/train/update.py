@@ -28,6 +28,9 @@ class Weights:
             raise ValueError("the model has no parameters to train")
         self.names, self.parameters = list(trained), list(trained.values())
         first = self.parameters[0]
+        kinds = sorted({str(parameter.dtype) for parameter in self.parameters})
+        if len(kinds) > 1:
+            raise ValueError(f"the model's parameters must be of one kind, got {' and '.join(kinds)}")
         self.sizes = [parameter.numel() for parameter in self.parameters]
         self.flat = torch.empty(sum(self.sizes), dtype=first.dtype, device=first.device)
         for parameter, view in zip(self.parameters, self.views(self.flat).values(), strict=True):

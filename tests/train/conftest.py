@@ -1,0 +1,73 @@
+"""Small runs that end in a second."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from noiseproof import paper
+from noiseproof.train import Observer, override
+
+
+class StoppedError(Exception):
+    """What an interrupted run raises here."""
+
+
+class StopIn(Observer):
+    """Interrupts a run in the middle of an epoch, counted from 1."""
+
+    def __init__(self, epoch):
+        self.last = epoch
+
+    def batch(self, epoch, done, total):
+        if epoch + 1 == self.last and done > total // 2:
+            raise StoppedError
+
+
+@pytest.fixture
+def interrupted():
+    """Trains up to the middle of an epoch, with a checkpoint after each one before it."""
+    from noiseproof.train import train
+
+    def run(recipe, folder, epoch, **options):
+        with pytest.raises(StoppedError):
+            train(recipe, folder=folder, checkpoint_seconds=0, observer=StopIn(epoch), **options)
+
+    return run
+
+
+@pytest.fixture
+def digits():
+    """A recipe that takes about 40 ms for each of its six epochs."""
+    changes = {"epochs": 6, "model.hidden": [32], "confidence_epochs": (2, 4)}
+    return override(paper.recipe("digits/jal-ce", noise="symmetric:0.4", seed=5), changes)
+
+
+@pytest.fixture
+def files():
+    """What a run has written, less what depends on the clock and the machine."""
+    from noiseproof.train import Record
+
+    def read(folder):
+        names = sorted(path.name for path in folder.iterdir())
+        record = Record.read(folder)
+        epochs = [dataclasses.replace(epoch, seconds=0.0) for epoch in record.epochs]
+        content = {name: (folder / name).read_bytes() for name in names if name != "record.json"}
+        return names, content, epochs, record.result, record.task, record.status
+
+    return read
+
+
+@pytest.fixture
+def image_folder(tmp_path):
+    """Two classes of small images, dark and bright, as files in train and test folders."""
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    for split, count in (("train", 10), ("test", 3)):
+        for name, low in (("dark", 0), ("bright", 150)):
+            place = tmp_path / "images" / split / name
+            place.mkdir(parents=True)
+            for k in range(count):
+                Image.fromarray(generator.integers(low, low + 100, (24, 20, 3), dtype=np.uint8)).save(place / f"{k}.png")
+    return tmp_path / "images"

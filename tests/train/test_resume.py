@@ -1,0 +1,246 @@
+"""Stopped at any moment and started again, a run ends as if it had never been stopped."""
+
+import dataclasses
+import errno
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noiseproof.train import CheckpointError, override, train
+from noiseproof.train.checkpoint import read_checkpoint
+
+DROPOUT = """
+from torch import nn
+
+
+def network(classes, width=16):
+    return nn.Sequential(nn.Linear(64, width), nn.Dropout(0.5), nn.ReLU(), nn.BatchNorm1d(width), nn.Linear(width, classes))
+"""
+
+
+def wait_for_a_new_checkpoint(path, process):
+    """Until one has been written since now, or the process has ended."""
+
+    def written():
+        return path.stat().st_mtime_ns if path.exists() else 0
+
+    before, give_up = written(), time.monotonic() + 60
+    while written() <= before and process.is_alive() and time.monotonic() < give_up:
+        time.sleep(0.001)
+
+
+def test_a_run_killed_at_random_moments_ends_the_same(digits, tmp_path, files):
+    """Real processes and SIGKILL, between epochs, within them and while files are written."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["noiseproof.train", "sklearn.datasets", "torch._dynamo"])
+    longer = override(digits, {"epochs": 40})
+    train(longer, folder=tmp_path / "whole")
+    chance, stopped = random.Random(0), {"folder": tmp_path / "killed", "checkpoint_seconds": 0}
+    for _ in range(4):
+        process = context.Process(target=train, args=(longer,), kwargs=stopped)
+        process.start()
+        wait_for_a_new_checkpoint(tmp_path / "killed" / "checkpoint.safetensors", process)
+        time.sleep(chance.uniform(0, 0.06))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, "it ended before it could be killed: give it more epochs"
+    train(longer, **stopped)
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_the_command_line_killed_at_random_moments_ends_the_same(tmp_path, files):
+    def command(out):
+        words = ["train", "digits/jal-ce", "--noise", "symmetric:0.4", "--set", "epochs=400", "--set", "model.hidden=[16]"]
+        return [sys.executable, "-m", "noiseproof", *words, "--checkpoint-every", "0", "--quiet", "--out", str(out)]
+
+    subprocess.run(command(tmp_path / "whole"), check=True, timeout=120)
+    chance, kills, done = random.Random(1), 0, None
+    while done is None and kills < 30:
+        process = subprocess.Popen(command(tmp_path / "killed"))
+        try:
+            done = process.wait(chance.uniform(2.5, 8))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills += 1
+    assert done == 0
+    assert kills
+    (whole,), (killed,) = (list((tmp_path / name).iterdir()) for name in ("whole", "killed"))
+    assert files(killed) == files(whole)
+
+
+@pytest.mark.parametrize("epoch", [2, 4, 6])
+def test_a_run_stopped_within_an_epoch_ends_the_same(digits, tmp_path, files, interrupted, epoch):
+    train(digits, folder=tmp_path / "whole")
+    interrupted(digits, tmp_path / "stopped", epoch)
+    assert len(read_checkpoint(tmp_path / "stopped")[1]["epochs"]) == epoch - 1
+    train(digits, folder=tmp_path / "stopped")
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+def test_a_run_stopped_before_its_first_checkpoint_starts_anew(digits, tmp_path, files, interrupted):
+    train(digits, folder=tmp_path / "whole")
+    interrupted(digits, tmp_path / "stopped", 1)
+    train(digits, folder=tmp_path / "stopped")
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
+def test_a_model_of_ones_own_with_dropout_and_buffers_goes_on_the_same(
+    digits, tmp_path, files, interrupted, monkeypatch, optimiser
+):
+    (tmp_path / "my_dropout.py").write_text(DROPOUT, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = override(digits, {"model": "my_dropout:network", "model.width": 8, "optimiser": optimiser, "nesterov": True})
+    train(own, folder=tmp_path / "whole")
+    interrupted(own, tmp_path / "stopped", 3)
+    train(own, folder=tmp_path / "stopped")
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("loss", ["nl", "sr", "nce+rce"])
+def test_losses_that_draw_or_compose_go_on_the_same(digits, tmp_path, files, interrupted, loss):
+    other = override(digits, {"loss": loss})
+    train(other, folder=tmp_path / "whole")
+    interrupted(other, tmp_path / "stopped", 3)
+    train(other, folder=tmp_path / "stopped")
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+def test_a_kill_between_the_record_and_the_end_leaves_a_finished_run(digits, tmp_path, interrupted, files):
+    interrupted(digits, tmp_path, 4)
+    left = (tmp_path / "checkpoint.safetensors").read_bytes()
+    train(digits, folder=tmp_path)
+    before = files(tmp_path)
+    (tmp_path / "checkpoint.safetensors").write_bytes(left)
+    (tmp_path / ".record.json.abc").touch()
+    train(digits, folder=tmp_path)
+    assert files(tmp_path) == before
+
+
+def test_any_flipped_byte_in_a_checkpoint_is_noticed(digits, tmp_path, interrupted):
+    interrupted(digits, tmp_path, 3)
+    path = tmp_path / "checkpoint.safetensors"
+    whole = path.read_bytes()
+    header = int.from_bytes(whole[:8], "little")
+    places = [*range(0, 8 + header, 61), *range(8 + header, len(whole), len(whole) // 40), len(whole) - 1]
+    for place in places:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match="move it away to start anew"):
+            read_checkpoint(tmp_path)
+    path.write_bytes(whole)
+    assert read_checkpoint(tmp_path) is not None
+
+
+@pytest.mark.parametrize("kept", [0, 7, 100, 0.5, -1])
+def test_a_truncated_checkpoint_is_refused(digits, tmp_path, interrupted, kept):
+    interrupted(digits, tmp_path, 3)
+    path = tmp_path / "checkpoint.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole)) if isinstance(kept, float) else kept])
+    with pytest.raises(CheckpointError, match="damaged, or no checkpoint"):
+        train(digits, folder=tmp_path)
+
+
+def test_a_file_of_tensors_that_is_no_checkpoint_is_refused(digits, tmp_path):
+    train(digits, folder=tmp_path / "other")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "other" / "weights.safetensors").rename(tmp_path / "run" / "checkpoint.safetensors")
+    with pytest.raises(CheckpointError, match="not a checkpoint of this version"):
+        train(digits, folder=tmp_path / "run")
+
+
+def test_a_checkpoint_of_another_recipe_is_refused_with_the_difference(digits, tmp_path, interrupted):
+    interrupted(digits, tmp_path, 3)
+    (tmp_path / "record.json").unlink()
+    with pytest.raises(CheckpointError, match=r"is of another run: lr is 0\.002, not 0\.5; seed is 5, not 6\. Choose"):
+        train(dataclasses.replace(digits, lr=0.5, seed=6), folder=tmp_path)
+
+
+def test_a_checkpoint_of_other_labels_is_refused(digits, tmp_path, interrupted):
+    labels = np.random.default_rng(0).integers(0, 10, 1297)
+    np.save(tmp_path / "labels.npy", labels)
+    other = override(digits, {"noise": f"labels:{tmp_path / 'labels.npy'}"})
+    interrupted(other, tmp_path / "run", 3)
+    np.save(tmp_path / "labels.npy", labels[::-1].copy())
+    with pytest.raises(CheckpointError, match=r"is of another run: its labels were \{.*'hash'"):
+        train(other, folder=tmp_path / "run")
+
+
+def test_a_checkpoint_of_another_network_is_refused(digits, tmp_path, interrupted, monkeypatch):
+    """The same words for the model, but its code has changed."""
+    (tmp_path / "my_changing.py").write_text(DROPOUT, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = override(digits, {"model": "my_changing:network"})
+    interrupted(own, tmp_path / "run", 3)
+    monkeypatch.setattr("my_changing.network.__defaults__", (9,))
+    with pytest.raises(CheckpointError, match=r"does not fit: it has no 'network\.0\.weight' of shape \[9, 64\]"):
+        train(own, folder=tmp_path / "run")
+
+
+def fill_the_disk_at(monkeypatch, name):
+    """Make writing this file fail half-way, as on a full disk."""
+
+    def write_bytes(path, content):
+        full = path.name.startswith(f".{name}.")
+        with path.open("wb") as file:
+            written = file.write(content[: len(content) // 2] if full else content)
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return written
+
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+
+
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "weights.safetensors"])
+def test_a_disk_that_fills_up_within_a_write_loses_nothing(digits, tmp_path, files, interrupted, monkeypatch, name):
+    train(digits, folder=tmp_path / "whole")
+    interrupted(digits, tmp_path / "full", 4)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "full").iterdir()}
+    with monkeypatch.context() as patch:
+        fill_the_disk_at(patch, name)
+        with pytest.raises(OSError, match="No space left on device"):
+            train(digits, folder=tmp_path / "full", checkpoint_seconds=0)
+    after = {path.name: path.read_bytes() for path in (tmp_path / "full").iterdir()}
+    assert set(after) == set(before)
+    if name == "checkpoint.safetensors":
+        assert after[name] == before[name]
+    assert read_checkpoint(tmp_path / "full") is not None
+    train(digits, folder=tmp_path / "full")
+    assert files(tmp_path / "full") == files(tmp_path / "whole")
+
+
+@pytest.fixture
+def tiny_disk(tmp_path):
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "none", place], capture_output=True, check=False)
+    if mount.returncode:
+        pytest.skip("no file system can be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_disk_that_is_really_full_loses_nothing(digits, tmp_path, tiny_disk, files, interrupted):
+    train(digits, folder=tmp_path / "whole")
+    interrupted(digits, tiny_disk / "run", 3)
+    before = (tiny_disk / "run" / "checkpoint.safetensors").read_bytes()
+    (tiny_disk / "filler").write_bytes(bytes(os.statvfs(tiny_disk).f_bavail * os.statvfs(tiny_disk).f_frsize - 8192))
+    with pytest.raises(OSError, match="No space left on device"):
+        train(digits, folder=tiny_disk / "run", checkpoint_seconds=0)
+    assert (tiny_disk / "run" / "checkpoint.safetensors").read_bytes() == before
+    assert sorted(path.name for path in (tiny_disk / "run").iterdir()) == ["checkpoint.safetensors", "record.json"]
+    (tiny_disk / "filler").unlink()
+    train(digits, folder=tiny_disk / "run")
+    assert files(tiny_disk / "run") == files(tmp_path / "whole")

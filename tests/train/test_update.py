@@ -1,0 +1,116 @@
+"""The update rules do what torch.optim, clip_grad_norm_ and a penalty in the loss do."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from noiseproof.train import Recipe
+from noiseproof.train.update import Weights, update_for
+
+STEPS, LR = 6, 0.05
+
+
+def network(layout=torch.contiguous_format):
+    torch.manual_seed(1)
+    # No bias before BatchNorm: its gradient would be rounding alone, which Adam divides by itself.
+    layers = [nn.Conv2d(2, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 1), nn.Flatten(), nn.Linear(27, 5)]
+    return nn.Sequential(*layers).double().to(memory_format=layout)
+
+
+def batches():
+    generator = torch.Generator().manual_seed(2)
+    for _ in range(STEPS):
+        yield (
+            torch.randn(8, 2, 5, 5, generator=generator, dtype=torch.float64),
+            torch.randint(5, (8,), generator=generator),
+        )
+
+
+def ours(recipe, layout):
+    model = network(layout)
+    weights = Weights(model.named_parameters())
+    update = update_for(recipe, weights.flat)
+    for inputs, labels in batches():
+        weights.clear()
+        F.cross_entropy(model(inputs.to(memory_format=layout)), labels).backward()
+        update(weights.flat, weights.gradient(), recipe.lr)
+    return model
+
+
+def torchs(recipe):
+    model = network()
+    parameters = list(model.parameters())
+    if recipe.optimiser == "adam":
+        optimiser = torch.optim.Adam(parameters, lr=recipe.lr, weight_decay=recipe.l2)
+    else:
+        options = {"momentum": recipe.momentum, "nesterov": recipe.nesterov, "weight_decay": recipe.l2}
+        optimiser = torch.optim.SGD(parameters, lr=recipe.lr, **options)
+    for inputs, labels in batches():
+        optimiser.zero_grad()
+        loss = F.cross_entropy(model(inputs), labels)
+        if recipe.l1:
+            loss = loss + recipe.l1 * sum(parameter.abs().sum() for parameter in parameters)
+        loss.backward()
+        if recipe.clip is not None:
+            nn.utils.clip_grad_norm_(parameters, recipe.clip)
+        optimiser.step()
+    return model
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["contiguous", "channels_last"])
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"nesterov": True},
+        {"l1": 0.01},
+        {"l2": 0.1},
+        {"clip": 0.5},
+        {"momentum": 0.0},
+        {"nesterov": True, "l1": 0.01, "l2": 0.1, "clip": 0.5},
+    ],
+    ids=lambda options: "-".join(options) or "plain",
+)
+def test_the_weights_are_torchs_after_several_steps(options, optimiser, layout):
+    if optimiser == "adam" and {"nesterov", "momentum"} & set(options):
+        options = {name: value for name, value in options.items() if name not in ("nesterov", "momentum")}
+    recipe = Recipe(dataset="digits", loss="ce", optimiser=optimiser, lr=LR, **options)
+    left, right = ours(recipe, layout), torchs(recipe)
+    for (name, mine), theirs in zip(left.named_parameters(), right.parameters(), strict=True):
+        assert torch.allclose(mine, theirs, rtol=0, atol=1e-12), name
+
+
+def test_weights_keep_their_values_and_their_layout():
+    model = network(torch.channels_last)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    weights = Weights(model.named_parameters())
+    assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    weights.flat.zero_()
+    assert all(not parameter.any() for parameter in model.parameters())
+
+
+def test_a_frozen_parameter_is_left_alone_and_an_unused_one_only_decays():
+    model = nn.ModuleDict({"used": nn.Linear(3, 2), "unused": nn.Linear(3, 2, bias=False), "frozen": nn.Linear(3, 2)})
+    model["frozen"].requires_grad_(False)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    weights = Weights(model.named_parameters())
+    update = update_for(Recipe(dataset="digits", loss="ce", l2=0.5), weights.flat)
+    model["used"](torch.ones(1, 3)).sum().backward()
+    update(weights.flat, weights.gradient(), 0.1)
+    assert torch.equal(model["frozen"].weight, before["frozen.weight"])
+    assert torch.allclose(model["unused"].weight, before["unused.weight"] * (1 - 0.1 * 0.5))
+    assert not torch.equal(model["used"].weight, before["used.weight"])
+
+
+def test_a_model_without_parameters_is_refused():
+    with pytest.raises(ValueError, match="no parameters to train"):
+        Weights(nn.Flatten().named_parameters())
+
+
+def test_parameters_of_two_kinds_are_refused():
+    mixed = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2).double()])
+    with pytest.raises(ValueError, match=r"one kind.*float32 and .*float64"):
+        Weights(mixed.named_parameters())
