@@ -193,8 +193,36 @@ row_primitives.register_autograd(_Primitives.backward, setup_context=_Primitives
 row_primitives_backward.register_autograd(_PrimitivesBackward.backward, setup_context=_PrimitivesBackward.setup_context)
 
 
+class _Traced(torch.autograd.Function):
+    """The two passes as a compiler sees through them, to fuse them with what is before and after."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, request: str) -> Tensor:
+        primitives, saved = reference.forward(logits, target, decode(request), accumulation_dtype(logits.dtype))
+        ctx.save_for_backward(logits, target, primitives, saved)
+        ctx.request = request
+        return primitives
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        logits, target, primitives, saved = ctx.saved_tensors
+        return reference.backward(grads[0], logits, target, primitives, saved, decode(ctx.request)), None, None
+
+
+def _traceable(logits: Tensor) -> bool:
+    """Whether a compiler is at work on a device where the passes read no value on the host and a kernel of ours is absent."""
+    return torch.compiler.is_compiling() and not reference.on_cpu(logits)
+
+
 def primitives_of(logits: Tensor, target: Tensor, keys: Sequence[str]) -> Tensor:
     """The primitives ``[1 + len(keys), N]`` of ``logits [N, K]`` for ``target [N]``: the margin, then those with these keys."""
-    operation: Any = _Primitives.apply if _under_torch_func() else row_primitives
-    values: Tensor = operation(logits, target, ";".join(keys))[0]
+    request = ";".join(keys)
+    operation: Any
+    values: Tensor
+    if _traceable(logits):
+        operation = _Traced.apply
+        values = operation(logits, target, request)
+    else:
+        operation = _Primitives.apply if _under_torch_func() else row_primitives
+        values = operation(logits, target, request)[0]
     return values

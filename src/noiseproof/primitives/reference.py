@@ -17,7 +17,7 @@ from torch import Tensor
 
 from noiseproof.primitives.request import FOCAL_KINDS, Primitive
 
-__all__ = ["backward", "forward"]
+__all__ = ["backward", "forward", "on_cpu"]
 
 # Rows go in chunks. On the CPU all passes over a chunk then stay in the cache, and temporaries are chunk-sized; elsewhere
 # a chunk is large enough that the number of launches does not count.
@@ -118,15 +118,17 @@ def _columns(
     """The columns, and for each primitive the factor of its own term."""
     top, d, e_y = saved[:, :, None]
     inverse_d, inverse_sum = 1 / d, 1 / (d + e_y)
-    slope, *factors = grads[:, :, None]
+    slope, *upstream = grads[:, :, None]
     dz_y = -slope
-    for i, primitive in enumerate(asked):
+    factors = []
+    for i, (primitive, factor) in enumerate(zip(asked, upstream, strict=True), start=1):
         if primitive.kind == "spread":
-            slope, factors[i] = torch.add(slope, factors[i], alpha=classes - 1), -factors[i]
+            slope, factor = torch.add(slope, factor, alpha=classes - 1), -factor
         elif primitive.kind == "power":
-            weight = primitive.exponent * factors[i]
-            dz_y = dz_y - weight * e_y * inverse_sum * primitives[1 + i, :, None]
-            factors[i] = weight * inverse_sum**primitive.exponent
+            weight = primitive.exponent * factor
+            dz_y = dz_y - weight * e_y * inverse_sum * primitives[i, :, None]
+            factor = weight * inverse_sum**primitive.exponent
+        factors.append(factor)
     labels = _safe_labels(target, classes)
     not_top = (e_y < 1).to(grads.dtype)
     return _Columns(labels, top, primitives[0, :, None], inverse_d, inverse_sum, e_y, not_top, slope * inverse_d, dz_y), factors
@@ -182,8 +184,13 @@ def _split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return (tuple(t[start : start + step] for t in tensors) for start in range(0, rows, step))
 
 
+def on_cpu(tensor: Tensor) -> bool:
+    """Where values may be looked at, and memory fresh from the system is dear."""
+    return tensor.device.type == "cpu"
+
+
 def _chunk_rows(logits: Tensor) -> int:
-    chunk = CPU_CHUNK if logits.device.type == "cpu" else OTHER_CHUNK
+    chunk = CPU_CHUNK if on_cpu(logits) else OTHER_CHUNK
     return max(1, chunk // max(1, logits.shape[1]))
 
 
@@ -191,7 +198,7 @@ def _scratch(logits: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
     """A chunk ``[rows, K]`` to work in. On the CPU it is kept for the next call, 2 MiB for each thread in float32:
     memory fresh from the system costs more at its first touch (0.2 ms a megabyte) than all the arithmetic done in it."""
     classes = logits.shape[1]
-    if logits.device.type != "cpu" or rows * classes > CPU_CHUNK:
+    if not on_cpu(logits) or rows * classes > CPU_CHUNK:
         return logits.new_empty((rows, classes), dtype=dtype)
     buffer = _kept.buffers.get(dtype)
     if buffer is None or len(buffer) < rows * classes:
@@ -207,7 +214,7 @@ def _nll_others(shifted: Tensor, log_d: Tensor, margin: Tensor) -> Tensor:
 
 def _checked_labels(target: Tensor, classes: int) -> tuple[Tensor, Tensor | None]:
     """The labels as a column, safe to gather with, and which of them are valid (None: all, and it has been checked)."""
-    if target.device.type != "cpu":
+    if not on_cpu(target):
         return _safe_labels(target, classes), (target >= 0) & (target < classes)
     if len(target):
         low, high = (bound.item() for bound in torch.aminmax(target))
@@ -218,7 +225,7 @@ def _checked_labels(target: Tensor, classes: int) -> tuple[Tensor, Tensor | None
 
 def _safe_labels(target: Tensor, classes: int) -> Tensor:
     """The labels as a column. Elsewhere than on the CPU, where they have been checked, they are clamped."""
-    return (target if target.device.type == "cpu" else target.clamp(0, classes - 1))[:, None]
+    return (target if on_cpu(target) else target.clamp(0, classes - 1))[:, None]
 
 
 def _exp_(x: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ run         one network in training, step by step
 loop        train: epochs, records, checkpoints, going on after an interruption
 record      what a run writes about itself
 checkpoint  the state of a run on disk
+paths       plain or fast: start_run
+graph       the fast path, a step in a CUDA graph; lean and fused are its parts
 folder      what a run's folder is called, and that one process at a time works in it
 memory      which batch would fit when the memory does not
 own         a recipe for data that no recipe knows
@@ -17,7 +19,7 @@ own         a recipe for data that no recipe knows
 
 from noiseproof.train.checkpoint import CheckpointError
 from noiseproof.train.folder import folder_name
-from noiseproof.train.loop import Observer, Outcome, train
+from noiseproof.train.loop import Observer, Outcome, train, train_together
 from noiseproof.train.memory import OutOfMemoryError
 from noiseproof.train.own import own_recipe
 from noiseproof.train.recipe import Recipe, override
@@ -43,5 +45,6 @@ __all__ = [
     "own_recipe",
     "prepare",
     "train",
+    "train_together",
     "with_noise",
 ]

@@ -6,6 +6,8 @@ Nothing here carries state from one epoch to the next: an epoch can be made agai
 from __future__ import annotations
 
 import dataclasses
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -101,6 +103,23 @@ def _each_tensor(drawn: tuple[Any, ...], change: Callable[[Tensor], Tensor]) -> 
     )
 
 
+_inputs: weakref.WeakValueDictionary[tuple[int, str], Tensor] = weakref.WeakValueDictionary()
+_inputs_lock = threading.Lock()
+
+
+def _on_device(split: Split, device: torch.device) -> Tensor:
+    """The inputs of a split on a device, once for all feeds that use them at a time.
+
+    A feed keeps its split, so an array's identity is not taken by another one while its tensor lives.
+    """
+    key = (id(split.inputs), str(device))
+    with _inputs_lock:
+        found = _inputs.get(key)
+        if found is None:
+            found = _inputs[key] = as_tensor(split).to(device)
+        return found
+
+
 class MemoryFeed:
     """Batches of a split that is in memory, on the device from the beginning."""
 
@@ -113,9 +132,9 @@ class MemoryFeed:
         seed: int,
         device: torch.device,
         place: Place = ALONE,
-        inputs: Tensor | None = None,
     ) -> None:
-        self.inputs = as_tensor(split).to(device) if inputs is None else inputs
+        self.split = split
+        self.inputs = _on_device(split, device)
         self.labels = torch.from_numpy(split.labels).to(device)
         self.transforms, self.batch, self.seed, self.device, self.place = transforms, batch, seed, device, place
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,16 +17,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from noiseproof.data import data_root, open_dataset
 from noiseproof.files import write_whole
 from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
 from noiseproof.train.folder import claimed
 from noiseproof.train.memory import advice_on_memory
+from noiseproof.train.paths import fast_path_suits, start_run
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import Epoch, Record, environment
 from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions, precision_of
-from noiseproof.train.task import Task, prepare
+from noiseproof.train.task import Task, prepare, with_noise
 
-__all__ = ["Observer", "Outcome", "train"]
+__all__ = ["Observer", "Outcome", "train", "train_together"]
 
 CONFIDENCE, WEIGHTS = "confidence.npz", "weights.safetensors"
 PART = {
@@ -85,6 +88,45 @@ def train(
         return _Loop(recipe, task, folder, data, options, checkpoint_seconds, observer or Observer()).run()
 
 
+def train_together(
+    recipes: Sequence[Recipe],
+    *,
+    folders: Sequence[Path] | None = None,
+    data: str | Path | None = None,
+    options: RunOptions | None = None,
+    at_once: int = 4,
+    checkpoint_seconds: float = 60.0,
+    observer: Observer | None = None,
+) -> list[Outcome | Exception]:
+    """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it gives alone.
+
+    A data set that several recipes name is opened once and is on the device once. The outcomes are in the order of the recipes;
+    a run that failed leaves its error there and does not stop the others. ``folders`` has one for each recipe. All recipes must
+    have one precision, since torch's switches for it are the process's. Where the fast path cannot be taken, the runs follow
+    one another.
+    """
+    options = options or RunOptions()
+    if len({recipe.precision for recipe in recipes}) > 1:
+        raise ValueError("runs side by side must have one precision; train the others after them")
+    if folders is not None and len(folders) != len(recipes):
+        raise ValueError(f"there must be one folder for each recipe: {len(recipes)} recipes, {len(folders)} folders")
+    datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
+    tasks = [with_noise(datasets[recipe.dataset], recipe, data_root(data)) for recipe in recipes]
+    if not all(fast_path_suits(recipe, task, options) for recipe, task in zip(recipes, tasks, strict=True)):
+        at_once = 1  # plain runs share torch's random state, and gain nothing side by side
+
+    def one(place: int) -> Outcome | Exception:
+        folder = None if folders is None else folders[place]
+        try:
+            loop = _Loop(recipes[place], tasks[place], folder, data, options, checkpoint_seconds, observer or Observer())
+            return loop.run()
+        except Exception as error:
+            return error
+
+    with precision_of(recipes[0], options.deterministic), ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(one, range(len(recipes))))
+
+
 class _Loop:
     """The course of one run; see :func:`train`."""
 
@@ -118,7 +160,7 @@ class _Loop:
         if finished is not None:
             return finished
         with self._timed("prepare"):
-            run = Run(self.recipe, self.task, self.options)
+            run = start_run(self.recipe, self.task, self.options)
         first = self._resume(run)
         self.observer.started(self.record, first)
         try:
@@ -154,18 +196,21 @@ class _Loop:
 
     def _finish(self, run: Run) -> None:
         last = self.predictions[self.recipe.epochs]
+        seen = last.predicted >= 0
         agrees = last.predicted == self.task.train.labels
         self.record.result = {
             "epoch": self.recipe.epochs,
             "test_accuracy": self.record.epochs[-1].test_accuracy,
-            "given_labels_predicted": float(agrees.mean()),
+            "given_labels_predicted": _share(agrees[seen]),
         }
         wrong = self.task.wrong
         if wrong is not None:
             self.record.result |= {
-                "right_labels_learned": float(agrees[~wrong].mean()) if (~wrong).any() else None,
-                "wrong_labels_memorised": float(agrees[wrong].mean()) if wrong.any() else None,
+                "right_labels_learned": _share(agrees[seen & ~wrong]),
+                "wrong_labels_memorised": _share(agrees[seen & wrong]),
             }
+        if not seen.all():
+            self.record.result["images_left_out"] = int((~seen).sum())
         self.record.status = "finished"
         if self.folder is not None and self.options.place.rank == 0:
             self._write_results(run, self.folder)
@@ -261,6 +306,10 @@ class _Loop:
         start = time.perf_counter()
         yield
         self.record.add_seconds(phase, time.perf_counter() - start)
+
+
+def _share(agrees: NDArray[np.bool_]) -> float | None:
+    return float(agrees.mean()) if len(agrees) else None
 
 
 def _save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -58,6 +59,14 @@ def _own(recipe: Recipe, classes: int) -> nn.Module:
         ) from error
     except AttributeError as error:
         raise ValueError(f"model {recipe.model!r}: {module_name} has no {name!r}") from error
+    if not callable(function):
+        raise TypeError(f"model {recipe.model!r} must be a function of the number of classes, got {type(function).__name__}")
+    try:
+        inspect.signature(function).bind(classes, **recipe.model_options)
+    except TypeError as error:
+        raise TypeError(
+            f"model {recipe.model!r} must be a function of the number of classes and of its options: {error}"
+        ) from error
     network = function(classes, **recipe.model_options)
     if not isinstance(network, nn.Module):
         raise TypeError(
@@ -77,10 +86,10 @@ def _start_from(network: nn.Module, path: str) -> None:
         load_weights(network, path, skip_head=True)
 
 
-def logits_of(network: nn.Module, inputs: Tensor) -> Tensor:
+def logits_of(network: nn.Module, inputs: Tensor, classes: int) -> Tensor:
     """What the network says, with an error that helps if it is no batch of logits."""
     output = network(inputs)
-    if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != len(inputs):
+    if not isinstance(output, Tensor) or output.shape != (len(inputs), classes):
         shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
-        raise TypeError(f"the model must return logits [N, classes], got {shape} for inputs {list(inputs.shape)}")
+        raise TypeError(f"the model must return logits [{len(inputs)}, {classes}], got {shape} for inputs {list(inputs.shape)}")
     return output

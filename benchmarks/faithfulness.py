@@ -1,0 +1,106 @@
+"""Whether the fast path trains what the paper trained: full runs on the real data, in TF32 and in bf16, several seeds.
+
+    python benchmarks/faithfulness.py --data DIR --out runs [--json FILE] [--seconds 600]
+
+Each cell is run for three seeds in each precision, the runs of a precision side by side. A finished run is not run again, so
+the script can be stopped and started; with ``--seconds`` it starts no further group after that time. Printed last: mean and
+deviation beside the paper's, and the difference between the precisions with its 95 % interval (Welch's t).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from scipy import stats
+
+from noiseproof.paper import cells, recipe
+from noiseproof.train import Observer, Outcome, Record, RunOptions, train_together
+
+CELLS = (("jal-ce", "symmetric:0.8"), ("ce", "none"))
+SEEDS = (123, 124, 125)
+
+
+class Lines(Observer):
+    """A line for each run that is over."""
+
+    def ended(self, record: Record) -> None:
+        run = record.recipe
+        print(f"{run.loss:8} {run.noise:14} {run.precision} seed {run.seed}: {record.result}", flush=True)
+
+
+def published(loss: str, noise: str) -> tuple[float, float | None]:
+    kind, _, rate = noise.partition(":")
+    kind, rate = ("clean", "0") if kind == "none" else (kind, rate)
+    (cell,) = cells(table="sym_asym", dataset="cifar10", noise=kind, rate=float(rate), loss=loss.upper())
+    return cell.mean, cell.std
+
+
+def summary(loss: str, noise: str, results: dict[str, list[float]]) -> dict[str, Any]:
+    """Accuracies in percent by precision, and how far the precisions are apart."""
+    mean, std = published(loss, noise)
+    row: dict[str, Any] = {"loss": loss, "noise": noise, "paper": [mean, std], "n": len(SEEDS)}
+    for precision, values in results.items():
+        row[precision] = [round(statistics.mean(values), 2), round(statistics.stdev(values), 2)]
+    if len(results) == 2:
+        one, other = results.values()
+        interval = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+        row["difference"] = round(statistics.mean(one) - statistics.mean(other), 2)
+        row["interval"] = [round(interval.low, 2), round(interval.high, 2)]
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--json", type=Path, help="write runs and summaries there, a JSON line each")
+    parser.add_argument("--precisions", nargs="+", default=["bf16", "tf32"])
+    parser.add_argument("--epochs", type=int, help="fewer than the recipe's, to try the script out")
+    parser.add_argument("--at-once", type=int, default=6)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    arguments = parser.parse_args()
+    start = time.monotonic()
+    lines: list[dict[str, Any]] = []
+    results: dict[tuple[str, str], dict[str, list[float]]] = {cell: {} for cell in CELLS}
+    for precision in arguments.precisions:
+        if time.monotonic() - start > arguments.seconds:
+            break
+        changes = {"precision": precision} | ({"epochs": arguments.epochs} if arguments.epochs else {})
+        recipes = [
+            dataclasses.replace(recipe(f"cifar10/{loss}", noise=noise, seed=seed), **changes)
+            for loss, noise in CELLS
+            for seed in SEEDS
+        ]
+        folders = [arguments.out / f"{r.loss}_{r.noise.replace(':', '-')}_{precision}_seed{r.seed}" for r in recipes]
+        begun = time.monotonic()
+        options = RunOptions(device=torch.device(arguments.device))
+        outcomes = train_together(
+            recipes, folders=folders, data=arguments.data, options=options, at_once=arguments.at_once, observer=Lines()
+        )
+        print(f"{precision}: {len(recipes)} runs in {time.monotonic() - begun:.0f} s", flush=True)
+        for run, outcome in zip(recipes, outcomes, strict=True):
+            if not isinstance(outcome, Outcome):
+                raise outcome
+            facts = outcome.record.as_dict()
+            accuracy = 100 * float(facts["result"]["test_accuracy"])
+            results[run.loss, run.noise].setdefault(precision, []).append(accuracy)
+            kept = {key: facts[key] for key in ("result", "recipe", "task", "environment", "seconds")}
+            lines.append(kept | {"at_once": arguments.at_once, "date": time.strftime("%Y-%m-%d")})
+    for (loss, noise), found in results.items():
+        row = summary(loss, noise, found)
+        print(json.dumps(row), flush=True)
+        lines.append({"summary": row})
+    if arguments.json:
+        arguments.json.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""The same training pass with less work: what a network computes in training, rearranged for the device, equal up to rounding.
+
+Channels     numbers of channels are rounded up (196 to 200, 3 to 8), which tensor cores need; the added ones stay zero.
+Biases       before BatchNorm a bias changes nothing in training: it is subtracted with the mean, and its gradient is zero.
+             It is left out of the pass and decays with the other weights; each step adds it to the running mean.
+Precision    in bf16 the weights of convolutions and linear layers are read from a bfloat16 copy that the optimiser keeps,
+             instead of being converted in every pass. Autocast rounds at the same places.
+Counters     BatchNorm's counters of batches, which nothing reads, are set at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from noiseproof.models.base import Classifier, round_up
+
+__all__ = ["LeanWeights"]
+
+ALIGNMENT = 64
+"""Weights start at multiples of this many numbers, so that every view of them is aligned for any kernel."""
+Norm = nn.BatchNorm1d | nn.BatchNorm2d
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a parameter is in a vector of all of them, and its shape there, of which the network's own is a corner."""
+
+    start: int
+    shape: torch.Size
+    corner: torch.Size
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.shape.numel()
+
+    def whole(self, vector: Tensor) -> Tensor:
+        """Four-dimensional parameters are channels-last."""
+        part = vector[self.start : self.stop]
+        if len(self.shape) == 4:
+            outer, inner, height, width = self.shape
+            return part.view(outer, height, width, inner).permute(0, 3, 1, 2)
+        return part.view(self.shape)
+
+    def own(self, vector: Tensor) -> Tensor:
+        return self.whole(vector)[tuple(slice(size) for size in self.corner)]
+
+
+class LeanWeights:
+    """A network's parameters and running statistics, arranged for the lean pass.
+
+    The network itself stays usable: its tensors become views of the vectors here, so that evaluation and checkpoints see
+    every step.
+
+    flat        all parameters: those that are copied, then the biases left out of the pass, then BatchNorm's
+    copy        the first of them in bfloat16, or nothing
+    bias        the part of ``flat`` with the biases; ``bias_means`` are the running means after them, in the same places
+    template    the structure of the pass, without values
+    leaves      what the pass reads and is differentiated by, under the template's names; ``buffers`` what it keeps
+    """
+
+    def __init__(self, network: Classifier, *, multiple: int, half: bool) -> None:
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            self.template = network.aligned(multiple).train()
+        shapes = {name: parameter.shape for name, parameter in self.template.named_parameters()}
+        self._parameters = dict(network.named_parameters())
+        names = {id(parameter): name for name, parameter in self._parameters.items()}
+        folded = {names[id(layer.bias)]: norm for layer, norm in before_norm(network)}
+        copied = [name for name in names.values() if name not in folded and not _of_norm(network, name)]
+        rest = [name for name in names.values() if name not in folded and name not in copied]
+        self.places: dict[str, Place] = {}
+        end = 0
+        for name in (*copied, *folded, *rest):
+            self.places[name] = Place(end, shapes[name], self._parameters[name].shape)
+            end = round_up(self.places[name].stop, ALIGNMENT)
+        device = next(network.parameters()).device
+        self.flat = torch.zeros(end, device=device)
+        self.copy = torch.zeros(self.places[copied[-1]].stop if half else 0, dtype=torch.bfloat16, device=device)
+        spans = [self.places[name] for name in folded]
+        self.bias = self.flat[spans[0].start : spans[-1].stop] if spans else self.flat[:0]
+        self.bias_means = torch.zeros_like(self.bias)
+        self._adopt_parameters()
+        self._drop_from_template()
+        self.leaves = {
+            name: self.places[name].whole(self.copy if half and name in copied else self.flat).detach().requires_grad_()
+            for name, _ in self.template.named_parameters()
+        }
+        self.buffers = self._adopt_statistics(network, folded)
+        self.refresh()
+
+    def views(self, vector: Tensor) -> dict[str, Tensor]:
+        """The parts of a vector like :attr:`flat`, each with its parameter's name and the network's own shape."""
+        return {name: self.places[name].own(vector) for name in self._parameters}
+
+    def refresh(self) -> None:
+        """Bring the bfloat16 copy up to date, after the weights were set from outside."""
+        self.copy.copy_(self.flat[: len(self.copy)])
+
+    def _adopt_parameters(self) -> None:
+        for name, view in self.views(self.flat).items():
+            view.copy_(self._parameters[name].data)
+            self._parameters[name].data = view
+
+    def _drop_from_template(self) -> None:
+        for layer, _ in list(before_norm(self.template)):
+            layer.bias = None
+        for module in self.template.modules():
+            if isinstance(module, Norm):
+                module.num_batches_tracked = None
+
+    def _adopt_statistics(self, network: Classifier, folded: dict[str, Norm]) -> dict[str, Tensor]:
+        """The running statistics of the template, of which the network's become views."""
+        start_of = {id(norm): self.places[name].start - self.places[next(iter(folded))].start for name, norm in folded.items()}
+        buffers = {}
+        for name, buffer in self.template.named_buffers():
+            owner_name, _, kind = name.rpartition(".")
+            owner = network.get_submodule(owner_name)
+            values = torch.zeros(buffer.shape, device=self.flat.device)
+            if kind == "running_mean" and id(owner) in start_of:
+                values = self.bias_means[start_of[id(owner)] :][: len(buffer)]
+            own: Tensor = getattr(owner, kind)
+            values[: len(own)].copy_(own)
+            setattr(owner, kind, values[: len(own)])
+            buffers[name] = values
+        return buffers
+
+
+def before_norm(network: nn.Module) -> Iterator[tuple[nn.Conv2d | nn.Linear, Norm]]:
+    """Layers with a bias that a BatchNorm follows at once."""
+    for module in network.modules():
+        if isinstance(module, nn.Sequential):
+            for layer, norm in zip(list(module), list(module)[1:], strict=False):
+                if isinstance(layer, nn.Conv2d | nn.Linear) and layer.bias is not None and isinstance(norm, Norm):
+                    yield layer, norm
+
+
+def _of_norm(network: nn.Module, name: str) -> bool:
+    return isinstance(network.get_submodule(name.rpartition(".")[0]), Norm)

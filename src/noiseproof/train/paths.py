@@ -1,0 +1,36 @@
+"""Which way a run is computed: plainly, or on the fast path where that can be taken."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from noiseproof.data import Split
+from noiseproof.train.recipe import Recipe
+from noiseproof.train.run import Run, RunOptions
+from noiseproof.train.task import Task
+
+__all__ = ["fast_path_suits", "start_run"]
+
+
+def start_run(recipe: Recipe, task: Task, options: RunOptions) -> Run:
+    """A run ready for its first epoch."""
+    if options.fast and fast_path_suits(recipe, task, options):
+        from noiseproof.train.graph import GraphRun  # needs Triton, which comes with CUDA builds of torch only
+
+        return GraphRun(recipe, task, options)
+    return Run(recipe, task, options)
+
+
+def fast_path_suits(recipe: Recipe, task: Task, options: RunOptions) -> bool:
+    """Whether it is SGD on images in memory with a network of the catalogue, in one process on CUDA."""
+    return (
+        options.device.type == "cuda"
+        and options.place.world == 1
+        and not options.deterministic
+        and recipe.optimiser == "sgd"
+        and ":" not in recipe.model
+        and recipe.model != "mlp"
+        and isinstance(task.train, Split)
+        and len(task.train) >= recipe.batch
+        and importlib.util.find_spec("triton") is not None
+    )

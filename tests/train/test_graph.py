@@ -1,0 +1,172 @@
+"""The fast path on CUDA: the same computation as the plain one, alone and beside others."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from torch.func import functional_call
+
+import noiseproof
+from noiseproof.data import from_arrays
+from noiseproof.models import create_model
+from noiseproof.train import Recipe, Run, RunOptions, with_noise
+from noiseproof.train.feed import Batch
+from noiseproof.train.lean import LeanWeights
+from noiseproof.train.run import precision_of
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def images_task(recipe, count=336, classes=10):
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
+    labels = generator.integers(0, classes, count)
+    dataset = from_arrays(images, labels, images[:64], labels[:64], name="random", classes=tuple(map(str, range(classes))))
+    return with_noise(dataset, recipe)
+
+
+def recipe_of(model="cnn8", **changes):
+    settings = {"l1": 5e-5, "clip": 5.0, "augment": "cifar10", "epochs": 3, "lr": 0.01, "precision": "float32"}
+    return Recipe(dataset="random", loss="jal-ce", noise="symmetric:0.4", model=model, **{**settings, **changes})
+
+
+@pytest.mark.parametrize("model", ["cnn8", "resnet18"])
+def test_the_lean_pass_is_the_networks_own(model):
+    """In float64: values, gradients and running statistics; what was added stays zero."""
+    generator = torch.Generator().manual_seed(0)
+    plain = create_model(model, 10).double().train()
+    network = create_model(model, 10).double()
+    network.load_state_dict(plain.state_dict())
+    lean = LeanWeights(network.float(), multiple=8, half=False)
+    lean.flat.data = lean.flat.double()
+    inputs = torch.randn(8, 3, 32, 32, generator=generator, dtype=torch.float64)
+    target = torch.randint(10, (8,), generator=generator)
+    padded = torch.zeros(8, 8, 32, 32, dtype=torch.float64)
+    padded[:, :3] = inputs
+    plain.float().double()  # the lean one went through float32
+    leaves = {name: lean.places[name].whole(lean.flat).detach().requires_grad_() for name in lean.leaves}
+    buffers = {name: buffer.double() for name, buffer in lean.buffers.items()}
+    logits = functional_call(lean.template, {**leaves, **buffers}, (padded,))
+    expected = plain(inputs)
+    torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-9)
+    criterion = noiseproof.JALCE()
+    gradients = dict(zip(leaves, torch.autograd.grad(criterion(logits, target), list(leaves.values())), strict=True))
+    criterion(expected, target).backward()
+    largest = max(parameter.grad.abs().max() for parameter in plain.parameters())
+    for name, parameter in plain.named_parameters():
+        if name not in gradients:  # a bias that BatchNorm takes away
+            assert parameter.grad.abs().max() < 1e-12 * largest
+            continue
+        own = gradients[name][tuple(slice(size) for size in parameter.shape)]
+        torch.testing.assert_close(own, parameter.grad, rtol=1e-7, atol=1e-12 * largest.item())
+        assert gradients[name].abs().sum() - own.abs().sum() < 1e-9
+
+
+def losses_of(run, epochs):
+    """The loss of every step."""
+    seen = []
+    inner = run.sums
+
+    def sums(epoch, losses, *rest):
+        seen.extend(losses.tolist())
+        return inner(epoch, losses, *rest)
+
+    run.sums = sums
+    facts = [run.train_epoch(epoch) for epoch in epochs]
+    return np.asarray(seen), facts
+
+
+class Backwards(Run):
+    """The plain run with every batch in reverse: the same numbers, added in another order."""
+
+    def step(self, batch, lr):
+        loss, predicted = super().step(Batch(*(tensor.flip(0) for tensor in batch)), lr)
+        return loss, predicted.flip(0)
+
+
+def away(state, other):
+    """How far each tensor of a state is from another's, of its own size."""
+    return {
+        name: ((other[name] - value).double().norm() / value.double().norm().clamp_min(1e-3)).item()
+        for name, value in state.items()
+    }
+
+
+@cuda
+@pytest.mark.parametrize(
+    "changes", [{}, {"l1": 0.0, "l2": 1e-4, "nesterov": True}, {"clip": None}], ids=["l1", "l2", "unclipped"]
+)
+@pytest.mark.parametrize("compiled", [False, True], ids=["graph", "compiled"])
+def test_the_fast_path_is_the_plain_one_in_float32(compiled, changes):
+    """As near to it as the plain one is to itself with its sums in another order; rounding grows from step to step."""
+    from noiseproof.train.graph import GraphRun
+
+    recipe = recipe_of(**changes)
+    task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
+    with precision_of(recipe, deterministic=False):
+        plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options, compiled=compiled)
+        backwards = Backwards(recipe, task, options)
+        (expected, facts), (ours, our_facts), (yardstick, _) = (losses_of(run, range(2)) for run in (plain, fast, backwards))
+        noise = np.abs(yardstick - expected) / expected
+        np.testing.assert_array_less(np.abs(ours - expected) / expected, 5 * noise.max() + 1e-6)
+        for one, other in zip(our_facts, facts, strict=True):
+            assert abs(one.given_accuracy - other.given_accuracy) <= 0.02
+            assert abs(one.clean_accuracy - other.clean_accuracy) <= 0.02
+        state = plain.state()
+        distance, noise = away(state, fast.state()), away(state, backwards.state())
+    folded = {f"update.momentum.{name}" for name in fast.lean.places if name not in fast.lean.leaves}
+    for name in state.keys() - folded:  # the plain gradient of such a bias is rounding, ours is zero
+        assert distance[name] <= 5 * noise[name] + 1e-3, name
+    assert abs(plain.accuracy() - fast.accuracy()) <= 2 / 64
+
+
+@cuda
+def test_a_state_goes_from_one_path_to_the_other():
+    from noiseproof.train.graph import GraphRun
+
+    recipe = recipe_of()
+    task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
+    with precision_of(recipe, deterministic=False):
+        plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options)
+        plain.train_epoch(0)
+        fast.load_state(plain.state())
+        (expected, _), (ours, _) = losses_of(plain, [1]), losses_of(fast, [1])
+    np.testing.assert_allclose(ours, expected, rtol=1e-4)
+
+
+@cuda
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_runs_side_by_side_give_exactly_what_each_gives_alone(precision):
+    from noiseproof.train.graph import GraphRun
+
+    recipes = [recipe_of(precision=precision, seed=seed, loss_options={"a": a}) for seed in (0, 1) for a in (10.0, 30.0)]
+    options = RunOptions(device=torch.device("cuda"))
+    with precision_of(recipes[0], deterministic=False):
+        alone = []
+        for recipe in recipes:
+            run = GraphRun(recipe, images_task(recipe), options)
+            alone.append(losses_of(run, range(3))[0])
+        runs = [GraphRun(recipe, images_task(recipe), options) for recipe in recipes]
+        with ThreadPoolExecutor(len(runs)) as pool:
+            together = [losses for losses, _ in pool.map(lambda run: losses_of(run, range(3)), runs)]
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@cuda
+def test_the_fast_path_does_not_wait_for_the_device_within_an_epoch():
+    from noiseproof.train.graph import GraphRun
+
+    recipe = recipe_of(precision="bf16")
+    with precision_of(recipe, deterministic=False):
+        run = GraphRun(recipe, images_task(recipe), RunOptions(device=torch.device("cuda")))
+        run.sums = lambda *numbers: None
+        run.train_epoch(0)
+        run._planned = {1: run.memory.plan(1)}
+        run.memory.plan = lambda epoch: None  # the copy from the host, which may wait
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            run.train_epoch(1)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
