@@ -205,8 +205,11 @@ def result_line(record: Record) -> str:
         percent("right_labels_learned", "of the right labels learned"),
         percent("wrong_labels_memorised", "of the wrong labels memorised"),
     ]
-    known = [part for part in parts if part]
-    return "; ".join(known or [percent("given_labels_predicted", "of the given labels predicted; no test accuracy is known")])
+    if result.get("test_accuracy") is None:
+        parts[0] = percent("given_labels_predicted", "of the given labels predicted; no test accuracy is known")
+    if left_out := result.get("images_left_out"):
+        parts.append(f"damaged images left out: {left_out}")
+    return "; ".join(part for part in parts if part)
 
 
 def _json(record: Record, folder: Path) -> str:

@@ -1,0 +1,313 @@
+"""``noiseproof train``, as a person types it and sees it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from noiseproof.cli import app
+from noiseproof.cli.progress import LINE_SECONDS, Bar, Lines
+from noiseproof.train import Epoch, Recipe, Record
+
+BUG = """
+from torch import nn
+
+
+class Net(nn.Linear):
+    def __init__(self, classes):
+        super().__init__(4, classes)
+
+    def forward(self, x):
+        raise ValueError("my mistake")
+"""
+SHORT = ("--set", "epochs=2", "--set", "model.hidden=[16]")
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NOISEPROOF_DATA", raising=False)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["train", *map(str, arguments)], env={"COLUMNS": "100", "TERM": "dumb"})
+
+
+def folders():
+    return sorted(path.name for path in Path("runs").iterdir())
+
+
+def features(name="mine.npz", **arrays):
+    generator = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = generator.normal(size=(60, 4)) + y[:, None]
+    np.savez(name, x=x, y=y, **arrays)
+    return name
+
+
+def test_a_dry_run_prints_the_whole_recipe_and_writes_nothing():
+    result = run("cifar10/jal-ce", "--noise", "symmetric:0.8", "--set", "lr=0.02", "--set", "loss.a=20", "--dry-run")
+    assert result.exit_code == 0, result.output
+    lines = dict(line.split(None, 1) for line in result.output.splitlines())
+    assert lines["lr"] == "0.02"
+    assert json.loads(lines["loss_options"]) == {"alpha": 1.0, "beta": 1.0, "a": 20}
+    assert lines["noise"] == "symmetric:0.8"
+    assert re.fullmatch(r"runs/cifar10_jal-ce_symmetric-0\.8_seed123_[0-9a-f]{8}", lines["folder"])
+    assert not Path("runs").exists()
+
+
+def test_a_dry_run_as_json_is_a_recipe():
+    facts = json.loads(run("cifar10/jal-ce", "--dry-run", "--json").stdout)
+    assert facts["recipe"]["model"] == "cnn8"
+    assert facts["folder"] == "runs/cifar10_jal-ce_none_seed123"
+
+
+def test_only_what_is_changed_adds_to_the_folders_name():
+    def folder(*more):
+        return json.loads(run("cifar10/jal-ce", "--dry-run", "--json", *more).stdout)["folder"]
+
+    assert folder("--set", "lr=0.01") == folder()
+    assert folder("--set", "lr=0.02") == folder("--set", "lr=2e-2") != folder()
+    assert folder("--profile", "paper-text") != folder()
+    assert folder("--seed", "7") == "runs/cifar10_jal-ce_none_seed7"
+
+
+def test_a_run_prints_a_line_for_each_epoch_and_then_the_result():
+    result = run("digits/jal-ce", "--noise", "symmetric:0.4", *SHORT)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert re.match(r"digits, jal-ce: 1297 examples of 10 classes, 5\d\d labels wrong \(symmetric:0\.4\)", lines[0])
+    assert lines[1] == "500 examples to test on"
+    epochs = [line for line in lines if line.startswith("epoch")]
+    assert len(epochs) == 2
+    assert re.match(r"epoch 1/2  loss \d+\.\d{4}  given .* %  clean .* %  test .* %  [\d,]+ examples/s  .* left", epochs[0])
+    assert re.match(r"\d+\.\d\d % test accuracy in the last epoch, 2; .* right labels learned; .* memorised", lines[-2])
+    (name,) = folders()
+    assert lines[-1].endswith(f"files in runs/{name}")
+
+
+def test_a_finished_run_is_shown_again_without_training():
+    first = run("digits/ce", *SHORT)
+    again = run("digits/ce", *SHORT)
+    assert again.exit_code == 0
+    assert "finished before: nothing is trained now" in again.output
+    assert not [line for line in again.output.splitlines() if line.startswith("epoch")]
+    assert first.output.splitlines()[-2] == again.output.splitlines()[-2]
+
+
+def test_quiet_prints_one_line():
+    result = run("digits/ce", *SHORT, "--quiet")
+    assert re.fullmatch(r"\d+\.\d\d % test accuracy in the last epoch, 2\n", result.output)
+
+
+def test_json_prints_one_object_and_nothing_else_on_stdout():
+    result = run("digits/ce", *SHORT, "--json")
+    facts = json.loads(result.stdout)
+    assert facts["status"] == "finished"
+    assert facts["result"]["epoch"] == 2
+    assert Record.read(Path(facts["folder"])).result == facts["result"]
+    assert "epoch 1/2" in result.stderr
+    assert "epoch" not in run("digits/ce", *SHORT, "--json", "--quiet", "--seed", "4").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["digits/ce", "--set", "learningrate=1"], "a recipe has no 'learningrate'"),
+        (["digits/ce", "--set", "epoch=1"], "did you mean 'epochs'?"),
+        (["digits/ce", "--set", "lr"], "--set takes KEY=VALUE, such as lr=0.02, got 'lr'"),
+        (["digits/ce", "--set", "loss.q=1"], "q"),
+        (["digits/gec"], "did you mean 'gce'?"),
+        (["digit/ce"], "did you mean 'digits/ce'?"),
+        (["jal-ce"], "RECIPE must be DATASET/LOSS, such as cifar10/jal-ce, or a loss together with --data PLACE"),
+        (["cifar10"], "RECIPE must be DATASET/LOSS"),
+        (["gec", "--data", "mine.npz"], "did you mean 'gce'?"),
+        (["jal-ce", "--data", "gone.npz"], "gone.npz: no such file or folder"),
+        (["jal-ce", "--data", "mine.npz", "--profile", "paper-text"], "--profile is for the paper's recipes"),
+        (["digits/ce", "--data", "mine.npz"], "give the loss alone: noiseproof train ce --data mine.npz"),
+        (["digits/ce", "--noise", "symetric:0.4"], "digits has no noise 'symetric:0.4'"),
+        (["digits/ce", "--noise", "symmetric:2"], "must be in [0, 1], got 2"),
+        (["digits/ce", "--noise", "labels:gone.npy"], "no label file"),
+        (["digits/ce", "--noise", "symmetric:0.2", "--labels", "x.npy"], "--labels and --noise both say"),
+        (["digits/ce", "--device", "gpu"], "--device must be auto, cpu, cuda or cuda:NUMBER, got 'gpu'"),
+        (["digits/ce", "--device", "cuda:99"], "CUDA devices here; use cpu or auto"),
+        (["digits/ce", "--test-share", "0.1"], "for data without a test split; digits has one of 500"),
+        (["digits/ce", "--model", "gone:network"], "cannot import gone"),
+        (["cifar10/ce"], "'noiseproof data fetch cifar10' downloads it"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_is_one_line_and_status_2(words, message, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    features()
+    result = run(*words)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not list(Path().glob("runs/*/*"))
+
+
+def test_a_folder_of_another_run_is_refused_with_the_difference():
+    name = json.loads(run("digits/ce", *SHORT, "--json").stdout)["folder"]
+    facts = json.loads((Path(name) / "record.json").read_text(encoding="utf-8"))
+    facts["recipe"]["lr"] = 0.5
+    (Path(name) / "record.json").write_text(json.dumps(facts), encoding="utf-8")
+    result = run("digits/ce", *SHORT)
+    assert result.exit_code == 2
+    assert "is of another run: lr is 0.5, not 0.002" in result.stderr
+
+
+def test_divergence_has_its_own_status_and_leaves_the_record():
+    result = run("digits/jal-ce", *SHORT, "--set", "lr=1e30", "--json")
+    assert result.exit_code == 3
+    assert re.search(r"diverged: the loss is \w+ in epoch 1, step \d+ of 11, at learning rate 1e\+30", result.stderr)
+    facts = json.loads(result.stdout)
+    assert facts["status"] == "diverged"
+    assert Record.read(Path(facts["folder"])).status == "diverged"
+
+
+def test_stopping_says_how_to_go_on(monkeypatch):
+    def stop(*words, folder, **more):
+        (folder / "checkpoint.safetensors").parent.mkdir(parents=True)
+        (folder / "checkpoint.safetensors").touch()
+        raise KeyboardInterrupt
+
+    # The package's name for the module is the verb's function.
+    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "run_recipe", stop)
+    result = run("digits/ce", *SHORT)
+    assert result.exit_code == 130
+    assert "stopped; the same command goes on from the last checkpoint in runs/digits_ce" in result.stderr
+
+
+def test_ones_own_features_train_without_a_test_split_and_say_so():
+    result = run("jal-ce", "--data", features(), *SHORT)
+    assert result.exit_code == 0, result.output
+    assert "no test split, so no test accuracy will be known; --test-share 0.1 holds out a tenth" in result.output
+    assert "labels as given" in result.output
+    assert "of the given labels predicted; no test accuracy is known" in result.output
+    assert re.fullmatch(r"mine_jal-ce_none_seed123_\w{8}", folders()[0])
+
+
+def test_a_share_of_ones_own_data_is_held_out_on_request():
+    result = run("jal-ce", "--data", features(), "--test-share", "0.2", *SHORT)
+    assert "12 held out to test on, labels as given: where these are wrong, so is the test accuracy" in result.output
+    assert "% test accuracy in the last epoch, 2" in result.output
+
+
+def test_ones_own_labels_make_the_datas_the_clean_ones():
+    np.save("given.npy", (np.arange(60) % 3 + (np.arange(60) < 6)) % 3)
+    result = run("jal-ce", "--data", features(), "--labels", "given.npy", *SHORT)
+    assert "6 labels wrong" in result.output
+    assert "of the wrong labels memorised" in result.output
+    assert folders()[0].startswith("mine_jal-ce_labels-given_seed123")
+
+
+def test_ones_own_model_is_found_in_the_current_folder(monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("my_net.py").write_text("from torch import nn\n\n\ndef net(classes, width=4):\n    return nn.Linear(width, classes)\n")
+    result = run("ce", "--data", features(), "--model", "my_net:net", "--set", "epochs=1", "--set", "model.width=4")
+    assert result.exit_code == 0, result.output
+    assert "my_net:net, adam 0.002" in result.output
+
+
+def test_an_error_inside_ones_own_model_keeps_its_trace(monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("my_bug.py").write_text(BUG, encoding="utf-8")
+    result = run("ce", "--data", features(), "--model", "my_bug:Net")
+    assert isinstance(result.exception, ValueError)
+    assert str(result.exception) == "my mistake"
+
+
+def test_tensorboard_events_can_be_read_back():
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = json.loads(run("digits/ce", "--noise", "symmetric:0.2", *SHORT, "--tensorboard", "--json").stdout)["folder"]
+    events = EventAccumulator(folder).Reload()
+    record = Record.read(Path(folder))
+    assert set(events.Tags()["scalars"]) == {"loss", "lr", "accuracy/given", "accuracy/clean", "accuracy/test"}
+    for name, field in (("loss", "loss"), ("accuracy/test", "test_accuracy"), ("lr", "lr")):
+        found = [(event.step, event.value) for event in events.Scalars(name)]
+        assert found == [(epoch.epoch, pytest.approx(getattr(epoch, field))) for epoch in record.epochs]
+
+
+def test_without_tensorboard_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    result = run("digits/ce", *SHORT, "--tensorboard")
+    assert result.exit_code == 2
+    assert "pip install 'noiseproof[track]'" in result.stderr
+
+
+def record(epochs=3, examples=1000):
+    recipe = Recipe(dataset="digits", loss="ce", epochs=epochs)
+    return Record(recipe, {"examples": examples}, {})
+
+
+def test_long_epochs_get_a_line_now_and_then(monkeypatch, capsys):
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    lines = Lines(Console(width=200))
+    lines.started(record(), 0)
+    for done in range(10, 1010, 10):
+        clock[0] += 0.5
+        lines.batch(0, done, 1000)
+    lines.epoch(Epoch(1, 1.5, 0.5, None, 0.25, 0.1, 50.0))
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "epoch 1/3  200 of 1000  20 examples/s  2:20 left"
+    assert len(printed) == 50 / LINE_SECONDS + 1
+    assert printed[-1] == "epoch 1/3  loss 1.5000  given 50.00 %  test 25.00 %  20 examples/s  1:40 left"
+
+
+def test_a_run_taken_up_again_counts_its_pace_from_there(monkeypatch, capsys):
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    lines = Lines(Console(width=200))
+    lines.started(record(), 2)
+    clock[0] += 10
+    lines.epoch(Epoch(3, 1.5, 0.5, None, None, 0.1, 10.0))
+    assert capsys.readouterr().out.splitlines() == [
+        "goes on after epoch 2",
+        "epoch 3/3  loss 1.5000  given 50.00 %  100 examples/s  0.0 s left",
+    ]
+
+
+def test_the_bar_shows_epoch_numbers_and_pace_in_eighty_columns():
+    console = Console(width=80, force_terminal=True, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    bar = Bar(console)
+    bar.started(record(), 0)
+    bar.batch(0, 1000, 1000)
+    bar.epoch(Epoch(1, 1.5, 0.5, 0.75, 0.25, 0.1, 50.0))
+    for part in bar.display.get_renderables():
+        console.print(part)
+    bar.close()
+    console.file.close()
+    text = console.export_text()
+    assert "epoch 1/3" in text
+    assert "examples/s" in text
+    assert "epoch 1: loss 1.5000  given 50.00 %  clean 75.00 %  test 25.00 %" in text
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_with_status_130_and_the_same_command_goes_on(tmp_path):
+    words = ["train", "digits/jal-ce", "--set", "epochs=300", "--checkpoint-every", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "noiseproof", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    while "epoch   5/300" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "the same command goes on from the last checkpoint" in stderr
+    again = subprocess.run(
+        [sys.executable, "-m", "noiseproof", *words], capture_output=True, text=True, cwd=tmp_path, timeout=120, check=True
+    )
+    assert re.search(r"goes on after epoch \d+", again.stdout)

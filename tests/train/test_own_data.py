@@ -1,0 +1,179 @@
+"""A user's own data and own model go through the same loop."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from noiseproof.train import Recipe, RunOptions, train
+
+TINY = """
+import torch
+from torch import nn
+
+
+def network(classes, channels=3):
+    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+
+
+def wrong_shape(classes):
+    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(3, classes, 1))
+
+
+def too_few(classes):
+    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, classes - 1))
+
+
+def pair(classes):
+    class Pair(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(1))
+
+        def forward(self, x):
+            return x, x
+
+    return Pair()
+
+
+def nothing(classes):
+    return None
+
+
+def no_classes():
+    return nn.Linear(2, 2)
+
+
+thing = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "my_tiny.py").write_text(TINY, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.fixture
+def colours(tmp_path):
+    """Images in memory, red or blue by their class, without a test split."""
+    generator = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    x = generator.integers(0, 100, (60, 8, 8, 3), dtype=np.uint8)
+    x[y == 0, ..., 0] += 150
+    x[y == 1, ..., 2] += 150
+    np.savez(tmp_path / "colours.npz", x=x, y=y)
+    return str(tmp_path / "colours.npz")
+
+
+def recipe(dataset, **changes):
+    facts = {"loss": "ce", "model": "my_tiny:network", "lr": 0.5, "schedule": "constant", "epochs": 6, "batch": 16}
+    return Recipe(dataset=dataset, **(facts | changes))
+
+
+@pytest.mark.parametrize("augment", ["none", "flip", "crop-flip"])
+@pytest.mark.usefixtures("own")
+def test_an_npz_of_images_is_learned(colours, augment):
+    outcome = train(recipe(colours, augment=augment, test_share=0.2))
+    assert outcome.record.result["test_accuracy"] == 1.0
+    assert outcome.record.task["test_examples"] == 12
+
+
+@pytest.mark.parametrize("model", ["cnn8", "resnet18", "mlp"])
+def test_the_catalogues_models_train_on_grey_images(tmp_path, model):
+    x = np.random.default_rng(0).integers(0, 256, (20, 32, 32), dtype=np.uint8)
+    np.savez(tmp_path / "grey.npz", x=x, y=np.arange(20) % 2)
+    outcome = train(recipe(str(tmp_path / "grey.npz"), model=model, epochs=1, lr=0.01, augment="crop-flip"))
+    assert outcome.record.status == "finished"
+
+
+def test_a_residual_network_takes_floating_inputs_as_they_are(tmp_path):
+    np.savez(tmp_path / "floats.npz", x=np.random.default_rng(0).normal(size=(8, 2, 16, 16)), y=np.arange(8) % 2)
+    assert train(recipe(str(tmp_path / "floats.npz"), model="resnet18", epochs=1, lr=0.01)).record.status == "finished"
+
+
+@pytest.mark.usefixtures("own")
+def test_a_folder_of_image_files_is_learned(image_folder):
+    outcome = train(recipe(str(image_folder), augment="webvision", noise="symmetric:0.2"), options=RunOptions(workers=0))
+    assert outcome.record.result["test_accuracy"] == 1.0
+    assert outcome.record.epochs[-1].clean_accuracy is not None
+    assert outcome.task.noise["rate"] == 0.2
+
+
+@pytest.mark.usefixtures("own")
+def test_image_files_give_the_same_files_for_any_number_of_workers_and_after_an_interruption(
+    image_folder, tmp_path, files, interrupted
+):
+    chosen = recipe(str(image_folder), augment="webvision", epochs=3)
+    train(chosen, folder=tmp_path / "whole", options=RunOptions(workers=0))
+    interrupted(chosen, tmp_path / "stopped", 2, options=RunOptions(workers=0))
+    train(chosen, folder=tmp_path / "stopped", options=RunOptions(workers=2))
+    assert files(tmp_path / "whole") == files(tmp_path / "stopped")
+
+
+@pytest.mark.parametrize("augment", ["webvision", "clothing1m", "none", "flip"])
+@pytest.mark.usefixtures("own")
+def test_a_list_of_image_files_is_learned(image_folder, tmp_path, augment):
+    lines = [f"{path} {int(path.parent.name == 'bright')}" for path in sorted((image_folder / "train").rglob("*.png"))]
+    (tmp_path / "all.txt").write_text("\n".join(lines), encoding="utf-8")
+    outcome = train(recipe(str(tmp_path / "all.txt"), augment=augment, test_share=0.2), options=RunOptions(workers=0))
+    assert outcome.record.result["test_accuracy"] == 1.0
+
+
+@pytest.mark.usefixtures("own")
+def test_a_damaged_image_stops_the_run_or_is_left_out(image_folder):
+    damaged = image_folder / "train" / "dark" / "3.png"
+    damaged.write_bytes(damaged.read_bytes()[:60])
+    chosen = recipe(str(image_folder), augment="webvision", epochs=2)
+    with pytest.raises(ValueError, match=r"3\.png: not a readable image"):
+        train(chosen, options=RunOptions(workers=0))
+    outcome = train(chosen, options=RunOptions(workers=0, skip_corrupt=True))
+    assert outcome.record.status == "finished"
+    assert outcome.record.result["images_left_out"] == 1
+    assert (outcome.predictions[2].predicted == -1).sum() == 1
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("my_tiny:wrong_shape", r"the model must return logits \[16, 2\], got \[16, 2, 1, 1\] for inputs \[16, 3, 8, 8\]"),
+        ("my_tiny:pair", r"the model must return logits \[16, 2\], got tuple"),
+        ("my_tiny:nothing", "must return a torch module, got NoneType"),
+        ("my_tiny:thing", "must be a function of the number of classes, got int"),
+        ("my_tiny:no_classes", "must be a function of the number of classes and of its options: too many positional arguments"),
+        ("my_tiny:gone", "my_tiny has no 'gone'"),
+        ("my_gone:network", "cannot import my_gone: No module named 'my_gone'; it must be on the Python path"),
+        ("my_tiny:too_few", r"the model must return logits \[16, 2\], got \[16, 1\]"),
+        ("resnt18", r"unknown model 'resnt18'; did you mean 'resnet18'\?"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_with_the_reason(colours, model, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        train(recipe(colours, model=model))
+
+
+def test_images_models_refuse_features(tmp_path):
+    np.savez(tmp_path / "features.npz", x=np.zeros((4, 3)), y=np.arange(4) % 2)
+    with pytest.raises(ValueError, match=r"resnet18 reads images \[N, C, H, W\]; these inputs are features \(3,\): use mlp"):
+        train(recipe(str(tmp_path / "features.npz"), model="resnet18"))
+    with pytest.raises(ValueError, match="augment 'flip' is for images; these inputs are features: use none"):
+        train(recipe(str(tmp_path / "features.npz"), model="mlp", augment="flip"))
+
+
+@pytest.mark.usefixtures("own")
+def test_bf16_is_close_to_float32(colours):
+    """Autocast rounds to eight bits, so accuracies agree and losses do to a percent."""
+    full, half = (train(recipe(colours, precision=precision, epochs=3)).record for precision in ("float32", "bf16"))
+    assert half.epochs[-1].loss == pytest.approx(full.epochs[-1].loss, rel=0.02)
+    assert half.epochs[-1].loss != full.epochs[-1].loss
+
+
+def test_weights_of_one_run_start_another(tmp_path):
+    """Without any learning the second run predicts what the first did at its end."""
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(40, 5)), y=np.arange(40) % 2)
+    chosen = recipe(str(tmp_path / "x.npz"), model="mlp")
+    first = train(chosen, folder=tmp_path / "first").predictions[6]
+    weights = str(tmp_path / "first" / "weights.safetensors")
+    again = train(dataclasses.replace(chosen, weights=weights, lr=0.0, epochs=1)).predictions[1]
+    assert np.array_equal(again.probability, first.probability)
