@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from noiseproof.train import CheckpointError, override, train
 from noiseproof.train.checkpoint import read_checkpoint
@@ -102,6 +103,7 @@ def test_a_model_of_ones_own_with_dropout_and_buffers_goes_on_the_same(
     monkeypatch.syspath_prepend(tmp_path)
     own = override(digits, {"model": "my_dropout:network", "model.width": 8, "optimiser": optimiser, "nesterov": True})
     train(own, folder=tmp_path / "whole")
+    torch.manual_seed(99)
     interrupted(own, tmp_path / "stopped", 3)
     train(own, folder=tmp_path / "stopped")
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
@@ -141,6 +143,14 @@ def test_any_flipped_byte_in_a_checkpoint_is_noticed(digits, tmp_path, interrupt
             read_checkpoint(tmp_path)
     path.write_bytes(whole)
     assert read_checkpoint(tmp_path) is not None
+
+
+def test_a_tensor_of_another_shape_with_the_same_bytes_is_noticed(digits, tmp_path, interrupted):
+    interrupted(digits, tmp_path, 3)
+    path = tmp_path / "checkpoint.safetensors"
+    path.write_bytes(path.read_bytes().replace(b'"shape":[32,64]', b'"shape":[64,32]', 1))
+    with pytest.raises(CheckpointError, match="damaged, its content is not what was written"):
+        read_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("kept", [0, 7, 100, 0.5, -1])

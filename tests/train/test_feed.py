@@ -1,0 +1,107 @@
+"""Batches are a function of the seed and the epoch, every example is in an epoch once, and processes share a batch."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from noiseproof.data import Augment, ImageFiles, RandomCrop, Split, load_image_folder
+from noiseproof.train import Recipe, Run, RunOptions, Task
+from noiseproof.train.feed import EpochPlan, FileFeed, MemoryFeed, Place
+from noiseproof.train.transforms import Transforms
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def split():
+    x = np.random.default_rng(0).integers(0, 256, (50, 6, 6, 3), dtype=np.uint8)
+    return Split(x, np.arange(50) % 5)
+
+
+def feed(split, **changes):
+    options = {"batch": 16, "seed": 3, "device": CPU} | changes
+    if isinstance(split, ImageFiles):
+        # Its framing is not random, so that all that differs between two epochs' pictures is the augmentation.
+        return FileFeed(split, Transforms.named("clothing1m", split), workers=0, **options)
+    return MemoryFeed(split, Transforms.named("crop-flip", split), **options)
+
+
+@pytest.fixture(params=["memory", "files"])
+def examples(request, split, image_folder):
+    return split if request.param == "memory" else load_image_folder(image_folder).train
+
+
+def gathered(batches):
+    return tuple(torch.cat(parts) for parts in zip(*batches, strict=True))
+
+
+def test_an_epoch_has_every_example_once_with_its_label(examples):
+    made = feed(examples)
+    sizes = [len(batch.labels) for batch in made.epoch(0)]
+    assert len(sizes) == made.steps()
+    assert set(sizes[:-1]) == {16}
+    _, labels, indices = gathered(made.epoch(0))
+    assert sorted(indices.tolist()) == list(range(len(examples)))
+    assert labels.tolist() == examples.labels[indices].tolist()
+
+
+def test_an_epoch_can_be_made_again_without_those_before_it(examples):
+    made, other = feed(examples), feed(examples)
+    list(made.epoch(0))
+    list(made.epoch(1))
+    for left, right in zip(gathered(made.epoch(2)), gathered(other.epoch(2)), strict=True):
+        assert torch.equal(left, right)
+
+
+def test_epochs_and_seeds_have_other_orders_and_other_augmentations(examples):
+    made = [gathered(feed(examples, seed=seed).epoch(epoch)) for seed, epoch in ((3, 0), (3, 1), (4, 0))]
+    for (left, _, first), (right, _, second) in itertools.combinations(made, 2):
+        assert not torch.equal(first, second)
+        same = torch.equal(left[first.argsort()], right[second.argsort()])
+        assert not same, "the same pictures of every example"
+
+
+def test_evaluation_sees_every_example_in_order_and_the_same_each_time(examples):
+    inputs, _, indices = gathered(feed(examples).in_order())
+    assert indices.tolist() == list(range(len(examples)))
+    assert torch.equal(inputs, gathered(feed(examples, seed=9).in_order())[0])
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_share_each_batch_and_together_are_one(split, world):
+    alone = list(feed(split, batch=18).epoch(1))
+    together = [list(feed(split, batch=18, place=Place(rank, world)).epoch(1)) for rank in range(world)]
+    for step, batch in enumerate(alone):
+        parts = [batches[step] for batches in together]
+        for k in range(3):
+            assert torch.equal(torch.cat([part[k] for part in parts]), batch[k])
+
+
+def test_an_augmentation_is_drawn_by_position_and_so_is_the_same_for_any_batch(split):
+    small, large = gathered(feed(split, batch=7).epoch(0)), gathered(feed(split, batch=50).epoch(0))
+    assert all(torch.equal(left, right) for left, right in zip(small, large, strict=True))
+
+
+def test_a_plan_is_a_permutation_and_draws_for_each_seed_and_epoch():
+    augment = Augment((RandomCrop(padding=4),), (0.0,), (1.0,))
+    plans = [EpochPlan.draw(100, (6, 6), augment, seed, epoch) for seed, epoch in ((0, 0), (0, 1), (1, 0))]
+    assert all(sorted(plan.order.tolist()) == list(range(100)) for plan in plans)
+    tops = [next(iter(dataclasses.asdict(plan.drawn[0]).values())) for plan in plans]
+    assert all(not torch.equal(left, right) for left, right in itertools.combinations(tops, 2))
+
+
+def test_a_networks_own_random_numbers_depend_on_seed_and_epoch_alone(split):
+    def numbers(seed, epoch):
+        recipe = Recipe(dataset="x", loss="ce", model="mlp", seed=seed)
+        run = Run(recipe, Task("x", tuple("abcde"), split, None, None, {}, {}), RunOptions())
+        with run.randomness(epoch):
+            return torch.rand(4)
+
+    first = numbers(0, 0)
+    torch.manual_seed(99)
+    assert torch.equal(first, numbers(0, 0))
+    assert not torch.equal(first, numbers(0, 1))
+    assert not torch.equal(first, numbers(1, 0))
