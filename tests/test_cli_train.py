@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from noiseproof.cli import app
-from noiseproof.cli.progress import LINE_SECONDS, Bar, Lines
+from noiseproof.cli.progress import LINE_SECONDS, Bar, Lines, TensorBoard
 from noiseproof.train import Epoch, Recipe, Record
 
 BUG = """
@@ -237,6 +237,19 @@ def test_tensorboard_events_can_be_read_back():
     for name, field in (("loss", "loss"), ("accuracy/test", "test_accuracy"), ("lr", "lr")):
         found = [(event.step, event.value) for event in events.Scalars(name)]
         assert found == [(epoch.epoch, pytest.approx(getattr(epoch, field))) for epoch in record.epochs]
+
+
+def test_events_of_epochs_that_an_interruption_lost_are_taken_back(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for done, loss, epochs in ((0, 1.0, (1, 2, 3)), (1, 2.0, (2, 3))):
+        events = TensorBoard(tmp_path)
+        events.started(record(), done)
+        for epoch in epochs:
+            events.epoch(Epoch(epoch, loss, 0.5, None, None, 0.1, 1.0))
+        events.ended(record())
+    found = [(event.step, event.value) for event in EventAccumulator(str(tmp_path)).Reload().Scalars("loss")]
+    assert found == [(1, 1.0), (2, 2.0), (3, 2.0)]
 
 
 def test_without_tensorboard_it_says_what_to_install(monkeypatch):

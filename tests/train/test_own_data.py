@@ -161,6 +161,18 @@ def test_images_models_refuse_features(tmp_path):
         train(recipe(str(tmp_path / "features.npz"), model="mlp", augment="flip"))
 
 
+def test_a_perceptron_refuses_image_files(image_folder):
+    with pytest.raises(ValueError, match="mlp reads features; these inputs are image files: use resnet18"):
+        train(recipe(str(image_folder), model="mlp", augment="webvision"))
+
+
+def test_weights_that_are_not_there_are_named_with_the_way_out(colours):
+    with pytest.raises(
+        FileNotFoundError, match=r"no file of weights /.*gone\.pth; say where it is, weights=PATH, or start without"
+    ):
+        train(recipe(colours, model="resnet18", weights="gone.pth"))
+
+
 @pytest.mark.usefixtures("own")
 def test_bf16_is_close_to_float32(colours):
     """Autocast rounds to eight bits, so accuracies agree and losses do to a percent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,8 @@ def build_network(recipe: Recipe, split: Split | ImageFiles, classes: int) -> nn
 def _from_catalogue(recipe: Recipe, split: Split | ImageFiles, classes: int) -> nn.Module:
     options: dict[str, Any] = dict(recipe.model_options)
     if isinstance(split, ImageFiles):
+        if recipe.model == "mlp":
+            raise ValueError("mlp reads features; these inputs are image files: use resnet18, resnet34 or resnet50")
         options.setdefault("in_channels", 3)
     elif recipe.model == "mlp":
         options.setdefault("in_features", int(split.inputs[0].size))
@@ -80,6 +83,10 @@ def _start_from(network: nn.Module, path: str) -> None:
         raise ValueError("weights are read for the catalogue's models; a function of your own can load its own")
     try:
         load_weights(network, path)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"no file of weights {os.path.abspath(path)}; say where it is, weights=PATH, or start without one, weights=none"
+        ) from error
     except ValueError as error:
         if "skip_head" not in str(error):
             raise
