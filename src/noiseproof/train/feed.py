@@ -142,7 +142,8 @@ class MemoryFeed:
         return len(self.labels)
 
     def steps(self) -> int:
-        return -(-len(self) // self.batch)
+        whole, rest = divmod(len(self), self.batch)
+        return whole + (rest >= self.place.world)
 
     def plan(self, epoch: int) -> EpochPlan:
         """The random part of an epoch, drawn on the CPU, so that it is the same for every device."""
@@ -158,6 +159,8 @@ class MemoryFeed:
         plan = self.plan(epoch)
         for start in range(0, len(self), self.batch):
             count = min(self.batch, len(self) - start)
+            if count < self.place.world:  # too few for every process to have one
+                return
             share = self.place.share(count)
             part = plan.part(start + share.start, start + share.stop)
             yield Batch(self.examples(part), self.labels[part.order], part.order)

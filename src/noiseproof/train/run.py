@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from noiseproof.data import ImageFiles, Split
 from noiseproof.losses import create_loss
+from noiseproof.train.distributed import Together
 from noiseproof.train.feed import ALONE, Batch, Feed, FileFeed, MemoryFeed, Place, generator_for
 from noiseproof.train.network import build_network, logits_of
 from noiseproof.train.recipe import Recipe
@@ -76,6 +77,8 @@ class Run:
         self.weights = Weights(self.network.named_parameters())
         self.update = update_for(recipe, self.weights.flat)
         transforms = Transforms.named(recipe.augment, task.train, memory_format=layout)
+        self.together = Together(options.place, options.device)
+        self.joined = self.together.joined(self.network)
         self.feed = self._feed(task.train, transforms)
         self.test_feed = None if task.test is None else self._feed(task.test, transforms)
         self.clean = None if task.clean is None else torch.from_numpy(task.clean).to(options.device)
@@ -110,41 +113,44 @@ class Run:
         """One step; the loss before it, and the classes predicted."""
         self.weights.clear()
         with self.autocast():
-            logits = logits_of(self.network, batch.inputs, len(self.task.classes))
+            logits = logits_of(self.joined, batch.inputs, len(self.task.classes))
         loss = self.criterion(logits.float(), batch.labels)
+        if not self.together.alone:
+            loss = loss * self.together.weight(len(batch.labels))
         loss.backward()
         self.update(self.weights.flat, self.weights.gradient(), lr)
         return loss.detach(), logits.detach().argmax(1)
 
     def sums(self, epoch: int, losses: Tensor, given: list[Tensor], clean: list[Tensor], done: int) -> EpochSums:
         """Read the epoch's numbers, at its end: before that the host does not wait for the device."""
-        values = losses.tolist()
+        values = self.together.mean(losses).tolist()
         wrong = [step for step, value in enumerate(values) if not math.isfinite(value)]
         if wrong:
             raise DivergenceError(
                 f"the loss is {values[wrong[0]]} in epoch {epoch + 1}, step {wrong[0] + 1} of {len(values)}, "
                 f"at learning rate {self.lr(epoch):.3g}; try a lower one, or a clip"
             )
-        shares = [sum(int(count) for count in counts) / done if counts else None for counts in (given, clean)]
-        return EpochSums(sum(values) / len(values), shares[0] or 0.0, shares[1])
+        whole = self.together.total_of(done)
+        right = [self.together.total_of(sum(int(count) for count in counts)) for counts in (given, clean)]
+        return EpochSums(sum(values) / len(values), right[0] / whole, right[1] / whole if clean else None)
 
     def accuracy(self) -> float | None:
         """On the test split, if there is one."""
         if self.test_feed is None:
             return None
         right = [(logits.argmax(1) == batch.labels).sum() for batch, logits in self._evaluated(self.test_feed)]
-        return sum(int(count) for count in right) / len(self.test_feed)
+        return self.together.total_of(sum(int(count) for count in right)) / len(self.test_feed)
 
     def predictions(self) -> Predictions:
         """Of the training examples as they are, without augmentation."""
         probability = np.zeros(len(self.feed), dtype=np.float32)
-        predicted = np.full(len(self.feed), -1, dtype=np.int64)
+        predicted = np.zeros(len(self.feed), dtype=np.int64)
         for batch, logits in self._evaluated(self.feed):
             indices = batch.indices.cpu().numpy()
             given = torch.softmax(logits.float(), 1).gather(1, batch.labels[:, None])[:, 0]
             probability[indices] = given.cpu().numpy()
-            predicted[indices] = logits.argmax(1).cpu().numpy()
-        return Predictions(probability, predicted)
+            predicted[indices] = logits.argmax(1).cpu().numpy() + 1  # 0 is for damaged images, which have no prediction
+        return Predictions(self.together.gathered(probability), self.together.gathered(predicted) - 1)
 
     def _evaluated(self, feed: Feed) -> Iterator[tuple[Batch, Tensor]]:
         self.network.eval()

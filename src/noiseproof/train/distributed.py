@@ -1,0 +1,165 @@
+"""Several processes that train one network, started by torchrun: together they compute what one process would.
+
+Every global batch is divided among the processes; gradients are averaged by DistributedDataParallel, BatchNorm's statistics are
+those of the whole batch, and sums over examples are added up. The process of rank 0 writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from noiseproof.train.feed import ALONE, Place
+
+__all__ = ["Together", "process_group"]
+
+Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+
+
+@contextmanager
+def process_group(device: str) -> Iterator[tuple[Place, torch.device]]:
+    """This process's place among those that torchrun started, and its device; alone if it started none.
+
+    On CUDA each process has the GPU of its local rank.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield ALONE, torch.device(device)
+        return
+    own = torch.device(device)
+    if own.type == "cuda":
+        own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(own)
+    dist.init_process_group("nccl" if own.type == "cuda" else "gloo")
+    try:
+        yield Place(dist.get_rank(), world), own
+    finally:
+        dist.destroy_process_group()
+
+
+class Together:
+    """What the processes do with one another; alone, nothing."""
+
+    def __init__(self, place: Place, device: torch.device) -> None:
+        self.place, self.device = place, device
+
+    @property
+    def alone(self) -> bool:
+        return self.place.world == 1
+
+    def joined(self, network: nn.Module) -> nn.Module:
+        """The network as a step calls it: its BatchNorm sees the whole batch, and its gradients are averaged."""
+        if self.alone:
+            return network
+        with_norms = shared_norms(network) if self.device.type == "cpu" else nn.SyncBatchNorm.convert_sync_batchnorm(network)
+        devices = [self.device] if self.device.type == "cuda" else None
+        return DistributedDataParallel(with_norms, device_ids=devices, broadcast_buffers=False)
+
+    def weight(self, count: int) -> Tensor:
+        """The factor of a mean over this process's ``count`` examples with which the processes' average is the mean over all."""
+        return count * self.place.world / self.total(torch.full((1,), float(count), device=self.device))[0]
+
+    def total(self, values: Tensor) -> Tensor:
+        """Summed over the processes."""
+        if not self.alone:
+            dist.all_reduce(values)
+        return values
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Averaged over the processes."""
+        return values if self.alone else self.total(values) / self.place.world
+
+    def total_of(self, count: int) -> int:
+        """A number that each process has, summed."""
+        return count if self.alone else int(self.total(torch.tensor([count], device=self.device)))
+
+    def gathered(self, values: NDArray[Any]) -> NDArray[Any]:
+        """An array of which every process has filled its own places and left zeros in the others'."""
+        return values if self.alone else self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
+
+    def wait(self) -> None:
+        """Until every process is here."""
+        if not self.alone:
+            self.total(torch.zeros(1, device=self.device)).item()
+
+
+def shared_norms(network: nn.Module) -> nn.Module:
+    """The network with each BatchNorm replaced by one over all processes, on its parameters and statistics, under its name."""
+    for name, module in network.named_children():
+        if isinstance(module, Norm):
+            setattr(network, name, SharedNorm(module))
+        else:
+            shared_norms(module)
+    return network
+
+
+class _Total(torch.autograd.Function):
+    """A sum over the processes. Each one's part is in every process's sum, so its gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].clone()
+        dist.all_reduce(total)
+        return total
+
+
+def total_of(values: Tensor) -> Tensor:
+    """Summed over the processes, with a gradient."""
+    apply: Any = _Total.apply
+    result: Tensor = apply(values)
+    return result
+
+
+class SharedNorm(nn.Module):
+    """BatchNorm over the batches of all processes, in plain torch: torch's own SyncBatchNorm is for GPUs only."""
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, norm: Norm) -> None:
+        super().__init__()
+        if norm.momentum is None or not norm.track_running_stats:
+            raise ValueError("BatchNorm without running statistics, or with cumulative ones, cannot be shared by processes")
+        self.eps, self.momentum = norm.eps, norm.momentum
+        self.weight, self.bias = norm.weight, norm.bias
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(norm, name))
+        self.train(norm.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            stored = self.running_mean, self.running_var, self.weight, self.bias
+            return nn.functional.batch_norm(x, *stored, eps=self.eps)
+        axes = [axis for axis in range(x.dim()) if axis != 1]
+        shape = [1, -1] + [1] * (x.dim() - 2)
+        values = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        count = torch.full((1,), values.numel() / values.shape[1], dtype=values.dtype)
+        sums = total_of(torch.cat([values.sum(axes), count]))
+        total = sums[-1].detach()
+        mean = sums[:-1] / total
+        centred = values - mean.view(shape)
+        variance = total_of(centred.square().sum(axes)) / total
+        with torch.no_grad():
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            self.running_var.lerp_((variance * total / (total - 1)).to(self.running_var.dtype), self.momentum)
+            self.num_batches_tracked.add_(1)
+        normed = centred * torch.rsqrt(variance + self.eps).view(shape)
+        if self.weight is not None:
+            normed = normed * self.weight.view(shape) + self.bias.view(shape)
+        result: Tensor = normed.to(x.dtype)
+        return result

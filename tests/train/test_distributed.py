@@ -1,0 +1,169 @@
+"""Two processes that train one network: the result is that of one process with the same global batch, within rounding."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from noiseproof.train.distributed import SharedNorm
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+import torch
+from noiseproof.train import Recipe, RunOptions, train
+from noiseproof.train.distributed import process_group
+
+facts = json.loads(sys.argv[1])
+with process_group("cpu") as (place, device):
+    options = RunOptions(device=device, workers=facts["workers"], place=place)
+    outcome = train(Recipe.from_dict(facts["recipe"]), folder=Path(facts["folder"]), options=options, checkpoint_seconds=0)
+    Path(facts["folder"] + f".rank{place.rank}.json").write_text(json.dumps(outcome.record.as_dict()["result"]))
+"""
+STOP = """
+import sys
+from noiseproof.train import Observer
+
+class Stop(Observer):
+    def epoch(self, facts):
+        sys.exit()
+"""
+MODEL = """
+from torch import nn
+
+def small(classes):
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=4, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(),
+        nn.Linear(128, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, classes),
+    )
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with a model of one's own, 21 images and a list of them."""
+    image = pytest.importorskip("PIL.Image")
+    generator = np.random.default_rng(0)
+    (tmp_path / "own_model.py").write_text(MODEL)
+    lines = []
+    for k in range(21):
+        pixels = generator.integers(0, 256, (40, 50, 3), dtype=np.uint8)
+        pixels[..., k % 3] //= 4
+        image.fromarray(pixels).save(tmp_path / f"{k}.png")
+        lines.append(f"{k}.png {k % 3}")
+    (tmp_path / "list.txt").write_text("\n".join(lines))
+    return tmp_path
+
+
+def processes(place, world, folder, recipe, workers=0):
+    """Run the script in so many processes, as torchrun would start them."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    facts = json.dumps({"recipe": recipe, "folder": str(folder), "workers": workers})
+    shared = {
+        **os.environ,
+        "PYTHONPATH": str(place),
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, facts],
+            env={**shared, "WORLD_SIZE": str(world), "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            cwd=place,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+    outputs = [process.communicate(timeout=240)[0] for process in running]
+    assert [process.returncode for process in running] == [0] * world, outputs
+    return json.loads((folder / "record.json").read_text())
+
+
+def settings(place, **changes):
+    facts = {"dataset": str(place / "list.txt"), "loss": "jal-ce", "loss_options": {"a": 3.0}, "model": "own_model:small"}
+    return {**facts, "augment": "flip", "epochs": 2, "batch": 8, "lr": 0.05, "l1": 1e-4, "clip": 1.0, "seed": 3, **changes}
+
+
+def test_two_processes_train_what_one_does(place):
+    recipe = settings(place, test_share=0.3, noise="symmetric:0.3")
+    one, two = (processes(place, world, place / f"world{world}", recipe) for world in (1, 2))
+    assert one["task"] == two["task"]
+    for ours, expected in zip(two["epochs"], one["epochs"], strict=True):
+        assert ours["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+        for key in ("given_accuracy", "clean_accuracy", "test_accuracy", "lr"):
+            assert ours[key] == expected[key], key
+    weights = [load_file(place / f"world{world}" / "weights.safetensors") for world in (1, 2)]
+    assert weights[0].keys() == weights[1].keys()
+    for name, tensor in weights[0].items():
+        torch.testing.assert_close(
+            weights[1][name], tensor, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    confidence = [np.load(place / f"world{world}" / "confidence.npz") for world in (1, 2)]
+    np.testing.assert_allclose(confidence[1]["probability"], confidence[0]["probability"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(confidence[1]["predicted"], confidence[0]["predicted"])
+
+
+def test_every_process_knows_the_result_and_one_writes_it(place):
+    recipe = settings(place, epochs=1)
+    record = processes(place, 2, place / "run", recipe, workers=1)
+    results = [json.loads(Path(f"{place}/run.rank{rank}.json").read_text()) for rank in range(2)]
+    assert results[0] == results[1] == record["result"]
+    assert sorted(path.name for path in (place / "run").iterdir() if not path.name.startswith(".")) == [
+        "confidence.npz",
+        "record.json",
+        "weights.safetensors",
+    ]
+
+
+def test_two_processes_go_on_where_one_was_stopped(place):
+    recipe = settings(place, epochs=3)
+    processes(place, 1, place / "whole", recipe)
+    facts = json.dumps({"recipe": recipe, "folder": str(place / "parts"), "workers": 0})
+    code = SCRIPT.replace("checkpoint_seconds=0", "checkpoint_seconds=0, observer=Stop()")
+    subprocess.run(
+        [sys.executable, "-c", STOP + code, facts], env={**os.environ, "PYTHONPATH": str(place)}, cwd=place, check=True
+    )
+    assert len(json.loads((place / "parts" / "record.json").read_text())["epochs"]) == 1
+    record = processes(place, 2, place / "parts", recipe)
+    whole = json.loads((place / "whole" / "record.json").read_text())
+    assert [e["loss"] for e in record["epochs"]] == pytest.approx([e["loss"] for e in whole["epochs"]], rel=1e-5)
+
+
+def test_the_shared_norm_alone_is_batch_norm(tmp_path):
+    """In a group of one process: values, gradients and running statistics, in float64."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    try:
+        generator = torch.Generator().manual_seed(0)
+        for norm, shape in ((nn.BatchNorm2d(5), (4, 5, 3, 2)), (nn.BatchNorm1d(5), (7, 5))):
+            norm = norm.double()
+            with torch.no_grad():
+                norm.weight.uniform_(0.5, 2, generator=generator)
+            plain = type(norm)(5).double()
+            plain.load_state_dict(norm.state_dict())
+            shared = SharedNorm(norm)
+            assert shared.state_dict().keys() == plain.state_dict().keys()
+            x = torch.randn(shape, generator=generator, dtype=torch.float64)
+            upstream = torch.randn(shape, generator=generator, dtype=torch.float64)
+            ours, theirs = (x.clone().requires_grad_() for _ in range(2))
+            (shared(ours) * upstream).sum().backward()
+            (plain(theirs) * upstream).sum().backward()
+            torch.testing.assert_close(ours.grad, theirs.grad)
+            torch.testing.assert_close(shared.weight.grad, plain.weight.grad)
+            for name, value in plain.state_dict().items():
+                torch.testing.assert_close(shared.state_dict()[name], value)
+            torch.testing.assert_close(shared.eval()(x), plain.eval()(x))
+    finally:
+        torch.distributed.destroy_process_group()
