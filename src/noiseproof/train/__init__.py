@@ -1,20 +1,21 @@
 """Training: one loop, its recipe, its record, and a fast path on CUDA that is the same computation.
 
-recipe      Recipe, everything that a result depends on
-task        the data set with the labels of the recipe's noise
-transforms  the augmentations by name
-feed        batches, from memory or from image files, a function of seed and epoch
-network     the recipe's network
-update      one step of the optimiser on all weights at once
-run         one network in training, step by step
-loop        train: epochs, records, checkpoints, going on after an interruption
-record      what a run writes about itself
-checkpoint  the state of a run on disk
-paths       plain or fast: start_run
-graph       the fast path, a step in a CUDA graph; lean and fused are its parts
-folder      what a run's folder is called, and that one process at a time works in it
-memory      which batch would fit when the memory does not
-own         a recipe for data that no recipe knows
+recipe       Recipe, everything that a result depends on
+task         the data set with the labels of the recipe's noise
+transforms   the augmentations by name
+feed         batches, from memory or from image files, a function of seed and epoch
+network      the recipe's network
+update       one step of the optimiser on all weights at once
+run          one network in training, step by step
+loop         train: epochs, records, checkpoints, going on after an interruption
+record       what a run writes about itself
+checkpoint   the state of a run on disk
+distributed  several processes that train one network
+paths        plain or fast: start_run
+graph        the fast path, a step in a CUDA graph; lean and fused are its parts
+folder       what a run's folder is called, and that one process at a time works in it
+memory       which batch would fit when the memory does not
+own          a recipe for data that no recipe knows
 """
 
 from noiseproof.train.checkpoint import CheckpointError

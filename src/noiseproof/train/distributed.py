@@ -64,7 +64,7 @@ class Together:
         return DistributedDataParallel(with_norms, device_ids=devices, broadcast_buffers=False)
 
     def weight(self, count: int) -> Tensor:
-        """The factor of a mean over this process's ``count`` examples with which the processes' average is the mean over all."""
+        """With this factor on the mean over each process's ``count`` examples, their average is the mean over all examples."""
         return count * self.place.world / self.total(torch.full((1,), float(count), device=self.device))[0]
 
     def total(self, values: Tensor) -> Tensor:
