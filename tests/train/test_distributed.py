@@ -23,7 +23,7 @@ from noiseproof.train import Recipe, RunOptions, train
 from noiseproof.train.distributed import process_group
 
 facts = json.loads(sys.argv[1])
-with process_group("cpu") as (place, device):
+with process_group(torch.device("cpu")) as (place, device):
     options = RunOptions(device=device, workers=facts["workers"], place=place)
     outcome = train(Recipe.from_dict(facts["recipe"]), folder=Path(facts["folder"]), options=options, checkpoint_seconds=0)
     Path(facts["folder"] + f".rank{place.rank}.json").write_text(json.dumps(outcome.record.as_dict()["result"]))
@@ -126,6 +126,29 @@ def test_every_process_knows_the_result_and_one_writes_it(place):
         "record.json",
         "weights.safetensors",
     ]
+
+
+def test_the_command_under_torchrun_speaks_once(place):
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        "--master-port=0",
+        "-m",
+        "noiseproof",
+        "train",
+    ]
+    given = ["jal-ce", "--data", "list.txt", "--model", "own_model:small", "--out", "runs", "--workers", "0", "--device", "cpu"]
+    chosen = ["--set", "epochs=1", "--set", "batch=8", "--set", "augment=none", "--set", "precision=float32", "--json"]
+    own = {**os.environ, "PYTHONPATH": str(place), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command + given + chosen, env=own, cwd=place, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["status"] == "finished"
+    assert (place / facts["folder"] / "weights.safetensors").is_file()
 
 
 def test_two_processes_go_on_where_one_was_stopped(place):

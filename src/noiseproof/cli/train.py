@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from noiseproof.cli.plan import Plan, changes_from, device_named, noise_from, pl
 from noiseproof.cli.progress import Bar, Lines, Several, TensorBoard, duration
 from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task, prepare
 from noiseproof.train import train as run_recipe
+from noiseproof.train.distributed import process_group
 
 __all__ = ["train"]
 
@@ -80,6 +82,8 @@ def train(
 
     A loss alone trains on the data of --data, with defaults by their kind: features get an MLP and Adam, images in memory a
     ResNet-18 and SGD, image files a ResNet-50 and WebVision's augmentation. --dry-run shows them all, --set changes any.
+
+    Several GPUs: torchrun --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """
     try:
         wanted = changes_from(changes or [], model, test_share)
@@ -92,20 +96,22 @@ def train(
         observers = _observers(plan, shown, quiet, tensorboard)
     except (ValueError, TypeError, OSError, ImportError) as error:
         fail(error)
-    with _endings(plan, as_json, observers):
+    with _endings(plan, as_json, observers), process_group(options.device) as (place, own):
+        speaks = place.rank == 0
         before = Record.read(plan.folder)
         task = plan.task or prepare(plan.recipe, plan.data)
-        if not quiet:
-            _print_start(plan, task, options.device, shown, finished=before is not None and before.status == "finished")
+        if speaks and not quiet:
+            _print_start(plan, task, own, shown, finished=before is not None and before.status == "finished")
         record = run_recipe(
             plan.recipe,
             task,
             folder=plan.folder,
-            options=options,
+            options=dataclasses.replace(options, device=own, place=place),
             checkpoint_seconds=checkpoint_every,
-            observer=Several(*observers),
+            observer=Several(*observers) if speaks else None,
         ).record
-        _print_result(record, plan.folder, quiet, as_json)
+        if speaks:
+            _print_result(record, plan.folder, quiet, as_json)
 
 
 def _observers(plan: Plan, shown: Console, quiet: bool, tensorboard: bool) -> list[Observer]:

@@ -10,6 +10,8 @@ run          one network in training, step by step
 loop         train: epochs, records, checkpoints, going on after an interruption
 record       what a run writes about itself
 checkpoint   the state of a run on disk
+confidence   how sure a run was of each given label, as a file
+together     several runs side by side
 distributed  several processes that train one network
 paths        plain or fast: start_run
 graph        the fast path, a step in a CUDA graph; lean and fused are its parts
@@ -20,13 +22,14 @@ own          a recipe for data that no recipe knows
 
 from noiseproof.train.checkpoint import CheckpointError
 from noiseproof.train.folder import folder_name
-from noiseproof.train.loop import Observer, Outcome, train, train_together
+from noiseproof.train.loop import Observer, Outcome, train
 from noiseproof.train.memory import OutOfMemoryError
 from noiseproof.train.own import own_recipe
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Epoch, Record
 from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions
 from noiseproof.train.task import Task, prepare, with_noise
+from noiseproof.train.together import train_together
 
 __all__ = [
     "CheckpointError",

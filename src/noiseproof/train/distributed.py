@@ -25,16 +25,16 @@ Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
 @contextmanager
-def process_group(device: str) -> Iterator[tuple[Place, torch.device]]:
+def process_group(device: torch.device) -> Iterator[tuple[Place, torch.device]]:
     """This process's place among those that torchrun started, and its device; alone if it started none.
 
     On CUDA each process has the GPU of its local rank.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        yield ALONE, torch.device(device)
+        yield ALONE, device
         return
-    own = torch.device(device)
+    own = device
     if own.type == "cuda":
         own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(own)
@@ -61,7 +61,7 @@ class Together:
             return network
         with_norms = shared_norms(network) if self.device.type == "cpu" else nn.SyncBatchNorm.convert_sync_batchnorm(network)
         devices = [self.device] if self.device.type == "cuda" else None
-        return DistributedDataParallel(with_norms, device_ids=devices, broadcast_buffers=False)
+        return DistributedDataParallel(with_norms, device_ids=devices)
 
     def weight(self, count: int) -> Tensor:
         """With this factor on the mean over each process's ``count`` examples, their average is the mean over all examples."""

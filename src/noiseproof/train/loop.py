@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import time
-import zipfile
-import zlib
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from noiseproof.data import data_root, open_dataset
-from noiseproof.files import write_whole
 from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
+from noiseproof.train.confidence import read_confidence, write_confidence
 from noiseproof.train.folder import claimed
 from noiseproof.train.memory import advice_on_memory
-from noiseproof.train.paths import fast_path_suits, start_run
+from noiseproof.train.paths import start_run
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import Epoch, Record, environment
 from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions, precision_of
-from noiseproof.train.task import Task, prepare, with_noise
+from noiseproof.train.task import Task, prepare
 
-__all__ = ["Observer", "Outcome", "train", "train_together"]
+__all__ = ["Loop", "Observer", "Outcome", "train"]
 
-CONFIDENCE, WEIGHTS = "confidence.npz", "weights.safetensors"
+WEIGHTS = "weights.safetensors"
 PART = {
     "name": "data",
     "classes": "classes",
@@ -85,49 +80,10 @@ def train(
     """
     options = options or RunOptions()
     with precision_of(recipe, options.deterministic):
-        return _Loop(recipe, task, folder, data, options, checkpoint_seconds, observer or Observer()).run()
+        return Loop(recipe, task, folder, data, options, checkpoint_seconds, observer or Observer()).run()
 
 
-def train_together(
-    recipes: Sequence[Recipe],
-    *,
-    folders: Sequence[Path] | None = None,
-    data: str | Path | None = None,
-    options: RunOptions | None = None,
-    at_once: int = 4,
-    checkpoint_seconds: float = 60.0,
-    observer: Observer | None = None,
-) -> list[Outcome | Exception]:
-    """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it gives alone.
-
-    A data set that several recipes name is opened once and is on the device once. The outcomes are in the order of the recipes;
-    a run that failed leaves its error there and does not stop the others. ``folders`` has one for each recipe. All recipes must
-    have one precision, since torch's switches for it are the process's. Where the fast path cannot be taken, the runs follow
-    one another.
-    """
-    options = options or RunOptions()
-    if len({recipe.precision for recipe in recipes}) > 1:
-        raise ValueError("runs side by side must have one precision; train the others after them")
-    if folders is not None and len(folders) != len(recipes):
-        raise ValueError(f"there must be one folder for each recipe: {len(recipes)} recipes, {len(folders)} folders")
-    datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
-    tasks = [with_noise(datasets[recipe.dataset], recipe, data_root(data)) for recipe in recipes]
-    if not all(fast_path_suits(recipe, task, options) for recipe, task in zip(recipes, tasks, strict=True)):
-        at_once = 1  # plain runs share torch's random state, and gain nothing side by side
-
-    def one(place: int) -> Outcome | Exception:
-        folder = None if folders is None else folders[place]
-        try:
-            loop = _Loop(recipes[place], tasks[place], folder, data, options, checkpoint_seconds, observer or Observer())
-            return loop.run()
-        except Exception as error:
-            return error
-
-    with precision_of(recipes[0], options.deterministic), ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(one, range(len(recipes))))
-
-
-class _Loop:
+class Loop:
     """The course of one run; see :func:`train`."""
 
     def __init__(
@@ -220,16 +176,7 @@ class _Loop:
         """The record comes last: it says that the run is finished, so all else must be there."""
         weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in run.network.state_dict().items()}
         write_tensors(folder / WEIGHTS, weights)
-        epochs = sorted(self.predictions)
-        arrays: dict[str, NDArray[Any]] = {
-            "epochs": np.asarray(epochs),
-            "given": self.task.train.labels,
-            "probability": np.stack([self.predictions[epoch].probability for epoch in epochs]),
-            "predicted": np.stack([self.predictions[epoch].predicted for epoch in epochs]),
-        }
-        if self.task.clean is not None:
-            arrays["clean"] = self.task.clean
-        write_whole(folder / CONFIDENCE, lambda path: _save_arrays(path, arrays))
+        write_confidence(folder, self.task, self.predictions)
         self._write_record()
         (folder / CHECKPOINT).unlink(missing_ok=True)
 
@@ -241,14 +188,7 @@ class _Loop:
         self._check_same(record, str(folder))
         if record.status != "finished":
             return None
-        try:
-            with (folder / CONFIDENCE).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                found = zip(arrays["epochs"].tolist(), arrays["probability"], arrays["predicted"], strict=True)
-                predictions = {epoch: Predictions(probability, predicted) for epoch, probability, predicted in found}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise CheckpointError(
-                f"{folder / CONFIDENCE}: damaged, in a run that is finished: {error}; move the folder away to run it again"
-            ) from error
+        predictions = read_confidence(folder)
         (folder / CHECKPOINT).unlink(missing_ok=True)  # if the run was killed between its record and this
         return Outcome(record, self.task, predictions)
 
@@ -310,8 +250,3 @@ class _Loop:
 
 def _share(agrees: NDArray[np.bool_]) -> float | None:
     return float(agrees.mean()) if len(agrees) else None
-
-
-def _save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    with path.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)

@@ -1,0 +1,55 @@
+"""Several runs in one process, side by side on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from noiseproof.data import data_root, open_dataset
+from noiseproof.train.loop import Loop, Observer, Outcome
+from noiseproof.train.paths import fast_path_suits
+from noiseproof.train.recipe import Recipe
+from noiseproof.train.run import RunOptions, precision_of
+from noiseproof.train.task import with_noise
+
+__all__ = ["train_together"]
+
+
+def train_together(
+    recipes: Sequence[Recipe],
+    *,
+    folders: Sequence[Path] | None = None,
+    data: str | Path | None = None,
+    options: RunOptions | None = None,
+    at_once: int = 4,
+    checkpoint_seconds: float = 60.0,
+    observer: Observer | None = None,
+) -> list[Outcome | Exception]:
+    """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it gives alone.
+
+    A data set that several recipes name is opened once and is on the device once. The outcomes are in the order of the recipes;
+    a run that failed leaves its error there and does not stop the others. ``folders`` has one for each recipe. All recipes must
+    have one precision, since torch's switches for it are the process's. Where the fast path cannot be taken, the runs follow
+    one another.
+    """
+    options = options or RunOptions()
+    if len({recipe.precision for recipe in recipes}) > 1:
+        raise ValueError("runs side by side must have one precision; train the others after them")
+    if folders is not None and len(folders) != len(recipes):
+        raise ValueError(f"there must be one folder for each recipe: {len(recipes)} recipes, {len(folders)} folders")
+    datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
+    tasks = [with_noise(datasets[recipe.dataset], recipe, data_root(data)) for recipe in recipes]
+    if not all(fast_path_suits(recipe, task, options) for recipe, task in zip(recipes, tasks, strict=True)):
+        at_once = 1  # plain runs share torch's random state, and gain nothing side by side
+
+    def one(place: int) -> Outcome | Exception:
+        folder = None if folders is None else folders[place]
+        try:
+            loop = Loop(recipes[place], tasks[place], folder, data, options, checkpoint_seconds, observer or Observer())
+            return loop.run()
+        except Exception as error:
+            return error
+
+    with precision_of(recipes[0], options.deterministic), ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(one, range(len(recipes))))
