@@ -129,22 +129,12 @@ def test_every_process_knows_the_result_and_one_writes_it(place):
 
 
 def test_the_command_under_torchrun_speaks_once(place):
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node=2",
-        "--master-port=0",
-        "-m",
-        "noiseproof",
-        "train",
-    ]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     given = ["jal-ce", "--data", "list.txt", "--model", "own_model:small", "--out", "runs", "--workers", "0", "--device", "cpu"]
     chosen = ["--set", "epochs=1", "--set", "batch=8", "--set", "augment=none", "--set", "precision=float32", "--json"]
+    command = [*torchrun, "-m", "noiseproof", "train", *given, *chosen]
     own = {**os.environ, "PYTHONPATH": str(place), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        command + given + chosen, env=own, cwd=place, capture_output=True, text=True, timeout=240, check=False
-    )
+    done = subprocess.run(command, env=own, cwd=place, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["status"] == "finished"

@@ -83,7 +83,7 @@ def train(
     A loss alone trains on the data of --data, with defaults by their kind: features get an MLP and Adam, images in memory a
     ResNet-18 and SGD, image files a ResNet-50 and WebVision's augmentation. --dry-run shows them all, --set changes any.
 
-    Several GPUs: torchrun --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
+    Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """
     try:
         wanted = changes_from(changes or [], model, test_share)

@@ -21,7 +21,7 @@ CONFIDENCE = "confidence.npz"
 
 
 def write_confidence(folder: Path, task: Task, predictions: dict[int, Predictions]) -> None:
-    """Write ``epochs [E]``, ``given [N]``, ``clean [N]`` if known, ``probability [E, N]`` of the given labels, ``predicted``."""
+    """Write ``epochs [E]``, ``given [N]``, ``clean [N]`` if known, ``probability [E, N]`` of the given label, ``predicted``."""
     epochs = sorted(predictions)
     arrays: dict[str, NDArray[Any]] = {
         "epochs": np.asarray(epochs),
