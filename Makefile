@@ -23,7 +23,7 @@ types: $(READY)
 # All that a change must pass.
 check: lint types test
 
-# The files that are written from the catalogue: the table in README.md and the stub of noiseproof.functional.
+# The files that are written from data: README.md's table and noiseproof.functional's stub, and docs/results.md.
 generate: $(READY)
 	$(BIN)/python tools/generate.py
 

@@ -91,6 +91,7 @@ def test_the_generated_files_are_fresh():
         sys.path.pop(0)
     assert generate.README.read_text(encoding="utf-8") == generate.readme(), "run 'make generate'"
     assert generate.STUB.read_text(encoding="utf-8") == generate.stub(), "run 'make generate'"
+    assert generate.RESULTS.read_text(encoding="utf-8") == generate.results(), "run 'make generate'"
 
 
 def test_the_version_in_the_changelog_is_the_packages():

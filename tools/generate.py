@@ -1,9 +1,12 @@
-"""Write the files that are made from the catalogue: the table in README.md and the stub of noiseproof.functional."""
+"""Write the files that are made from data: README.md's table and noiseproof.functional's stub from the catalogue of losses, and
+docs/results.md from the records."""
 
 from __future__ import annotations
 
 import inspect
 from pathlib import Path
+
+from results import RESULTS, results
 
 from noiseproof import functional, list_losses
 from noiseproof.losses.base import Contract
@@ -66,3 +69,4 @@ def _literal(value: object) -> str:
 if __name__ == "__main__":
     README.write_text(readme(), encoding="utf-8")
     STUB.write_text(stub(), encoding="utf-8")
+    RESULTS.write_text(results(), encoding="utf-8")

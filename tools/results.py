@@ -1,0 +1,145 @@
+"""docs/results.md, written from what is measured under records/."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from noiseproof.paper import cells
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORDS = ROOT / "records"
+RESULTS = ROOT / "docs" / "results.md"
+PUBLISHED_SCRIPT = 4.05
+"""Seconds an epoch of CIFAR-10 takes the published script on the same GPU, with 16 CPU cores and 8 loader workers."""
+
+
+def results() -> str:
+    """The page, fresh."""
+    parts = [
+        "# Measured results\n",
+        "Written by `make generate` from the JSON lines under `records/`, which have machine, versions, commit and date.\n",
+        training(_lines("training_h200.jsonl")),
+        profile(_lines("training_h200.jsonl")),
+        faithfulness(_lines("faithfulness_h200.jsonl")),
+        losses(_lines("losses_cpu.jsonl")),
+    ]
+    return "\n".join(parts)
+
+
+def training(lines: list[dict[str, Any]]) -> str:
+    rows = []
+    for line in lines:
+        low, high = line["range"]
+        rows.append(
+            [
+                line["protocol"],
+                line["way"],
+                line["precision"],
+                line["together"],
+                f"{line['seconds_per_epoch']:.3f} [{low:.3f}, {high:.3f}]",
+                f"{PUBLISHED_SCRIPT / line['seconds_per_epoch']:.0f}x" if line["protocol"] == "cifar10" else "",
+                line["memory_gib"],
+            ]
+        )
+    head = ["protocol", "way", "precision", "runs at once", "seconds per epoch and run", "published script", "GiB"]
+    return (
+        "## Speed of training\n\n"
+        f"{_where(lines)}. `benchmarks/training.py`: JAL-CE under 80 % symmetric noise, the paper's protocols, images of "
+        "random numbers; training without evaluation. Medians of the epochs after the first, with smallest and largest, "
+        f"divided by the number of runs side by side. The published script takes {PUBLISHED_SCRIPT} s an epoch of CIFAR-10 there.\n\n"
+        + _table(head, rows)
+    )
+
+
+def profile(lines: list[dict[str, Any]]) -> str:
+    rows = []
+    for line in lines:
+        if "profile" not in line:
+            continue
+        micros = line["profile"]["microseconds"]
+        total = sum(micros.values())
+        network = sum(micros.get(kind, 0.0) for kind in ("convolution", "norm, relu, pool"))
+        kinds = [f"{micros.get(kind, 0.0):.0f}" for kind in ("convolution", "norm, relu, pool", "optimiser", "other")]
+        share = f"{100 * (total - network) / total:.0f} %"
+        rows.append([line["protocol"], line["way"], line["precision"], *kinds, line["profile"]["kernels"], share])
+    head = [
+        "protocol",
+        "way",
+        "precision",
+        "convolution",
+        "norm, relu, pool",
+        "optimiser",
+        "other",
+        "kernels",
+        "not the network",
+    ]
+    return "### One step by kernel, in microseconds\n\n" + _table(head, rows)
+
+
+def faithfulness(lines: list[dict[str, Any]]) -> str:
+    runs = [line for line in lines if "recipe" in line]
+    groups: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for run in runs:
+        recipe = run["recipe"]
+        accuracies = groups.setdefault((recipe["loss"], recipe["noise"]), {})
+        accuracies.setdefault(recipe["precision"], []).append(100 * run["result"]["test_accuracy"])
+    rows = []
+    for (loss, noise), found in groups.items():
+        kind, _, rate = noise.partition(":")
+        (cell,) = cells(
+            table="sym_asym",
+            dataset="cifar10",
+            noise="clean" if kind == "none" else kind,
+            rate=float(rate or 0),
+            loss=loss.upper(),
+        )
+        for precision, values in found.items():
+            spread = f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+            rows.append([loss, noise, precision, len(values), spread, f"{cell.mean:.2f} ± {cell.std:.2f}"])
+    head = ["loss", "noise", "precision", "seeds", "test accuracy, last epoch", "paper"]
+    return (
+        "## Whether it trains what the paper trained\n\n"
+        f"{_where(runs)}. `benchmarks/faithfulness.py`: CIFAR-10, the profile `paper-code`, 120 epochs, seeds 123 to 125.\n\n"
+        + _table(head, rows)
+    )
+
+
+def losses(lines: list[dict[str, Any]]) -> str:
+    machine, measured = lines[0]["machine"], lines[1:]
+    rows = [
+        [
+            line["loss"],
+            line["classes"],
+            line["rows"],
+            *(line["milliseconds"].get(key, "") for key in ("ours", "plain", "compiled", "cross entropy")),
+            line["ours over cross entropy"],
+            line["plain over ours"],
+        ]
+        for line in measured
+    ]
+    head = ["loss", "K", "N", "ours, ms", "plain", "plain, compiled", "F.cross_entropy", "ours / F.ce", "plain / ours"]
+    return (
+        "## Speed of the losses on a CPU\n\n"
+        f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}, commit {machine['commit']}, "
+        f"{machine['date']}. `benchmarks/losses.py`: forward and backward, float32, medians.\n\n" + _table(head, rows)
+    )
+
+
+def _where(lines: list[dict[str, Any]]) -> str:
+    facts = lines[0]["environment"]
+    dates = sorted({line.get("date") or line["environment"]["date"] for line in lines})
+    commits = sorted({line["environment"]["commit"] for line in lines})
+    return f"{facts['machine']}, torch {facts['torch']}, commit {', '.join(commits)}, {' and '.join(dates)}"
+
+
+def _table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    lines = [head, ["---"] * len(list(head)), *rows]
+    return "".join("| " + " | ".join(str(cell) for cell in line) + " |\n" for line in lines)
+
+
+def _lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (RECORDS / name).read_text(encoding="utf-8").splitlines()]
