@@ -50,8 +50,8 @@ def training(lines: list[dict[str, Any]]) -> str:
         "## Speed of training\n\n"
         f"{_where(lines)}. `benchmarks/training.py`: JAL-CE under 80 % symmetric noise, the paper's protocols, images of "
         "random numbers; training without evaluation. Medians of the epochs after the first, with smallest and largest, "
-        f"divided by the number of runs side by side. The published script takes {PUBLISHED_SCRIPT} s an epoch of CIFAR-10 there.\n\n"
-        + _table(head, rows)
+        "divided by the number of runs side by side. "
+        f"The published script takes {PUBLISHED_SCRIPT} s an epoch of CIFAR-10 there.\n\n" + _table(head, rows)
     )
 
 
