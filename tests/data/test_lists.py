@@ -145,24 +145,26 @@ def test_webvision_in_the_layouts_people_have(tmp_path, layout):
 
 @pytest.mark.parametrize("place", ["", "val/"])
 @pytest.mark.parametrize("names", [["n01440764", "n02012849"], ["0", "1"]], ids=["synsets", "numbers"])
-def test_webvision_is_tested_on_folders_of_imagenet(tmp_path, place, names):
+def test_webvision_is_also_tested_on_folders_of_imagenet(tmp_path, place, names):
     webvision(tmp_path / "web")
     touch(tmp_path / "net", [f"{place}{names[0]}/v2.JPEG", f"{place}{names[0]}/v1.JPEG", f"{place}{names[1]}/v3.JPEG"])
     touch(tmp_path / "net", [f"{place}n03127747/v9.JPEG"])
-    data = load_webvision(tmp_path / "web", classes=2, validation="ilsvrc12", imagenet=tmp_path / "net")
-    assert [os.path.basename(path) for path in data.test.paths] == ["v1.JPEG", "v2.JPEG", "v3.JPEG"]
-    assert data.test.labels.tolist() == [0, 0, 1]
-    assert sorted(data.sources) == ["net", "synsets.txt", "train_filelist_google.txt"]
+    data = load_webvision(tmp_path / "web", classes=2, imagenet=tmp_path / "net")
+    other = data.other_tests["ilsvrc12"]
+    assert [os.path.basename(path) for path in other.paths] == ["v1.JPEG", "v2.JPEG", "v3.JPEG"]
+    assert other.labels.tolist() == [0, 0, 1]
+    assert sorted(data.sources) == ["net", "synsets.txt", "train_filelist_google.txt", "val_filelist.txt"]
+    assert list(data.splits) == ["train", "test", "ilsvrc12"]
 
 
 @pytest.mark.parametrize("place", ["", "val"])
-def test_webvision_is_tested_on_a_list_of_imagenet(tmp_path, place):
+def test_webvision_is_also_tested_on_a_list_of_imagenet(tmp_path, place):
     webvision(tmp_path / "web")
     touch(tmp_path / "net" / place, ["v1.JPEG", "v2.JPEG"])
     listed = write(tmp_path / "net" / "val.txt", "v1.JPEG 1", "v2.JPEG 999", "v2.JPEG 0")
-    data = load_webvision(tmp_path / "web", classes=2, validation="ilsvrc12", imagenet=listed)
-    assert relative(data.test, tmp_path / "net" / place) == ["v1.JPEG", "v2.JPEG"]
-    assert data.test.labels.tolist() == [1, 0]
+    data = load_webvision(tmp_path / "web", classes=2, imagenet=listed)
+    assert relative(data.other_tests["ilsvrc12"], tmp_path / "net" / place) == ["v1.JPEG", "v2.JPEG"]
+    assert data.other_tests["ilsvrc12"].labels.tolist() == [1, 0]
 
 
 def test_what_webvision_lacks_is_said(tmp_path):
@@ -173,18 +175,12 @@ def test_what_webvision_lacks_is_said(tmp_path):
         load_webvision(tmp_path)
     with pytest.raises(ValueError, match=r"classes must be in \[1, 1000\], got 0"):
         load_webvision(tmp_path, classes=0)
-    with pytest.raises(ValueError, match="validation must be 'webvision' or 'ilsvrc12', got 'coco'"):
-        load_webvision(tmp_path, validation="coco")
-    with pytest.raises(ValueError, match="go together"):
-        load_webvision(tmp_path, classes=2, validation="ilsvrc12")
-    with pytest.raises(ValueError, match="go together"):
-        load_webvision(tmp_path, classes=2, imagenet=tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="no folder n01440764 or 0 there or in its 'val'"):
-        load_webvision(tmp_path, classes=2, validation="ilsvrc12", imagenet=tmp_path / "empty")
+        load_webvision(tmp_path, classes=2, imagenet=tmp_path / "empty")
     touch(tmp_path / "part", ["val/n01440764/1.JPEG"])
     with pytest.raises(FileNotFoundError, match="n02012849"):
-        load_webvision(tmp_path, classes=2, validation="ilsvrc12", imagenet=tmp_path / "part")
+        load_webvision(tmp_path, classes=2, imagenet=tmp_path / "part")
     write(tmp_path / "info" / "val_filelist.txt", "val000001.jpg 3")
     with pytest.raises(DataError, match=r"val_filelist\.txt: no images of the first 2 classes"):
         load_webvision(tmp_path, classes=2)

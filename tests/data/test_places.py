@@ -146,7 +146,7 @@ def test_a_list_of_images_is_opened(tmp_path, suffix):
 
 def test_clothing1m_and_webvision_are_opened_by_name_and_by_place(tmp_path, monkeypatch):
     opened = []
-    monkeypatch.setattr(lists, "load_webvision", lambda folder: opened.append(("webvision", folder)))
+    monkeypatch.setattr(lists, "load_webvision", lambda folder, imagenet: opened.append(("webvision", folder)))
     monkeypatch.setattr(lists, "load_clothing1m", lambda folder: opened.append(("clothing1m", folder)))
     for witness in ("webvision/info/train_filelist_google.txt", "clothing1m/annotations/noisy_train_key_list.txt"):
         (tmp_path / witness).parent.mkdir(parents=True)

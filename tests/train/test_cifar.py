@@ -58,7 +58,7 @@ def test_the_first_steps_are_those_of_a_plain_loop(cifar10):
     from noiseproof.train.feed import EpochPlan
     from noiseproof.train.network import build_network
 
-    network = build_network(recipe, few, 10)
+    network = build_network(recipe, task)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
     x = torch.from_numpy(few.inputs).permute(0, 3, 1, 2).double() / 255
     x = ((x - x.mean((0, 2, 3), keepdim=True)) / x.std((0, 2, 3), correction=0, keepdim=True)).float()

@@ -23,6 +23,7 @@ LINE_SECONDS = 10.0
 def accuracies(facts: Epoch) -> str:
     """Those that are known, in percent."""
     shares = {"given": facts.given_accuracy, "clean": facts.clean_accuracy, "test": facts.test_accuracy}
+    shares |= facts.other_accuracies
     return "  ".join(f"{name} {100 * share:5.2f} %" for name, share in shares.items() if share is not None)
 
 
@@ -176,6 +177,7 @@ class TensorBoard(Observer):
 
     def epoch(self, facts: Epoch) -> None:
         shares = {"given": facts.given_accuracy, "clean": facts.clean_accuracy, "test": facts.test_accuracy}
+        shares |= facts.other_accuracies
         numbers = {"loss": facts.loss, "lr": facts.lr, **{f"accuracy/{name}": share for name, share in shares.items()}}
         for name, value in numbers.items():
             if value is not None:

@@ -211,6 +211,7 @@ def result_line(record: Record) -> str:
 
     parts = [
         percent("test_accuracy", f"test accuracy in the last epoch, {record.recipe.epochs}"),
+        *(percent(f"{name}_accuracy", f"on {name}") for name in record.epochs[-1].other_accuracies),
         percent("right_labels_learned", "of the right labels learned"),
         percent("wrong_labels_memorised", "of the wrong labels memorised"),
     ]

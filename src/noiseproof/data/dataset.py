@@ -44,10 +44,13 @@ class Dataset:
     test: Split | ImageFiles | None
     classes: tuple[str, ...]
     sources: dict[str, str] = field(default_factory=dict)
+    other_tests: dict[str, Split | ImageFiles] = field(default_factory=dict)
+    """Further examples to test on, of the same classes, by name"""
 
     @property
     def splits(self) -> dict[str, Split | ImageFiles]:
-        return {"train": self.train} if self.test is None else {"train": self.train, "test": self.test}
+        test = {} if self.test is None else {"test": self.test}
+        return {"train": self.train, **test, **self.other_tests}
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name} {len(split)}" for name, split in self.splits.items())

@@ -72,12 +72,7 @@ def load_list(
 
 
 def load_webvision(
-    folder: str | Path,
-    *,
-    classes: int = 50,
-    validation: Literal["webvision", "ilsvrc12"] = "webvision",
-    imagenet: str | Path | None = None,
-    check_files: bool = True,
+    folder: str | Path, *, classes: int = 50, imagenet: str | Path | None = None, check_files: bool = True
 ) -> Dataset:
     """The first ``classes`` classes of WebVision 1.0's Google images; 50 make the mini WebVision of the experiments.
 
@@ -85,37 +80,26 @@ def load_webvision(
     three may lie in the folder itself), the training images ``google/q0001/...`` there or in ``train``, and the validation
     images in ``val_images_256``, ``val_images`` or ``val``.
 
-    ``validation="ilsvrc12"`` tests on ImageNet's validation images of the same classes instead. ``imagenet`` is then a folder
-    with one sub-folder per class, called by synset (n01440764) or by number, itself or in its ``val``; or a list of lines
-    "path label" whose labels follow the sorted synsets, which is the order of WebVision's classes too, its paths starting
-    in the list's folder or the ``val`` there.
+    With ``imagenet``, ImageNet's validation images of the same classes are there as well, as ``other_tests["ilsvrc12"]``. It is
+    a folder with one sub-folder per class, called by synset (n01440764) or by number, itself or in its ``val``; or a list of
+    lines "path label" whose labels follow the sorted synsets, which is the order of WebVision's classes too, its paths
+    starting in the list's folder or the ``val`` there.
     """
     folder = Path(folder)
     if not 1 <= classes <= 1000:
         raise ValueError(f"classes must be in [1, 1000], got {classes}")
-    if validation not in ("webvision", "ilsvrc12"):
-        raise ValueError(f"validation must be 'webvision' or 'ilsvrc12', got {validation!r}")
-    if (validation == "ilsvrc12") != (imagenet is not None):
-        raise ValueError("imagenet= and validation='ilsvrc12' go together: ImageNet's validation images, and testing on them")
     info = _place(folder, ("info", ""), "train_filelist_google.txt")
     synsets, names = _synsets(info / "synsets.txt", classes)
-    train_list = info / "train_filelist_google.txt"
+    train_list, test_list = info / "train_filelist_google.txt", info / "val_filelist.txt"
     images = _place(folder, ("", "train", "google_resized_256"), GOOGLE)
     train = _files(_first(_read_list(train_list, 1000), classes), images, check_files)
-    read = [train_list, info / "synsets.txt"]
-    more: dict[str, str] = {}
+    place = next((p for p in ("val_images_256", "val_images", "val") if (folder / p).is_dir()), "val_images_256")
+    test = _files(_first(_read_list(test_list, 1000), classes), folder / place, check_files)
+    sources = _sources([train_list, info / "synsets.txt", test_list])
     if imagenet is None:
-        read.append(info / "val_filelist.txt")
-        place = next((p for p in ("val_images_256", "val_images", "val") if (folder / p).is_dir()), "val_images_256")
-        test = _files(_first(_read_list(read[-1], 1000), classes), folder / place, check_files)
-    elif Path(imagenet).is_file():
-        read.append(Path(imagenet))
-        listing = _first(_read_list(read[-1], 1000), classes)
-        place = "val" if (listing.source.parent / "val" / listing.paths[0]).is_file() else ""
-        test = _files(listing, listing.source.parent / place, check_files)
-    else:
-        test, more = _ilsvrc12(Path(imagenet), synsets)
-    return Dataset("webvision", train, test, names, _sources(read) | more)
+        return Dataset("webvision", train, test, names, sources)
+    other, more = _ilsvrc12(Path(imagenet), synsets, check_files)
+    return Dataset("webvision", train, test, names, sources | more, {"ilsvrc12": other})
 
 
 def load_clothing1m(
@@ -258,8 +242,12 @@ def _synsets(path: Path, classes: int) -> tuple[list[str], tuple[str, ...]]:
     return synsets, tuple(names)
 
 
-def _ilsvrc12(folder: Path, synsets: list[str]) -> tuple[ImageFiles, dict[str, str]]:
-    """The validation images of ``synsets`` out of a folder with one sub-folder per class."""
+def _ilsvrc12(folder: Path, synsets: list[str], check_files: bool) -> tuple[ImageFiles, dict[str, str]]:
+    """ImageNet's validation images of ``synsets``, from a list or a folder with one sub-folder per class, and the checksum."""
+    if folder.is_file():
+        listing = _first(_read_list(folder, 1000), len(synsets))
+        inside = "val" if (folder.parent / "val" / listing.paths[0]).is_file() else ""
+        return _files(listing, folder.parent / inside, check_files), _sources([folder])
     for place in (folder / "val", folder):
         for names in (synsets, [str(k) for k in range(len(synsets))]):
             if (place / names[0]).is_dir():

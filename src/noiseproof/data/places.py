@@ -112,10 +112,16 @@ def _read(name: str, folder: Path, check: bool) -> Dataset:
         "cifar100": lambda: load_cifar100(folder, check=check),
         "mnist": lambda: load_idx(folder),
         "fashion-mnist": lambda: load_idx(folder, "fashion-mnist"),
-        "webvision": lambda: lists.load_webvision(folder),
+        "webvision": lambda: lists.load_webvision(folder, imagenet=_imagenet_beside(folder)),
         "clothing1m": lambda: lists.load_clothing1m(folder),
     }
     return readers[name]()
+
+
+def _imagenet_beside(folder: Path) -> Path | None:
+    """ImageNet's validation images, if they are in or next to WebVision's folder."""
+    places = (place / name for place in (folder, folder.parent) for name in ("ilsvrc12", "imagenet", "ILSVRC2012"))
+    return next((place for place in places if place.is_dir()), None)
 
 
 def _open_folder(folder: Path, check: bool) -> Dataset:

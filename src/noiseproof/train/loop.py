@@ -33,6 +33,7 @@ PART = {
     "test_examples": "examples to test on",
     "noise": "labels",
     "sources": "files of data",
+    "other_tests": "further examples to test on",
 }
 """What a record says of its task, in words."""
 
@@ -135,7 +136,7 @@ class Loop:
         with self._timed("train"), advice_on_memory(run):
             sums = run.train_epoch(epoch, lambda done: self.observer.batch(epoch, done, len(run.feed)))
         with self._timed("evaluate"):
-            accuracy = run.accuracy()
+            accuracy, others = run.accuracy(), run.other_accuracies()
             if epoch + 1 in (*self.recipe.confidence_epochs, self.recipe.epochs):
                 self.predictions[epoch + 1] = run.predictions()
                 if not np.isfinite(self.predictions[epoch + 1].probability).all():
@@ -143,7 +144,7 @@ class Loop:
                         f"the network's output is not finite after epoch {epoch + 1}, though every loss was, "
                         f"at learning rate {run.lr(epoch):.3g}; try a lower one, or a clip"
                     )
-        facts = Epoch(epoch + 1, *sums, accuracy, run.lr(epoch), round(time.perf_counter() - start, 4))
+        facts = Epoch(epoch + 1, *sums, accuracy, run.lr(epoch), round(time.perf_counter() - start, 4), others)
         self.record.epochs.append(facts)
         if epoch + 1 < self.recipe.epochs:
             with self._timed("save"):
@@ -159,6 +160,7 @@ class Loop:
             "test_accuracy": self.record.epochs[-1].test_accuracy,
             "given_labels_predicted": _share(agrees[seen]),
         }
+        self.record.result |= {f"{name}_accuracy": value for name, value in self.record.epochs[-1].other_accuracies.items()}
         wrong = self.task.wrong
         if wrong is not None:
             self.record.result |= {

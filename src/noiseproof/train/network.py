@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,22 @@ from noiseproof.data import ImageFiles, Split
 from noiseproof.models import create_model, list_models, load_weights
 from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
+from noiseproof.train.task import Task, named_file
 
 __all__ = ["build_network"]
 
 
-def build_network(recipe: Recipe, split: Split | ImageFiles, classes: int) -> nn.Module:
+def build_network(recipe: Recipe, task: Task) -> nn.Module:
     """The network, its weights drawn from the seed or read from the recipe's file, on the CPU.
 
     The caller's random state is left as it was.
     """
+    classes = len(task.classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        network = _own(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, split, classes)
+        network = _own(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, task.train, classes)
         if recipe.weights is not None:
-            _start_from(network, recipe.weights)
+            _start_from(network, recipe.weights, task.root)
     return network
 
 
@@ -78,15 +80,15 @@ def _own(recipe: Recipe, classes: int) -> nn.Module:
     return network
 
 
-def _start_from(network: nn.Module, path: str) -> None:
+def _start_from(network: nn.Module, file: str, root: Path | None) -> None:
     if not isinstance(network, Classifier):
         raise ValueError("weights are read for the catalogue's models; a function of your own can load its own")
     try:
-        load_weights(network, path)
+        path = named_file(file, root, "file of weights")
     except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"no file of weights {os.path.abspath(path)}; say where it is, weights=PATH, or start without one, weights=none"
-        ) from error
+        raise FileNotFoundError(f"{error}; say where it is, weights=PATH, or start without one, weights=none") from error
+    try:
+        load_weights(network, path)
     except ValueError as error:
         if "skip_head" not in str(error):
             raise

@@ -35,6 +35,8 @@ class Epoch:
     test_accuracy: float | None
     lr: float
     seconds: float
+    other_accuracies: dict[str, float] = field(default_factory=dict)
+    """On further examples to test on, by name"""
 
 
 @dataclass
@@ -61,6 +63,8 @@ class Record:
             "noise": task.noise,
             "sources": task.sources,
         }
+        if task.other_tests:
+            about["other_tests"] = {name: len(split) for name, split in task.other_tests.items()}
         return Record(recipe, about, facts)
 
     def add_seconds(self, phase: str, seconds: float) -> None:

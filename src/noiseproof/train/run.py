@@ -70,7 +70,7 @@ class Run:
         self.recipe, self.task, self.options = recipe, task, options
         self.schedule = Schedule.parse(recipe.schedule)
         self.criterion = create_loss(recipe.loss, **recipe.loss_options).to(options.device)
-        network = build_network(recipe, task.train, len(task.classes)).to(options.device)
+        network = build_network(recipe, task).to(options.device)
         images = isinstance(task.train, ImageFiles) or task.train.inputs.ndim == 4
         layout = torch.channels_last if images and options.device.type == "cuda" else torch.contiguous_format
         self.network: nn.Module = network.to(memory_format=layout)  # type: ignore[call-overload]
@@ -81,6 +81,7 @@ class Run:
         self.joined = self.together.joined(self.network)
         self.feed = self._feed(task.train, transforms)
         self.test_feed = None if task.test is None else self._feed(task.test, transforms)
+        self.other_feeds = {name: self._feed(split, transforms) for name, split in task.other_tests.items()}
         self.clean = None if task.clean is None else torch.from_numpy(task.clean).to(options.device)
 
     def _feed(self, split: Split | ImageFiles, transforms: Transforms) -> Feed:
@@ -136,10 +137,15 @@ class Run:
 
     def accuracy(self) -> float | None:
         """On the test split, if there is one."""
-        if self.test_feed is None:
-            return None
-        right = [(logits.argmax(1) == batch.labels).sum() for batch, logits in self._evaluated(self.test_feed)]
-        return self.together.total_of(sum(int(count) for count in right)) / len(self.test_feed)
+        return None if self.test_feed is None else self._accuracy_on(self.test_feed)
+
+    def other_accuracies(self) -> dict[str, float]:
+        """On the further examples to test on."""
+        return {name: self._accuracy_on(feed) for name, feed in self.other_feeds.items()}
+
+    def _accuracy_on(self, feed: Feed) -> float:
+        right = [(logits.argmax(1) == batch.labels).sum() for batch, logits in self._evaluated(feed)]
+        return self.together.total_of(sum(int(count) for count in right)) / len(feed)
 
     def predictions(self) -> Predictions:
         """Of the training examples as they are, without augmentation."""

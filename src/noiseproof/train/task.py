@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from noiseproof.noise import NoisyLabels
 from noiseproof.train.own import held_out
 from noiseproof.train.recipe import Recipe
 
-__all__ = ["Task", "prepare", "with_noise"]
+__all__ = ["Task", "named_file", "prepare", "with_noise"]
 
 ASYMMETRIC = {"cifar10": "cifar10", "cifar100": "cifar100", "mnist": "mnist", "fashion-mnist": None}
 
@@ -33,6 +33,9 @@ class Task:
     noise: dict[str, Any]
     """What the record says of the labels: their hash, and for noise that was added the rate and the rule"""
     sources: dict[str, str]
+    other_tests: dict[str, Split | ImageFiles] = field(default_factory=dict)
+    root: Path | None = None
+    """The folder of data sets, in which files that a recipe names are looked for"""
 
     @property
     def wrong(self) -> NDArray[np.bool_] | None:
@@ -55,14 +58,16 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Ta
     if recipe.noise == "none":
         # Labels without added noise are the best there is, but nobody has said that they are clean.
         facts: dict[str, Any] = {"spec": "none", "hash": noise.label_hash(labels)}
-        task = Task(dataset.name, dataset.classes, dataset.train, dataset.test, None, facts, dataset.sources)
+        clean, train = None, dataset.train
     else:
         noisy = noisy_labels(dataset, recipe, root)
         facts = {"spec": recipe.noise, "hash": noisy.hash, "rate": noisy.rate}
         if noisy.rule is not None:
             facts |= {"rule": noisy.rule, "seed": noisy.seed}
         train = dataclasses.replace(dataset.train, labels=noisy.labels)
-        task = Task(dataset.name, dataset.classes, train, dataset.test, labels, facts, dataset.sources)
+        clean = labels
+    others, sources = dataset.other_tests, dataset.sources
+    task = Task(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root)
     return _without_test_share(task, recipe.test_share) if recipe.test_share else task
 
 
@@ -120,7 +125,7 @@ def noisy_labels(dataset: Dataset, recipe: Recipe, root: Path | None) -> NoisyLa
     kind, _, rest = recipe.noise.partition(":")
     if kind == "labels":
         file, _, name = rest.partition("#")
-        return noise.read_noisy_labels(_label_file(file, root), labels, classes, name or None)
+        return noise.read_noisy_labels(named_file(file, root, "label file"), labels, classes, name or None)
     if kind == "instance":
         if isinstance(dataset.train, ImageFiles):
             raise ValueError("instance noise needs the images in memory; make the labels first and give labels:FILE")
@@ -130,13 +135,13 @@ def noisy_labels(dataset: Dataset, recipe: Recipe, root: Path | None) -> NoisyLa
     return noise.from_spec(recipe.noise, classes).apply(labels, recipe.seed, recipe.noise_rule)
 
 
-def _label_file(file: str, root: Path | None) -> Path:
-    """A relative path is looked for in the data folder, then here."""
+def named_file(file: str, root: Path | None, what: str) -> Path:
+    """A file that a recipe names: a relative path is looked for in the data folder, then here."""
     path = Path(file).expanduser()
     places = [path] if path.is_absolute() or root is None else [root / path, path]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
-        raise FileNotFoundError(f"no label file {' or '.join(map(str, places))}")
+        raise FileNotFoundError(f"no {what} {' or '.join(map(str, places))}")
     return found
 
 
