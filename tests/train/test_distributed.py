@@ -64,11 +64,20 @@ def place(tmp_path):
 
 
 def processes(place, world, folder, recipe, workers=0):
-    """Run the script in so many processes, as torchrun would start them."""
+    """Run the script in so many processes, as torchrun would start them; returns the record."""
+    facts = json.dumps({"recipe": recipe, "folder": str(folder), "workers": workers})
+    for _ in range(3):
+        codes, outputs = started(place, world, facts)
+        if not any("EADDRINUSE" in output or "ddress already in use" in output for output in outputs):
+            break  # else another process took the port between our choosing it and using it
+    assert codes == [0] * world, "\n".join(outputs)
+    return json.loads((folder / "record.json").read_text())
+
+
+def started(place, world, facts):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    facts = json.dumps({"recipe": recipe, "folder": str(folder), "workers": workers})
     shared = {
         **os.environ,
         "PYTHONPATH": str(place),
@@ -87,9 +96,8 @@ def processes(place, world, folder, recipe, workers=0):
         )
         for rank in range(world)
     ]
-    outputs = [process.communicate(timeout=240)[0] for process in running]
-    assert [process.returncode for process in running] == [0] * world, outputs
-    return json.loads((folder / "record.json").read_text())
+    outputs = [process.communicate(timeout=120)[0] for process in running]
+    return [process.returncode for process in running], outputs
 
 
 def settings(place, **changes):
