@@ -109,7 +109,7 @@ def test_the_fast_path_is_the_plain_one_in_float32(compiled, changes):
         backwards = Backwards(recipe, task, options)
         (expected, facts), (ours, our_facts), (yardstick, _) = (losses_of(run, range(2)) for run in (plain, fast, backwards))
         noise = np.abs(yardstick - expected) / expected
-        np.testing.assert_array_less(np.abs(ours - expected) / expected, 5 * noise.max() + 1e-6)
+        np.testing.assert_array_less(np.abs(ours - expected) / expected, 10 * noise.max() + 1e-6)
         for one, other in zip(our_facts, facts, strict=True):
             assert abs(one.given_accuracy - other.given_accuracy) <= 0.02
             assert abs(one.clean_accuracy - other.clean_accuracy) <= 0.02
@@ -117,7 +117,7 @@ def test_the_fast_path_is_the_plain_one_in_float32(compiled, changes):
         distance, noise = away(state, fast.state()), away(state, backwards.state())
     folded = {f"update.momentum.{name}" for name in fast.lean.places if name not in fast.lean.leaves}
     for name in state.keys() - folded:  # the plain gradient of such a bias is rounding, ours is zero
-        assert distance[name] <= 5 * noise[name] + 1e-3, name
+        assert distance[name] <= 10 * noise[name] + 1e-3, name
     assert abs(plain.accuracy() - fast.accuracy()) <= 2 / 64
 
 

@@ -60,6 +60,9 @@ class Feed(Protocol):
     def in_order(self) -> Iterator[Batch]:
         """Every example once, as evaluation sees it."""
 
+    def close(self) -> None:
+        """Let go of worker processes, if there are any."""
+
     def __len__(self) -> int: ...
 
 
@@ -172,6 +175,9 @@ class MemoryFeed:
             inputs = self.inputs[indices]
             ready = inputs if self.transforms.test is None else self.transforms.test(inputs)
             yield Batch(ready, self.labels[indices], indices)
+
+    def close(self) -> None:
+        pass
 
 
 class FileFeed:

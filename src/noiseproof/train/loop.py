@@ -118,6 +118,14 @@ class Loop:
             return finished
         with self._timed("prepare"):
             run = start_run(self.recipe, self.task, self.options)
+        try:
+            self._course(run)
+        finally:
+            run.close()
+        return Outcome(self.record, self.task, self.predictions)
+
+    def _course(self, run: Run) -> None:
+        """From the first epoch that is missing to the results."""
         first = self._resume(run)
         self.observer.started(self.record, first)
         try:
@@ -129,7 +137,6 @@ class Loop:
             self.observer.ended(self.record)
             raise
         self._finish(run)
-        return Outcome(self.record, self.task, self.predictions)
 
     def _epoch(self, run: Run, epoch: int) -> None:
         start = time.perf_counter()

@@ -165,6 +165,12 @@ class Run:
                 with self.autocast():
                     yield batch, logits_of(self.network, batch.inputs, len(self.task.classes))
 
+    def close(self) -> None:
+        """Let go of what outlives the last epoch: the processes that decode images."""
+        for feed in (self.feed, self.test_feed, *self.other_feeds.values()):
+            if feed is not None:
+                feed.close()
+
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         return torch.autocast(self.options.device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16")
 

@@ -31,6 +31,7 @@ from noiseproof.data import (
     evaluation,
     webvision_augment,
 )
+from noiseproof.data.operation import Operation
 
 __all__ = ["AUGMENTATIONS", "Transforms"]
 
@@ -40,7 +41,12 @@ PRESETS: dict[str, tuple[Callable[..., Augment], Normalize]] = {
     "webvision": (webvision_augment, IMAGENET),
     "clothing1m": (clothing1m_augment, CLOTHING1M),
 }
-AUGMENTATIONS = ("none", "flip", "crop-flip", *PRESETS)
+SIMPLE: dict[str, tuple[Operation, ...]] = {
+    "none": (),
+    "flip": (HorizontalFlip(),),
+    "crop-flip": (RandomCrop(padding=4), HorizontalFlip()),
+}
+AUGMENTATIONS = (*SIMPLE, *PRESETS)
 """The names a recipe may use. ``none``, ``flip`` and ``crop-flip`` (padding 4) normalise by the training images' own mean and
 deviation, or by ImageNet's where the images are files; the others are the experiments'."""
 
@@ -69,8 +75,7 @@ class Transforms:
             preset, normalize = PRESETS[name]
             return Transforms(preset(**output), evaluation(*normalize, **output))
         normalize = _own_statistics(split)
-        operations = {"none": (), "flip": (HorizontalFlip(),), "crop-flip": (RandomCrop(padding=4), HorizontalFlip())}[name]
-        return Transforms(Augment(operations, *normalize, **output), evaluation(*normalize, **output))
+        return Transforms(Augment(SIMPLE[name], *normalize, **output), evaluation(*normalize, **output))
 
 
 def _for_files(name: str, **output: Any) -> Transforms:
@@ -90,8 +95,7 @@ def _for_files(name: str, **output: Any) -> Transforms:
     centre = Centre(256, 224)
     if name == "webvision":
         return Transforms(webvision_augment(cropped=True, **output), test, RandomPart(224), centre)
-    operations = {"none": (), "flip": (HorizontalFlip(),), "crop-flip": (RandomCrop(padding=4), HorizontalFlip())}[name]
-    return Transforms(Augment(operations, *IMAGENET, **output), test, centre, centre)
+    return Transforms(Augment(SIMPLE[name], *IMAGENET, **output), test, centre, centre)
 
 
 def _own_statistics(split: Split) -> Normalize:
