@@ -12,6 +12,10 @@ from noiseproof.train.task import Task
 __all__ = ["fast_path_suits", "start_run"]
 
 
+DRAWING = ("nl", "jnpl")
+"""Losses that draw classes at random at every step: their draws are the plain path's, set anew for each epoch."""
+
+
 def start_run(recipe: Recipe, task: Task, options: RunOptions) -> Run:
     """A run ready for its first epoch."""
     if options.fast and fast_path_suits(recipe, task, options):
@@ -28,6 +32,7 @@ def fast_path_suits(recipe: Recipe, task: Task, options: RunOptions) -> bool:
         and options.place.world == 1
         and not options.deterministic
         and recipe.optimiser == "sgd"
+        and recipe.loss not in DRAWING
         and ":" not in recipe.model
         and recipe.model != "mlp"
         and isinstance(task.train, Split)

@@ -212,7 +212,7 @@ def precision_of(recipe: Recipe, deterministic: bool) -> Iterator[None]:
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = (matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, torch.are_deterministic_algorithms_enabled())
     matmul.allow_tf32 = cudnn.allow_tf32 = recipe.precision != "float32"
-    cudnn.benchmark = False  # choosing by time gains 1 % here, and would round differently from one process to the next
+    cudnn.benchmark = False  # choosing algorithms by their time would round differently from one process to the next
     torch.use_deterministic_algorithms(deterministic)
     try:
         yield
