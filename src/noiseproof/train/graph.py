@@ -36,9 +36,9 @@ NORM_MOMENTUM = 0.1
 class GraphRun(Run):
     """A run whose steps are replays of a CUDA graph; ``compiled=False`` captures torch's own kernels instead of compiled ones.
 
-    Measured on an H200, CIFAR-10's protocol in bf16: choosing cuDNN's algorithms by time would gain 7 % (0.327 s an epoch against
-    0.351) and is not done, because two processes could then choose, and round, differently. Tuning the compiler's kernels
-    further (coordinate descent) gains nothing in two minutes more.
+    Measured on an H200, CIFAR-10's protocol in bf16: choosing cuDNN's algorithms by time would gain 7 % (0.327 s an epoch
+    instead of 0.351) and is not done, because two processes could then choose, and round, differently. Tuning the
+    compiler's kernels further (coordinate descent) gains nothing in two minutes more.
     """
 
     _lock: ClassVar[threading.Lock] = threading.Lock()
