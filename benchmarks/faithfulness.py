@@ -83,7 +83,12 @@ def main() -> None:
         begun = time.monotonic()
         options = RunOptions(device=torch.device(arguments.device))
         outcomes = train_together(
-            recipes, folders=folders, data=arguments.data, options=options, at_once=arguments.at_once, observer=Lines()
+            recipes,
+            folders=folders,
+            data=arguments.data,
+            options=options,
+            at_once=arguments.at_once,
+            observers=[Lines() for _ in recipes],
         )
         print(f"{precision}: {len(recipes)} runs in {time.monotonic() - begun:.0f} s", flush=True)
         for run, outcome in zip(recipes, outcomes, strict=True):

@@ -143,6 +143,8 @@ def test_json_prints_one_object_and_nothing_else_on_stdout():
         (["digits/ce", "--test-share", "0.1"], "for data without a test split; digits has one of 500"),
         (["digits/ce", "--model", "gone:network"], "cannot import gone"),
         (["cifar10/ce"], "'noiseproof data fetch cifar10' downloads it"),
+        (["digits/ce", "--set", "dataset=b.npz"], "--set does not take dataset: RECIPE or --data says it"),
+        (["digits/ce", "--set", "seed=3"], "--set does not take seed: give --seed"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -105,6 +105,7 @@ def faithfulness(lines: list[dict[str, Any]]) -> str:
         "## Whether it trains what the paper trained\n\n"
         f"{_where(runs)}. `benchmarks/faithfulness.py`: CIFAR-10, the profile `paper-code`, 120 epochs, seeds 123 to 125.\n\n"
         + _table(head, rows)
+        + "".join(f"\nNote: {note}.\n" for note in sorted({run["note"] for run in runs if "note" in run}))
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,18 +12,11 @@ __all__ = ["write_whole"]
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a file beside ``path``, then rename it: readers see the old file or the new one, never a part."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    beside = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+    os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the system takes the umask off
     try:
-        write(Path(name))
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp's files are the owner's alone
-        os.replace(name, path)
+        write(beside)
+        os.replace(beside, path)
     except BaseException:
-        os.unlink(name)
+        beside.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -131,6 +131,24 @@ def test_a_damaged_image_stops_the_run_or_is_left_out(image_folder):
     assert outcome.record.status == "finished"
     assert outcome.record.result["images_left_out"] == 1
     assert (outcome.predictions[2].predicted == -1).sum() == 1
+    assert "test_images_left_out" not in outcome.record.result
+
+
+@pytest.mark.usefixtures("own")
+def test_a_damaged_test_image_left_out_does_not_count_as_wrong(image_folder):
+    damaged = sorted((image_folder / "test").rglob("*.png"))[0]
+    damaged.write_bytes(damaged.read_bytes()[:60])
+    outcome = train(recipe(str(image_folder), augment="webvision"), options=RunOptions(workers=0, skip_corrupt=True))
+    assert outcome.record.result["test_accuracy"] == 1.0
+    assert outcome.record.result["test_images_left_out"] == 1
+
+
+def test_a_last_batch_of_one_is_refused_before_training(tmp_path):
+    np.savez(tmp_path / "nine.npz", x=np.zeros((9, 32, 32, 3), dtype=np.uint8), y=np.arange(9) % 2)
+    with pytest.raises(
+        ValueError, match=r"one example, on which BatchNorm cannot train: 9 examples in batches of 8; set batch=7"
+    ):
+        train(recipe(str(tmp_path / "nine.npz"), model="cnn8", batch=8))
 
 
 @pytest.mark.usefixtures("own")

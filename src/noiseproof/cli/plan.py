@@ -18,6 +18,10 @@ from noiseproof.train import Recipe, Task, folder_name, override, own_recipe, wi
 __all__ = ["Plan", "changes_from", "device_named", "noise_from", "plan_run"]
 
 
+ELSEWHERE = {"dataset": "RECIPE or --data says it", "noise": "give --noise", "seed": "give --seed"}
+"""What has a word of its own on the command line, which does more than set it."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is to be run and where its files go; the data where they had to be opened to know."""
@@ -80,7 +84,10 @@ def changes_from(texts: list[str], model: str | None, test_share: float | None) 
         key, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"--set takes KEY=VALUE, such as lr=0.02, got {text!r}")
-        changes[key.strip()] = value.strip()
+        key = key.strip()
+        if key in ELSEWHERE:
+            raise ValueError(f"--set does not take {key}: {ELSEWHERE[key]}")
+        changes[key] = value.strip()
     if model is not None:
         changes["model"] = model
     if test_share is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +33,7 @@ Name = Annotated[
 Noise = Annotated[
     str, typer.Option(help="symmetric:0.8, asymmetric:0.4, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file.")
 ]
-Seed = Annotated[int, typer.Option(help="Of the noise, the network and the order.", min=0, max=2**63 - 1)]
+Seed = Annotated[int, typer.Option(help="Of the noise, the network and the order.", min=0, max=2**32 - 1)]
 Data = Annotated[
     str | None, typer.Option(metavar="PLACE", help="Folder of data sets; with a loss alone, an .npz file, a list or a folder.")
 ]
@@ -45,8 +46,9 @@ Share = Annotated[float | None, typer.Option(help="Hold out this share to test o
 Profile = Annotated[str, typer.Option(help="paper-code, or paper-text where the two differ.")]
 Out = Annotated[Path, typer.Option(help="Folder of runs; each has its own inside.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
-Workers = Annotated[int, typer.Option(help="Processes that decode image files.", min=0)]
+Workers = Annotated[int, typer.Option(help="Processes that decode image files, for each split.", min=0)]
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
+Fast = Annotated[bool, typer.Option("--fast/--no-fast", help="Compiled steps in CUDA graphs, where that is possible.")]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="Same numbers every time on a GPU too; slower.")]
 Events = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result only.")]
@@ -69,6 +71,7 @@ def train(
     device: Device = "auto",
     workers: Workers = 2,
     skip_corrupt: SkipCorrupt = False,
+    fast: Fast = True,
     deterministic: Deterministic = False,
     tensorboard: Events = False,
     quiet: Quiet = False,
@@ -91,7 +94,7 @@ def train(
         if dry_run:
             _print_recipe(plan, as_json)
             return
-        options = RunOptions(device_named(device), workers=workers, skip_corrupt=skip_corrupt, deterministic=deterministic)
+        options = RunOptions(device_named(device), workers, skip_corrupt, deterministic, fast)
         shown = Console(stderr=True) if as_json else console
         observers = _observers(plan, shown, quiet, tensorboard)
     except (ValueError, TypeError, OSError, ImportError) as error:
@@ -125,8 +128,9 @@ def _observers(plan: Plan, shown: Console, quiet: bool, tensorboard: bool) -> li
 
 @contextmanager
 def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[None]:
-    """All ways that a run ends early: what is said, and the exit status."""
-    problem = Console(stderr=True)
+    """All ways that a run ends early: what is said, by one of several processes, and the exit status."""
+    speaks = os.environ.get("RANK", "0") == "0"
+    problem = Console(stderr=True, quiet=not speaks)
     try:
         yield
     except KeyboardInterrupt:
@@ -138,13 +142,15 @@ def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[N
     except DivergenceError as error:
         problem.print(f"[bold red]diverged:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         record = Record.read(plan.folder)
-        if as_json and record is not None:
+        if speaks and as_json and record is not None:
             typer.echo(_json(record, plan.folder))
         raise typer.Exit(3) from None
     except (ValueError, TypeError, OSError, ImportError, OutOfMemoryError) as error:
         _close(observers)
         if ":" in plan.recipe.model and _is_foreign(error):
             raise  # from the user's own model: the trace says where
+        if not speaks:
+            raise typer.Exit(2) from None
         fail(error)
 
 
@@ -217,8 +223,9 @@ def result_line(record: Record) -> str:
     ]
     if result.get("test_accuracy") is None:
         parts[0] = percent("given_labels_predicted", "of the given labels predicted; no test accuracy is known")
-    if left_out := result.get("images_left_out"):
-        parts.append(f"damaged images left out: {left_out}")
+    for key, where in (("images_left_out", "training"), ("test_images_left_out", "test")):
+        if left_out := result.get(key):
+            parts.append(f"damaged {where} images left out: {left_out}")
     return "; ".join(part for part in parts if part)
 
 

@@ -1,7 +1,8 @@
 """Several processes that train one network, started by torchrun: together they compute what one process would.
 
 Every global batch is divided among the processes; gradients are averaged by DistributedDataParallel, BatchNorm's statistics are
-those of the whole batch, and sums over examples are added up. The process of rank 0 writes.
+those of the whole batch, and sums over examples are added up. The process of rank 0 writes. Only what a network or a loss draws
+at random differs: each process draws its own.
 """
 
 from __future__ import annotations
@@ -55,13 +56,16 @@ class Together:
     def alone(self) -> bool:
         return self.place.world == 1
 
-    def joined(self, network: nn.Module) -> nn.Module:
-        """The network as a step calls it: its BatchNorm sees the whole batch, and its gradients are averaged."""
+    def joined(self, network: nn.Module, unused: bool) -> nn.Module:
+        """The network as a step calls it: its BatchNorm sees the whole batch, and its gradients are averaged.
+
+        ``unused`` says that some parameters may have none.
+        """
         if self.alone:
             return network
         with_norms = shared_norms(network) if self.device.type == "cpu" else nn.SyncBatchNorm.convert_sync_batchnorm(network)
         devices = [self.device] if self.device.type == "cuda" else None
-        return DistributedDataParallel(with_norms, device_ids=devices)
+        return DistributedDataParallel(with_norms, device_ids=devices, find_unused_parameters=unused)
 
     def weight(self, count: int) -> Tensor:
         """With this factor on the mean over each process's ``count`` examples, their average is the mean over all examples."""
@@ -85,10 +89,14 @@ class Together:
         """An array of which every process has filled its own places and left zeros in the others'."""
         return values if self.alone else self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
 
-    def wait(self) -> None:
-        """Until every process is here."""
-        if not self.alone:
-            self.total(torch.zeros(1, device=self.device)).item()
+    def check_agreement(self, what: str, number: int) -> None:
+        """An error if the processes do not have the same number."""
+        if self.alone:
+            return
+        numbers = torch.tensor([number, -number], device=self.device)
+        dist.all_reduce(numbers, op=dist.ReduceOp.MAX)
+        if int(numbers[0]) != -int(numbers[1]):
+            raise ValueError(f"{what} differ between the processes, here {number}: they must see the same folder")
 
 
 def shared_norms(network: nn.Module) -> nn.Module:

@@ -66,10 +66,10 @@ class Feed(Protocol):
     def __len__(self) -> int: ...
 
 
-def generator_for(seed: int, epoch: int, stream: int) -> torch.Generator:
-    """A generator whose numbers depend on these three alone."""
+def generator_for(*words: int) -> torch.Generator:
+    """A generator whose numbers depend on these words alone: the seed, the epoch, the stream."""
     # SeedSequence mixes its words, so that neighbouring seeds and epochs have nothing in common.
-    word = np.random.SeedSequence([seed, epoch, stream]).generate_state(1, np.uint64)[0]
+    word = np.random.SeedSequence(words).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(word >> np.uint64(1)))
 
 

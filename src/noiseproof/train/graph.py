@@ -145,7 +145,7 @@ class GraphRun(Run):
 
     def _step(self, size: int, table: Tensor) -> list[Tensor | None]:
         """Train on the next ``size`` staged examples; returns the gradients in the order of the weights."""
-        lean, (network, criterion) = self.lean, self._functions()
+        lean, (network, criterion) = self.lean, self._functions(size)
         rows = self.row + torch.arange(size, device=self.row.device)
         given, clean = self.labels.index_select(1, rows)
         loss, counts = criterion(network(lean.leaves, lean.buffers, self.staged.index_select(0, rows)), given, clean)
@@ -181,10 +181,11 @@ class GraphRun(Run):
         torch.cuda.synchronize()
         return graph
 
-    def _functions(self) -> tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]]:
-        """The network's pass and the loss, compiled once for all runs of this structure and this loss."""
+    def _functions(self, size: int) -> tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]]:
+        """The network's pass and the loss, compiled once for all runs of this structure, this loss and this batch."""
         shapes = tuple((name, tuple(leaf.shape), leaf.dtype) for name, leaf in self.lean.leaves.items())
-        keys = (shapes, repr(self.lean.template), self.compiled), (repr(self.criterion), self.compiled)
+        inputs = (size, *self.staged.shape[1:])
+        keys = (shapes, repr(self.lean.template), inputs, self.compiled), (repr(self.criterion), size, self.compiled)
         makers = _pass_of(self.lean.template), _loss_of(self.criterion)
         for key, function in zip(keys, makers, strict=True):
             if key not in self._compiled:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from noiseproof.models.base import Classifier, round_up
+from noiseproof.train.network import drawing_from
 
 __all__ = ["LeanWeights"]
 
@@ -63,7 +64,7 @@ class LeanWeights:
     """
 
     def __init__(self, network: Classifier, *, multiple: int, half: bool) -> None:
-        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+        with torch.device("meta"), drawing_from(0):
             self.template = network.aligned(multiple).train()
         shapes = {name: parameter.shape for name, parameter in self.template.named_parameters()}
         self._parameters = dict(network.named_parameters())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -106,6 +106,11 @@ class Loop:
         self.record.add_seconds("prepare", time.perf_counter() - start)
 
     def run(self) -> Outcome:
+        # Streams and synchronisation without a device mean the thread's current one.
+        with torch.cuda.device(self.options.device) if self.options.device.type == "cuda" else nullcontext():
+            return self._claimed()
+
+    def _claimed(self) -> Outcome:
         if self.folder is None or self.options.place.rank != 0:
             return self._run()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +121,7 @@ class Loop:
         finished = None if self.folder is None else self._finished(self.folder)
         if finished is not None:
             return finished
-        with self._timed("prepare"):
+        with self._timed("prepare"), advice_on_memory(self.recipe, self.task, self.options):
             run = start_run(self.recipe, self.task, self.options)
         try:
             self._course(run)
@@ -127,6 +132,7 @@ class Loop:
     def _course(self, run: Run) -> None:
         """From the first epoch that is missing to the results."""
         first = self._resume(run)
+        run.together.check_agreement("the epochs that are done", first)
         self.observer.started(self.record, first)
         try:
             for epoch in range(first, self.recipe.epochs):
@@ -140,8 +146,9 @@ class Loop:
 
     def _epoch(self, run: Run, epoch: int) -> None:
         start = time.perf_counter()
-        with self._timed("train"), advice_on_memory(run):
-            sums = run.train_epoch(epoch, lambda done: self.observer.batch(epoch, done, len(run.feed)))
+        total, world = len(run.feed), self.options.place.world
+        with self._timed("train"), advice_on_memory(self.recipe, self.task, self.options, run):
+            sums = run.train_epoch(epoch, lambda done: self.observer.batch(epoch, min(total, done * world), total))
         with self._timed("evaluate"):
             accuracy, others = run.accuracy(), run.other_accuracies()
             if epoch + 1 in (*self.recipe.confidence_epochs, self.recipe.epochs):
@@ -176,6 +183,8 @@ class Loop:
             }
         if not seen.all():
             self.record.result["images_left_out"] = int((~seen).sum())
+        if run.test_images_left_out:
+            self.record.result["test_images_left_out"] = run.test_images_left_out
         self.record.status = "finished"
         if self.folder is not None and self.options.place.rank == 0:
             self._write_results(run, self.folder)
@@ -198,7 +207,8 @@ class Loop:
         if record.status != "finished":
             return None
         predictions = read_confidence(folder)
-        (folder / CHECKPOINT).unlink(missing_ok=True)  # if the run was killed between its record and this
+        if self.options.place.rank == 0:  # it is there if the run was killed between writing its record and this
+            (folder / CHECKPOINT).unlink(missing_ok=True)
         return Outcome(record, self.task, predictions)
 
     def _resume(self, run: Run) -> int:
@@ -226,7 +236,9 @@ class Loop:
         if not differences:
             ours, theirs = self.record.task, record.task
             differences = [
-                f"its {PART[key]} were {theirs.get(key)}, not {ours[key]}" for key in ours if theirs.get(key) != ours[key]
+                f"its {PART[key]} were {theirs.get(key)}, not {ours.get(key)}"
+                for key in ours | theirs
+                if theirs.get(key) != ours.get(key)
             ]
         if differences:
             raise CheckpointError(

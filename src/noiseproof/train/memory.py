@@ -10,7 +10,9 @@ from contextlib import contextmanager
 import torch
 
 from noiseproof.train.feed import Batch
-from noiseproof.train.run import Run
+from noiseproof.train.recipe import Recipe
+from noiseproof.train.run import Run, RunOptions
+from noiseproof.train.task import Task
 
 __all__ = ["OutOfMemoryError", "advice_on_memory"]
 
@@ -20,8 +22,8 @@ class OutOfMemoryError(RuntimeError):
 
 
 @contextmanager
-def advice_on_memory(run: Run) -> Iterator[None]:
-    """Turn torch's error into one that says what to do. The run is over then: trying changes its network."""
+def advice_on_memory(recipe: Recipe, task: Task, options: RunOptions, run: Run | None = None) -> Iterator[None]:
+    """Turn torch's error into one that says what to do. A ``run`` is over then: what it holds on the device is let go."""
     try:
         yield
     except RuntimeError as error:  # torch.OutOfMemoryError is one too
@@ -32,7 +34,9 @@ def advice_on_memory(run: Run) -> Iterator[None]:
         reason = str(error).splitlines()[0]
     else:
         return
-    raise OutOfMemoryError(f"{_advice(run)} ({reason})")
+    if run is not None:
+        run.release()
+    raise OutOfMemoryError(f"{_advice(recipe, task, options)} ({reason})")
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
@@ -40,21 +44,23 @@ def _is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
-def _advice(run: Run) -> str:
-    recipe, fits = run.recipe, largest_batch(run)
-    where = f"out of memory on {run.options.device} with batch {recipe.batch}"
+def _advice(recipe: Recipe, task: Task, options: RunOptions) -> str:
+    where = f"out of memory on {options.device} with batch {recipe.batch}"
+    if options.place.world > 1:
+        return f"{where} divided among {options.place.world} processes: set a smaller one"
+    fits = largest_batch(recipe, task, options)
     if fits is None:
         return f"{where}, and no smaller one fits: take a smaller model or smaller inputs, or another device"
     lr = f", and lr={recipe.lr * fits / recipe.batch:.3g} with it" if recipe.optimiser == "sgd" else ""
     return f"{where}; a step with batch {fits} was tried and fits: set batch={fits}{lr}"
 
 
-def largest_batch(run: Run) -> int | None:
+def largest_batch(recipe: Recipe, task: Task, options: RunOptions) -> int | None:
     """The largest half, quarter, eighth, ... of the recipe's batch with which a step fits; None if two examples do not."""
-    size = run.recipe.batch // 2
+    size = recipe.batch // 2
     while size > 1:  # BatchNorm cannot train on one example
         try:
-            _step(run, size)
+            _step(Run(recipe, task, options), size)
             return size
         except RuntimeError as error:
             if not _is_out_of_memory(error):
@@ -66,7 +72,6 @@ def largest_batch(run: Run) -> int | None:
 
 def _step(run: Run, size: int) -> None:
     """One whole step on ``size`` examples, at learning rate 0."""
-    run.weights.clear()
     gc.collect()
     if run.options.device.type == "cuda":
         torch.cuda.empty_cache()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,21 @@ from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task, named_file
 
-__all__ = ["build_network"]
+__all__ = ["build_network", "drawing_from"]
+
+
+_drawing = threading.RLock()
+
+
+@contextmanager
+def drawing_from(seed: int) -> Iterator[None]:
+    """Torch's generator on the CPU, which networks are drawn from, set to the seed and put back afterwards.
+
+    There is one for all threads, so one network is drawn at a time.
+    """
+    with _drawing, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
 
 
 def build_network(recipe: Recipe, task: Task) -> nn.Module:
@@ -27,8 +43,7 @@ def build_network(recipe: Recipe, task: Task) -> nn.Module:
     The caller's random state is left as it was.
     """
     classes = len(task.classes)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
+    with drawing_from(recipe.seed):
         network = _own(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, task.train, classes)
         if recipe.weights is not None:
             _start_from(network, recipe.weights, task.root)

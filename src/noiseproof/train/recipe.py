@@ -69,6 +69,8 @@ class Recipe:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be finite and not negative, got {value}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must be in [0, 2^32), got {self.seed}")
         if self.clip == 0:
             raise ValueError("clip must be above 0, or none, got 0")
         if not 0 <= self.test_share < 1:

@@ -78,10 +78,12 @@ class Run:
         self.update = update_for(recipe, self.weights.flat)
         transforms = Transforms.named(recipe.augment, task.train, memory_format=layout)
         self.together = Together(options.place, options.device)
-        self.joined = self.together.joined(self.network)
+        self.joined = self.together.joined(self.network, unused=":" in recipe.model)
         self.feed = self._feed(task.train, transforms)
         self.test_feed = None if task.test is None else self._feed(task.test, transforms)
         self.other_feeds = {name: self._feed(split, transforms) for name, split in task.other_tests.items()}
+        self.test_images_left_out = 0
+        self._check_last_batch()
         self.clean = None if task.clean is None else torch.from_numpy(task.clean).to(options.device)
 
     def _feed(self, split: Split | ImageFiles, transforms: Transforms) -> Feed:
@@ -90,6 +92,14 @@ class Run:
         if isinstance(split, Split):
             return MemoryFeed(split, transforms, **shared)
         return FileFeed(split, transforms, workers=options.workers, skip_corrupt=options.skip_corrupt, **shared)
+
+    def _check_last_batch(self) -> None:
+        rest = len(self.task.train) % self.recipe.batch
+        if rest == 1 and any(isinstance(module, nn.BatchNorm1d) for module in self.network.modules()):
+            raise ValueError(
+                f"the last batch would be one example, on which BatchNorm cannot train: {len(self.task.train)} examples in "
+                f"batches of {self.recipe.batch}; set batch={self.recipe.batch - 1}, say"
+            )
 
     def lr(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
@@ -137,6 +147,7 @@ class Run:
 
     def accuracy(self) -> float | None:
         """On the test split, if there is one."""
+        self.test_images_left_out = 0
         return None if self.test_feed is None else self._accuracy_on(self.test_feed)
 
     def other_accuracies(self) -> dict[str, float]:
@@ -144,8 +155,14 @@ class Run:
         return {name: self._accuracy_on(feed) for name, feed in self.other_feeds.items()}
 
     def _accuracy_on(self, feed: Feed) -> float:
-        right = [(logits.argmax(1) == batch.labels).sum() for batch, logits in self._evaluated(feed)]
-        return self.together.total_of(sum(int(count) for count in right)) / len(feed)
+        """Of the examples that could be read: damaged images are left out on request."""
+        right, seen = [], 0
+        for batch, logits in self._evaluated(feed):
+            right.append((logits.argmax(1) == batch.labels).sum())
+            seen += len(batch.labels)
+        seen = self.together.total_of(seen)
+        self.test_images_left_out += len(feed) - seen
+        return self.together.total_of(sum(int(count) for count in right)) / seen
 
     def predictions(self) -> Predictions:
         """Of the training examples as they are, without augmentation."""
@@ -171,6 +188,12 @@ class Run:
             if feed is not None:
                 feed.close()
 
+    def release(self) -> None:
+        """Let go of the memory on the device; the run can only be closed then."""
+        kept = {name: getattr(self, name) for name in ("feed", "test_feed", "other_feeds")}
+        self.__dict__.clear()
+        self.__dict__.update(kept)
+
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         return torch.autocast(self.options.device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16")
 
@@ -179,7 +202,8 @@ class Run:
         """Torch's own generators, set for the epoch: a network with dropout draws the same after an interruption."""
         devices = [self.options.device] if self.options.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(generator_for(self.recipe.seed, epoch, NETWORK).initial_seed())
+            rank = (self.options.place.rank,) if self.options.place.rank else ()
+            torch.manual_seed(generator_for(self.recipe.seed, epoch, NETWORK, *rank).initial_seed())
             yield
 
     def state(self) -> dict[str, Tensor]:

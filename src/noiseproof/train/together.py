@@ -24,30 +24,34 @@ def train_together(
     options: RunOptions | None = None,
     at_once: int = 4,
     checkpoint_seconds: float = 60.0,
-    observer: Observer | None = None,
+    observers: Sequence[Observer] | None = None,
 ) -> list[Outcome | Exception]:
     """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it gives alone.
 
     A data set that several recipes name is opened once and is on the device once. The outcomes are in the order of the recipes;
-    a run that failed leaves its error there and does not stop the others. ``folders`` has one for each recipe. All recipes must
-    have one precision, since torch's switches for it are the process's. Where the fast path cannot be taken, the runs follow
-    one another.
+    a run that failed leaves its error there and does not stop the others. ``folders`` and ``observers`` have one for each
+    recipe. All recipes must have one precision, since torch's switches for it are the process's. Where the fast path cannot be
+    taken, the runs follow one another.
     """
     options = options or RunOptions()
+    if not recipes:
+        return []
     if len({recipe.precision for recipe in recipes}) > 1:
         raise ValueError("runs side by side must have one precision; train the others after them")
-    if folders is not None and len(folders) != len(recipes):
-        raise ValueError(f"there must be one folder for each recipe: {len(recipes)} recipes, {len(folders)} folders")
+    for what, given in (("folder", folders), ("observer", observers)):
+        if given is not None and len(given) != len(recipes):
+            raise ValueError(f"there must be one {what} for each recipe: {len(recipes)} recipes, {len(given)} {what}s")
     datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
-    tasks = [with_noise(datasets[recipe.dataset], recipe, data_root(data)) for recipe in recipes]
-    if not all(fast_path_suits(recipe, task, options) for recipe, task in zip(recipes, tasks, strict=True)):
+    if not all(fast_path_suits(recipe, datasets[recipe.dataset].train, options) for recipe in recipes):
         at_once = 1  # plain runs share torch's random state, and gain nothing side by side
 
     def one(place: int) -> Outcome | Exception:
+        recipe = recipes[place]
         folder = None if folders is None else folders[place]
+        observer = Observer() if observers is None else observers[place]
         try:
-            loop = Loop(recipes[place], tasks[place], folder, data, options, checkpoint_seconds, observer or Observer())
-            return loop.run()
+            task = with_noise(datasets[recipe.dataset], recipe, data_root(data))
+            return Loop(recipe, task, folder, data, options, checkpoint_seconds, observer).run()
         except Exception as error:
             return error
 

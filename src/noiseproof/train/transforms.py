@@ -73,7 +73,8 @@ class Transforms:
             return Transforms(None, None)
         if name in PRESETS:
             preset, normalize = PRESETS[name]
-            return Transforms(preset(**output), evaluation(*normalize, **output))
+            resize = 256 if name in ("webvision", "clothing1m") else None
+            return Transforms(preset(**output), evaluation(*normalize, resize=resize, **output))
         normalize = _own_statistics(split)
         return Transforms(Augment(SIMPLE[name], *normalize, **output), evaluation(*normalize, **output))
 
