@@ -65,6 +65,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         self.send_response(200 if start is None else 206)
         rest = content[start or 0 :]
+        if start is not None and how.get("spoil_rest"):
+            rest = bytes(len(rest))
         if start is not None:
             said = start + how.get("shift", 0)
             self.send_header("Content-Range", f"bytes {said}-{len(content) - 1}/{len(content)}")
@@ -74,6 +76,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(rest)))
         self.end_headers()
         cut = how["cuts"].pop(0) if how.get("cuts") else len(rest)
+        cut = how.get("cut_whole", cut) if start is None else cut
         server.sent.append(min(cut, len(rest)))  # before the client can see the last of it
         self.wfile.write(rest[:cut])
 
@@ -238,6 +241,14 @@ def test_wrong_bytes_are_named_and_removed_and_the_next_call_starts_anew(server,
     get(server, tmp_path)
     assert "Range" not in server.requests[-1][1]
     assert names(tmp_path) == DONE
+
+
+def test_a_server_whose_rests_are_always_wrong_is_asked_for_the_whole_once_more(server, tmp_path):
+    server.how |= {"cut_whole": CUT, "spoil_rest": True}
+    with pytest.raises(DataError, match=rf"MD5 {md5(CONTENT)} expected, found [0-9a-f]{{32}}; what came was removed"):
+        get(server, tmp_path, progress=lambda *_: len(server.requests) > 20 and pytest.fail("it asks for ever"))
+    assert [headers.get("Range") for _, headers in server.requests] == [None, f"bytes={CUT}-"] * 2
+    assert names(tmp_path) == []
 
 
 def test_a_wrong_file_put_there_by_hand_is_set_aside(server, tmp_path):

@@ -67,7 +67,7 @@ class Download:
     """Whether ``part`` has bytes of more than one answer"""
 
     def __call__(self, url: str, output_file: str, pooch: object = None, check_only: bool = False) -> None:
-        while True:
+        for last in (False, True):
             self._joined = False
             if not self._size() or checksum(self.part) != self.md5:
                 self._persist(url)
@@ -77,7 +77,7 @@ class Download:
                 self._forget()
                 return
             self._forget()
-            if not self._joined:
+            if last or not self._joined:
                 raise DataError(
                     f"{url}: MD5 {self.md5} expected, found {found}; what came was removed: run the same command again, "
                     "and if it stays so, the server or a proxy sends another file"
