@@ -32,6 +32,17 @@ def test_making_and_checking_noisy_labels(labels, tmp_path):
     assert "fine" in checked.output
 
 
+def test_only_what_was_checked_is_called_fine(labels, tmp_path):
+    run("make", "symmetric:0.8", "--labels", labels, "--out", tmp_path / "noisy")
+    assert "labels (give --labels or --dataset to check the noise itself) are" in run("verify", tmp_path / "noisy").output
+    assert "labels, rate, matrix and seed are" in run("verify", tmp_path / "noisy", "--labels", labels).output
+    clean = np.load(labels)
+    read = noise.read_noisy_labels(tmp_path / "noisy" / "labels.npy", clean, 10)
+    noise.write_noisy_labels(tmp_path / "people", noise.LabelNoise(read.matrix, "people"), clean, read, version="test")
+    output = run("verify", tmp_path / "people", "--labels", labels).output
+    assert "labels, rate and matrix (not a seed: these are labels from a file) are" in output
+
+
 def test_a_changed_file_is_reported(labels, tmp_path):
     run("make", "pairflip:0.2", "--labels", labels, "--out", tmp_path / "noisy")
     changed = np.load(tmp_path / "noisy" / "labels.npy")

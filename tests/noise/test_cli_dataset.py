@@ -43,6 +43,9 @@ def test_instance_noise_is_made_from_the_images_and_checked(images, tmp_path):
     assert facts["rate_realised"] == expected.rate
     assert "labels, rate, matrix and seed are" in run("verify", tmp_path / "noisy", "--dataset", images).output
     assert "labels (give --dataset to check the noise itself)" in run("verify", tmp_path / "noisy").output
+    np.save(tmp_path / "clean.npy", np.arange(600) % 5)
+    output = run("verify", tmp_path / "noisy", "--labels", tmp_path / "clean.npy").output
+    assert "labels, rate and matrix (give --dataset to check the noise itself)" in output
 
 
 def test_instance_noise_of_other_images_or_another_seed_is_noticed(images, tmp_path):

@@ -146,6 +146,7 @@ def test_a_manifest_tells_how_the_labels_came_about_and_can_be_checked(manifest)
         ("examples", 61, "number of labels should be 61, found 60"),
         ("rate_realised", 0.4, "realised rate should be 0.4"),
         ("seed", 1, "hash of the labels made anew"),
+        ("rule", None, "symmetric noise with seed 0 must state its rule, got none"),
         ("source_hash", "0" * 64, "hash of the clean labels"),
         ("format", 99, "format 99 is not known"),
     ],
@@ -155,6 +156,29 @@ def test_a_manifest_that_lies_is_found_out(manifest, key, value, message):
     manifest.write_text(json.dumps(facts | {key: value}))
     with pytest.raises(ValueError, match=message):
         noise.verify(manifest, CLEAN)
+
+
+@pytest.mark.parametrize("claim", [{}, {"seed": None}, {"noise": "people"}])
+def test_changed_labels_do_not_pass_by_leaving_out_the_rule(manifest, claim):
+    changed = (NOISY.labels + 1) % 3
+    np.save(manifest.parent / "labels.npy", changed)
+    found = noise.NoisyLabels.compare(CLEAN, changed, 3)
+    forged = {"labels_hash": found.hash, "rate_realised": found.rate, "matrix_realised": found.matrix.tolist(), "rule": None}
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | forged | claim))
+    with pytest.raises(ValueError, match="must state its rule, got none"):
+        noise.verify(manifest, CLEAN)
+
+
+def test_labels_from_a_file_are_checked_without_a_claim_that_they_were_made_anew(tmp_path, manifest):
+    assert noise.verify(manifest, CLEAN)["made_anew"]
+    assert not noise.verify(manifest)["made_anew"]
+    read = noise.read_noisy_labels(manifest.parent / "labels.npy", CLEAN, 3)
+    people = noise.LabelNoise(read.matrix, "people")
+    written = noise.write_noisy_labels(tmp_path / "people", people, CLEAN, read, version="test")
+    assert not noise.verify(written, CLEAN)["made_anew"]
+    with pytest.raises(ValueError, match="symmetric noise with seed None must state its rule"):
+        noise.write_noisy_labels(tmp_path / "other", noise.symmetric(3, 0.5), CLEAN, read, version="test")
+    assert not (tmp_path / "other").exists()
 
 
 def test_changed_labels_are_found_out(manifest):

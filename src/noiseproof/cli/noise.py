@@ -19,6 +19,7 @@ from noiseproof import noise as label_noise
 from noiseproof.cli.output import console, fail
 from noiseproof.data import Split, open_dataset
 from noiseproof.noise import LabelNoise, NoisyLabels
+from noiseproof.noise.matrix import INSTANCE
 
 app = typer.Typer(help="Make noisy labels that say how they were made, and check them.", no_args_is_help=True)
 
@@ -35,7 +36,6 @@ DatasetName = Annotated[
 Root = Annotated[Path | None, typer.Option("--data", help="Folder of data sets; else $NOISEPROOF_DATA.")]
 Classes = Annotated[int | None, typer.Option(help="Number of classes; read from the labels if left out.", min=2)]
 SHOWN_CLASSES = 20
-INSTANCE = "instance"
 
 
 @app.command()
@@ -81,15 +81,26 @@ def verify(
     try:
         clean = None if labels is None and dataset is None else clean_labels(labels, name, dataset, data)
         facts = label_noise.verify(manifest, None if clean is None else clean.labels)
-        anew = clean is not None and facts["noise"] != INSTANCE
         if clean is not None and clean.images is not None and facts["noise"] == INSTANCE:
             verify_instance_noise(manifest, facts, clean.labels, clean.images)
-            anew = True
+            facts["made_anew"] = True
     except (ValueError, TypeError, OSError) as error:
         fail(error)
-    way = "give --dataset" if facts["noise"] == INSTANCE else "give --labels or --dataset"
-    checked = "labels, rate, matrix and seed" if anew else f"labels ({way} to check the noise itself)"
+    checked = what_was_checked(facts, compared=clean is not None)
     console.print(f"[green]fine[/]: {checked} are as the manifest says; rate {facts['rate_realised']:.4f}", highlight=False)
+
+
+def what_was_checked(facts: dict[str, Any], compared: bool) -> str:
+    """What ``verify`` may call fine, and how to check the rest; ``compared`` if the clean labels were given."""
+    if facts["made_anew"]:
+        return "labels, rate, matrix and seed"
+    if facts["noise"] == INSTANCE:
+        way = "give --dataset to check the noise itself"
+    elif facts["rule"] is None:
+        way = "not a seed: these are labels from a file" if compared else "give --labels or --dataset to check rate and matrix"
+    else:
+        way = "give --labels or --dataset to check the noise itself"
+    return f"labels, rate and matrix ({way})" if compared else f"labels ({way})"
 
 
 @dataclass(frozen=True)

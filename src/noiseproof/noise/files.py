@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from noiseproof.files import write_whole
-from noiseproof.noise.matrix import LabelNoise, NoisyLabels, as_labels, label_hash
+from noiseproof.noise.matrix import INSTANCE, MATRIX_NOISES, LabelNoise, NoisyLabels, as_labels, label_hash
 
 __all__ = ["load_labels", "read_noisy_labels", "verify", "write_noisy_labels"]
 
@@ -62,8 +62,12 @@ def read_noisy_labels(path: str | Path, clean: ArrayLike, classes: int, name: st
 
 
 def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, noisy: NoisyLabels, version: str) -> Path:
-    """Write the labels and a manifest that tells how they came about; returns the manifest's path."""
+    """Write the labels and a manifest that tells how they came about; returns the manifest's path.
+
+    Labels that were read from a file have no rule and no seed: give them a noise with a name of its own, such as ``people``.
+    """
     folder = Path(folder)
+    _check_rule(folder / MANIFEST, noise.name, noisy.seed, noisy.rule)
     folder.mkdir(parents=True, exist_ok=True)
     manifest = {
         "format": FORMAT,
@@ -90,7 +94,9 @@ def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, 
 def verify(manifest: str | Path, clean: ArrayLike | None = None) -> dict[str, Any]:
     """Check a manifest against its labels, and against the clean labels if given: the rate, the matrix and the labels anew.
 
-    Returns the manifest; raises ValueError with the first thing that is not as it says.
+    Returns the manifest, and as ``made_anew`` whether the noise was made again and gave these labels. It cannot be for labels
+    that were read from a file, nor here for instance noise, which needs the images: the seed is then not checked. Raises
+    ValueError with the first thing that is not as the manifest says.
     """
     path = Path(manifest)
     path = path / MANIFEST if path.is_dir() else path
@@ -104,22 +110,33 @@ def verify(manifest: str | Path, clean: ArrayLike | None = None) -> dict[str, An
         raise ValueError(f"{path}: not a manifest: {missing[0]!r} is missing")
     if facts["format"] != FORMAT:
         raise ValueError(f"{path}: format {facts['format']} is not known to this version, which reads {FORMAT}")
+    _check_rule(path, facts["noise"], facts["seed"], facts["rule"])
     labels_path = path.parent / Path(str(facts["labels_file"])).name
     labels = load_labels(labels_path)
     _expect(labels_path, "number of labels", facts["examples"], len(labels))
     _expect(labels_path, "hash of the labels", facts["labels_hash"], label_hash(labels))
     if clean is None:
-        return facts
+        return facts | {"made_anew": False}
     truth = as_labels(clean, facts["classes"], "clean labels")
     _expect(path, "hash of the clean labels", facts["source_hash"], label_hash(truth))
     found = NoisyLabels.compare(truth, labels, facts["classes"])
     _expect(path, "realised rate", facts["rate_realised"], found.rate)
     if not np.array_equal(found.matrix, np.asarray(facts["matrix_realised"])):
         raise ValueError(f"{path}: the realised matrix is not the one the labels have")
-    if facts["rule"] is not None:
+    made_anew = facts["rule"] is not None
+    if made_anew:
         again = LabelNoise(np.asarray(facts["matrix_asked"])).apply(truth, facts["seed"], facts["rule"])
         _expect(path, "hash of the labels made anew", facts["labels_hash"], again.hash)
-    return facts
+    return facts | {"made_anew": made_anew}
+
+
+def _check_rule(path: Path, noise: str, seed: int | None, rule: str | None) -> None:
+    """Without a rule the labels cannot be made anew, so whoever leaves it out must not claim that they can."""
+    if rule is None and noise != INSTANCE and (noise in MATRIX_NOISES or seed is not None):
+        raise ValueError(
+            f"{path}: {noise} noise with seed {seed} must state its rule, got none; only {INSTANCE} noise, and labels from a "
+            "file under a name of their own and without a seed, have none"
+        )
 
 
 def _expect(path: Path, what: str, stated: object, found: object) -> None:

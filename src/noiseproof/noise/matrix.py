@@ -34,6 +34,9 @@ MOVES = {
 """Asymmetric noise, source class to destination: truck to automobile, bird to airplane, deer to horse, cat and dog swapped;
 seven to one, two to seven, five and six swapped, three to eight."""
 ASYMMETRIC = ("cifar10", "cifar100", "cifar100-blocks", "mnist")
+MATRIX_NOISES = ("symmetric", "pairflip", *(f"asymmetric-{kind}" for kind in ASYMMETRIC), "matrix", "file")
+"""The names of noise that its matrix, seed and rule say all about"""
+INSTANCE = "instance"
 
 
 @dataclass(frozen=True)
