@@ -76,6 +76,35 @@ def test_a_truncated_file_is_named(tmp_path, suffix):
         noise.load_labels(path)
 
 
+@pytest.mark.parametrize("suffix", [".npy", ".npz", "-packed.npz", ".json", ".pt", ".csv"])
+def test_a_damaged_file_gives_labels_or_an_error_that_names_it(tmp_path, suffix):
+    path = tmp_path / f"labels{suffix}"
+    if suffix == "-packed.npz":
+        np.savez_compressed(path, labels=NOISY.labels)
+    else:
+        write(path, NOISY.labels)
+    whole, draw, refused = path.read_bytes(), np.random.default_rng(0), []
+    for _ in range(200):
+        damaged = bytearray(whole)
+        damaged[draw.integers(len(whole))] ^= 1 << draw.integers(8)
+        path.write_bytes(damaged)
+        try:
+            labels = noise.load_labels(path)
+        except ValueError as error:
+            refused.append(str(error))
+        else:
+            assert labels.dtype == np.int64
+            assert labels.min() >= 0
+    assert refused
+    assert all(path.name in message for message in refused)
+
+
+def test_labels_of_unequal_length_are_refused_with_the_name_of_their_file(tmp_path):
+    (tmp_path / "labels.json").write_text("[[1], [1, 2]]")
+    with pytest.raises(ValueError, match=r"labels\.json: no labels could be read"):
+        noise.load_labels(tmp_path / "labels.json")
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,7 +38,7 @@ def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np
         if name not in content:
             raise ValueError(f"{path}: no labels named {name!r}; it has {known}")
         content = content[name]
-    array = np.asarray(content)
+    array: np.ndarray[Any, Any] = _readable(path, lambda: np.asarray(content))
     if array.ndim == 2 and 1 in array.shape:
         array = array.reshape(-1)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or (array.dtype.kind == "f" and not (array == np.rint(array)).all()):
@@ -154,11 +152,15 @@ def _read(path: Path) -> Any:
     }
     if path.suffix not in readers:
         raise ValueError(f"{path}: labels are read from {', '.join(readers)}, got {path.suffix or 'no suffix'!r}")
+    return _readable(path, readers[path.suffix])
+
+
+def _readable(path: Path, read: Callable[[], Any]) -> Any:
     try:
-        return readers[path.suffix]()
+        return read()
     except FileNotFoundError:
         raise
-    except (ValueError, OSError, EOFError, RuntimeError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+    except Exception as error:  # zipfile, zlib, pickle, tokenize, torch and NumPy raise many kinds for a damaged file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path}: no labels could be read: {reason}") from error
 
