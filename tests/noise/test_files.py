@@ -111,6 +111,11 @@ def test_labels_of_unequal_length_are_refused_with_the_name_of_their_file(tmp_pa
         (np.array([0.5, 1.0]), "must be a vector of whole numbers"),
         (np.array([[0, 1], [1, 2]]), "must be a vector of whole numbers"),
         (np.array([-1, 0]), "must not be negative, got -1"),
+        (np.array([0, np.inf]), r"labels\.npy: labels must be below 2\*\*63, got inf"),
+        (np.array([0, 1e30], np.float32), "must be below"),
+        (np.array([0, 65504, np.inf], np.float16), "must be below"),
+        (np.array([0, 2**64 - 1], np.uint64), "must be below 2.*63, got 18446744073709551615"),
+        (np.array([0, np.nan]), "must be a vector of whole numbers"),
         (np.array(["a"]), "must be a vector of whole numbers"),
     ],
 )
@@ -118,6 +123,11 @@ def test_what_is_not_labels_is_refused(tmp_path, labels, message):
     np.save(tmp_path / "labels.npy", labels)
     with pytest.raises(ValueError, match=message):
         noise.load_labels(tmp_path / "labels.npy")
+
+
+def test_the_largest_label_is_read_as_it_is(tmp_path):
+    np.save(tmp_path / "labels.npy", np.array([0, 2**63 - 1], np.uint64))
+    assert noise.load_labels(tmp_path / "labels.npy").tolist() == [0, 2**63 - 1]
 
 
 def test_labels_of_another_set_are_noticed(tmp_path):

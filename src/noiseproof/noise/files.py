@@ -45,6 +45,8 @@ def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np
         raise ValueError(f"{path}: labels must be a vector of whole numbers, got {array.dtype} of shape {array.shape}")
     if array.size and array.min() < 0:
         raise ValueError(f"{path}: labels must not be negative, got {array.min()}")
+    if array.size and array.max().item() >= 2**63:
+        raise ValueError(f"{path}: labels must be below 2**63, got {array.max()}")
     return array.astype(np.int64)
 
 
