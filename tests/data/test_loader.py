@@ -195,6 +195,71 @@ def test_a_missing_file_is_never_skipped(files, workers, tmp_path):
     made.close()
 
 
+def test_a_fault_of_the_opener_arrives_with_the_path(files, tmp_path):
+    """In a script, so that its opener pickles, and which is ended if a fault is lost between the processes."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import functools, multiprocessing, os, sys, threading, urllib.error
+            from noiseproof.data import DataError, ImageFiles, ImageLoader, Squash
+
+            class TwoError(OSError):
+                def __init__(self, code, store):
+                    super().__init__(f"{store} answered {code}")
+
+            class KeptError(DataError):
+                def __init__(self, what, why):
+                    super().__init__(f"{what}: {why}")
+
+            def faults():
+                yield urllib.error.HTTPError("http://store/0", 404, "Not Found", None, open(os.devnull, "rb"))
+                held = RuntimeError("held")
+                held.lock = threading.Lock()
+                yield held
+                yield TwoError(7, "the store")
+                yield KeyError("0.jpg")
+                yield KeptError("it", "spoiled")
+                yield FileNotFoundError(2, "No such file or directory", "all.zip")
+                yield OSError()
+
+            def failing(path, kind):
+                raise list(faults())[kind]
+
+            if __name__ == "__main__":
+                multiprocessing.set_forkserver_preload(["noiseproof.data.loader"])
+                files = ImageFiles(sys.argv[1:], [0])
+                for kind in range(7):
+                    for workers in (0, 1):
+                        options = dict(batch_size=1, seed=0, shuffle=False, device="cpu", workers=workers)
+                        opener = functools.partial(failing, kind=kind)
+                        loader = ImageLoader(files, Squash(8, 8), opener=opener, **options)
+                        try:
+                            next(loader.epoch(0))
+                        except Exception as error:
+                            print(type(error).__name__, str(error).replace("\\n", " "))
+                        loader.close()
+            """
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, str(script), files.paths[0]], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0::2] == lines[1::2]  # with workers as without
+    path = repr(files.paths[0])
+    assert lines[::2] == [
+        f"OSError [Errno 5] HTTP Error 404: Not Found: {path}",
+        f"OSError [Errno 5] RuntimeError: held: {path}",
+        f"OSError [Errno 5] the store answered 7: {path}",
+        f"OSError [Errno 5] KeyError: '0.jpg': {path}",
+        "DataError it: spoiled",
+        f"FileNotFoundError [Errno 2] No such file or directory ('all.zip'): {path}",
+        f"OSError [Errno 5] OSError: {path}",
+    ]
+
+
 def test_an_image_too_long_to_resize_is_a_data_error_with_its_path(tmp_path):
     Image.new("RGB", (20000, 1)).save(tmp_path / "line.png")
     with pytest.raises(DataError, match=r"line\.png: 1 x 20000 pixels would become 256 x 5120000; crop it"):

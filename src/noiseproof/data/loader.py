@@ -6,6 +6,7 @@ DataLoader, one request per batch.
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -54,7 +55,8 @@ class ImageLoader:
 
     A damaged image raises its :class:`DataError` here, wherever it was read. With ``skip_corrupt`` it is left out, the batch
     is that much smaller, and :attr:`skipped` lists its path; a batch of which nothing is left is an error all the same.
-    A file that cannot be opened (missing, forbidden, a disk's fault) is never skipped.
+    A file that cannot be opened (missing, forbidden, a disk's fault) is never skipped: it is an OSError with its path, and so
+    is whatever else ``opener`` raises.
 
     Workers live from the first epoch to :meth:`close`, and are forked from a clean server process where there is one
     (``forkserver``), else spawned: a plain fork would copy this process's threads, locks and CUDA state half-alive. So a
@@ -238,11 +240,31 @@ class _Decoder(Dataset[_Decoded]):
         return _Decoded(torch.from_numpy(images[: len(kept)]), labels, indices, faults)
 
     def _picture(self, path: str, epoch: int, index: int) -> PIL.Image.Image:
-        image = decode(path, self.opener)
+        try:
+            image = decode(path, self.opener)
+        except (ImportError, MemoryError):  # this machine's, not the file's
+            raise
+        except Exception as error:  # an opener may raise anything
+            raise _plain(error, path) from error
         try:
             return self.framing.frame(image, (self.seed, epoch, FRAMING, index))
         except ValueError as error:
             raise DataError(f"{path}: {error}") from error
+
+
+def _plain(error: Exception, path: str) -> Exception:
+    """The same fault as a DataError or an OSError with the path, which pickle.
+
+    Others may not: one that holds an open stream is lost on its way, and the main process would wait for it for ever.
+    """
+    if isinstance(error, DataError):
+        return error if type(error) is DataError else DataError(str(error))
+    if not isinstance(error, OSError):
+        return OSError(errno.EIO, f"{type(error).__name__}: {error}", path)
+    if not isinstance(error.errno, int):
+        return OSError(errno.EIO, str(error) or type(error).__name__, path)
+    elsewhere = "" if error.filename in (None, path) else f" ({error.filename!r})"
+    return OSError(error.errno, f"{error.strerror}{elsewhere}", path)
 
 
 def _as_it_is(decoded: Any) -> Any:
