@@ -282,6 +282,28 @@ def test_an_epoch_may_be_left_for_another(files, workers):
     made.close()
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_closing_stops_the_workers_in_the_midst_of_an_epoch(files, workers):
+    before = set(multiprocessing.active_children())
+    made = loader(files, workers=workers, batch_size=2)
+    left, unused = made.epoch(0), made.epoch(1)
+    with pytest.raises(RuntimeError, match="epoch 0 is over: another"):
+        next(left)
+    left = made.epoch(0)
+    next(left)
+    assert len(set(multiprocessing.active_children()) - before) == workers
+    made.close()
+    assert not set(multiprocessing.active_children()) - before
+    for over, n in ((left, 0), (unused, 1)):
+        with pytest.raises(RuntimeError, match=f"epoch {n} is over: the loader was closed"):
+            next(over)
+    assert same(epoch(made, 1), epoch(loader(files, batch_size=2), 1))
+    assert len(set(multiprocessing.active_children()) - before) == workers
+    made.close()
+    made.close()
+    assert not set(multiprocessing.active_children()) - before
+
+
 def test_torchs_own_generators_are_left_alone(files):
     before = torch.get_rng_state(), np.random.get_state()[1].copy()
     epoch(loader(files))

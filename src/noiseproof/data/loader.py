@@ -102,6 +102,8 @@ class ImageLoader:
         self._check_shares()
         self._sampler = _Sampler()
         self._engine: DataLoader[_Decoded] | None = None
+        self._iterator: Iterator[_Decoded] | None = None
+        """The engine's: nothing else may hold it, because its workers live as long as it does."""
         self._begun: object = None
 
     def __len__(self) -> int:
@@ -118,21 +120,27 @@ class ImageLoader:
         return self._batches(n, begun)
 
     def close(self) -> None:
-        """Stop the workers; another epoch would start new ones."""
-        self._engine = None
+        """Stop the workers and end the epoch begun last; another epoch would start new ones."""
+        self._begun = None
+        iterator, self._engine, self._iterator = self._iterator, None, None
+        # Letting go of it would do, but for a traceback that holds it still.
+        getattr(iterator, "_shutdown_workers", lambda: None)()
 
     def _batches(self, n: int, begun: object) -> Iterator[Batch]:
         self._check_begun(n, begun)
         if self._engine is None:
             self._engine = self._start()
         self._sampler.requests = self._requests(n)
-        for decoded in self._engine:
+        self._iterator = iter(self._engine)
+        while (decoded := next(self._iterator, None)) is not None:
             self._report(decoded.faults, len(decoded.indices))
             images, labels, indices = (tensor.to(self.device, non_blocking=True) for tensor in decoded[:3])
             yield Batch(images.permute(0, 3, 1, 2), labels, indices)
             self._check_begun(n, begun)  # before the next batch is taken: it would be the other epoch's
 
     def _check_begun(self, n: int, begun: object) -> None:
+        if self._begun is None:
+            raise RuntimeError(f"epoch {n} is over: the loader was closed; ask for an epoch anew")
         if self._begun is not begun:
             raise RuntimeError(f"epoch {n} is over: another epoch of this loader has begun; two at a time need two loaders")
 
