@@ -125,6 +125,25 @@ def test_what_is_not_labels_is_refused(tmp_path, labels, message):
         noise.load_labels(tmp_path / "labels.npy")
 
 
+@pytest.mark.parametrize(("suffix", "text"), [(".csv", ""), (".csv", "\n# nothing\n"), (".json", "[]")])
+def test_a_file_without_labels_is_named(tmp_path, suffix, text):
+    (tmp_path / f"labels{suffix}").write_text(text)
+    with pytest.raises(ValueError, match=rf"labels\{suffix}: there are no labels in it"):
+        noise.load_labels(tmp_path / f"labels{suffix}")
+
+
+@pytest.mark.parametrize("text", ["label\n0\n1\n", "path,label\na.png,0\nb.png,1\n"])
+def test_a_header_line_is_said_to_be_removed(tmp_path, text):
+    (tmp_path / "labels.csv").write_text(text)
+    with pytest.raises(ValueError, match=r"labels\.csv: .*its first line is '.*label', not a number: remove the header line"):
+        noise.load_labels(tmp_path / "labels.csv")
+
+
+def test_comments_and_a_byte_order_mark_in_a_csv_are_no_labels(tmp_path):
+    (tmp_path / "labels.csv").write_bytes(b"\xef\xbb\xbf# ours\n0\n\n2 # two\n")
+    assert noise.load_labels(tmp_path / "labels.csv").tolist() == [0, 2]
+
+
 def test_the_largest_label_is_read_as_it_is(tmp_path):
     np.save(tmp_path / "labels.npy", np.array([0, 2**63 - 1], np.uint64))
     assert noise.load_labels(tmp_path / "labels.npy").tolist() == [0, 2**63 - 1]

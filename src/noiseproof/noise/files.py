@@ -39,13 +39,15 @@ def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np
             raise ValueError(f"{path}: no labels named {name!r}; it has {known}")
         content = content[name]
     array: np.ndarray[Any, Any] = _readable(path, lambda: np.asarray(content))
+    if not array.size:
+        raise ValueError(f"{path}: there are no labels in it, its shape is {array.shape}")
     if array.ndim == 2 and 1 in array.shape:
         array = array.reshape(-1)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or (array.dtype.kind == "f" and not (array == np.rint(array)).all()):
         raise ValueError(f"{path}: labels must be a vector of whole numbers, got {array.dtype} of shape {array.shape}")
-    if array.size and array.min() < 0:
+    if array.min() < 0:
         raise ValueError(f"{path}: labels must not be negative, got {array.min()}")
-    if array.size and array.max().item() >= 2**63:
+    if array.max().item() >= 2**63:
         raise ValueError(f"{path}: labels must be below 2**63, got {array.max()}")
     return array.astype(np.int64)
 
@@ -150,7 +152,7 @@ def _read(path: Path) -> Any:
         ".npz": lambda: _read_archive(path),
         ".json": lambda: json.loads(path.read_text(encoding="utf-8")),
         ".pt": lambda: _read_torch(path),
-        ".csv": lambda: np.loadtxt(path, delimiter=",", dtype=np.int64, ndmin=1),
+        ".csv": lambda: _read_table(path),
     }
     if path.suffix not in readers:
         raise ValueError(f"{path}: labels are read from {', '.join(readers)}, got {path.suffix or 'no suffix'!r}")
@@ -165,6 +167,19 @@ def _readable(path: Path, read: Callable[[], Any]) -> Any:
     except Exception as error:  # zipfile, zlib, pickle, tokenize, torch and NumPy raise many kinds for a damaged file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path}: no labels could be read: {reason}") from error
+
+
+def _read_table(path: Path) -> Any:
+    lines = [line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+    lines = [line for line in lines if line]
+    if not lines:
+        return []  # NumPy would warn
+    try:
+        [float(cell) for cell in lines[0].split(",")]
+    except ValueError:
+        way = "remove the header line, and every column but the labels"
+        raise ValueError(f"its first line is {lines[0]!r}, not a number: {way}") from None
+    return np.loadtxt(lines, delimiter=",", dtype=np.int64, ndmin=1)
 
 
 def _read_archive(path: Path) -> dict[str, Any]:
