@@ -157,6 +157,22 @@ def test_clothing1m_and_webvision_are_opened_by_name_and_by_place(tmp_path, monk
         assert opened[-2:] == [(name, tmp_path / name)] * 2
 
 
+@pytest.mark.parametrize("inside", ["val/n01440764", "n01440764", "val/0", "0"])
+@pytest.mark.parametrize("beside", ["imagenet", "webvision/ILSVRC2012"])
+def test_imagenet_beside_webvision_is_taken_in_a_layout_that_is_read(tmp_path, monkeypatch, inside, beside):
+    opened = []
+    monkeypatch.setattr(lists, "load_webvision", lambda folder, imagenet: opened.append(imagenet))
+    for path in ("webvision/info/train_filelist_google.txt", "ilsvrc12/val/ILSVRC2012_val_00000001.JPEG"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).touch()
+    (tmp_path / "webvision" / "imagenet").mkdir()
+    open_dataset("webvision", tmp_path)
+    assert opened == [None]
+    (tmp_path / beside / inside).mkdir(parents=True)
+    open_dataset("webvision", tmp_path)
+    assert opened == [None, tmp_path / beside]
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "digits"])
 def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path, name):
     with pytest.raises(FileNotFoundError) as caught:

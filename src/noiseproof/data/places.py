@@ -16,6 +16,8 @@ from noiseproof.data.official import load_cifar10, load_cifar100, load_idx
 __all__ = ["NAMES", "data_root", "find_dataset", "open_dataset"]
 
 LISTS = (".txt", ".csv", ".tsv")
+FIRST_OF_IMAGENET = ("n01440764", "0")
+"""How the folder of ImageNet's first class is called: by synset or by number."""
 
 
 class Named(NamedTuple):
@@ -119,9 +121,13 @@ def _read(name: str, folder: Path, check: bool) -> Dataset:
 
 
 def _imagenet_beside(folder: Path) -> Path | None:
-    """ImageNet's validation images, if they are in or next to WebVision's folder."""
+    """ImageNet's validation images, if they are in or next to WebVision's folder, one sub-folder per class.
+
+    Another layout (the images as published lie in one folder) is passed over: nobody asked for it by name.
+    """
     places = (place / name for place in (folder, folder.parent) for name in ("ilsvrc12", "imagenet", "ILSVRC2012"))
-    return next((place for place in places if place.is_dir()), None)
+    firsts = [Path(inside, name) for inside in ("val", "") for name in FIRST_OF_IMAGENET]
+    return next((place for place in places if any((place / first).is_dir() for first in firsts)), None)
 
 
 def _open_folder(folder: Path, check: bool) -> Dataset:
