@@ -119,6 +119,26 @@ def test_images_in_files_are_drawn(tmp_path):
     assert "images in files" in result.output
 
 
+@pytest.mark.parametrize("mark", ["[/]", "[red]", "[bold]x[/bold]"])
+def test_brackets_in_names_are_printed_as_they_are(tmp_path, monkeypatch, mark):
+    folder = tmp_path / f"a{mark}"
+    folder.mkdir(parents=True)
+    path = folder / f"set{mark.replace('/', '')}.npz"  # a file's name has no slash
+    np.savez(path, x=np.full((2, 4, 4, 1), 9, np.uint8), y=np.arange(2))
+    result = run("show", path, "--png", folder / "set.png", columns=300)
+    assert result.exit_code == 0, result.output
+    assert f"{path.stem}: 2 classes" in result.output
+    assert f"  {path.name}" in result.output
+    assert f"wrote {folder / 'set.png'}" in result.output
+    (folder / "cifar10").mkdir()
+    (folder / "cifar10" / "test_batch").touch()
+    listed = run("list", "--data", folder).output
+    assert f"data sets in {folder}" in listed
+    assert f" {folder / 'cifar10'}" in listed
+    fake_fetch(monkeypatch)
+    assert f"cifar10 is in {folder}, and" in run("fetch", "cifar10", "--data", folder).output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -68,6 +68,18 @@ def test_a_manifest_is_shown_as_what_was_realised(labels, tmp_path):
     assert "symmetric, realised: 10 classes, rate 0.3600" in result.output  # 9 int(50 0.5/9) / 50
 
 
+@pytest.mark.parametrize("folder", ["b[/]n", "b[red]n"])
+def test_brackets_in_names_are_printed_as_they_are(labels, tmp_path, folder):
+    made = run("make", "symmetric:0.5", "--labels", labels, "--out", tmp_path / folder)
+    assert made.exit_code == 0, made.output
+    assert f"wrote {tmp_path / folder / 'labels.npy'} and" in made.output
+    shown = run("show", "symmetric:0.5", "--classes", 3, "--png", tmp_path / folder / "T.png")
+    assert f"wrote {tmp_path / folder / 'T.png'}" in shown.output
+    manifest = tmp_path / folder / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"noise": "ours [red]"}))
+    assert "ours [red], realised: 10 classes" in run("show", manifest).output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

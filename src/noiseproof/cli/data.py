@@ -12,6 +12,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from numpy.typing import NDArray
+from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
@@ -54,7 +55,8 @@ def fetch(
     except KeyboardInterrupt:
         console.print("stopped; the same command continues", highlight=False)
         raise typer.Exit(130) from None
-    console.print(f"{name} is in {folder}, and its checksums are the published ones", highlight=False, soft_wrap=True)
+    said = f"{name} is in {folder}, and its checksums are the published ones"
+    console.print(said, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("list")
@@ -92,7 +94,7 @@ def show(
     if tiles:
         console.print(pictures.half_blocks(tiles))
     if png is not None:
-        console.print(f"wrote {png}", highlight=False, soft_wrap=True)
+        console.print(f"wrote {png}", markup=False, highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -150,16 +152,16 @@ def _write_picture(dataset: Dataset, split: str, given: NDArray[np.int64] | None
 
 
 def _print_summary(summary: Summary) -> None:
-    console.print(f"[bold]{summary.name}[/]: {len(summary.classes)} classes", highlight=False)
+    console.print(f"[bold]{escape(summary.name)}[/]: {len(summary.classes)} classes", highlight=False)
     for name, (size, inputs) in summary.splits.items():
-        console.print(f"  {name:5} {size:>7} examples, {inputs}", highlight=False)
+        console.print(f"  {name:5} {size:>7} examples, {inputs}", markup=False, highlight=False)
     console.print(f"  {summary.balance}", highlight=False)
     if summary.given is not None:
         changed = int(summary.given.mask.sum())
         console.print(f"  {changed} of the given labels differ: {summary.given.rate:.4f}", highlight=False)
     console.print(_class_table(summary))
     for name, digest in list(summary.sources.items())[:8]:
-        console.print(f"  [dim]sha256 {digest[:12]}  {name}[/]", highlight=False)
+        console.print(f"  [dim]sha256 {digest[:12]}  {escape(name)}[/]", highlight=False)
 
 
 def _class_table(summary: Summary) -> Table:
@@ -192,14 +194,14 @@ def _where(name: str, root: Path | None) -> str | None:
 
 
 def _print_list(found: dict[str, str | None], root: Path) -> None:
-    console.print(f"data sets in {root}", highlight=False, soft_wrap=True)
+    console.print(f"data sets in {root}", markup=False, highlight=False, soft_wrap=True)
     for name, place in found.items():
         if place is not None:
-            line = f"  [green]here[/]     {name:14} {place}"
+            line = f"  [green]here[/]     {name:14} {escape(place)}"
         elif name in SOURCES:
             line = f"  fetch    {name:14} noiseproof data fetch {name}"
         else:
-            line = f"  [dim]by hand[/]  {name:14} [dim]{ELSEWHERE[name]}[/]"
+            line = f"  [dim]by hand[/]  {name:14} [dim]{escape(ELSEWHERE[name])}[/]"
         console.print(line, highlight=False, soft_wrap=True)
     console.print("or give a place: an .npz file, a list of images, a folder of images or of official files", highlight=False)
 

@@ -66,7 +66,8 @@ def make(
         fail(error)
     changed = f"{int(noisy.mask.sum())} of {len(noisy.labels)} labels changed: {noisy.rate:.4f}"
     console.print(f"{changed} (asked {noise.noise_rate:.4f})", highlight=False)
-    console.print(f"wrote {out / 'labels.npy'} and {manifest}; hash {noisy.hash[:12]}", highlight=False, soft_wrap=True)
+    written = f"wrote {out / 'labels.npy'} and {manifest}; hash {noisy.hash[:12]}"
+    console.print(written, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -182,12 +183,11 @@ def show(
     except (ValueError, TypeError, OSError) as error:
         fail(error)
     largest = float((noise.matrix - np.diag(np.diag(noise.matrix))).max())
-    console.print(
-        f"{noise.name}: {noise.classes} classes, rate {noise.noise_rate:.4f}, largest flip {largest:.4f}", highlight=False
-    )
+    summary = f"{noise.name}: {noise.classes} classes, rate {noise.noise_rate:.4f}, largest flip {largest:.4f}"
+    console.print(summary, markup=False, highlight=False)
     console.print(heat_map(noise.matrix))
     if png is not None:
-        console.print(f"wrote {png}", highlight=False)
+        console.print(f"wrote {png}", markup=False, highlight=False, soft_wrap=True)
 
 
 def heat_map(matrix: NDArray[np.float64]) -> Table:
