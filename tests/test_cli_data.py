@@ -144,6 +144,7 @@ def test_brackets_in_names_are_printed_as_they_are(tmp_path, monkeypatch, mark):
     [
         (["show", "cifar10"], "'noiseproof data fetch cifar10' downloads it; --data DIR or $NOISEPROOF_DATA says where"),
         (["show", "cifar1"], "did you mean 'cifar10'?"),
+        (["show", "digits", "--name", "foo"], "labels in the file of --labels, got 'foo' without --labels"),
         (["show", "gone.npz"], "gone.npz: no such file or folder"),
         (["fetch", "cifar"], "unknown data set 'cifar'; did you mean 'cifar10'?"),
         (["fetch", "cifar10n"], "https://github.com/UCSC-REAL/cifar-10-100n"),

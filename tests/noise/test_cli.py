@@ -84,7 +84,11 @@ def test_brackets_in_names_are_printed_as_they_are(labels, tmp_path, folder):
     ("arguments", "message"),
     [
         (["show", "foo:0.2"], "unknown noise 'foo'; there are symmetric, pairflip, asymmetric-cifar10"),
-        (["show", "symmetric:0.2"], "symmetric noise needs the number of classes"),
+        (["show", "symmetric:0.2"], "symmetric noise needs the number of classes: give --classes"),
+        (["show", "asymmetric-cifar10:0.4", "--classes", "7"], "asymmetric-cifar10:0.4 is of 10 classes, got --classes 7"),
+        (["show", "asymmetric:0.4"], "unknown noise 'asymmetric'; there are symmetric, pairflip, asymmetric-cifar10"),
+        (["show", "instance:0.4"], "instance:0.4 has no matrix, it depends on the images; 'noiseproof noise make'"),
+        (["verify", "gone", "--name", "foo"], "got 'foo' without --labels"),
         (["show", "symmetric:much", "--classes", "10"], "the rate in 'symmetric:much' must be a number, got 'much'"),
         (["show", "gone.npy"], "gone.npy"),
         (["verify", "gone"], "gone"),
@@ -95,6 +99,21 @@ def test_mistakes_end_with_one_line(arguments, message):
     assert result.exit_code == 2
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+def test_the_classes_of_a_matrix_are_its_own(labels, tmp_path):
+    result = run("make", "asymmetric-cifar10:0.4", "--labels", labels, "--classes", 12, "--out", tmp_path / "noisy")
+    assert "asymmetric-cifar10:0.4 is of 10 classes, got --classes 12; leave it out" in result.output
+    assert not (tmp_path / "noisy").exists()
+    run("make", "symmetric:0.5", "--labels", labels, "--out", tmp_path / "noisy")
+    assert "is of 10 classes, got --classes 7" in run("show", tmp_path / "noisy", "--classes", 7).output
+
+
+def test_the_help_of_show_promises_no_labels():
+    assert "read from the labels" in run("make", "--help").output
+    shown = run("show", "--help").output
+    assert "read from the labels" not in shown
+    assert "symmetric and pairflip noise need it" in shown
 
 
 def test_a_rate_beyond_one_is_refused(labels, tmp_path):

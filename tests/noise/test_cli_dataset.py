@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from noiseproof import noise
 from noiseproof.cli import app
-from noiseproof.data import load_digits
+from noiseproof.data import from_arrays, load_digits
 
 
 def run(*arguments):
@@ -42,10 +43,10 @@ def test_instance_noise_is_made_from_the_images_and_checked(images, tmp_path):
     assert (facts["noise"], facts["rate_asked"], facts["parameters"]["rate"]) == ("instance", pytest.approx(0.4), 0.4)
     assert facts["rate_realised"] == expected.rate
     assert "labels, rate, matrix and seed are" in run("verify", tmp_path / "noisy", "--dataset", images).output
-    assert "labels (give --dataset to check the noise itself)" in run("verify", tmp_path / "noisy").output
+    assert "labels (give --dataset with images in memory to check the noise itself)" in run("verify", tmp_path / "noisy").output
     np.save(tmp_path / "clean.npy", np.arange(600) % 5)
     output = run("verify", tmp_path / "noisy", "--labels", tmp_path / "clean.npy").output
-    assert "labels, rate and matrix (give --dataset to check the noise itself)" in output
+    assert "labels, rate and matrix (give --dataset with images in memory to check the noise itself)" in output
 
 
 def test_instance_noise_of_other_images_or_another_seed_is_noticed(images, tmp_path):
@@ -65,6 +66,25 @@ def test_instance_noise_of_other_images_or_another_seed_is_noticed(images, tmp_p
     assert "'rate' is missing in its parameters" in run("verify", tmp_path / "noisy", "--dataset", images).output
 
 
+def test_asymmetric_noise_is_that_of_the_data_set(tmp_path, monkeypatch):
+    labels = np.arange(100) % 10
+    set_of_ten = from_arrays(np.zeros((100, 3), np.float32), labels, name="cifar10")
+    monkeypatch.setattr("noiseproof.cli.noise.open_dataset", lambda name, root: set_of_ten)
+    made = run("make", "asymmetric:0.4", "--dataset", "cifar10", "--out", tmp_path / "noisy")
+    assert made.exit_code == 0, made.output
+    expected = noise.asymmetric("cifar10", 0.4).apply(labels, seed=0)
+    assert np.array_equal(np.load(tmp_path / "noisy" / "labels.npy"), expected.labels)
+
+
+def test_images_in_files_are_said_to_be_the_reason_against_instance_noise(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        Image.new("RGB", (4, 4), "red").save(tmp_path / "set" / name / "1.png")
+    output = run("make", "instance:0.4", "--dataset", tmp_path / "set", "--out", tmp_path / "noisy").output
+    assert "instance:0.4 needs the images in memory, and those of set are in files; give a data set in arrays" in output
+    assert "--labels" not in output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -77,6 +97,9 @@ def test_instance_noise_of_other_images_or_another_seed_is_noticed(images, tmp_p
             ["instance:0.2", "--dataset", "digits", "--rule", "draws"],
             "--rule is for noise that a matrix describes, got 'draws'",
         ),
+        (["symmetric:0.2", "--dataset", "digits", "--name", "foo"], "got 'foo' without --labels"),
+        (["asymmetric:0.2", "--dataset", "digits"], "digits has no asymmetric noise of its own; there are asymmetric-cifar10,"),
+        (["asymmetric:0.2", "--labels", "labels.npy"], "there are symmetric, pairflip, asymmetric-cifar10"),
         (["symmetric:0.2", "--dataset", "digit"], "did you mean 'digits'?"),
         (["symmetric:0.2", "--dataset", "cifar10", "--data", "nowhere"], "'noiseproof data fetch cifar10' downloads it"),
     ],

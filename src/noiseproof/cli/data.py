@@ -81,6 +81,8 @@ def show(
 ) -> None:
     """Show a data set: sizes, classes, checksums and images."""
     try:
+        if name is not None and labels is None:
+            raise ValueError(f"--name picks one of several labels in the file of --labels, got {name!r} without --labels")
         opened = open_dataset(dataset, data, check=check)
         summary = describe(opened, split.value, labels, name)
         given = None if summary.given is None else summary.given.labels

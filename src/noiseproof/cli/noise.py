@@ -19,7 +19,8 @@ from noiseproof import noise as label_noise
 from noiseproof.cli.output import console, fail
 from noiseproof.data import Split, open_dataset
 from noiseproof.noise import LabelNoise, NoisyLabels
-from noiseproof.noise.matrix import INSTANCE
+from noiseproof.noise.matrix import ASYMMETRIC, INSTANCE
+from noiseproof.train.task import ASYMMETRIC as ASYMMETRIC_OF
 
 app = typer.Typer(help="Make noisy labels that say how they were made, and check them.", no_args_is_help=True)
 
@@ -59,7 +60,7 @@ def make(
         if spec.startswith("instance:"):
             noise, noisy = instance_noise(spec, clean, count, seed, rule)
         else:
-            noise = label_noise.from_spec(spec, count)
+            noise = same_classes(label_noise.from_spec(full_spec(spec, clean.dataset), count), spec, classes)
             noisy = noise.apply(clean.labels, seed, rule or "exact")  # type: ignore[arg-type]
         manifest = label_noise.write_noisy_labels(out, noise, clean.labels, noisy, noiseproof.__version__)
     except (ValueError, TypeError, OSError) as error:
@@ -80,7 +81,8 @@ def verify(
 ) -> None:
     """Check noisy labels against their manifest; given the clean ones, make the noise anew and compare."""
     try:
-        clean = None if labels is None and dataset is None else clean_labels(labels, name, dataset, data)
+        nothing = labels is None and dataset is None and name is None
+        clean = None if nothing else clean_labels(labels, name, dataset, data)
         facts = label_noise.verify(manifest, None if clean is None else clean.labels)
         if clean is not None and clean.images is not None and facts["noise"] == INSTANCE:
             verify_instance_noise(manifest, facts, clean.labels, clean.images)
@@ -96,7 +98,7 @@ def what_was_checked(facts: dict[str, Any], compared: bool) -> str:
     if facts["made_anew"]:
         return "labels, rate, matrix and seed"
     if facts["noise"] == INSTANCE:
-        way = "give --dataset to check the noise itself"
+        way = "give --dataset with images in memory to check the noise itself"
     elif facts["rule"] is None:
         way = "not a seed: these are labels from a file" if compared else "give --labels or --dataset to check rate and matrix"
     else:
@@ -111,10 +113,14 @@ class Clean:
     labels: NDArray[np.int64]
     classes: int
     images: NDArray[Any] | None = None
+    dataset: str | None = None
+    """The data set's name, where they are of one"""
 
 
 def clean_labels(labels: Path | None, name: str | None, dataset: str | None, root: Path | None) -> Clean:
     """From a file of labels, or the training split of a data set."""
+    if name is not None and labels is None:
+        raise ValueError(f"--name picks one of several labels in the file of --labels, got {name!r} without --labels")
     if (labels is None) == (dataset is None):
         raise ValueError("the clean labels come from --labels FILE or from --dataset NAME_OR_PATH: give one of the two")
     if labels is not None:
@@ -122,13 +128,37 @@ def clean_labels(labels: Path | None, name: str | None, dataset: str | None, roo
         return Clean(found, int(found.max(initial=0)) + 1)
     opened = open_dataset(str(dataset), root)
     images = opened.train.inputs if isinstance(opened.train, Split) else None
-    return Clean(opened.train.labels, len(opened.classes), images)
+    return Clean(opened.train.labels, len(opened.classes), images, opened.name)
+
+
+def full_spec(spec: str, dataset: str | None) -> str:
+    """``asymmetric:RATE`` is the data set's own asymmetric noise, as in ``noiseproof train``; others stay as they are."""
+    kind, _, rate = spec.partition(":")
+    if kind != "asymmetric" or dataset is None:
+        return spec
+    own = ASYMMETRIC_OF.get(dataset)
+    if own is None:
+        known = ", ".join(f"asymmetric-{kind}" for kind in ASYMMETRIC)
+        raise ValueError(f"{dataset} has no asymmetric noise of its own; there are {known}, pairflip, or a matrix's file")
+    return f"asymmetric-{own}:{rate}"
+
+
+def same_classes(noise: LabelNoise, spec: str, classes: int | None) -> LabelNoise:
+    """The noise, if it is of as many classes as --classes says or nothing is said."""
+    if classes is not None and noise.classes != classes:
+        raise ValueError(f"{spec} is of {noise.classes} classes, got --classes {classes}; leave it out")
+    return noise
 
 
 def instance_noise(spec: str, clean: Clean, classes: int, seed: int, rule: str | None) -> tuple[LabelNoise, NoisyLabels]:
     """Noise that depends on the images, and what is written about it."""
     if rule is not None:
         raise ValueError(f"--rule is for noise that a matrix describes, got {rule!r} for {spec!r}; leave it out")
+    if clean.images is None and clean.dataset is not None:
+        raise ValueError(
+            f"{spec} needs the images in memory, and those of {clean.dataset} are in files; give a data set in arrays, "
+            "such as an .npz file"
+        )
     if clean.images is None:
         raise ValueError(f"{spec} depends on the images: give --dataset NAME_OR_PATH with images in memory instead of --labels")
     number = spec.partition(":")[2]
@@ -168,7 +198,7 @@ def image_hash(images: NDArray[Any]) -> str:
 @app.command()
 def show(
     spec: Annotated[str, typer.Argument(help="A noise (symmetric:0.8, ...), a matrix's file, or a manifest.json.")],
-    classes: Classes = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes; symmetric and pairflip noise need it.", min=2)] = None,
     png: Annotated[Path | None, typer.Option(help="Also write the matrix as a picture.")] = None,
 ) -> None:
     """Show a transition matrix as a heat map."""
@@ -176,8 +206,12 @@ def show(
         if Path(spec).name == "manifest.json" or Path(spec).is_dir():
             facts = label_noise.verify(spec)
             noise = LabelNoise(np.asarray(facts["matrix_realised"]), f"{facts['noise']}, realised")
+        elif spec.partition(":")[0] == INSTANCE:
+            way = "'noiseproof noise make' makes it, and its manifest shows the realised matrix"
+            raise ValueError(f"{spec} has no matrix, it depends on the images; {way}")
         else:
             noise = label_noise.from_spec(spec, classes)
+        same_classes(noise, spec, classes)
         if png is not None:
             heat_map_file(noise.matrix, noise.name, png)
     except (ValueError, TypeError, OSError) as error:

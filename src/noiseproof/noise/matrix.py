@@ -186,7 +186,7 @@ def from_spec(spec: str, classes: int | None = None) -> LabelNoise:
         known = ", ".join(["symmetric", "pairflip", *(f"asymmetric-{name}" for name in ASYMMETRIC)])
         raise ValueError(f"unknown noise {kind!r}; there are {known}, and matrices from .npy, .csv and .json files")
     if classes is None:
-        raise ValueError(f"{kind} noise needs the number of classes")
+        raise ValueError(f"{kind} noise needs the number of classes: give --classes (classes=)")
     return symmetric(classes, rate) if kind == "symmetric" else pairflip(classes, rate)
 
 
