@@ -1,6 +1,8 @@
 """Opening a data set by its name or its place, on small files in the real layouts."""
 
+import dataclasses
 import gzip
+import hashlib
 import pickle
 import struct
 from pathlib import Path
@@ -94,6 +96,37 @@ def test_mnist_and_fashion_mnist_in_one_root_are_told_apart(tmp_path):
         assert find_dataset(name, tmp_path) == tmp_path / folder
         data = open_dataset(name, tmp_path)
         assert (data.name, data.train.labels.tolist()) == (name, [3, 4])
+
+
+FASHION = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+
+
+def test_idx_files_of_ones_own_in_the_root_are_mnist(tmp_path):
+    make_idx(tmp_path)
+    data = open_dataset("mnist", tmp_path)
+    assert (data.name, data.classes) == ("mnist", tuple("0123456789"))
+    with pytest.raises(FileNotFoundError) as caught:
+        open_dataset("fashion-mnist", tmp_path)
+    assert (
+        f"the idx files there are taken for mnist's; move them to {tmp_path}/fashion-mnist if they are fashion-mnist's"
+        in str(caught.value)
+    )
+    make_idx(tmp_path / "fashion-mnist")
+    data = open_dataset("fashion-mnist", tmp_path)
+    assert (data.name, data.classes) == ("fashion-mnist", FASHION)
+
+
+@pytest.mark.parametrize(("name", "other"), [("mnist", "fashion-mnist"), ("fashion-mnist", "mnist")])
+def test_published_idx_files_in_the_root_are_known_by_their_checksum(tmp_path, monkeypatch, name, other):
+    make_idx(tmp_path, ".gz")
+    first, *rest = SOURCES[name].files
+    made = dataclasses.replace(first, md5=hashlib.md5((tmp_path / first.name).read_bytes()).hexdigest())
+    monkeypatch.setitem(SOURCES, name, dataclasses.replace(SOURCES[name], files=(made, *rest)))
+    assert find_dataset(name, tmp_path) == tmp_path
+    with pytest.raises(FileNotFoundError, match=f"{other} is not in .*; the idx files there are taken for {name}'s; move"):
+        find_dataset(other, tmp_path)
+    for data in (open_dataset(name, tmp_path), open_dataset(tmp_path)):
+        assert (data.name, data.classes) == (name, FASHION if name == "fashion-mnist" else tuple("0123456789"))
 
 
 def test_digits_need_no_files():

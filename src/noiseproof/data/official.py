@@ -71,7 +71,10 @@ def load_cifar100(folder: str | Path, *, check: bool = True) -> Dataset:
 
 
 def load_idx(folder: str | Path, name: str = "mnist") -> Dataset:
-    """A data set of four idx files (MNIST, Fashion-MNIST, ...), gzipped or not, images as ``[N, 28, 28, 1]``."""
+    """A data set of four idx files (MNIST, Fashion-MNIST, ...), gzipped or not, images as ``[N, 28, 28, 1]``.
+
+    Its classes are called 0 to 9, those of ``fashion-mnist`` as published.
+    """
     folder = Path(folder)
     arrays, sources = [], {}
     for stem in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
@@ -86,9 +89,8 @@ def load_idx(folder: str | Path, name: str = "mnist") -> Dataset:
         arrays.append(array)
         sources[path.name] = sha256(path)
     x, y, x_test, y_test = arrays
-    return from_arrays(
-        x[..., None], y, x_test[..., None], y_test, name=name, classes=tuple(map(str, range(10))), sources=sources
-    )
+    classes = _classes("fashion-mnist" if name == "fashion-mnist" else "mnist")
+    return from_arrays(x[..., None], y, x_test[..., None], y_test, name=name, classes=classes, sources=sources)
 
 
 def read_idx(path: str | Path) -> NDArray[Any]:
@@ -125,7 +127,6 @@ def _layout(folder: Path, layouts: dict[str, str]) -> tuple[Path, str]:
 
 
 def _cifar(name: str, folder: Path, sums: dict[str, str], read: Callable[[Path, bytes], Records], check: bool) -> Dataset:
-    facts = json.loads(resources.files("noiseproof").joinpath("classes.json").read_text(encoding="utf-8"))[name]
     parts, sources = [], {}
     for file, expected in sums.items():
         path = folder / file
@@ -140,7 +141,12 @@ def _cifar(name: str, folder: Path, sums: dict[str, str], read: Callable[[Path, 
         sources[file] = hashlib.sha256(raw).hexdigest()
     (x_test, y_test), train = parts[-1], parts[:-1]
     x, y = np.concatenate([images for images, _ in train]), np.concatenate([labels for _, labels in train])
-    return from_arrays(x, y, x_test, y_test, name=name, classes=tuple(facts["classes"]), sources=sources)
+    return from_arrays(x, y, x_test, y_test, name=name, classes=_classes(name), sources=sources)
+
+
+def _classes(name: str) -> tuple[str, ...]:
+    facts = json.loads(resources.files("noiseproof").joinpath("classes.json").read_text(encoding="utf-8"))
+    return tuple(facts[name]["classes"])
 
 
 def _binary(path: Path, raw: bytes, label_bytes: int, classes: int) -> Records:

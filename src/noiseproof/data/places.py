@@ -50,7 +50,8 @@ NAMES = {
     "webvision": Named(("webvision",), ("info/train_filelist_google.txt", "train_filelist_google.txt"), fetchable=False),
     "clothing1m": Named(("clothing1m",), ("noisy_train_key_list.txt", "annotations/noisy_train_key_list.txt"), fetchable=False),
 }
-"""The data sets that are opened by name. The root itself may be any of their folders too."""
+"""The data sets that are opened by name. The root itself may be any of their folders too; one with idx files that are not as
+published is MNIST's."""
 
 
 def data_root(given: str | Path | None = None) -> Path:
@@ -93,12 +94,17 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
 def find_dataset(name: str, root: str | Path | None = None) -> Path:
     """The folder of a named data set; FileNotFoundError says where it was looked for, and how to get it."""
     known, place = NAMES[name], data_root(root)
-    # The root itself comes last: idx files lie in it without saying whether they are MNIST's or Fashion-MNIST's.
     looked = [*(place / folder for folder in known.folders), place]
-    for folder in looked:
+    for folder in looked[:-1]:
         if _is_there(folder, known):
             return folder
+    # idx files in the root itself do not say whose they are: the published ones are known, others count as MNIST's.
+    owner = (_published(place) or "mnist") if known.witnesses == IDX else name
+    if _is_there(place, known) and owner == name:
+        return place
     ways = [f"'noiseproof data fetch {name}' downloads it"] if known.fetchable else []
+    if _is_there(place, known):
+        ways.insert(0, f"the idx files there are taken for {owner}'s; move them to {looked[0]} if they are {name}'s")
     ways.append("--data DIR or $NOISEPROOF_DATA says where it is")
     where = ", ".join(str(folder.relative_to(place)) for folder in looked[:-1])
     raise FileNotFoundError(f"{name} is not in {place} (looked there and in {where}); {'; '.join(ways)}")
@@ -106,6 +112,16 @@ def find_dataset(name: str, root: str | Path | None = None) -> Path:
 
 def _is_there(folder: Path, known: Named) -> bool:
     return any((folder / witness).is_file() for witness in known.witnesses)
+
+
+def _published(folder: Path) -> str | None:
+    """Whose idx files a folder has, by the checksum of the training images; nothing if they are not as published."""
+    from noiseproof.data.download import checksum
+    from noiseproof.data.fetch import SOURCES  # which imports this module
+
+    images = folder / SOURCES["mnist"].files[0].name
+    found = checksum(images) if images.is_file() else ""
+    return next((name for name in ("mnist", "fashion-mnist") if SOURCES[name].files[0].md5 == found), None)
 
 
 def _read(name: str, folder: Path, check: bool) -> Dataset:
@@ -132,7 +148,7 @@ def _imagenet_beside(folder: Path) -> Path | None:
 
 def _open_folder(folder: Path, check: bool) -> Dataset:
     if _is_there(folder, NAMES["mnist"]):
-        return load_idx(folder, folder.resolve().name)
+        return load_idx(folder, _published(folder) or folder.resolve().name)
     found = [(name, place) for name in NAMES if name != "digits" for place in _places_inside(folder, name)]
     names = sorted({name for name, _ in found})
     if len(names) > 1:
