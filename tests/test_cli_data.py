@@ -110,6 +110,27 @@ def test_features_that_are_no_images_have_no_picture(tmp_path):
     assert not (tmp_path / "set.png").exists()
 
 
+def test_arrays_without_a_channel_are_grey_images(tmp_path):
+    draw = np.random.default_rng(0)
+    np.savez(tmp_path / "set.npz", x=draw.integers(0, 256, (6, 5, 7), dtype=np.uint8), y=np.arange(6) % 2)
+    result = run("show", tmp_path / "set.npz", "--png", tmp_path / "set.png")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "set.png").exists()
+    grey = from_arrays(np.full((2, 5, 7), 9, np.uint8), np.arange(2))
+    chosen = pictures.choose_images(grey, "train", 1)
+    assert all(np.array_equal(image, np.full((5, 7, 3), 9)) for group in chosen for image in group.images)
+
+
+def test_channels_that_come_first_are_said_with_the_way_out(tmp_path, images):
+    np.savez(tmp_path / "first.npz", x=np.zeros((4, 3, 8, 8), np.uint8), y=np.arange(4) % 2)
+    hint = "the channels come first; transpose(0, 2, 3, 1) makes images [N, H, W, C]"
+    assert f"  {hint}" in run("show", tmp_path / "first.npz", columns=80).output
+    result = run("show", tmp_path / "first.npz", "--png", tmp_path / "first.png")
+    assert result.exit_code == 2
+    assert f"first: {hint}" in result.output
+    assert "channels" not in run("show", images).output
+
+
 def test_images_in_files_are_drawn(tmp_path):
     for name in ("cat", "dog"):
         (tmp_path / "set" / name).mkdir(parents=True)

@@ -35,6 +35,7 @@ Root = Annotated[
 ]
 SHOWN_CLASSES = 20
 BAR = 24
+CHANNELS_FIRST = "the channels come first; transpose(0, 2, 3, 1) makes images [N, H, W, C]"
 
 
 class SplitName(StrEnum):
@@ -110,6 +111,7 @@ class Summary:
     counts: NDArray[np.int64]
     sources: dict[str, str]
     given: NoisyLabels | None
+    channels_first: bool = False
 
     @property
     def balance(self) -> str:
@@ -129,7 +131,8 @@ def describe(dataset: Dataset, split: str, labels: Path | None = None, name: str
     clean, count = dataset.splits[split].labels, len(dataset.classes)
     given = None if labels is None else label_noise.read_noisy_labels(labels, clean, count, name)
     splits = {key: (len(part), _inputs(part)) for key, part in dataset.splits.items()}
-    return Summary(dataset.name, dataset.classes, splits, split, np.bincount(clean, minlength=count), dataset.sources, given)
+    counts, first = np.bincount(clean, minlength=count), any(map(pictures.channels_first, dataset.splits.values()))
+    return Summary(dataset.name, dataset.classes, splits, split, counts, dataset.sources, given, first)
 
 
 def _inputs(split: Split | ImageFiles) -> str:
@@ -145,6 +148,8 @@ def _inputs(split: Split | ImageFiles) -> str:
 def _write_picture(dataset: Dataset, split: str, given: NDArray[np.int64] | None, seed: int, path: Path) -> None:
     per_class = 8 if len(dataset.classes) <= pictures.ROWS else 1
     found = pictures.choose_images(dataset, split, per_class, given=given, seed=seed)
+    if not found and pictures.channels_first(dataset.splits[split]):
+        raise ValueError(f"{dataset.name}: {CHANNELS_FIRST}")
     if not found:
         raise ValueError(f"{dataset.name}: its inputs are not images, so there is nothing to draw; leave out --png")
     hidden = len(dataset.classes) - len(found)
@@ -157,6 +162,8 @@ def _print_summary(summary: Summary) -> None:
     console.print(f"[bold]{escape(summary.name)}[/]: {len(summary.classes)} classes", highlight=False)
     for name, (size, inputs) in summary.splits.items():
         console.print(f"  {name:5} {size:>7} examples, {inputs}", markup=False, highlight=False)
+    if summary.channels_first:
+        console.print(f"  {CHANNELS_FIRST}", markup=False, highlight=False)
     console.print(f"  {summary.balance}", highlight=False)
     if summary.given is not None:
         changed = int(summary.given.mask.sum())

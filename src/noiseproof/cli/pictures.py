@@ -18,7 +18,7 @@ from rich.text import Text
 
 from noiseproof.data import Dataset, ImageFiles, Split, read_image
 
-__all__ = ["ClassImages", "choose_images", "half_blocks", "picture_file"]
+__all__ = ["ClassImages", "channels_first", "choose_images", "half_blocks", "picture_file"]
 
 Image = NDArray[np.uint8]
 CELLS = 12
@@ -61,9 +61,18 @@ def _image(dataset: Dataset, examples: Split | ImageFiles, index: int) -> Image 
     value = examples.inputs[index]
     if dataset.name == "digits" and value.shape == (64,):  # the one set of features that is known to be a picture
         value = np.rint(255 * value.reshape(8, 8, 1)).astype(np.uint8)
+    if value.dtype == np.uint8 and value.ndim == 2:  # grey, as in training
+        value = value[..., None]
     if value.dtype != np.uint8 or value.ndim != 3 or value.shape[-1] not in (1, 3):
         return None
     return np.repeat(value, 3, -1) if value.shape[-1] == 1 else value
+
+
+def channels_first(split: Split | ImageFiles) -> bool:
+    """Whether the inputs look like images whose channels come first, which training refuses."""
+    if isinstance(split, ImageFiles) or split.inputs.dtype != np.uint8 or split.inputs.ndim != 4:
+        return False
+    return bool(split.inputs.shape[1] <= 4 < split.inputs.shape[3])
 
 
 def half_blocks(found: Sequence[ClassImages]) -> Columns:
