@@ -72,6 +72,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {said}-{len(content) - 1}/{len(content)}")
         if tag:
             self.send_header("ETag", tag)
+        if how.get("encoded"):
+            self.send_header("Content-Encoding", "gzip")
         if not how.get("no_length"):
             self.send_header("Content-Length", str(len(rest)))
         self.end_headers()
@@ -79,6 +81,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         cut = how.get("cut_whole", cut) if start is None else cut
         server.sent.append(min(cut, len(rest)))  # before the client can see the last of it
         self.wfile.write(rest[:cut])
+        if how.get("pauses") and how["pauses"].pop(0):
+            self.wfile.flush()
+            server.released.wait(10)
 
     def start(self, content, tag):
         asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
@@ -318,6 +323,23 @@ def test_a_server_that_does_not_say_how_long_the_file_is_will_do(server, tmp_pat
     told = []
     get(server, tmp_path, progress=lambda *now: told.append(now))
     assert told[-1] == ("tiny.tar.gz", len(CONTENT), None)
+
+
+def test_an_archive_that_the_server_calls_encoded_is_kept_as_it_was_sent(server, tmp_path):
+    server.how |= {"encoded": True, "cuts": [CUT]}
+    assert (get(server, tmp_path) / "data.bin").read_bytes() == MEMBER
+    assert (tmp_path / "tiny.tar.gz").read_bytes() == CONTENT
+    assert server.requests[1][1]["Range"] == f"bytes={CUT}-"
+
+
+def test_a_server_that_falls_silent_half_way_is_given_up_and_continued(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(downloads, "ATTEMPTS", 1)
+    server.how |= {"cuts": [CUT], "pauses": [True]}
+    with pytest.raises(DataError, match=rf"broke \(no answer in time\); {CUT} bytes are kept"):
+        get(server, tmp_path, timeout=(0.2, 0.2))
+    server.released.set()
+    get(server, tmp_path)
+    assert server.requests[1][1]["Range"] == f"bytes={CUT}-"
 
 
 def test_a_server_that_never_stops_is_stopped(server, tmp_path, monkeypatch):

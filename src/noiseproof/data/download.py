@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,7 +107,7 @@ class Download:
         import requests
 
         have = self._size()
-        headers = {"Accept-Encoding": "identity"}  # the bytes themselves: a decoded .gz would not have its checksum
+        headers = {"Accept-Encoding": "identity"}
         if have:
             headers["Range"] = f"bytes={have}-"
             if self._tag.is_file():
@@ -131,7 +131,7 @@ class Download:
             with self.part.open("ab" if have else "wb") as file:
                 if not have:
                     self._remember(answer)
-                for piece in answer.iter_content(CHUNK):
+                for piece in _pieces(answer):
                     have += file.write(piece)
                     if have > AT_MOST:
                         raise DataError(f"{answer.url}: more than {AT_MOST} bytes; that is not the file")
@@ -186,6 +186,21 @@ def _start(answer: requests.Response) -> int:
         return 0
     found = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
     return int(found.group(1)) if found else -1
+
+
+def _pieces(answer: requests.Response) -> Iterator[bytes]:
+    """The bytes as they were sent: a .gz that the server calls encoded would be decoded, and not have its checksum."""
+    import requests
+    from urllib3 import exceptions
+
+    try:
+        yield from answer.raw.stream(CHUNK, decode_content=False)
+    except exceptions.ProtocolError as error:
+        raise requests.exceptions.ChunkedEncodingError(error) from error
+    except exceptions.ReadTimeoutError as error:
+        raise requests.ReadTimeout(error) from error
+    except exceptions.SSLError as error:
+        raise requests.exceptions.SSLError(error) from error
 
 
 def _host(url: str) -> str:
