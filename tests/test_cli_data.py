@@ -41,10 +41,27 @@ def test_the_list_has_every_name_and_says_what_is_there(tmp_path):
     result = run("list")
     assert result.exit_code == 0
     lines = [line.strip() for line in result.output.splitlines()]
-    for name in {*NAMES, *ELSEWHERE}:
+    for name in {*NAMES, *ELSEWHERE, *SOURCES}:
         assert any(f" {name} " in line for line in lines), name
     assert any(line.startswith("here") and line.endswith("root/cifar10") for line in lines)
     assert any(line.startswith("fetch") and line.endswith("noiseproof data fetch mnist") for line in lines)
+
+
+def test_the_commands_in_the_list_fetch_into_the_folder_that_was_listed(tmp_path):
+    there = tmp_path / "my [sets]"
+    lines = [line.strip() for line in run("list", "--data", there).output.splitlines()]
+    assert any(line.endswith(f"noiseproof data fetch mnist --data '{there}'") for line in lines)
+    assert not any(line.endswith("data fetch mnist") for line in lines)
+
+
+def test_another_form_of_a_data_set_is_listed_as_here_once_it_is_whole(tmp_path):
+    source = SOURCES["cifar10-python"]
+    folder = tmp_path / "root" / source.folder
+    folder.mkdir(parents=True)
+    assert any(line.endswith("data fetch cifar10-python") for line in run("list").output.splitlines())
+    for name in source.holds:
+        (folder / name).touch()
+    assert any("here" in line and " cifar10-python " in line for line in run("list").output.splitlines())
 
 
 def test_a_set_of_features_is_described_in_numbers():

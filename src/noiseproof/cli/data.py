@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -63,8 +64,8 @@ def fetch(
 @app.command("list")
 def list_sets(data: Root = None) -> None:
     """List the data sets that can be fetched or opened by name, and those that are there."""
-    found = {name: _where(name, data) for name in [*NAMES, *(name for name in ELSEWHERE if name not in NAMES)]}
-    _print_list(found, data_root(data))
+    found = {name: _where(name, data) for name in dict.fromkeys([*NAMES, *SOURCES, *ELSEWHERE])}
+    _print_list(found, data_root(data), "" if data is None else f" --data {shlex.quote(str(data))}")
 
 
 @app.command()
@@ -196,21 +197,25 @@ def _where(name: str, root: Path | None) -> str | None:
     """Where a named data set is; nothing if it is not."""
     if name == "digits":
         return "comes with scikit-learn"
+    if name in SOURCES and name not in NAMES:  # another form of a data set that has a name
+        folder = data_root(root) / SOURCES[name].folder
+        return str(folder) if all((folder / file).is_file() for file in SOURCES[name].holds) else None
     try:
         return str(find_dataset(name, root)) if name in NAMES else None
     except FileNotFoundError:
         return None
 
 
-def _print_list(found: dict[str, str | None], root: Path) -> None:
+def _print_list(found: dict[str, str | None], root: Path, options: str) -> None:
+    """``options`` are those that a command needs to fetch into this root."""
     console.print(f"data sets in {root}", markup=False, highlight=False, soft_wrap=True)
     for name, place in found.items():
         if place is not None:
-            line = f"  [green]here[/]     {name:14} {escape(place)}"
+            line = f"  [green]here[/]     {name:16} {escape(place)}"
         elif name in SOURCES:
-            line = f"  fetch    {name:14} noiseproof data fetch {name}"
+            line = f"  fetch    {name:16} noiseproof data fetch {name}{escape(options)}"
         else:
-            line = f"  [dim]by hand[/]  {name:14} [dim]{escape(ELSEWHERE[name])}[/]"
+            line = f"  [dim]by hand[/]  {name:16} [dim]{escape(ELSEWHERE[name])}[/]"
         console.print(line, highlight=False, soft_wrap=True)
     console.print("or give a place: an .npz file, a list of images, a folder of images or of official files", highlight=False)
 
