@@ -213,7 +213,10 @@ def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path, 
     message = str(caught.value)
     assert message.startswith(f"{name} is not in {tmp_path} (looked there and in {NAMES[name].folders[0]}")
     assert "--data DIR or $NOISEPROOF_DATA" in message
-    assert (f"'noiseproof data fetch {name}'" in message) == NAMES[name].fetchable
+    assert (f"; 'noiseproof data fetch {name} --data {tmp_path}' downloads it;" in message) == NAMES[name].fetchable
+    with pytest.raises(FileNotFoundError) as caught:
+        open_dataset(name)
+    assert (f"; 'noiseproof data fetch {name}' downloads it;" in str(caught.value)) == NAMES[name].fetchable
 
 
 def test_what_is_fetched_is_what_is_looked_for():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -102,7 +103,8 @@ def find_dataset(name: str, root: str | Path | None = None) -> Path:
     owner = (_published(place) or "mnist") if known.witnesses == IDX else name
     if _is_there(place, known) and owner == name:
         return place
-    ways = [f"'noiseproof data fetch {name}' downloads it"] if known.fetchable else []
+    into = "" if root is None else f" --data {shlex.quote(str(root))}"
+    ways = [f"'noiseproof data fetch {name}{into}' downloads it"] if known.fetchable else []
     if _is_there(place, known):
         ways.insert(0, f"the idx files there are taken for {owner}'s; move them to {looked[0]} if they are {name}'s")
     ways.append("--data DIR or $NOISEPROOF_DATA says where it is")
