@@ -82,11 +82,16 @@ def test_cmyk_is_converted(tmp_path):
     assert np.abs(read_image(path).astype(int) - (200, 100, 50)).max() < 8
 
 
-@pytest.mark.parametrize("name", ["x.png", "x.tif"])
+@pytest.mark.parametrize("name", ["x.png", "x.tif", "x.pgm"])
 def test_of_sixteen_bits_the_upper_eight_are_kept(tmp_path, name):
     grey = np.arange(0, 65536, 37, dtype=np.uint16)[:1764].reshape(42, 42)
     Image.fromarray(grey).save(tmp_path / name)
     assert np.array_equal(read_image(tmp_path / name), np.repeat((grey >> 8).astype(np.uint8)[..., None], 3, 2))
+
+
+def test_grey_with_another_white_is_scaled_to_it(tmp_path):
+    (tmp_path / "x.pgm").write_bytes(b"P5 3 1 1023\n" + np.array([0, 512, 1023], ">u2").tobytes())
+    assert read_image(tmp_path / "x.pgm")[0, :, 0].tolist() == [0, 128, 255]
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])

@@ -146,7 +146,7 @@ def _as_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
 
     if image.mode == "RGB":
         return image
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         grey = np.asarray(image).astype(np.int64) >> 8
         return PIL.Image.fromarray(grey.clip(0, 255).astype(np.uint8)).convert("RGB")
     if image.mode in ("I", "F"):
