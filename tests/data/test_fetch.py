@@ -51,7 +51,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         if self.path.startswith("/moved/"):
             self.send_response(302)
-            self.send_header("Location", self.path.removeprefix("/moved"))
+            self.send_header("Location", how.get("to", self.path.removeprefix("/moved")))
             self.end_headers()
             return
         if how.get("codes"):
@@ -316,6 +316,21 @@ def test_a_redirection_is_followed_with_its_range(server, tmp_path):
     assert server.requests[-1][0] == "/tiny.tar.gz"
     assert server.requests[-1][1]["Range"] == "bytes=1000-"
     assert server.sent == [len(CONTENT) - 1000]
+
+
+@pytest.mark.parametrize(
+    ("to", "words", "requests"),
+    [
+        ("file:///etc/hostname", r"on to 'file:///etc/hostname', which is neither http nor https; on another machine", 1),
+        ("/moved/tiny.tar.gz", "on from address to address without end; on another machine", 31),
+    ],
+)
+def test_a_redirection_that_leads_nowhere_is_not_asked_for_again(server, tmp_path, to, words, requests):
+    server.how["to"] = to
+    with pytest.raises(DataError, match=rf"^127\.0\.0\.1:\d+ sends http\S+/moved/tiny\.tar\.gz {words}"):
+        get(server, tmp_path, sources=sources(server.address, path="/moved/tiny.tar.gz"))
+    assert len(server.requests) == requests
+    assert names(tmp_path) == []
 
 
 def test_a_server_that_does_not_say_how_long_the_file_is_will_do(server, tmp_path):

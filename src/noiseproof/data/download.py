@@ -169,6 +169,11 @@ class Download:
         import requests
 
         host, size = _host(url), self._size()
+        if isinstance(error, requests.exceptions.InvalidSchema):
+            target = str(error).rpartition(" for ")[2]
+            return UnreachableError(f"{host} sends {url} on to {target}, which is neither http nor https", again=False)
+        if isinstance(error, requests.TooManyRedirects):
+            return UnreachableError(f"{host} sends {url} on from address to address without end", again=False)
         if isinstance(error, requests.HTTPError) and error.response is not None:
             code = error.response.status_code
             text = f"{url} is gone ({code})" if code in (404, 410) else f"{host} answered {code} for {url}"
