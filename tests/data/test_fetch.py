@@ -340,6 +340,34 @@ def test_a_server_that_does_not_say_how_long_the_file_is_will_do(server, tmp_pat
     assert told[-1] == ("tiny.tar.gz", len(CONTENT), None)
 
 
+@pytest.mark.parametrize("how", [{}, {"no_range": True}])
+def test_without_a_length_a_connection_that_is_closed_early_is_continued(server, tmp_path, how):
+    server.how |= how | {"no_length": True, "cuts": [CUT]}
+    get(server, tmp_path)
+    assert names(tmp_path) == DONE
+    assert [headers.get("Range") for _, headers in server.requests] == [None, f"bytes={CUT}-"]
+
+
+def test_without_a_length_what_came_is_kept_for_the_next_call(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(downloads, "ATTEMPTS", 1)
+    server.how |= {"no_length": True, "cuts": [CUT]}
+    with pytest.raises(DataError, match=f"did not send the whole of http.*: {CUT} bytes came"):
+        get(server, tmp_path)
+    get(server, tmp_path)
+    assert server.sent == [CUT, len(CONTENT) - CUT]
+
+
+@pytest.mark.parametrize("how", [{}, {"no_range": True}])
+def test_without_a_length_wrong_bytes_are_named_all_the_same(server, tmp_path, how):
+    wrong = b"<html>please log in</html>"
+    server.how |= how | {"no_length": True}
+    server.files["/tiny.tar.gz"] = wrong
+    with pytest.raises(DataError, match=rf"MD5 {md5(CONTENT)} expected, found {md5(wrong)}; what came was removed"):
+        get(server, tmp_path)
+    assert len(server.requests) == 2
+    assert names(tmp_path) == []
+
+
 def test_an_archive_that_the_server_calls_encoded_is_kept_as_it_was_sent(server, tmp_path):
     server.how |= {"encoded": True, "cuts": [CUT]}
     assert (get(server, tmp_path) / "data.bin").read_bytes() == MEMBER

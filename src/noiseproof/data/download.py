@@ -65,10 +65,13 @@ class Download:
     """Seconds before the second attempt; twice as many before each further one"""
     _joined: bool = field(default=False, init=False)
     """Whether ``part`` has bytes of more than one answer"""
+    _ends: set[int] = field(default_factory=set, init=False)
+    """Sizes of ``part`` after answers of unknown length: that may be all of the file, or where a connection was closed"""
 
     def __call__(self, url: str, output_file: str, pooch: object = None, check_only: bool = False) -> None:
         for last in (False, True):
             self._joined = False
+            self._ends.clear()
             if not self._size() or checksum(self.part) != self.md5:
                 self._persist(url)
             found = checksum(self.part)
@@ -113,8 +116,10 @@ class Download:
             if self._tag.is_file():
                 headers["If-Range"] = self._tag.read_text(encoding="latin-1")
         with requests.get(url, headers=headers, stream=True, timeout=self.timeout) as answer:
-            if answer.status_code == 416:  # what is here is longer than the file there: not a part of it
-                self._forget()
+            if answer.status_code == 416:  # nothing follows
+                if have in self._ends:
+                    return True
+                self._forget()  # longer than the file there: not a part of it
                 return False
             answer.raise_for_status()
             start = _start(answer)
@@ -143,7 +148,14 @@ class Download:
             more = "" if total is None else f"; {total} bytes are needed for it"
             way = "free some and run the same command again, it continues"
             raise DataError(f"{self.part}: no space left on the disk{more}: {way}") from error
-        return total is None or have == total
+        return have == total if total is not None else self._is_end(have)
+
+    def _is_end(self, have: int) -> bool:
+        """Whether an answer of unknown length was whole: the checksum is right, or another one ended in the same place."""
+        if have in self._ends or checksum(self.part) == self.md5:
+            return True
+        self._ends.add(have)
+        return False
 
     @property
     def _tag(self) -> Path:
