@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from noiseproof.cli import app
 from noiseproof.models import create_model
 
-SYNSETS = [f"n{k:08d} thing {k}" for k in range(50)]
+SYNSETS = [f"n{1440764 + k:08d} thing {k}" for k in range(50)]
 SMALL = ["--set", "model=resnet18", "--set", "model.stem=imagenet", "--set", "epochs=1", "--set", "batch=4", "--workers", "0"]
 
 
