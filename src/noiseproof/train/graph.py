@@ -54,6 +54,7 @@ class GraphRun(Run):
         self.memory: MemoryFeed = self.feed
         self.lean = LeanWeights(self.network, multiple=8 if half else 4, half=half)
         velocity = torch.zeros_like(self.lean.flat)
+        # Of the plain weights this path needs the views alone; its step has its own gradients.
         self.weights = self.lean  # type: ignore[assignment]
         self.update.state = {"momentum": velocity}
         places = [(place.start, place.stop - place.start) for place in self.lean.places.values()]
