@@ -25,7 +25,8 @@ from noiseproof.train.distributed import process_group
 facts = json.loads(sys.argv[1])
 with process_group(torch.device("cpu")) as (place, device):
     options = RunOptions(device=device, workers=facts["workers"], place=place)
-    outcome = train(Recipe.from_dict(facts["recipe"]), folder=Path(facts["folder"]), options=options, checkpoint_seconds=0)
+    folder = Path(facts["folder"] + (facts["elsewhere"] if place.rank else ""))
+    outcome = train(Recipe.from_dict(facts["recipe"]), folder=folder, options=options, checkpoint_seconds=0)
     Path(facts["folder"] + f".rank{place.rank}.json").write_text(json.dumps(outcome.record.as_dict()["result"]))
 """
 STOP = """
@@ -44,6 +45,17 @@ def small(classes):
         nn.Conv2d(3, 8, 3, stride=4, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(),
         nn.Linear(128, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, classes),
     )
+
+class Spare(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.used, self.unused = small(classes), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.used(x)
+
+def spare(classes):
+    return Spare(classes)
 """
 
 
@@ -65,7 +77,7 @@ def place(tmp_path):
 
 def processes(place, world, folder, recipe, workers=0):
     """Run the script in so many processes, as torchrun would start them; returns the record."""
-    facts = json.dumps({"recipe": recipe, "folder": str(folder), "workers": workers})
+    facts = json.dumps({"recipe": recipe, "folder": str(folder), "workers": workers, "elsewhere": ""})
     for _ in range(3):
         codes, outputs = started(place, world, facts)
         if not any("EADDRINUSE" in output or "ddress already in use" in output for output in outputs):
@@ -149,18 +161,36 @@ def test_the_command_under_torchrun_speaks_once(place):
     assert (place / facts["folder"] / "weights.safetensors").is_file()
 
 
+def stopped_after_one_epoch(place, recipe, folder):
+    facts = json.dumps({"recipe": recipe, "folder": str(folder), "workers": 0, "elsewhere": ""})
+    code = SCRIPT.replace("checkpoint_seconds=0", "checkpoint_seconds=0, observer=Stop()")
+    own = {**os.environ, "PYTHONPATH": str(place)}
+    subprocess.run([sys.executable, "-c", STOP + code, facts], env=own, cwd=place, check=True)
+    assert len(json.loads((folder / "record.json").read_text())["epochs"]) == 1
+
+
 def test_two_processes_go_on_where_one_was_stopped(place):
     recipe = settings(place, epochs=3)
-    processes(place, 1, place / "whole", recipe)
-    facts = json.dumps({"recipe": recipe, "folder": str(place / "parts"), "workers": 0})
-    code = SCRIPT.replace("checkpoint_seconds=0", "checkpoint_seconds=0, observer=Stop()")
-    subprocess.run(
-        [sys.executable, "-c", STOP + code, facts], env={**os.environ, "PYTHONPATH": str(place)}, cwd=place, check=True
-    )
-    assert len(json.loads((place / "parts" / "record.json").read_text())["epochs"]) == 1
+    whole = processes(place, 1, place / "whole", recipe)
+    stopped_after_one_epoch(place, recipe, place / "parts")
     record = processes(place, 2, place / "parts", recipe)
-    whole = json.loads((place / "whole" / "record.json").read_text())
     assert [e["loss"] for e in record["epochs"]] == pytest.approx([e["loss"] for e in whole["epochs"]], rel=1e-5)
+
+
+def test_processes_that_see_different_folders_stop_before_the_first_step(place):
+    recipe = settings(place, epochs=3)
+    stopped_after_one_epoch(place, recipe, place / "parts")
+    before = (place / "parts" / "checkpoint.safetensors").read_bytes()
+    facts = {"recipe": recipe, "folder": str(place / "parts"), "workers": 0, "elsewhere": "-elsewhere"}
+    codes, outputs = started(place, 2, json.dumps(facts))
+    assert all(codes)
+    assert "the epochs that are done differ between the processes" in "".join(outputs)
+    assert (place / "parts" / "checkpoint.safetensors").read_bytes() == before
+
+
+def test_a_parameter_that_is_not_used_does_not_stop_two_processes(place):
+    record = processes(place, 2, place / "run", settings(place, epochs=1, model="own_model:spare"))
+    assert record["status"] == "finished"
 
 
 def test_the_shared_norm_alone_is_batch_norm(tmp_path):
