@@ -120,3 +120,19 @@ def test_a_rate_beyond_one_is_refused(labels, tmp_path):
     result = run("make", "symmetric:1.2", "--labels", labels, "--out", tmp_path / "noisy")
     assert "rate must be in [0, 1], got 1.2" in result.output
     assert not (tmp_path / "noisy").exists()
+
+
+def test_labels_that_the_noise_cannot_take_are_named_with_their_file(tmp_path):
+    for content, message in (
+        ("0\n1\n7\n", "labels must be in [0, 2] for 3 classes, got 7"),
+        ("0\n0\n", "all its labels are 0"),
+    ):
+        (tmp_path / "mine.csv").write_text(content)
+        classes = ["--classes", "3"] if "7" in content else []
+        words = ["noise", "make", "symmetric:0.2", "--labels", tmp_path / "mine.csv", "--out", tmp_path / "noisy", *classes]
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == 2
+        text = " ".join(done.output.split())
+        assert "mine.csv" in text
+        assert message in text
+        assert not (tmp_path / "noisy").exists()

@@ -57,11 +57,13 @@ def make(
     try:
         clean = clean_labels(labels, name, dataset, data)
         count = classes or clean.classes
+        if count < 2:
+            raise ValueError(f"{labels or dataset}: all its labels are 0; give --classes")
         if spec.startswith("instance:"):
             noise, noisy = instance_noise(spec, clean, count, seed, rule)
         else:
             noise = same_classes(label_noise.from_spec(full_spec(spec, clean.dataset), count), spec, classes)
-            noisy = noise.apply(clean.labels, seed, rule or "exact")  # type: ignore[arg-type]
+            noisy = applied(noise, clean.labels, seed, rule or "exact", labels or str(dataset))
         manifest = label_noise.write_noisy_labels(out, noise, clean.labels, noisy, noiseproof.__version__)
     except (ValueError, TypeError, OSError) as error:
         fail(error)
@@ -91,6 +93,14 @@ def verify(
         fail(error)
     checked = what_was_checked(facts, compared=clean is not None)
     console.print(f"[green]fine[/]: {checked} are as the manifest says; rate {facts['rate_realised']:.4f}", highlight=False)
+
+
+def applied(noise: LabelNoise, labels: NDArray[np.int64], seed: int, rule: str, source: Path | str) -> NoisyLabels:
+    """The labels with noise; what is wrong with them is said with the place they came from."""
+    try:
+        return noise.apply(labels, seed, rule)  # type: ignore[arg-type] # a rule that there is not is refused there
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}" if "labels must" in str(error) else str(error)) from error
 
 
 def what_was_checked(facts: dict[str, Any], compared: bool) -> str:

@@ -136,7 +136,7 @@ def _cifar(name: str, folder: Path, sums: dict[str, str], read: Callable[[Path, 
         if check:
             found = (hashlib.md5 if len(expected) == 32 else hashlib.sha1)(raw, usedforsecurity=False).hexdigest()
             if found != expected:
-                raise DataError(f"{path}: checksum {expected} expected, found {found}; download it again, or pass check=False")
+                raise DataError(f"{path}: checksum {expected} expected, found {found}; download it again, or skip the check")
         parts.append(read(path, raw))
         sources[file] = hashlib.sha256(raw).hexdigest()
     (x_test, y_test), train = parts[-1], parts[:-1]
