@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import operator
+from collections.abc import Callable
 from typing import Literal, SupportsIndex, TypeVar
 
+import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor, nn
 
-__all__ = ["Classifier", "Initialisation", "check_count", "draw_published", "draw_torchvision", "replace_head"]
+__all__ = ["Classifier", "Initialisation", "activated", "check_count", "draw_published", "draw_torchvision", "replace_head"]
 
 Initialisation = Literal["published", "torchvision"]
 HEAD = "fc"
@@ -77,6 +79,19 @@ def replace_head(model: M, classes: int) -> M:
         draw_published(new)
     model.fc = new.train(old.training)
     return model
+
+
+def activated(norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, *, pool: bool = False) -> Tensor:
+    """``relu(norm(x) + shortcut)``, and with ``pool`` the maximum of each 2x2 of it.
+
+    A layer that has a method ``activated`` itself does all of this at once: that is how faster kernels are put in its place.
+    """
+    at_once: Callable[..., Tensor] | None = getattr(norm, "activated", None)
+    if at_once is not None:
+        return at_once(x, shortcut, pool=pool)
+    out = norm(x) if shortcut is None else norm(x) + shortcut
+    out = F.relu(out, inplace=True)
+    return F.max_pool2d(out, 2) if pool else out
 
 
 def draw_published(module: nn.Module) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from noiseproof.models.base import Classifier, check_count, draw_published, round_up, shape_text
+from noiseproof.models.base import Classifier, activated, check_count, draw_published, round_up, shape_text
 
 __all__ = ["CNN8"]
 
@@ -33,11 +33,11 @@ class CNN8(Classifier):
         layers: list[nn.Module] = []
         before = self.in_channels
         for width in self.widths:
-            layers += [*_convolution(before, width), *_convolution(width, width), nn.MaxPool2d(2)]
+            layers += [*_convolution(before, width), *_convolution(width, width)]
             before = width
         self.body = nn.Sequential(*layers)
         pooled = self.widths[-1] * (SIDE // 2 ** len(self.widths)) ** 2
-        self.hidden = nn.Sequential(nn.Linear(pooled, 256), nn.BatchNorm1d(256), nn.ReLU(inplace=True))
+        self.hidden = nn.Sequential(nn.Linear(pooled, 256), nn.BatchNorm1d(256))
         self.fc = nn.Linear(256, classes)
         draw_published(self)
 
@@ -48,10 +48,14 @@ class CNN8(Classifier):
     def penultimate(self, x: Tensor) -> Tensor:
         if x.dim() != 4 or x.shape[1:] != (self.in_channels, SIDE, SIDE):
             raise ValueError(f"CNN8 takes images [N, {self.in_channels}, {SIDE}, {SIDE}], got {shape_text(x)}")
-        hidden: Tensor = self.hidden(self.body(x).flatten(1))
-        return hidden
+        layers = list(self.body)
+        for place in range(0, len(layers), 4):
+            conv1, norm1, conv2, norm2 = layers[place : place + 4]
+            x = activated(norm2, conv2(activated(norm1, conv1(x))), pool=True)
+        linear, norm = self.hidden
+        return activated(norm, linear(x.flatten(1)))
 
 
 def _convolution(before: int, after: int) -> list[nn.Module]:
     # The bias is redundant before BatchNorm; the paper's network has it, and its L1 decay acts on it.
-    return [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
+    return [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after)]

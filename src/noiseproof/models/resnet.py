@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from noiseproof.models.base import (
     Classifier,
     Initialisation,
+    activated,
     check_count,
     draw_published,
     draw_torchvision,
@@ -39,7 +40,6 @@ class BasicBlock(nn.Module):
         self.bn1 = nn.BatchNorm2d(width)
         self.conv2 = _convolution(width, width, 3)
         self.bn2 = nn.BatchNorm2d(width)
-        self.relu = nn.ReLU(inplace=True)
         self.downsample = _shortcut(before, width * self.expansion, stride)
 
     @property
@@ -48,10 +48,8 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
-        out = self.relu(self.bn1(self.conv1(x)))
-        out = self.bn2(self.conv2(out))
-        result: Tensor = self.relu(out + shortcut)
-        return result
+        out = activated(self.bn1, self.conv1(x))
+        return activated(self.bn2, self.conv2(out), shortcut)
 
 
 class Bottleneck(nn.Module):
@@ -72,7 +70,6 @@ class Bottleneck(nn.Module):
         self.bn2 = nn.BatchNorm2d(width)
         self.conv3 = _convolution(width, after, 1)
         self.bn3 = nn.BatchNorm2d(after)
-        self.relu = nn.ReLU(inplace=True)
         self.downsample = _shortcut(before, after, stride)
 
     @property
@@ -81,11 +78,9 @@ class Bottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
-        out = self.relu(self.bn1(self.conv1(x)))
-        out = self.relu(self.bn2(self.conv2(out)))
-        out = self.bn3(self.conv3(out))
-        result: Tensor = self.relu(out + shortcut)
-        return result
+        out = activated(self.bn1, self.conv1(x))
+        out = activated(self.bn2, self.conv2(out))
+        return activated(self.bn3, self.conv3(out), shortcut)
 
 
 class Options(TypedDict, total=False):
@@ -137,7 +132,6 @@ class ResNet(Classifier):
         imagenet = stem == "imagenet"
         self.conv1 = _convolution(self.in_channels, 64, 7, 2) if imagenet else _convolution(self.in_channels, 64, 3)
         self.bn1 = nn.BatchNorm2d(64)
-        self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1) if imagenet else nn.Identity()
         stages = []
         before = 64
@@ -162,7 +156,7 @@ class ResNet(Classifier):
     def penultimate(self, x: Tensor) -> Tensor:
         if x.dim() != 4 or x.shape[1] != self.in_channels:
             raise ValueError(f"ResNet takes images [N, {self.in_channels}, H, W], got {shape_text(x)}")
-        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.maxpool(activated(self.bn1, self.conv1(x)))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return x.mean((2, 3))
 
