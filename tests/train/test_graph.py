@@ -1,5 +1,6 @@
 """The fast path on CUDA: the same computation as the plain one, alone and beside others."""
 
+import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -129,15 +130,15 @@ def away(state, other):
 @pytest.mark.parametrize(
     "changes", [{}, {"l1": 0.0, "l2": 1e-4, "nesterov": True}, {"clip": None}], ids=["l1", "l2", "unclipped"]
 )
-@pytest.mark.parametrize("compiled", [False, True], ids=["graph", "compiled"])
-def test_the_fast_path_is_the_plain_one_in_float32(compiled, changes):
+@pytest.mark.parametrize("kernels", ["own", "compiled", "torch"])
+def test_the_fast_path_is_the_plain_one_in_float32(kernels, changes):
     """As near to it as the plain one is to itself with its sums in another order; rounding grows from step to step."""
     from noiseproof.train.graph import GraphRun
 
     recipe = recipe_of(**changes)
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
     with precision_of(recipe, deterministic=False):
-        plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options, compiled=compiled)
+        plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options, kernels=kernels)
         backwards = Backwards(recipe, task, options)
         (expected, facts), (ours, our_facts), (yardstick, _) = (losses_of(run, range(2)) for run in (plain, fast, backwards))
         noise = np.abs(yardstick - expected) / expected
@@ -151,6 +152,39 @@ def test_the_fast_path_is_the_plain_one_in_float32(compiled, changes):
     for name in state.keys() - folded:  # the plain gradient of such a bias is rounding, ours is zero
         assert distance[name] <= 10 * noise[name] + 1e-3, name
     assert abs(plain.accuracy() - fast.accuracy()) <= 2 / 64
+
+
+@cuda
+@pytest.mark.parametrize("kernels", ["own", "torch"])
+def test_a_residual_network_takes_the_fast_path_too(kernels):
+    """One step: shortcuts, with and without a convolution in them."""
+    from noiseproof.train.graph import GraphRun
+
+    recipe = recipe_of("resnet18", batch=64, epochs=1)
+    task, options = images_task(recipe, count=64), RunOptions(device=torch.device("cuda"))
+    with precision_of(recipe, deterministic=False):
+        plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options, kernels=kernels)
+        (expected, _), (ours, _) = losses_of(plain, [0]), losses_of(fast, [0])
+        np.testing.assert_allclose(ours, expected, rtol=1e-5)
+        distance = away(plain.state(), fast.state())
+    assert max(distance.values()) < 2e-3, max(distance, key=distance.get)
+
+
+@cuda
+def test_an_evaluation_in_a_graph_is_the_plain_one():
+    """The last part of the examples is smaller than the graph's batch."""
+    from noiseproof.train.graph import GraphRun
+
+    recipe = recipe_of()
+    task, options = images_task(recipe, count=1100), RunOptions(device=torch.device("cuda"))
+    with precision_of(recipe, deterministic=False):
+        plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options)
+        plain.train_epoch(0)
+        fast.load_state(plain.state())
+        assert plain.accuracy() == fast.accuracy()
+        expected, ours = plain.predictions(), fast.predictions()
+    np.testing.assert_allclose(ours.probability, expected.probability, rtol=1e-3, atol=1e-6)
+    assert (ours.predicted == expected.predicted).mean() > 0.998
 
 
 @cuda
@@ -174,16 +208,22 @@ def test_runs_side_by_side_give_exactly_what_each_gives_alone(precision):
 
     recipes = [recipe_of(precision=precision, seed=seed, loss_options={"a": a}) for seed in (0, 1) for a in (10.0, 30.0)]
     options = RunOptions(device=torch.device("cuda"))
+    crowded = dataclasses.replace(options, alone=False)
     with precision_of(recipes[0], deterministic=False):
-        alone = []
+        alone, accuracies = [], []
         for recipe in recipes:
             run = GraphRun(recipe, images_task(recipe), options)
             alone.append(losses_of(run, range(3))[0])
-        runs = [GraphRun(recipe, images_task(recipe), options) for recipe in recipes]
-        with ThreadPoolExecutor(len(runs)) as pool:
+            accuracies.append(run.accuracy())
+        with ThreadPoolExecutor(len(recipes)) as pool:  # built side by side too
+            runs = list(pool.map(lambda recipe: GraphRun(recipe, images_task(recipe), crowded), recipes))
             together = [losses for losses, _ in pool.map(lambda run: losses_of(run, range(3)), runs)]
+            assert list(pool.map(lambda run: run.accuracy(), runs)) == accuracies
+            states = list(pool.map(lambda run: run.state(), runs))
     for one, other in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one, other)
+    for name, tensor in run.state().items():
+        assert torch.equal(tensor, states[-1][name]), name
 
 
 @cuda

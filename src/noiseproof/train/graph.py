@@ -6,10 +6,10 @@ nothing is read back before the epoch's end.
 
 from __future__ import annotations
 
-import threading
 import zlib
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +17,18 @@ from torch.func import functional_call
 
 from noiseproof.losses import RobustLoss
 from noiseproof.models.base import Classifier
-from noiseproof.train.feed import EpochPlan, MemoryFeed
+from noiseproof.train.feed import EVALUATION_BATCH, Batch, EpochPlan, Feed, MemoryFeed
 from noiseproof.train.fused import FusedSgd
-from noiseproof.train.lean import LeanWeights
+from noiseproof.train.lean import LeanWeights, Norm
+from noiseproof.train.network import logits_of
+from noiseproof.train.norm import FusedNorm
+from noiseproof.train.overlap import OverlappedConv, SideStream
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.run import EpochSums, Run, RunOptions
+from noiseproof.train.run import EpochSums, Predictions, Run, RunOptions
+from noiseproof.train.stem import StemConv
 from noiseproof.train.task import Task
 
-__all__ = ["GraphRun"]
+__all__ = ["GraphRun", "Kernels"]
 
 STAGED = 64
 """Batches that are augmented at once and then trained on one after the other."""
@@ -33,20 +37,24 @@ NORM_MOMENTUM = 0.1
 """Of BatchNorm's running statistics."""
 
 
-class GraphRun(Run):
-    """A run whose steps are replays of a CUDA graph; ``compiled=False`` captures torch's own kernels instead of compiled ones.
+Kernels = Literal["own", "compiled", "torch"]
+T = TypeVar("T")
 
-    Measured on an H200, CIFAR-10's protocol in bf16: choosing cuDNN's algorithms by time would gain 7 % (0.327 s an epoch
-    instead of 0.351) and is not done, because two processes could then choose, and round, differently. Tuning the
-    compiler's kernels further (coordinate descent) gains nothing in two minutes more.
+
+class GraphRun(Run):
+    """A run whose steps are replays of a CUDA graph.
+
+    ``kernels`` says what computes the network's pass: ours beside cuDNN's convolutions, torch.compile's, or torch's own. The
+    other two are there to compare with.
     """
 
-    _lock: ClassVar[threading.Lock] = threading.Lock()
-    """Compiling and capturing are done by one run at a time."""
+    _builder: ClassVar[ThreadPoolExecutor] = ThreadPoolExecutor(1, "noiseproof-graphs")
+    """The one thread that compiles and captures. cuDNN's algorithms are chosen by their time, once for each thread and shape:
+    here all runs of a process get the same ones, hence round alike."""
     _compiled: ClassVar[dict[Any, Callable[..., Any]]] = {}
     """By structure and loss: runs that differ in neither share their code, hence round alike."""
 
-    def __init__(self, recipe: Recipe, task: Task, options: RunOptions, *, compiled: bool = True) -> None:
+    def __init__(self, recipe: Recipe, task: Task, options: RunOptions, *, kernels: Kernels = "own") -> None:
         super().__init__(recipe, task, options)
         if not isinstance(self.network, Classifier) or not isinstance(self.feed, MemoryFeed):
             raise TypeError("the fast path needs a network of the catalogue and examples in memory")
@@ -64,22 +72,39 @@ class GraphRun(Run):
         kind = torch.bfloat16 if half else torch.float32
         first = next(iter(self.lean.leaves.values()))
         # Two sides: while the steps read one, the other is filled.
-        self.side = min(STAGED * batch, len(self.memory))
-        count = 2 * self.side
-        staged = torch.zeros((count, first.shape[1], height, width), dtype=kind, device=device)
-        self.staged = staged.to(memory_format=torch.channels_last)
+        self.room = min(STAGED * batch, len(self.memory))
+        count = 2 * self.room
+        self.staged = torch.zeros((count, height, width, first.shape[1]), dtype=kind, device=device)
         self.channels = channels
         self.labels = torch.zeros((2, count), dtype=torch.int64, device=device)
         self.row = torch.zeros(1, dtype=torch.int64, device=device)
         self.steps_done = torch.zeros(1, dtype=torch.int64, device=device)
         self.losses = torch.zeros(self.memory.steps(), device=device)
         self.counts = torch.zeros(2, dtype=torch.int64, device=device)
-        self.compiled = compiled
+        examined = (EVALUATION_BATCH, channels, height, width)
+        self.examined = torch.zeros(examined, device=device).to(memory_format=torch.channels_last)
+        self.kernels = kernels
+        self.side = SideStream(device, wanted=options.alone)
+        if kernels == "own":
+            _take_own_kernels(self.lean.template, self.side, device, recipe.precision)
         self._tables: list[Tensor] = []
-        self.stream, self.staging = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        # What the network waits for goes first.
+        self.stream, self.staging = torch.cuda.Stream(device, priority=-1), torch.cuda.Stream(device)
         self._planned: dict[int, EpochPlan] = {}
-        with self._lock:
-            self.graphs = {size: self._captured(size) for size in {batch, len(self.memory) % batch} - {0}}
+        self._builder.submit(self._build).result()
+
+    def _build(self) -> None:
+        """Capture all graphs."""
+        batch, rest = self.recipe.batch, len(self.memory) % self.recipe.batch
+        cudnn = torch.backends.cudnn
+        before = cudnn.benchmark, cudnn.deterministic
+        cudnn.benchmark = cudnn.deterministic = True
+        try:
+            with torch.cuda.device(self.options.device):
+                self.graphs = {size: self._training_graph(size) for size in {batch, rest} - {0}}
+                self.evaluation, self.logits = self._captured(self._evaluate)
+        finally:
+            cudnn.benchmark, cudnn.deterministic = before
 
     def train_epoch(self, epoch: int, on_batch: Callable[[int], None] = lambda done: None) -> EpochSums:
         plan = self._planned.pop(epoch, None) or self.memory.plan(epoch)
@@ -99,7 +124,7 @@ class GraphRun(Run):
     def _steps(self, plan: EpochPlan, on_batch: Callable[[int], None]) -> None:
         """Launch all steps of an epoch: each part is augmented on a stream of its own while the one before it is trained on."""
         count, batch = len(self.memory), self.recipe.batch
-        starts = range(0, count, self.side)
+        starts = range(0, count, self.room)
         free = [torch.cuda.Event(), torch.cuda.Event()]
         ready = [self._stage(plan, 0, 0, None)]
         for place, start in enumerate(starts):
@@ -107,8 +132,8 @@ class GraphRun(Run):
                 side = (place + 1) % 2
                 ready.append(self._stage(plan, starts[place + 1], side, free[side] if place else None))
             self.stream.wait_event(ready[place])
-            self.row.fill_(place % 2 * self.side)
-            stop = min(start + self.side, count)
+            self.row.fill_(place % 2 * self.room)
+            stop = min(start + self.room, count)
             for done in range(start, stop, batch):
                 self.graphs[min(batch, count - done)].replay()
             free[place % 2].record(self.stream)
@@ -126,12 +151,12 @@ class GraphRun(Run):
 
     def _stage(self, plan: EpochPlan, start: int, side: int, free: torch.cuda.Event | None) -> torch.cuda.Event:
         """Augment a part of the epoch and lay it ready on one side, once that is free; the event says when it is done."""
-        part = plan.part(start, min(start + self.side, len(self.memory)))
-        rows = slice(side * self.side, side * self.side + len(part.order))
+        part = plan.part(start, min(start + self.room, len(self.memory)))
+        rows = slice(side * self.room, side * self.room + len(part.order))
         with torch.cuda.stream(self.staging):
             if free is not None:
                 self.staging.wait_event(free)
-            self.staged[rows, : self.channels].copy_(self.memory.examples(part))
+            self.staged[rows, ..., : self.channels].copy_(self.memory.examples(part).movedim(1, -1))
             self.labels[0, rows].copy_(self.memory.labels[part.order])
             if self.clean is not None:
                 self.labels[1, rows].copy_(self.clean[part.order])
@@ -149,8 +174,10 @@ class GraphRun(Run):
         lean, (network, criterion) = self.lean, self._functions(size)
         rows = self.row + torch.arange(size, device=self.row.device)
         given, clean = self.labels.index_select(1, rows)
-        loss, counts = criterion(network(lean.leaves, lean.buffers, self.staged.index_select(0, rows)), given, clean)
+        inputs = self.staged.index_select(0, rows).movedim(-1, 1)
+        loss, counts = criterion(network(lean.leaves, lean.buffers, inputs), given, clean)
         found = zip(lean.leaves.items(), torch.autograd.grad(loss, list(lean.leaves.values())), strict=True)
+        self.side.join()
         gradients = {name: _in_layout_of(leaf, gradient) for (name, leaf), gradient in found}
         lean.bias_means.add_(lean.bias, alpha=NORM_MOMENTUM)
         self.fused.step(table)
@@ -160,21 +187,12 @@ class GraphRun(Run):
         self.steps_done.add_(1)
         return [gradients.get(name) for name in lean.places]
 
-    def _captured(self, size: int) -> torch.cuda.CUDAGraph:
+    def _training_graph(self, size: int) -> torch.cuda.CUDAGraph:
         """The step in a graph. Trying it out first changes weights and statistics, which are then put back."""
         kept = [self.lean.flat, self.update.state["momentum"], self.lean.copy, *self.lean.buffers.values()]
         before = [tensor.clone() for tensor in kept]
         table = self.fused.table([None] * len(self.lean.places))
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            for _ in range(WARM_UP):
-                self.row.zero_()
-                self.steps_done.zero_()
-                self._step(size, table)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
-            gradients = self._step(size, table)
+        graph, gradients = self._captured(lambda: self._step(size, table), self.rewind)
         table.copy_(self.fused.table(gradients))
         for tensor, value in zip(kept, before, strict=True):
             tensor.copy_(value)
@@ -182,17 +200,71 @@ class GraphRun(Run):
         torch.cuda.synchronize()
         return graph
 
+    def rewind(self) -> None:
+        """The next step is the epoch's first."""
+        self.row.zero_()
+        self.steps_done.zero_()
+
+    def _captured(self, work: Callable[[], T], prepare: Callable[[], None] = lambda: None) -> tuple[torch.cuda.CUDAGraph, T]:
+        """Some work in a graph, and what it returned there; done a few times first, so that all is compiled and chosen."""
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            for _ in range(WARM_UP):
+                prepare()
+                work()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
+            result = work()
+        return graph, result
+
+    def _evaluate(self) -> Tensor:
+        """The logits of the examples laid ready for evaluation."""
+        with torch.no_grad(), self.autocast():
+            return logits_of(self.network.eval(), self.examined, len(self.task.classes))
+
+    def _evaluated(self, feed: Feed) -> Iterator[tuple[Batch, Tensor]]:
+        for batch in feed.in_order():
+            self.examined[: len(batch.labels)].copy_(batch.inputs)
+            self.evaluation.replay()
+            yield batch, self.logits[: len(batch.labels)]
+
+    def accuracy(self) -> float | None:
+        with torch.cuda.stream(self.stream):
+            return super().accuracy()
+
+    def predictions(self) -> Predictions:
+        with torch.cuda.stream(self.stream):
+            return super().predictions()
+
     def _functions(self, size: int) -> tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]]:
         """The network's pass and the loss, compiled once for all runs of this structure, this loss and this batch."""
         shapes = tuple((name, tuple(leaf.shape), leaf.dtype) for name, leaf in self.lean.leaves.items())
         inputs = (size, *self.staged.shape[1:])
-        keys = (shapes, repr(self.lean.template), inputs, self.compiled), (repr(self.criterion), size, self.compiled)
-        makers = _pass_of(self.lean.template), _loss_of(self.criterion)
-        for key, function in zip(keys, makers, strict=True):
-            if key not in self._compiled:
-                self._compiled[key] = _compiled(function, repr(key)) if self.compiled else function
-        network, criterion = (self._compiled[key] for key in keys)
+        network, criterion = _pass_of(self.lean.template), _loss_of(self.criterion)
+        if self.kernels == "compiled":
+            network = self._compiled_once((shapes, repr(self.lean.template), inputs), network)
+        if self.kernels != "torch":
+            criterion = self._compiled_once((repr(self.criterion), len(self.task.classes), size), criterion)
         return network, criterion
+
+    def _compiled_once(self, key: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+        if key not in self._compiled:
+            self._compiled[key] = _compiled(function, repr(key))
+        return self._compiled[key]
+
+
+def _take_own_kernels(module: nn.Module, side: SideStream, device: torch.device, precision: str) -> None:
+    """Put our kernels in the place of each BatchNorm and convolution, under its name."""
+    for name, child in module.named_children():
+        if isinstance(child, Norm):
+            setattr(module, name, FusedNorm(child, device))
+        elif isinstance(child, nn.Conv2d) and StemConv.suits(child):
+            setattr(module, name, StemConv(child, "ieee" if precision == "float32" else "tf32"))
+        elif isinstance(child, nn.Conv2d) and child.bias is None:
+            setattr(module, name, OverlappedConv(child, side))
+        else:
+            _take_own_kernels(child, side, device, precision)
 
 
 def _compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:

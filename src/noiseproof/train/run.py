@@ -59,6 +59,8 @@ class RunOptions:
     deterministic: bool = False
     fast: bool = True
     """Whether to take the fast path on CUDA where it can be taken"""
+    alone: bool = True
+    """Whether the fast path has the device to itself: it then does several things at a time, which would slow others down"""
     place: Place = ALONE
 
 

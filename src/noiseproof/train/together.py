@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,6 +45,7 @@ def train_together(
     datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
     if not all(fast_path_suits(recipe, datasets[recipe.dataset].train, options) for recipe in recipes):
         at_once = 1  # plain runs share torch's random state, and gain nothing side by side
+    options = dataclasses.replace(options, alone=min(at_once, len(recipes)) == 1)
 
     def one(place: int) -> Outcome | Exception:
         recipe = recipes[place]

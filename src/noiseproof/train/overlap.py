@@ -1,0 +1,77 @@
+"""Convolutions whose weights' gradients are computed beside the rest of the backward pass, on a stream of their own.
+
+Only the optimiser waits for the gradient of a convolution's weights, while the whole network waits for that of its inputs. The
+one fills what the other leaves idle: it is bound by arithmetic, and BatchNorm, which comes next, by memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["OverlappedConv", "SideStream"]
+
+
+class SideStream:
+    """A second stream, joined with the first at the end of each step; if it is not wanted, all is done on the first."""
+
+    def __init__(self, device: torch.device, *, wanted: bool = True) -> None:
+        self.stream = torch.cuda.Stream(device) if wanted else None
+        self._kept: list[Any] = []
+
+    def mark(self) -> torch.cuda.Event:
+        """The work so far, for :meth:`launch` to come after."""
+        event = torch.cuda.Event()
+        event.record()
+        return event
+
+    def launch(self, after: torch.cuda.Event, work: Callable[[], Tensor], *read: Tensor) -> Tensor:
+        """Do this on the side. What it reads is kept until :meth:`join`: the first stream may not write there before."""
+        if self.stream is None:
+            return work()
+        self._kept += read
+        with torch.cuda.stream(self.stream):
+            self.stream.wait_event(after)
+            return work()
+
+    def join(self) -> None:
+        """The first stream waits for the second; only then may it use what was computed there."""
+        if self.stream is not None and self._kept:  # one that did nothing is not part of a graph that is being captured
+            torch.cuda.current_stream().wait_stream(self.stream)
+        self._kept.clear()
+
+
+class _Conv(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, conv: OverlappedConv) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.conv = conv
+        return torch.convolution(x, weight, None, *conv.settings)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        side, given = ctx.conv.side, (gradients[0], x, weight, None, *ctx.conv.settings)
+        backward = torch.ops.aten.convolution_backward
+        # What the network waits for is launched first, or it would stand behind the other on the device.
+        ready = side.mark()
+        dx = backward(*given, [True, False, False])[0] if ctx.needs_input_grad[0] else None
+        dw = side.launch(ready, lambda: backward(*given, [False, True, False])[1], gradients[0], x)
+        return dx, dw, None
+
+
+class OverlappedConv(nn.Module):
+    """A convolution without bias, on its weights."""
+
+    def __init__(self, conv: nn.Conv2d, side: SideStream) -> None:
+        super().__init__()
+        self.weight, self.side = conv.weight, side
+        self.settings: tuple[Any, ...] = (conv.stride, conv.padding, conv.dilation, False, (0, 0), conv.groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        apply: Any = _Conv.apply
+        result: Tensor = apply(x, self.weight, self)
+        return result

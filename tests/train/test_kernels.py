@@ -1,0 +1,159 @@
+"""The Triton kernels of the fast path against float64: on a GPU, or on the CPU by Triton's interpreter (`make kernels`)."""
+
+import os
+
+import pytest
+import torch
+from torch import nn
+
+from noiseproof.models.base import activated
+from noiseproof.train import Recipe
+from noiseproof.train.update import Sgd
+
+pytest.importorskip("triton", reason="needs Triton")
+if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("needs a CUDA device, or Triton's interpreter", allow_module_level=True)
+
+from noiseproof.train.fused import BLOCK, FusedSgd
+from noiseproof.train.norm import FusedNorm
+from noiseproof.train.stem import StemConv
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+ROUNDING = {torch.float32: 1e-6, torch.bfloat16: 6e-3}
+HALF = pytest.param(
+    torch.bfloat16, marks=pytest.mark.skipif(DEVICE.type == "cpu", reason="the interpreter has no bfloat16 products")
+)
+
+
+def drawn(*shape, dtype=torch.float32, seed=0, centre=0.0):
+    """Normal numbers, images in channels-last order."""
+    values = (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) + centre).to(DEVICE, dtype)
+    return values.contiguous(memory_format=torch.channels_last) if len(shape) == 4 else values
+
+
+def away(value, expected):
+    return ((value.double() - expected).norm() / expected.norm().clamp_min(1e-30)).item()
+
+
+def norms(channels, dim):
+    """A BatchNorm with parameters and statistics that are not those of a new one, and the same in float64."""
+    layers = [(nn.BatchNorm2d if dim == 4 else nn.BatchNorm1d)(channels, momentum=0.3).to(DEVICE) for _ in range(2)]
+    for tensor in layers[0].state_dict().values():
+        if tensor.is_floating_point():
+            tensor.copy_(drawn(*tensor.shape, seed=tensor.numel()).abs() + 0.1)
+    with torch.no_grad():
+        layers[0].weight[::3].neg_()
+    layers[1].load_state_dict(layers[0].state_dict())
+    return layers[0], layers[1].double()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((6, 16, 8, 8), {}),
+        ((6, 72, 4, 6), {"shortcut": True}),
+        ((6, 100, 4, 6), {"pool": True}),
+        ((6, 72, 4, 6), {"relu": False}),
+        ((37, 200), {}),
+        ((2, 3, 130, 130), {}),  # more positions than the programs read at a time
+    ],
+    ids=["relu", "shortcut", "pool", "alone", "features", "large"],
+)
+def test_a_norm_is_torchs_own(shape, options, dtype):
+    """Values, gradients of everything, and running statistics."""
+    relu = options.get("relu", True)
+    norm, exact = norms(shape[1], len(shape))
+    inputs = [drawn(*shape, dtype=dtype, centre=3.0).requires_grad_()]
+    if "shortcut" in options:
+        inputs.append(drawn(*shape, dtype=dtype, seed=1).requires_grad_())
+    fused = FusedNorm(norm, DEVICE)
+    out = fused.activated(*inputs, pool="pool" in options) if relu else fused(*inputs)
+    twins = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    expected = activated(exact, *twins, pool="pool" in options) if relu else exact(*twins)
+    assert out.shape == expected.shape
+    assert out.is_contiguous(memory_format=torch.channels_last if len(shape) == 4 else torch.contiguous_format)
+    slope = drawn(*out.shape, dtype=dtype, seed=2)
+    ours = torch.autograd.grad(out, [*inputs, fused.weight, fused.bias], slope)
+    theirs = torch.autograd.grad(expected, [*twins, exact.weight, exact.bias], slope.double())
+    assert away(out, expected) < ROUNDING[dtype]
+    # Rounded to bfloat16, two of the four under a maximum may be equal, and the first of them is it; float64 tells them apart.
+    loose = 10 if "pool" in options and dtype == torch.bfloat16 else 1
+    for one, other in zip(ours, theirs, strict=True):
+        assert away(one, other) < loose * ROUNDING[dtype]
+    assert away(fused.running_mean, exact.running_mean) < 1e-5
+    assert away(fused.running_var, exact.running_var) < 1e-5
+    assert not fused.counter.any()  # ready for the next step
+
+
+def test_a_mean_far_from_zero_costs_no_digits():
+    """The variance of numbers around 1000 with deviation 1; as a difference of squares in float32 it would be 6 % off."""
+    norm, exact = norms(8, 2)
+    x = drawn(4096, 8, centre=1000.0)
+    assert away(FusedNorm(norm, DEVICE)(x), exact(x.double())) < 1e-4
+    assert away(norm.running_var, exact.running_var) < 1e-5
+
+
+def test_nan_goes_through_a_norm():
+    """A loss that is not a number must be seen at the end, whatever ReLU and maxima do."""
+    for pool in (False, True):
+        norm, _ = norms(8, 4)
+        x = drawn(2, 8, 4, 4)
+        x[0, 3, 1, 1] = torch.nan
+        out = FusedNorm(norm, DEVICE).activated(x, pool=pool)
+        assert out[:, 3].isnan().all()
+        assert not out[:, :3].isnan().any()
+
+
+def test_what_the_kernels_do_not_pool_is_refused():
+    norm, _ = norms(8, 4)
+    with pytest.raises(ValueError, match="even size, without a shortcut"):
+        FusedNorm(norm, DEVICE).activated(drawn(2, 8, 5, 4), pool=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, HALF])
+@pytest.mark.parametrize(("inner", "outer"), [(4, 64), (8, 72)])
+def test_a_first_convolution_is_torchs_own(inner, outer, dtype):
+    conv = nn.Conv2d(inner, outer, 3, padding=1, bias=False).to(DEVICE, dtype).to(memory_format=torch.channels_last)
+    assert StemConv.suits(conv)
+    x = drawn(3, inner, 8, 6, dtype=dtype)
+    weight = conv.weight.detach().double().requires_grad_()
+    out, expected = StemConv(conv, "ieee")(x), nn.functional.conv2d(x.double(), weight, padding=1)
+    slope = drawn(*out.shape, dtype=dtype, seed=2)
+    (ours,), (theirs,) = torch.autograd.grad(out, [conv.weight], slope), torch.autograd.grad(expected, [weight], slope.double())
+    assert out.is_contiguous(memory_format=torch.channels_last)
+    assert ours.stride() == conv.weight.stride()
+    assert away(out, expected) < ROUNDING[dtype]
+    assert away(ours, theirs) < ROUNDING[dtype]
+
+
+def test_other_convolutions_are_not_taken_for_a_first_one():
+    for options in ({"stride": 2}, {"padding": 0}, {"bias": True}, {"dilation": 2}, {"groups": 4}):
+        assert not StemConv.suits(nn.Conv2d(8, 64, 3, **{"padding": 1, "bias": False, **options}))
+    assert not StemConv.suits(nn.Conv2d(16, 64, 3, padding=1, bias=False))
+    assert not StemConv.suits(nn.Conv2d(8, 64, 1, bias=False))
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("clip", [0.5, None])
+def test_the_optimiser_is_the_plain_one(clip, nesterov):
+    """Gradients in three pieces, one of them absent, one longer than a block; three steps."""
+    changes = {"l1": 1e-3, "l2": 1e-2, "clip": clip, "nesterov": nesterov, "lr": 0.1}
+    recipe = Recipe(dataset="digits", loss="ce", model="mlp", **changes)
+    lengths, places = (BLOCK + 5, 3, 64), [(0, BLOCK + 5), (BLOCK + 64, 3), (BLOCK + 128, 64)]
+    flat = torch.zeros(BLOCK + 192, device=DEVICE)
+    for k, (start, length) in enumerate(places):
+        flat[start : start + length] = drawn(length, seed=k)
+    exact, copy = flat.clone(), torch.zeros(BLOCK + 5, dtype=torch.bfloat16, device=DEVICE)
+    fused, plain = FusedSgd(recipe, flat, torch.zeros_like(flat), copy, places), Sgd(recipe, exact)
+    fused.lr.fill_(recipe.lr)
+    for step in range(3):
+        pieces = [drawn(length, seed=10 * step + k) for k, length in enumerate(lengths)]
+        fused.step(fused.table([pieces[0], None, pieces[2]]))
+        whole = torch.zeros_like(exact)
+        for (start, length), piece in zip((places[0], places[2]), (pieces[0], pieces[2]), strict=True):
+            whole[start : start + length] = piece
+        plain(exact, whole, recipe.lr)
+    torch.testing.assert_close(flat, exact, rtol=1e-5, atol=1e-6)
+    rounding = 0.0 if DEVICE.type == "cuda" else 2**-7  # the interpreter cuts digits off
+    torch.testing.assert_close(copy, flat[: BLOCK + 5].bfloat16(), rtol=rounding, atol=0.0)
