@@ -41,42 +41,47 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
     primitives = logits.new_empty((1 + len(asked), rows), dtype=dtype)
     saved = logits.new_empty((3, rows), dtype=dtype)
     labels, valid = _checked_labels(target, classes)
-    z_y = logits.gather(1, labels)[:, 0].to(dtype)
-    log_d = torch.empty_like(z_y)
+    z_y = logits.gather(1, labels).to(dtype)
+    log_d, *values = _columns_of(primitives)
+    top, d, e_y = _columns_of(saved)
     focal = any(p.kind in FOCAL_KINDS for p in asked)
+    keep_shifted = any(_needs_shifted(p) for p in asked)
     step = _chunk_rows(logits)
     work = _scratch(logits, min(step, rows), dtype)
-    for z, y, own, out, top, d, part_log_d in _split_rows(step, logits, labels, z_y, primitives.T, *saved[:2], log_d):
-        top.copy_(z.amax(1))
-        shifted = torch.sub(z, top[:, None], out=work[: len(z)])
-        for i, primitive in enumerate(asked, start=1):
+    for z, y, own, largest, part_d, part_log_d, *parts in _split_rows(step, logits, labels, z_y, top, d, log_d, *values):
+        sums = list(zip(asked, parts, strict=True))
+        largest.copy_(z.amax(1, keepdim=True))
+        shifted = torch.sub(z, largest, out=work[: len(z)])
+        for primitive, value in sums:
             if primitive.kind == "spread":
-                torch.sum(shifted, 1, out=out[:, i])
-        e = _exp_(shifted.clone() if any(_needs_shifted(p) for p in asked) else shifted).scatter_(1, y, 0.0)
-        torch.sum(e, 1, out=d)
-        part_log_d.copy_(_log_sum(e) if focal else d.log())
-        for i, primitive in enumerate(asked, start=1):
+                torch.sum(shifted, 1, keepdim=True, out=value)
+        e = _exp_(shifted.clone() if keep_shifted else shifted).scatter_(1, y, 0.0)
+        torch.sum(e, 1, keepdim=True, out=part_d)
+        if focal:
+            part_log_d.copy_(_log_sum(e))
+        for primitive, value in sums:
             if primitive.kind == "power" and primitive.exponent == 2:
-                torch.linalg.vector_norm(e, dim=1, out=out[:, i])
+                torch.linalg.vector_norm(e, dim=1, keepdim=True, out=value)
             elif primitive.kind == "power":
-                out[:, i] = _exp_(primitive.exponent * shifted).scatter_(1, y, 0.0).sum(1)
+                torch.sum(_exp_(primitive.exponent * shifted).scatter_(1, y, 0.0), 1, keepdim=True, out=value)
             elif primitive.kind == "lead":
-                torch.sub(own - top, e.amax(1).log_(), out=out[:, i])
+                torch.sub(own - largest, e.amax(1, keepdim=True).log_(), out=value)
             elif primitive.kind in FOCAL_KINDS:
-                nll = _nll_others(shifted, part_log_d, top + part_log_d - own)
+                nll = _nll_others(shifted, part_log_d, largest + part_log_d - own)
                 terms = _focal_weight(nll, primitive.exponent).mul_(nll)
                 if primitive.kind == "room":
                     terms.neg_().add_(primitive.ceiling).clamp_min_(0.0)
-                out[:, i] = terms.scatter_(1, y, 0.0).sum(1)
-    top, d, e_y = saved
+                torch.sum(terms.scatter_(1, y, 0.0), 1, keepdim=True, out=value)
     own = z_y.sub_(top)
     torch.exp(own, out=e_y)
-    torch.sub(log_d, own, out=primitives[0])
-    for row, primitive in zip(primitives[1:], asked, strict=True):
+    if not focal:
+        torch.log(d, out=log_d)
+    for primitive, value in zip(asked, values, strict=True):
         if primitive.kind == "spread":
-            row.neg_().add_(own).clamp_min_(0.0).add_(log_d, alpha=classes - 1)
+            torch.sub(own, value, out=value).clamp_min_(0.0).add_(log_d, alpha=classes - 1)
         elif primitive.kind == "power":
-            (row.div_(d + e_y).square_() if primitive.exponent == 2 else row.div_((d + e_y) ** primitive.exponent))
+            (value.div_(d + e_y).square_() if primitive.exponent == 2 else value.div_((d + e_y) ** primitive.exponent))
+    log_d.sub_(own)  # the margin
     return primitives if valid is None else torch.where(valid, primitives, math.nan), saved
 
 
@@ -88,7 +93,6 @@ class _Columns(NamedTuple):
     margin: Tensor
     inverse_d: Tensor
     inverse_sum: Tensor
-    e_y: Tensor
     not_top: Tensor
     """1 where the label is not the largest class"""
     slope: Tensor
@@ -104,11 +108,9 @@ def backward(
     columns, factors = _columns(grads, logits.shape[1], target, primitives, saved, asked)
     step = _chunk_rows(logits)
     work = _scratch(logits, min(step, len(logits)), grads.dtype)
-    tensors = (logits, gradient, *columns, *factors, *primitives[1:, :, None])
-    for z, out, *rest in _split_rows(step, *tensors):
-        part, rest = _Columns(*rest[: len(columns)]), rest[len(columns) :]
-        terms = list(zip(asked, rest[: len(asked)], rest[len(asked) :], strict=True))
-        _fill_gradient(z, out, part, terms, work[: len(z)])
+    for z, out, *rest in _split_rows(step, logits, gradient, *columns, *factors):
+        terms = list(zip(asked, rest[len(columns) :], strict=True))
+        _fill_gradient(z, out, _Columns(*rest[: len(columns)]), terms, work[: len(z)])
     return gradient
 
 
@@ -116,43 +118,43 @@ def _columns(
     grads: Tensor, classes: int, target: Tensor, primitives: Tensor, saved: Tensor, asked: Sequence[Primitive]
 ) -> tuple[_Columns, list[Tensor]]:
     """The columns, and for each primitive the factor of its own term."""
-    top, d, e_y = saved[:, :, None]
-    inverse_d, inverse_sum = 1 / d, 1 / (d + e_y)
-    slope, *upstream = grads[:, :, None]
-    dz_y = -slope
-    factors = []
-    for i, (primitive, factor) in enumerate(zip(asked, upstream, strict=True), start=1):
+    top, d, e_y = _columns_of(saved)
+    margin, *values = _columns_of(primitives)
+    slope, *factors = _columns_of(grads)
+    inverse_d, inverse_sum = d.reciprocal(), (d + e_y).reciprocal_()
+    not_top = torch.ceil(1 - e_y)
+    slope, dz_y = slope * inverse_d, -slope
+    for i, primitive in enumerate(asked):
         if primitive.kind == "spread":
-            slope, factor = torch.add(slope, factor, alpha=classes - 1), -factor
+            slope, factors[i] = torch.addcmul(slope, factors[i], inverse_d, value=classes - 1), -factors[i]
         elif primitive.kind == "power":
-            weight = primitive.exponent * factor
-            dz_y = dz_y - weight * e_y * inverse_sum * primitives[i, :, None]
-            factor = weight * inverse_sum**primitive.exponent
-        factors.append(factor)
+            weight = primitive.exponent * factors[i]
+            dz_y = torch.addcmul(dz_y, weight * values[i], e_y * inverse_sum, value=-1)
+            factors[i] = weight * inverse_sum**primitive.exponent
+            slope = torch.addcmul(slope, factors[i] * inverse_sum, e_y * not_top)
     labels = _safe_labels(target, classes)
-    not_top = (e_y < 1).to(grads.dtype)
-    return _Columns(labels, top, primitives[0, :, None], inverse_d, inverse_sum, e_y, not_top, slope * inverse_d, dz_y), factors
+    return _Columns(labels, top, margin, inverse_d, inverse_sum, not_top, slope, dz_y), factors
 
 
-def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Primitive, Tensor, Tensor]], work: Tensor) -> None:
+def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Primitive, Tensor]], work: Tensor) -> None:
     """``out_j = c0 e_j + c2 (e_j^q - e_j) + u + w h_j``, and what belongs to the label at its place."""
     # In float32 the exponentials are formed in the result itself, and become the gradient in place.
     e = torch.sub(z, row.top, out=out) if out.dtype == work.dtype else z.to(work.dtype).sub_(row.top)
-    shifted = e.clone() if any(_needs_shifted(primitive) for primitive, _, _ in terms) else e
-    _exp_(e)
+    shifted = e.clone() if any(_needs_shifted(primitive) for primitive, _ in terms) else e
+    _exp_(e).scatter_(1, row.label, 0.0)
     c0, dz_y = row.slope, row.dz_y
     uniform: Tensor | None = None
     extra: Tensor | None = None
-    for primitive, factor, value in terms:
+    for primitive, factor in terms:
         if primitive.kind == "spread":
             uniform = factor
         elif primitive.kind == "power":
-            term, slope = _power_gradient(primitive.exponent, e, shifted, row, value, work if extra is None else None)
-            c0 = torch.addcmul(c0, slope, factor)
+            # G/D = (e_y - sum of these) / D; where the label is the largest class the sum is that of e^q, and e_y is left out.
+            term = _power_term(primitive.exponent, e, shifted, row, work if extra is None else None)
+            c0 = torch.addcmul(c0, term.sum(1, keepdim=True).mul_(row.inverse_sum), factor, value=-1)
             extra = _add(extra, term.mul_(factor))
         elif primitive.kind in FOCAL_KINDS:
-            log_d = _log_sum(e.scatter(1, row.label, 0.0))
-            h = _focal_slope(_nll_others(shifted, log_d, row.margin[:, 0]), primitive).scatter_(1, row.label, 0.0)
+            h = _focal_slope(_nll_others(shifted, _log_sum(e), row.margin), primitive).scatter_(1, row.label, 0.0)
             total = factor * h.sum(1, keepdim=True)
             c0 = c0 + total * torch.sigmoid(row.margin) * row.inverse_d
             dz_y = dz_y + total * torch.sigmoid(-row.margin)
@@ -168,20 +170,20 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
         out.copy_(e)
 
 
-def _power_gradient(
-    q: float, e: Tensor, shifted: Tensor, row: _Columns, value: Tensor, work: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """``e^q - e`` and the factor of e beside it, G/D; where the label is the largest class, ``e^q`` and ``G/D - 1``."""
-    term = torch.sub(e, row.not_top, out=work).mul_(e) if q == 2 else _exp_(q * shifted).sub_(e * row.not_top)
-    g_over_sum = (row.e_y**q - term.sum(1, keepdim=True)).mul_(row.inverse_sum)
-    return term, torch.where(row.not_top > 0, g_over_sum, -value * row.inverse_sum ** (1 - q))
+def _power_term(q: float, e: Tensor, shifted: Tensor, row: _Columns, work: Tensor | None) -> Tensor:
+    """``e^q - e``, or ``e^q`` where the label is the largest class; 0 at the label."""
+    if q == 2:
+        return torch.sub(e, row.not_top, out=work).mul_(e)
+    return _exp_(q * shifted).addcmul_(e, row.not_top, value=-1).scatter_(1, row.label, 0.0)
+
+
+def _columns_of(rows: Tensor) -> tuple[Tensor, ...]:
+    """Each row ``[N]`` as a column ``[N, 1]``."""
+    return rows.unsqueeze(2).unbind()
 
 
 def _split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    rows = len(tensors[0])
-    if rows <= step:
-        return iter([tensors])
-    return (tuple(t[start : start + step] for t in tensors) for start in range(0, rows, step))
+    return iter([tensors]) if len(tensors[0]) <= step else zip(*(t.split(step) for t in tensors), strict=True)
 
 
 def on_cpu(tensor: Tensor) -> bool:
@@ -209,7 +211,7 @@ def _scratch(logits: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
 
 def _nll_others(shifted: Tensor, log_d: Tensor, margin: Tensor) -> Tensor:
     """``-log p_k = -log(1 - p_y) - log r_k`` of the classes other than the label."""
-    return (log_d - F.logsigmoid(margin))[:, None] - shifted
+    return (log_d - F.logsigmoid(margin)) - shifted
 
 
 def _checked_labels(target: Tensor, classes: int) -> tuple[Tensor, Tensor | None]:
@@ -243,8 +245,8 @@ def _log_sum(e: Tensor) -> Tensor:
     The margin needs only a small absolute error of it; a focal term of the largest class needs a small relative one.
     """
     largest = e == 1
-    ones = largest.sum(1)
-    rest = e.masked_fill(largest, 0.0).sum(1)
+    ones = largest.sum(1, keepdim=True)
+    rest = e.masked_fill(largest, 0.0).sum(1, keepdim=True)
     return torch.where(ones > 0, torch.log1p(rest + (ones - 1).clamp_min_(0)), torch.log(rest))
 
 
