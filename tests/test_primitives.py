@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import noiseproof
 from noiseproof.primitives import (
@@ -110,6 +112,38 @@ def test_torch_finds_nothing_wrong_with_the_operations():
     grads = torch.rand_like(values)
     checks = ("test_schema", "test_faketensor", "test_autograd_registration")
     torch.library.opcheck(row_primitives_backward, (grads, logits, target, values, saved, request), test_utils=checks)
+
+
+class Watch(TorchDispatchMode):
+    """Notes the names of what is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.add(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+def test_who_watches_sees_the_operations_and_not_their_insides():
+    logits, target = draw(5, 4)
+    logits.requires_grad_()
+    expected = torch.autograd.grad(primitives_of(logits, target, KEYS).sum(), logits)[0]
+    with Watch() as watch:
+        gradient = torch.autograd.grad(primitives_of(logits, target, KEYS).sum(), logits)[0]
+    torch.testing.assert_close(gradient, expected, rtol=0, atol=0)
+    assert {"noiseproof.row_primitives.default", "noiseproof.row_primitives_backward.default"} <= watch.names
+    assert "aten.scatter_.value" not in watch.names
+
+
+def test_tensors_without_values_pass_through():
+    with FakeTensorMode():
+        logits, target = torch.randn(5, 4, requires_grad=True), torch.zeros(5, dtype=torch.long)
+        values = primitives_of(logits, target, KEYS)
+        values.sum().backward()
+    assert values.shape == (1 + len(KEYS), 5)
+    assert logits.grad.shape == logits.shape
 
 
 def test_second_derivatives_under_autograd_and_torch_func():

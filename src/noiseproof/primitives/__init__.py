@@ -35,7 +35,7 @@ request     Primitive, what the operation can be asked for
 reference   the two passes in plain torch, which run everywhere
 operation   the registered operations, their gradients and vmap rules, and the plain definition
 
-A backend for a device registers its two functions with ``row_primitives.register_kernel(device)`` and
+A backend for a device other than the CPU registers its two functions with ``row_primitives.register_kernel(device)`` and
 ``row_primitives_backward.register_kernel(device)``.
 """
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
+from torch.nn import Parameter
 
 from noiseproof.primitives import reference
 from noiseproof.primitives.request import FOCAL_KINDS, decode, focal_term
@@ -78,8 +79,7 @@ def _(grads: Tensor, logits: Tensor, *_: Any) -> Tensor:
 
 
 def _under_torch_func() -> bool:
-    """Whether a torch.func transform is at work: it differentiates Functions but not registered operations, which in turn
-    cost a third of a millisecond a step less."""
+    """Whether a torch.func transform is at work: it differentiates Functions that say how, and no others."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
@@ -193,12 +193,28 @@ row_primitives.register_autograd(_Primitives.backward, setup_context=_Primitives
 row_primitives_backward.register_autograd(_PrimitivesBackward.backward, setup_context=_PrimitivesBackward.setup_context)
 
 
-class _Traced(torch.autograd.Function):
-    """The two passes as a compiler sees through them, to fuse them with what is before and after."""
+def _at_hand(logits: Tensor) -> bool:
+    """Whether to run the two passes themselves instead of the operations around them.
+
+    A compiler fuses them with what is before and after, where they read no value on the host. On the CPU the way through the
+    dispatcher costs a tenth of a millisecond a step, and is taken only for who would miss the operations: a mode or a kind of
+    tensor that watches them, or the gradient of a gradient.
+    """
+    if torch.compiler.is_compiling():
+        return not reference.on_cpu(logits)
+    watched = type(logits) not in (Tensor, Parameter) or torch._C._len_torch_dispatch_stack() > 0
+    return reference.on_cpu(logits) and not watched and not torch.is_grad_enabled()
+
+
+class _Passes(torch.autograd.Function):
+    """The two passes as autograd alone needs them."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, request: str) -> Tensor:
-        primitives, saved = reference.forward(logits, target, decode(request), accumulation_dtype(logits.dtype))
+        if _at_hand(logits):
+            primitives, saved = reference.forward(logits, target, decode(request), accumulation_dtype(logits.dtype))
+        else:
+            primitives, saved = row_primitives(logits, target, request)
         ctx.save_for_backward(logits, target, primitives, saved)
         ctx.request = request
         return primitives
@@ -206,23 +222,19 @@ class _Traced(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         logits, target, primitives, saved = ctx.saved_tensors
-        return reference.backward(grads[0], logits, target, primitives, saved, decode(ctx.request)), None, None
-
-
-def _traceable(logits: Tensor) -> bool:
-    """Whether a compiler is at work on a device where the passes read no value on the host and a kernel of ours is absent."""
-    return torch.compiler.is_compiling() and not reference.on_cpu(logits)
+        if _at_hand(logits):
+            return reference.backward(grads[0], logits, target, primitives, saved, decode(ctx.request)), None, None
+        return row_primitives_backward(grads[0], logits, target, primitives, saved, ctx.request), None, None
 
 
 def primitives_of(logits: Tensor, target: Tensor, keys: Sequence[str]) -> Tensor:
     """The primitives ``[1 + len(keys), N]`` of ``logits [N, K]`` for ``target [N]``: the margin, then those with these keys."""
     request = ";".join(keys)
-    operation: Any
     values: Tensor
-    if _traceable(logits):
-        operation = _Traced.apply
-        values = operation(logits, target, request)
+    if torch.compiler.is_compiling() and reference.on_cpu(logits):
+        values, _ = row_primitives(logits, target, request)
+    elif _under_torch_func():
+        values, _ = _Primitives.apply(logits, target, request)  # type: ignore[no-untyped-call]
     else:
-        operation = _Primitives.apply if _under_torch_func() else row_primitives
-        values = operation(logits, target, request)[0]
+        values = _Passes.apply(logits, target, request)  # type: ignore[no-untyped-call]
     return values
