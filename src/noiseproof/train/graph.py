@@ -77,7 +77,7 @@ class GraphRun(Run):
         self.staged = torch.zeros((count, height, width, first.shape[1]), dtype=kind, device=device)
         self.channels = channels
         self.labels = torch.zeros((2, count), dtype=torch.int64, device=device)
-        self.row = torch.zeros(1, dtype=torch.int64, device=device)
+        self.row, self.offsets = torch.zeros(1, dtype=torch.int64, device=device), torch.arange(batch, device=device)
         self.steps_done = torch.zeros(1, dtype=torch.int64, device=device)
         self.losses = torch.zeros(self.memory.steps(), device=device)
         self.counts = torch.zeros(2, dtype=torch.int64, device=device)
@@ -172,20 +172,24 @@ class GraphRun(Run):
     def _step(self, size: int, table: Tensor) -> list[Tensor | None]:
         """Train on the next ``size`` staged examples; returns the gradients in the order of the weights."""
         lean, (network, criterion) = self.lean, self._functions(size)
-        rows = self.row + torch.arange(size, device=self.row.device)
+        rows = self.row + self.offsets[:size]
         given, clean = self.labels.index_select(1, rows)
         inputs = self.staged.index_select(0, rows).movedim(-1, 1)
         loss, counts = criterion(network(lean.leaves, lean.buffers, inputs), given, clean)
+        self.side.launch(self.side.mark(), lambda: self._count(size, loss.detach(), counts), loss, counts)
         found = zip(lean.leaves.items(), torch.autograd.grad(loss, list(lean.leaves.values())), strict=True)
         self.side.join()
         gradients = {name: _in_layout_of(leaf, gradient) for (name, leaf), gradient in found}
-        lean.bias_means.add_(lean.bias, alpha=NORM_MOMENTUM)
         self.fused.step(table)
-        self.losses.index_copy_(0, self.steps_done, loss.detach().view(1))
+        return [gradients.get(name) for name in lean.places]
+
+    def _count(self, size: int, loss: Tensor, counts: Tensor) -> None:
+        """What a step leaves behind besides the weights."""
+        self.lean.bias_means.add_(self.lean.bias, alpha=NORM_MOMENTUM)
+        self.losses.index_copy_(0, self.steps_done, loss.view(1))
         self.counts.add_(counts)
         self.row.add_(size)
         self.steps_done.add_(1)
-        return [gradients.get(name) for name in lean.places]
 
     def _training_graph(self, size: int) -> torch.cuda.CUDAGraph:
         """The step in a graph. Trying it out first changes weights and statistics, which are then put back."""
@@ -244,7 +248,7 @@ class GraphRun(Run):
         network, criterion = _pass_of(self.lean.template), _loss_of(self.criterion)
         if self.kernels == "compiled":
             network = self._compiled_once((shapes, repr(self.lean.template), inputs), network)
-        if self.kernels != "torch":
+        if self.kernels != "torch" and size == self.recipe.batch:  # for one step an epoch compiling does not pay
             criterion = self._compiled_once((repr(self.criterion), len(self.task.classes), size), criterion)
         return network, criterion
 

@@ -7,12 +7,14 @@ one fills what the other leaves idle: it is bound by arithmetic, and BatchNorm, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 __all__ = ["OverlappedConv", "SideStream"]
+
+T = TypeVar("T")
 
 
 class SideStream:
@@ -28,7 +30,7 @@ class SideStream:
         event.record()
         return event
 
-    def launch(self, after: torch.cuda.Event, work: Callable[[], Tensor], *read: Tensor) -> Tensor:
+    def launch(self, after: torch.cuda.Event, work: Callable[[], T], *read: Tensor) -> T:
         """Do this on the side. What it reads is kept until :meth:`join`: the first stream may not write there before."""
         if self.stream is None:
             return work()
