@@ -46,7 +46,12 @@ class GraphRun(Run):
 
     ``kernels`` says what computes the network's pass: ours beside cuDNN's convolutions, torch.compile's, or torch's own. The
     other two are there to compare with.
+
+    In one process the same run gives the same bits, alone or beside others. In another process cuDNN may find other algorithms
+    to be the fastest, and round differently: who needs the same bits always asks for the deterministic, plain path.
     """
+
+    path = "fast"
 
     _builder: ClassVar[ThreadPoolExecutor] = ThreadPoolExecutor(1, "noiseproof-graphs")
     """The one thread that compiles and captures. cuDNN's algorithms are chosen by their time, once for each thread and shape:

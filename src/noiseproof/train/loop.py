@@ -123,6 +123,7 @@ class Loop:
             return finished
         with self._timed("prepare"), advice_on_memory(self.recipe, self.task, self.options):
             run = start_run(self.recipe, self.task, self.options)
+        self.record.environment = {**self.record.environment, "path": run.path, "deterministic": self.options.deterministic}
         try:
             self._course(run)
         finally:

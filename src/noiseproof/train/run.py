@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -66,6 +66,9 @@ class RunOptions:
 
 class Run:
     """A recipe's network, its data on the device, and its optimiser."""
+
+    path: ClassVar[str] = "plain"
+    """How it is computed, for the record"""
 
     def __init__(self, recipe: Recipe, task: Task, options: RunOptions | None = None) -> None:
         options = options or RunOptions()
