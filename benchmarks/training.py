@@ -48,9 +48,20 @@ KINDS = {
 }
 """What a kernel belongs to, by its name"""
 PARTS = {
-    "norm, relu, pool": ("batch_norm", "max_pool", "threshold", "relu", "clamp_scalar"),
+    "norm, relu, pool": ("batch_norm", "batchnorm", "bn_", "max_pool", "threshold", "relu", "clamp_scalar"),
     "loss": ("triton_", "log_sigmoid", "logsigmoid", "softplus"),
-    "convolution, linear": ("fprop", "dgrad", "wgrad", "convolve", "cudnn", "cutlass", "gemm", "nvjet", "splitKreduce"),
+    "convolution, linear": (
+        "fprop",
+        "dgrad",
+        "wgrad",
+        "convolve",
+        "cudnn",
+        "cutlass",
+        "gemm",
+        "nvjet",
+        "splitKreduce",
+        "reduce_kernel",
+    ),
     "memory set": ("Memset", "memset"),
 }
 """The same by parts of its name; the first that fits, or else data and counting"""
@@ -86,9 +97,10 @@ def kind_of(name: str) -> str:
 
 
 def profile(run: GraphRun, steps: int = 20) -> dict[str, Any]:
-    """The kernels of one step by what they belong to, in microseconds, and all of them by name."""
+    """The kernels of one step by what they belong to, in microseconds, and the longest by name."""
     graph = run.graphs[run.recipe.batch]
     run.rewind()
+    steps = min(steps, run.memory.steps())
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profiled:
         for _ in range(steps):
@@ -128,11 +140,12 @@ def measure(protocol: Recipe, task: Task, way: str, together: int, epochs: int) 
             "seconds_per_epoch": round(statistics.median(seconds), 4),
             "range": [round(min(seconds), 4), round(max(seconds), 4)],
             "seconds_to_start": round(ready, 1),
-            "memory_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2),
+            "memory_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2),
         }
         if kernels is not None and together == 1:
             one_at_a_time = start(0, alone=False)  # or kernels at work at once would be counted with each other's time
             assert isinstance(one_at_a_time, GraphRun)  # noqa: S101 - for the type checker
+            one_at_a_time.train_epoch(0)  # a device draws more power, and slows down, for numbers that are not 0
             result["profile"] = profile(one_at_a_time)
     return result
 

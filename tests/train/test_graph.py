@@ -42,7 +42,7 @@ def test_the_lean_pass_is_the_networks_own(model):
             buffer.uniform_(0.5, 1.5, generator=generator)
     network.load_state_dict(plain.state_dict())
     lean = LeanWeights(network, multiple=8, half=False)
-    flat, means = lean.flat.double(), lean.bias_means.double()
+    flat = lean.flat.double()
     leaves = {name: lean.places[name].whole(flat).detach().requires_grad_() for name in lean.leaves}
     buffers = {name: buffer.double() for name, buffer in lean.buffers.items()}
     plain.double().train()
@@ -78,7 +78,6 @@ def test_the_lean_pass_is_the_networks_own(model):
             assert lean.bias_means[place].data_ptr() == lean.buffers[name].data_ptr()
             ours = ours + 0.1 * lean.bias.double()[place]
         torch.testing.assert_close(ours, statistic, rtol=1e-6, atol=1e-6)
-    assert means.shape == lean.bias.shape
 
 
 def test_the_network_stays_a_view_of_the_lean_weights():
@@ -168,6 +167,83 @@ def test_a_residual_network_takes_the_fast_path_too(kernels):
         np.testing.assert_allclose(ours, expected, rtol=1e-5)
         distance = away(plain.state(), fast.state())
     assert max(distance.values()) < 2e-3, max(distance, key=distance.get)
+
+
+@cuda
+def test_the_fast_path_in_bfloat16_is_as_near_as_rounding_is():
+    """To the plain path under autocast, as near as that is to itself with its batches in reverse."""
+    from noiseproof.train.graph import GraphRun
+
+    recipe = recipe_of(precision="bf16", lr=0.001)
+    task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
+    with precision_of(recipe, deterministic=False):
+        runs = Run(recipe, task, options), GraphRun(recipe, task, options), Backwards(recipe, task, options)
+        (expected, _), (ours, _), (yardstick, _) = (losses_of(run, range(2)) for run in runs)
+    noise = np.abs(yardstick - expected) / expected
+    np.testing.assert_array_less(np.abs(ours - expected) / expected, 10 * noise.max() + 1e-4)
+
+
+@cuda
+def test_the_parts_in_which_examples_are_laid_ready_do_not_matter(monkeypatch):
+    from noiseproof.train import graph
+
+    recipe = recipe_of(batch=32)
+    task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
+    with precision_of(recipe, deterministic=False):
+        expected, _ = losses_of(graph.GraphRun(recipe, task, options), range(3))
+        monkeypatch.setattr(graph, "STAGED", 1)
+        ours, _ = losses_of(graph.GraphRun(recipe, task, options), range(3))
+    np.testing.assert_array_equal(ours, expected)
+
+
+@cuda
+def test_images_that_the_augmentation_enlarges_take_the_fast_path():
+    from noiseproof.train.graph import GraphRun
+
+    recipe = recipe_of("resnet18", augment="webvision", batch=32, epochs=1)
+    task, options = images_task(recipe, count=64), RunOptions(device=torch.device("cuda"))
+    with precision_of(recipe, deterministic=False):
+        plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options)
+        (expected, _), (ours, _) = losses_of(plain, [0]), losses_of(fast, [0])
+        np.testing.assert_allclose(ours, expected, rtol=1e-3)
+        assert fast.staged.shape[1:3] == (224, 224)
+        assert abs(plain.accuracy() - fast.accuracy()) <= 2 / 64
+
+
+@cuda
+def test_streams_are_taken_once_and_given_back():
+    from noiseproof.train.streams import POOL, OwnStreams
+
+    own = OwnStreams(torch.device("cuda", 0))
+    taken = [own.take() for _ in range(POOL)]
+    assert len({stream.cuda_stream for stream in taken}) == POOL
+    with pytest.raises(RuntimeError, match="no stream is free"):
+        OwnStreams(torch.device("cuda", 0)).take()
+    own.close()
+    assert OwnStreams(torch.device("cuda", 0)).take().cuda_stream in {stream.cuda_stream for stream in taken}
+
+
+@cuda
+def test_a_step_that_fails_while_captured_says_so_and_leaves_the_device_usable(monkeypatch):
+    from noiseproof.train import graph, overlap
+
+    recipe = recipe_of()
+    task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
+    backward, calls = overlap._Conv.backward, []
+
+    def failing(ctx, *gradients):
+        calls.append(torch.cuda.is_current_stream_capturing())
+        if calls[-1] and calls.count(True) == 2:
+            raise torch.OutOfMemoryError("none left")
+        return backward(ctx, *gradients)
+
+    with precision_of(recipe, deterministic=False):
+        monkeypatch.setattr(overlap._Conv, "backward", staticmethod(failing))
+        with pytest.raises(torch.OutOfMemoryError, match="none left"):
+            graph.GraphRun(recipe, task, options)
+        monkeypatch.undo()
+        torch.cuda.empty_cache()
+        assert graph.GraphRun(recipe, task, options).train_epoch(0).loss > 0
 
 
 @cuda

@@ -3,7 +3,10 @@
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
 
+import noiseproof
+from noiseproof.models import create_model
 from noiseproof.models.base import activated
 from noiseproof.train import Recipe
 from noiseproof.train.update import Sgd
@@ -11,8 +14,12 @@ from noiseproof.train.update import Sgd
 pytest.importorskip("triton", reason="needs Triton")
 
 from noiseproof.train.fused import BLOCK, FusedSgd
+from noiseproof.train.graph import _loss_of, _take_own_kernels
+from noiseproof.train.lean import LeanWeights
 from noiseproof.train.norm import FusedNorm
+from noiseproof.train.overlap import OverlappedConv
 from noiseproof.train.stem import StemConv
+from noiseproof.train.streams import SideStream
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ROUNDING = {torch.float32: 1e-6, torch.bfloat16: 6e-3}
@@ -82,10 +89,12 @@ def test_a_norm_is_torchs_own(shape, options, dtype):
     assert not fused.counter.any()  # ready for the next step
 
 
-def test_a_mean_far_from_zero_costs_no_digits():
+@pytest.mark.parametrize("first", [1000.0, 900.0], ids=["typical", "odd"])
+def test_a_mean_far_from_zero_costs_no_digits(first):
     """The variance of numbers around 1000 with deviation 1; as a difference of squares in float32 it would be 6 % off."""
     norm, exact = norms(8, 2)
     x = drawn(4096, 8, centre=1000.0)
+    x[0] = first
     assert away(FusedNorm(norm, DEVICE)(x), exact(x.double())) < 1e-4
     assert away(norm.running_var, exact.running_var) < 1e-5
 
@@ -99,6 +108,49 @@ def test_nan_goes_through_a_norm():
         out = FusedNorm(norm, DEVICE).activated(x, pool=pool)
         assert out[:, 3].isnan().all()
         assert not out[:, :3].isnan().any()
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [("cnn8", {"widths": (8, 16, 24)}), ("cnn8", {"widths": (8, 5, 8)}), ("resnet18", {})],
+    ids=["narrow", "narrower", "residual"],
+)
+def test_a_network_of_our_kernels_is_the_networks_own(model, options):
+    """In float32: the logits, and the gradient of every weight."""
+    if model == "resnet18" and DEVICE.type == "cpu":
+        pytest.skip("too slow in the interpreter")
+    plain, network = (create_model(model, 10, **options).to(DEVICE) for _ in range(2))
+    network.load_state_dict(plain.state_dict())
+    lean = LeanWeights(network, multiple=4, half=False)
+    _take_own_kernels(lean.template, SideStream(None), DEVICE, "float32")
+    kinds = [type(module) for module in lean.template.modules()]
+    assert kinds.count(StemConv) == 1
+    assert OverlappedConv in kinds
+    assert FusedNorm in kinds
+    inputs, target = drawn(3, 3, 32, 32), torch.arange(3, device=DEVICE)
+    padded = torch.zeros((3, 4, 32, 32), device=DEVICE).to(memory_format=torch.channels_last)
+    padded[:, :3] = inputs
+    logits = functional_call(lean.template, {**lean.leaves, **lean.buffers}, (padded,))
+    expected = plain.double()(inputs.double())
+    assert away(logits, expected) < 1e-4
+    gradients = torch.autograd.grad(nn.functional.cross_entropy(logits, target), list(lean.leaves.values()))
+    nn.functional.cross_entropy(expected, target).backward()
+    largest = max(parameter.grad.abs().max() for parameter in plain.parameters())
+    for name, gradient in zip(lean.leaves, gradients, strict=True):
+        theirs = plain.get_parameter(name).grad
+        own = gradient[tuple(slice(size) for size in theirs.shape)]
+        torch.testing.assert_close(own.double(), theirs, rtol=1e-3, atol=1e-4 * largest.item())
+
+
+def test_runs_share_the_code_of_a_loss_but_not_its_tensors():
+    """What is compiled for one run is used by another whose class weights print alike."""
+    weights = [torch.rand(20, generator=torch.Generator().manual_seed(seed)) + 0.5 for seed in (0, 1)]
+    first, second = (noiseproof.create_loss("ce", weight=weight) for weight in weights)
+    assert repr(first) == repr(second)
+    logits, target = torch.randn(6, 20), torch.arange(6)
+    loss, counts = _loss_of(first)(dict(second.named_buffers()), logits, target, target)
+    assert torch.equal(loss, second(logits, target))
+    assert counts.tolist() == [(logits.argmax(1) == target).sum()] * 2
 
 
 def test_what_the_kernels_do_not_pool_is_refused():
@@ -121,6 +173,12 @@ def test_a_first_convolution_is_torchs_own(inner, outer, dtype):
     assert ours.stride() == conv.weight.stride()
     assert away(out, expected) < ROUNDING[dtype]
     assert away(ours, theirs) < ROUNDING[dtype]
+
+
+def test_a_first_convolution_that_is_not_the_first_is_refused():
+    conv = nn.Conv2d(4, 8, 3, padding=1, bias=False).to(DEVICE)
+    with pytest.raises(ValueError, match="no gradient goes to the inputs"):
+        StemConv(conv, "ieee")(drawn(2, 4, 4, 4).requires_grad_())
 
 
 def test_other_convolutions_are_not_taken_for_a_first_one():

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from noiseproof.data import load_digits
 from noiseproof.models import create_model
-from noiseproof.train import DivergenceError, Observer, Record, override, prepare, train
+from noiseproof.train import DivergenceError, Observer, Record, Run, override, prepare, train
 
 
 def test_a_run_writes_its_record_weights_and_confidence_and_nothing_else(digits, tmp_path):
@@ -171,3 +171,14 @@ def test_the_observer_hears_every_batch_and_epoch_in_order(digits):
     train(override(digits, {"epochs": "2", "batch": "700"}), observer=Ear())
     per_epoch = [[("batch", e, 700, 1297), ("batch", e, 1297, 1297), ("epoch", e + 1)] for e in (0, 1)]
     assert heard == [("started", 0), *per_epoch[0], *per_epoch[1], ("ended", "finished")]
+
+
+def test_a_loss_that_changes_with_the_epochs_is_told_which_it_is(digits):
+    """Sparse regularisation doubles its strength every second epoch, also after a resumption."""
+    recipe = dataclasses.replace(digits, loss="sr", loss_options={"lam": 1.0, "growth": 2.0, "every": 2})
+    run = Run(recipe, prepare(recipe))
+    strengths = []
+    for epoch in (0, 1, 2, 5):
+        run.train_epoch(epoch)
+        strengths.append(run.criterion.strength.item())
+    assert strengths == [1.0, 1.0, 2.0, 4.0]

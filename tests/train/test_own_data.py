@@ -149,6 +149,8 @@ def test_a_last_batch_of_one_is_refused_before_training(tmp_path):
         ValueError, match=r"one example, on which BatchNorm cannot train: 9 examples in batches of 8; set batch=7"
     ):
         train(recipe(str(tmp_path / "nine.npz"), model="cnn8", batch=8))
+    with pytest.raises(ValueError, match="BatchNorm cannot train on batches of one example; set batch=2 or more"):
+        train(recipe(str(tmp_path / "nine.npz"), model="cnn8", batch=1))
 
 
 @pytest.mark.usefixtures("own")

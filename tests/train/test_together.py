@@ -1,5 +1,7 @@
 """Several runs in one process."""
 
+import gc
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -7,8 +9,10 @@ import pytest
 import torch
 
 from noiseproof.data import from_arrays
-from noiseproof.train import Observer, Outcome, Recipe, train, train_together, with_noise
-from noiseproof.train.network import build_network
+from noiseproof.train import Observer, Outcome, Recipe, Run, train, train_together, with_noise
+from noiseproof.train.network import build_network, nothing_drawn
+from noiseproof.train.record import Epoch
+from noiseproof.train.together import _Stoppable, _StoppedError
 
 
 def recipe(**changes):
@@ -48,6 +52,49 @@ def test_a_run_that_fails_does_not_stop_the_others():
     assert isinstance(outcomes[1], Outcome)
     assert isinstance(outcomes[2], FileNotFoundError)
     assert [observer.epochs for observer in heard] == [[], [1, 2], []]
+
+
+def test_a_run_that_failed_holds_nothing():
+    """Its error is kept with the outcomes; the frames it came through had the run, and its memory on the device."""
+    outcomes = train_together([recipe(lr=1e30), recipe(lr=1e30, seed=1)])
+    assert all(isinstance(outcome, RuntimeError) for outcome in outcomes)
+    gc.collect()
+    assert not [thing for thing in gc.get_objects() if type(thing) is Run]
+
+
+def test_no_network_is_drawn_while_another_thread_compiles():
+    """A compiler saves the generator when it begins and puts it back when it ends."""
+    task = with_noise(from_arrays(np.zeros((4, 3), np.float32), np.arange(4) % 2), recipe(noise="none"))
+    with ThreadPoolExecutor(1) as pool:
+        with nothing_drawn():
+            drawn = pool.submit(build_network, recipe(model="mlp", noise="none"), task)
+            with pytest.raises(TimeoutError):
+                drawn.result(timeout=0.3)
+        assert drawn.result(timeout=60) is not None
+
+
+class Interrupting(Observer):
+    def epoch(self, facts):
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_stops_the_runs_that_wait():
+    heard = Heard()
+    with pytest.raises(KeyboardInterrupt):
+        train_together([recipe(), recipe(seed=1)], observers=[Interrupting(), heard])
+    assert heard.epochs == []
+
+
+def test_a_run_at_work_stops_at_its_next_batch():
+    stopping = threading.Event()
+    heard = Heard()
+    observer = _Stoppable(heard, stopping)
+    observer.batch(0, 1, 2)
+    observer.epoch(Epoch(1, 0.0, 0.0, None, None, 0.1, 0.0))
+    assert heard.epochs == [1]
+    stopping.set()
+    with pytest.raises(_StoppedError):
+        observer.batch(0, 2, 2)
 
 
 class Heard(Observer):

@@ -99,6 +99,9 @@ class RobustLoss(nn.Module):
         """The number of classes of ``logits [N, ...]``."""
         return logits.shape[1]
 
+    def set_epoch(self, epoch: int) -> None:
+        """To be called at the start of every epoch, counted from 0, for the losses that change with it; most do not."""
+
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         logits, target, classes, shape = self._flatten(logits, target)
         total: Tensor | int

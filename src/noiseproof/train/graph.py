@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
@@ -20,12 +21,13 @@ from noiseproof.models.base import Classifier
 from noiseproof.train.feed import EVALUATION_BATCH, Batch, EpochPlan, Feed, MemoryFeed
 from noiseproof.train.fused import FusedSgd
 from noiseproof.train.lean import LeanWeights, Norm
-from noiseproof.train.network import logits_of
+from noiseproof.train.network import logits_of, nothing_drawn
 from noiseproof.train.norm import FusedNorm
-from noiseproof.train.overlap import OverlappedConv, SideStream
+from noiseproof.train.overlap import OverlappedConv
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import EpochSums, Predictions, Run, RunOptions
 from noiseproof.train.stem import StemConv
+from noiseproof.train.streams import OwnStreams, SideStream
 from noiseproof.train.task import Task
 
 __all__ = ["GraphRun", "Kernels"]
@@ -72,8 +74,13 @@ class GraphRun(Run):
         self.update.state = {"momentum": velocity}
         places = [(place.start, place.stop - place.start) for place in self.lean.places.values()]
         self.fused = FusedSgd(recipe, self.lean.flat, velocity, self.lean.copy, places)
+        self.streams = OwnStreams(device)
+        # What the network waits for goes first.
+        self.stream, self.staging = self.streams.take(priority=-1), self.streams.take()
+        self.side = SideStream(self.streams.take() if options.alone else None)
+        self._planned: dict[int, EpochPlan] = {0: self._plan(0)}
         batch = recipe.batch
-        channels, height, width = self.memory.inputs.shape[1:]
+        channels, height, width = self._example().shape[1:]
         kind = torch.bfloat16 if half else torch.float32
         first = next(iter(self.lean.leaves.values()))
         # Two sides: while the steps read one, the other is filled.
@@ -86,17 +93,24 @@ class GraphRun(Run):
         self.steps_done = torch.zeros(1, dtype=torch.int64, device=device)
         self.losses = torch.zeros(self.memory.steps(), device=device)
         self.counts = torch.zeros(2, dtype=torch.int64, device=device)
-        examined = (EVALUATION_BATCH, channels, height, width)
-        self.examined = torch.zeros(examined, device=device).to(memory_format=torch.channels_last)
+        seen = next(iter(self.memory.in_order())).inputs
+        self.examined = torch.zeros((EVALUATION_BATCH, *seen.shape[1:]), device=device).to(memory_format=torch.channels_last)
         self.kernels = kernels
-        self.side = SideStream(device, wanted=options.alone)
         if kernels == "own":
             _take_own_kernels(self.lean.template, self.side, device, recipe.precision)
         self._tables: list[Tensor] = []
-        # What the network waits for goes first.
-        self.stream, self.staging = torch.cuda.Stream(device, priority=-1), torch.cuda.Stream(device)
-        self._planned: dict[int, EpochPlan] = {}
-        self._builder.submit(self._build).result()
+        self._pool = torch.cuda.graph_pool_handle()
+        torch.cuda.current_stream(device).synchronize()
+        built = self._builder.submit(self._build)
+        try:
+            built.result()
+        finally:  # interrupted, it goes on, with torch's switches set as it needs them
+            wait([built])
+
+    def _example(self) -> Tensor:
+        """The first example as the network will see it."""
+        with torch.cuda.stream(self.staging):
+            return self.memory.examples(self._planned[0].part(0, 1))
 
     def _build(self) -> None:
         """Capture all graphs."""
@@ -105,22 +119,24 @@ class GraphRun(Run):
         before = cudnn.benchmark, cudnn.deterministic
         cudnn.benchmark = cudnn.deterministic = True
         try:
-            with torch.cuda.device(self.options.device):
+            with nothing_drawn(), torch.cuda.device(self.options.device):
                 self.graphs = {size: self._training_graph(size) for size in {batch, rest} - {0}}
                 self.evaluation, self.logits = self._captured(self._evaluate)
         finally:
             cudnn.benchmark, cudnn.deterministic = before
 
     def train_epoch(self, epoch: int, on_batch: Callable[[int], None] = lambda done: None) -> EpochSums:
-        plan = self._planned.pop(epoch, None) or self.memory.plan(epoch)
-        for stream in (self.stream, self.staging):
-            stream.wait_stream(torch.cuda.current_stream())
+        self.criterion.set_epoch(epoch)
+        plan = self._planned.pop(epoch, None) or self._plan(epoch)
+        self.stream.wait_stream(torch.cuda.current_stream())
+        self.staging.wait_stream(self.stream)
         with torch.cuda.stream(self.stream):
             self.fused.lr.fill_(self.lr(epoch))
             self.steps_done.zero_()
             self.counts.zero_()
             self._steps(plan, on_batch)
-            self._plan_ahead(epoch + 1)
+            if epoch + 1 < self.recipe.epochs:  # while the device is at work, the host draws what comes next
+                self._planned = {epoch + 1: self._plan(epoch + 1)}
             given, clean = self.counts.clone()
             sums = self.sums(epoch, self.losses, [given], [clean] if self.clean is not None else [], len(self.memory))
         self._count_batches()
@@ -144,11 +160,9 @@ class GraphRun(Run):
             free[place % 2].record(self.stream)
             on_batch(stop)
 
-    def _plan_ahead(self, epoch: int) -> None:
-        """While the device is at work, the host draws what comes next."""
-        if epoch < self.recipe.epochs:
-            with torch.cuda.stream(self.staging):
-                self._planned = {epoch: self.memory.plan(epoch)}
+    def _plan(self, epoch: int) -> EpochPlan:
+        with torch.cuda.stream(self.staging):
+            return self.memory.plan(epoch)
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         super().load_state(state)
@@ -180,7 +194,8 @@ class GraphRun(Run):
         rows = self.row + self.offsets[:size]
         given, clean = self.labels.index_select(1, rows)
         inputs = self.staged.index_select(0, rows).movedim(-1, 1)
-        loss, counts = criterion(network(lean.leaves, lean.buffers, inputs), given, clean)
+        logits = network(lean.leaves, lean.buffers, inputs)
+        loss, counts = criterion(dict(self.criterion.named_buffers()), logits, given, clean)
         self.side.launch(self.side.mark(), lambda: self._count(size, loss.detach(), counts), loss, counts)
         found = zip(lean.leaves.items(), torch.autograd.grad(loss, list(lean.leaves.values())), strict=True)
         self.side.join()
@@ -216,16 +231,22 @@ class GraphRun(Run):
 
     def _captured(self, work: Callable[[], T], prepare: Callable[[], None] = lambda: None) -> tuple[torch.cuda.CUDAGraph, T]:
         """Some work in a graph, and what it returned there; done a few times first, so that all is compiled and chosen."""
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
+        with self._on_stream():
             for _ in range(WARM_UP):
                 prepare()
-                work()
+                self._joined(work)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
-            result = work()
+        with torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local"):
+            result = self._joined(work)
         return graph, result
+
+    def _joined(self, work: Callable[[], T]) -> T:
+        """A step that failed in the middle still joins its streams, or its error would be lost in that of the graph."""
+        try:
+            return work()
+        finally:
+            self.side.join()
 
     def _evaluate(self) -> Tensor:
         """The logits of the examples laid ready for evaluation."""
@@ -238,13 +259,33 @@ class GraphRun(Run):
             self.evaluation.replay()
             yield batch, self.logits[: len(batch.labels)]
 
-    def accuracy(self) -> float | None:
+    @contextmanager
+    def _on_stream(self) -> Iterator[None]:
+        """The run's own stream, after what has been done so far."""
+        self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
+            yield
+
+    def accuracy(self) -> float | None:
+        with self._on_stream():
             return super().accuracy()
 
+    def other_accuracies(self) -> dict[str, float]:
+        with self._on_stream():
+            return super().other_accuracies()
+
     def predictions(self) -> Predictions:
-        with torch.cuda.stream(self.stream):
+        with self._on_stream():
             return super().predictions()
+
+    def close(self) -> None:
+        super().close()
+        if "streams" in self.__dict__:  # or the memory has been let go already
+            self.streams.close()
+
+    def release(self) -> None:
+        self.streams.close()
+        super().release()
 
     def _functions(self, size: int) -> tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]]:
         """The network's pass and the loss, compiled once for all runs of this structure, this loss and this batch."""
@@ -254,7 +295,8 @@ class GraphRun(Run):
         if self.kernels == "compiled":
             network = self._compiled_once((shapes, repr(self.lean.template), inputs), network)
         if self.kernels != "torch" and size == self.recipe.batch:  # for one step an epoch compiling does not pay
-            criterion = self._compiled_once((repr(self.criterion), len(self.task.classes), size), criterion)
+            held = tuple((name, tuple(buffer.shape)) for name, buffer in self.criterion.named_buffers())
+            criterion = self._compiled_once((repr(self.criterion), held, len(self.task.classes), size), criterion)
         return network, criterion
 
     def _compiled_once(self, key: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -263,17 +305,17 @@ class GraphRun(Run):
         return self._compiled[key]
 
 
-def _take_own_kernels(module: nn.Module, side: SideStream, device: torch.device, precision: str) -> None:
+def _take_own_kernels(template: nn.Module, side: SideStream, device: torch.device, precision: str) -> None:
     """Put our kernels in the place of each BatchNorm and convolution, under its name."""
-    for name, child in module.named_children():
-        if isinstance(child, Norm):
-            setattr(module, name, FusedNorm(child, device))
-        elif isinstance(child, nn.Conv2d) and StemConv.suits(child):
-            setattr(module, name, StemConv(child, "ieee" if precision == "float32" else "tf32"))
-        elif isinstance(child, nn.Conv2d) and child.bias is None:
-            setattr(module, name, OverlappedConv(child, side))
-        else:
-            _take_own_kernels(child, side, device, precision)
+    first = next(module for module in template.modules() if isinstance(module, nn.Conv2d))
+    for parent in list(template.modules()):
+        for name, child in parent.named_children():
+            if isinstance(child, Norm):
+                setattr(parent, name, FusedNorm(child, device))
+            elif child is first and StemConv.suits(first):
+                setattr(parent, name, StemConv(first, "ieee" if precision == "float32" else "tf32"))
+            elif isinstance(child, nn.Conv2d) and child.bias is None:
+                setattr(parent, name, OverlappedConv(child, side))
 
 
 def _compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -295,11 +337,13 @@ def _pass_of(template: Classifier) -> Callable[..., Tensor]:
 
 
 def _loss_of(criterion: RobustLoss) -> Callable[..., tuple[Tensor, Tensor]]:
-    def loss_and_counts(logits: Tensor, given: Tensor, clean: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss with its tensors as an argument, class weights say: runs share the code, not these."""
+
+    def loss_and_counts(held: dict[str, Tensor], logits: Tensor, given: Tensor, clean: Tensor) -> tuple[Tensor, Tensor]:
         """The loss, and how many predictions are the given and how many the clean label."""
         predicted = logits.detach().argmax(1)
         counts = torch.stack([(predicted == given).sum(), (predicted == clean).sum()])
-        return criterion(logits.float(), given), counts
+        return functional_call(criterion, held, (logits.float(), given)), counts
 
     return loss_and_counts
 

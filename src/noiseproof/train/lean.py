@@ -4,7 +4,7 @@ Channels     numbers of channels are rounded up (196 to 200, 3 to 8), which tens
 Biases       before BatchNorm a bias changes nothing in training: it is subtracted with the mean, and its gradient is zero.
              It is left out of the pass and decays with the other weights; each step adds it to the running mean.
 Precision    in bf16 the weights of convolutions and linear layers are read from a bfloat16 copy that the optimiser keeps,
-             instead of being converted in every pass. Autocast rounds at the same places.
+             instead of being converted in every pass. Autocast rounds there too.
 Counters     BatchNorm's counters of batches, which nothing reads, are set at the end.
 """
 

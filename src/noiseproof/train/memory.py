@@ -52,7 +52,7 @@ def _advice(recipe: Recipe, task: Task, options: RunOptions) -> str:
     if fits is None:
         return f"{where}, and no smaller one fits: take a smaller model or smaller inputs, or another device"
     lr = f", and lr={recipe.lr * fits / recipe.batch:.3g} with it" if recipe.optimiser == "sgd" else ""
-    return f"{where}; a step with batch {fits} was tried and fits: set batch={fits}{lr}"
+    return f"{where}; a plain step with batch {fits} was tried and fits: set batch={fits}{lr}"
 
 
 def largest_batch(recipe: Recipe, task: Task, options: RunOptions) -> int | None:

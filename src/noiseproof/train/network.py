@@ -20,7 +20,7 @@ from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task, named_file
 
-__all__ = ["build_network", "drawing_from"]
+__all__ = ["build_network", "drawing_from", "logits_of", "nothing_drawn"]
 
 
 _drawing = threading.RLock()
@@ -34,6 +34,13 @@ def drawing_from(seed: int) -> Iterator[None]:
     """
     with _drawing, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def nothing_drawn() -> Iterator[None]:
+    """No network is drawn meanwhile: compiling saves torch's generator and puts it back in the middle of what others draw."""
+    with _drawing:
         yield
 
 

@@ -6,44 +6,14 @@ one fills what the other leaves idle: it is bound by arithmetic, and BatchNorm, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["OverlappedConv", "SideStream"]
+from noiseproof.train.streams import SideStream
 
-T = TypeVar("T")
-
-
-class SideStream:
-    """A second stream, joined with the first at the end of each step; if it is not wanted, all is done on the first."""
-
-    def __init__(self, device: torch.device, *, wanted: bool = True) -> None:
-        self.stream = torch.cuda.Stream(device) if wanted else None
-        self._kept: list[Any] = []
-
-    def mark(self) -> torch.cuda.Event:
-        """The work so far, for :meth:`launch` to come after."""
-        event = torch.cuda.Event()
-        event.record()
-        return event
-
-    def launch(self, after: torch.cuda.Event, work: Callable[[], T], *read: Tensor) -> T:
-        """Do this on the side. What it reads is kept until :meth:`join`: the first stream may not write there before."""
-        if self.stream is None:
-            return work()
-        self._kept += read
-        with torch.cuda.stream(self.stream):
-            self.stream.wait_event(after)
-            return work()
-
-    def join(self) -> None:
-        """The first stream waits for the second; only then may it use what was computed there."""
-        if self.stream is not None and self._kept:  # one that did nothing is not part of a graph that is being captured
-            torch.cuda.current_stream().wait_stream(self.stream)
-        self._kept.clear()
+__all__ = ["OverlappedConv"]
 
 
 class _Conv(torch.autograd.Function):

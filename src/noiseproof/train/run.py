@@ -63,6 +63,11 @@ class RunOptions:
     """Whether the fast path has the device to itself: it then does several things at a time, which would slow others down"""
     place: Place = ALONE
 
+    def __post_init__(self) -> None:
+        if str(self.device) == "cuda" and torch.cuda.is_available():
+            # "The current device" is another one in another thread.
+            object.__setattr__(self, "device", torch.device("cuda", torch.cuda.current_device()))
+
 
 class Run:
     """A recipe's network, its data on the device, and its optimiser."""
@@ -100,7 +105,11 @@ class Run:
 
     def _check_last_batch(self) -> None:
         rest = len(self.task.train) % self.recipe.batch
-        if rest == 1 and any(isinstance(module, nn.BatchNorm1d) for module in self.network.modules()):
+        if not any(isinstance(module, nn.BatchNorm1d) for module in self.network.modules()):
+            return
+        if self.recipe.batch == 1:
+            raise ValueError("BatchNorm cannot train on batches of one example; set batch=2 or more")
+        if rest == 1:
             raise ValueError(
                 f"the last batch would be one example, on which BatchNorm cannot train: {len(self.task.train)} examples in "
                 f"batches of {self.recipe.batch}; set batch={self.recipe.batch - 1}, say"
@@ -112,6 +121,7 @@ class Run:
 
     def train_epoch(self, epoch: int, on_batch: Callable[[int], None] = lambda done: None) -> EpochSums:
         """One pass over the training examples. ``on_batch`` hears how many are done."""
+        self.criterion.set_epoch(epoch)
         self.network.train()
         losses, given, clean, done = [], [], [], 0
         with self.randomness(epoch):

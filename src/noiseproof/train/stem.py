@@ -103,6 +103,10 @@ def _stem_weights(
 class _Stem(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, precision: str) -> Tensor:
+        if ctx.needs_input_grad[0]:
+            raise ValueError("no gradient goes to the inputs of a first convolution")
+        if x.numel() // x.shape[1] * len(weight) >= 2**31:
+            raise ValueError(f"the kernels take fewer than 2^31 numbers, got {list(x.shape)}; take a smaller batch")
         count, inner, height, width = x.shape
         shape = (count, len(weight), height, width)
         y = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)

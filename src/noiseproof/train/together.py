@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -47,15 +49,42 @@ def train_together(
         at_once = 1  # plain runs share torch's random state, and gain nothing side by side
     options = dataclasses.replace(options, alone=min(at_once, len(recipes)) == 1)
 
+    stopping = threading.Event()
+
     def one(place: int) -> Outcome | Exception:
         recipe = recipes[place]
         folder = None if folders is None else folders[place]
-        observer = Observer() if observers is None else observers[place]
+        observer = _Stoppable(Observer() if observers is None else observers[place], stopping)
         try:
             task = with_noise(datasets[recipe.dataset], recipe, data_root(data))
             return Loop(recipe, task, folder, data, options, checkpoint_seconds, observer).run()
         except Exception as error:
+            traceback.clear_frames(error.__traceback__)  # which hold the run, and its memory on the device
             return error
 
     with precision_of(recipes[0], options.deterministic), ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(one, range(len(recipes))))
+        futures = [pool.submit(one, place) for place in range(len(recipes))]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:  # Ctrl-C: the runs at work stop at their next batch
+            stopping.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+class _StoppedError(Exception):
+    """The runs were stopped from outside."""
+
+
+class _Stoppable(Observer):
+    """Passes on what it hears, until the runs are to stop."""
+
+    def __init__(self, observer: Observer, stopping: threading.Event) -> None:
+        self.stopping = stopping
+        self.started, self.epoch, self.ended = observer.started, observer.epoch, observer.ended  # type: ignore[method-assign]
+        self._batch = observer.batch
+
+    def batch(self, epoch: int, done: int, total: int) -> None:
+        if self.stopping.is_set():
+            raise _StoppedError
+        self._batch(epoch, done, total)
