@@ -100,7 +100,7 @@ def profile(run: GraphRun, steps: int = 20) -> dict[str, Any]:
     """The kernels of one step by what they belong to, in microseconds, and the longest by name."""
     graph = run.graphs[run.recipe.batch]
     run.rewind()
-    steps = min(steps, run.memory.steps())
+    steps = min(steps, run.feed.steps())
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profiled:
         for _ in range(steps):

@@ -125,6 +125,40 @@ def away(state, other):
     }
 
 
+@pytest.mark.parametrize(
+    ("alone", "changes"),
+    [(True, {"model_options": {"widths": [8, 5, 8]}}), (False, {"clip": None, "l1": 0.0, "l2": 1e-4, "nesterov": True})],
+    ids=["alone", "beside others"],
+)
+def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(alone, changes, monkeypatch):
+    """An epoch of three parts, the last batch a smaller one; then an evaluation, the state, and another epoch from there."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a device")
+    pytest.importorskip("triton")
+    import no_device
+
+    from noiseproof.train import staging
+    from noiseproof.train.graph import GraphRun
+
+    no_device.take_away(monkeypatch)
+    monkeypatch.setattr(staging, "STAGED", 1)
+    recipe = recipe_of(batch=16, **{"model_options": {"widths": [8, 8, 8]}, **changes})
+    task, options = images_task(recipe, count=44), RunOptions(alone=alone)
+    plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options)
+    (expected, facts), (ours, our_facts) = losses_of(plain, [0]), losses_of(fast, [0])
+    np.testing.assert_allclose(ours, expected, rtol=1e-6)
+    assert [fact[1:] for fact in our_facts] == [fact[1:] for fact in facts]
+    assert plain.accuracy() == fast.accuracy()
+    np.testing.assert_allclose(fast.predictions().probability, plain.predictions().probability, atol=1e-5)
+    distance = away(plain.state(), fast.state())
+    folded = {f"update.momentum.{name}" for name in fast.lean.places if name not in fast.lean.leaves}
+    assert max(distance[name] for name in distance.keys() - folded) < 1e-4
+    fast.load_state(plain.state())
+    assert losses_of(fast, [1])[0] == pytest.approx(losses_of(plain, [1])[0], rel=1e-5)
+    fast.release()
+    fast.close()
+
+
 @cuda
 @pytest.mark.parametrize(
     "changes", [{}, {"l1": 0.0, "l2": 1e-4, "nesterov": True}, {"clip": None}], ids=["l1", "l2", "unclipped"]
@@ -185,14 +219,15 @@ def test_the_fast_path_in_bfloat16_is_as_near_as_rounding_is():
 
 @cuda
 def test_the_parts_in_which_examples_are_laid_ready_do_not_matter(monkeypatch):
-    from noiseproof.train import graph
+    from noiseproof.train import staging
+    from noiseproof.train.graph import GraphRun
 
     recipe = recipe_of(batch=32)
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
     with precision_of(recipe, deterministic=False):
-        expected, _ = losses_of(graph.GraphRun(recipe, task, options), range(3))
-        monkeypatch.setattr(graph, "STAGED", 1)
-        ours, _ = losses_of(graph.GraphRun(recipe, task, options), range(3))
+        expected, _ = losses_of(GraphRun(recipe, task, options), range(3))
+        monkeypatch.setattr(staging, "STAGED", 1)
+        ours, _ = losses_of(GraphRun(recipe, task, options), range(3))
     np.testing.assert_array_equal(ours, expected)
 
 
@@ -206,7 +241,7 @@ def test_images_that_the_augmentation_enlarges_take_the_fast_path():
         plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options)
         (expected, _), (ours, _) = losses_of(plain, [0]), losses_of(fast, [0])
         np.testing.assert_allclose(ours, expected, rtol=1e-3)
-        assert fast.staged.shape[1:3] == (224, 224)
+        assert fast.staging.inputs.shape[1:3] == (224, 224)
         assert abs(plain.accuracy() - fast.accuracy()) <= 2 / 64
 
 
@@ -311,8 +346,8 @@ def test_the_fast_path_does_not_wait_for_the_device_within_an_epoch():
         run = GraphRun(recipe, images_task(recipe), RunOptions(device=torch.device("cuda")))
         run.sums = lambda *numbers: None
         run.train_epoch(0)
-        run._planned = {1: run.memory.plan(1)}
-        run.memory.plan = lambda epoch: None  # the copy from the host, which may wait
+        run.staging.plan_ahead(1)
+        run.staging.plan_ahead = lambda epoch: None  # the copy from the host, which may wait
         torch.cuda.set_sync_debug_mode("error")
         try:
             run.train_epoch(1)

@@ -18,7 +18,7 @@ from torch.func import functional_call
 
 from noiseproof.losses import RobustLoss
 from noiseproof.models.base import Classifier
-from noiseproof.train.feed import EVALUATION_BATCH, Batch, EpochPlan, Feed, MemoryFeed
+from noiseproof.train.feed import EVALUATION_BATCH, Batch, Feed, MemoryFeed
 from noiseproof.train.fused import FusedSgd
 from noiseproof.train.lean import LeanWeights, Norm
 from noiseproof.train.network import logits_of, nothing_drawn
@@ -26,14 +26,13 @@ from noiseproof.train.norm import FusedNorm
 from noiseproof.train.overlap import OverlappedConv
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import EpochSums, Predictions, Run, RunOptions
+from noiseproof.train.staging import Staging
 from noiseproof.train.stem import StemConv
 from noiseproof.train.streams import OwnStreams, SideStream
 from noiseproof.train.task import Task
 
 __all__ = ["GraphRun", "Kernels"]
 
-STAGED = 64
-"""Batches that are augmented at once and then trained on one after the other."""
 WARM_UP = 3
 NORM_MOMENTUM = 0.1
 """Of BatchNorm's running statistics."""
@@ -66,7 +65,6 @@ class GraphRun(Run):
         if not isinstance(self.network, Classifier) or not isinstance(self.feed, MemoryFeed):
             raise TypeError("the fast path needs a network of the catalogue and examples in memory")
         device, half = options.device, recipe.precision == "bf16"
-        self.memory: MemoryFeed = self.feed
         self.lean = LeanWeights(self.network, multiple=8 if half else 4, half=half)
         velocity = torch.zeros_like(self.lean.flat)
         # Of the plain weights this path needs the views alone; its step has its own gradients.
@@ -75,25 +73,20 @@ class GraphRun(Run):
         places = [(place.start, place.stop - place.start) for place in self.lean.places.values()]
         self.fused = FusedSgd(recipe, self.lean.flat, velocity, self.lean.copy, places)
         self.streams = OwnStreams(device)
-        # What the network waits for goes first.
-        self.stream, self.staging = self.streams.take(priority=-1), self.streams.take()
+        self.stream = self.streams.take(priority=-1)  # what the network waits for goes first
         self.side = SideStream(self.streams.take() if options.alone else None)
-        self._planned: dict[int, EpochPlan] = {0: self._plan(0)}
-        batch = recipe.batch
-        channels, height, width = self._example().shape[1:]
-        kind = torch.bfloat16 if half else torch.float32
-        first = next(iter(self.lean.leaves.values()))
-        # Two sides: while the steps read one, the other is filled.
-        self.room = min(STAGED * batch, len(self.memory))
-        count = 2 * self.room
-        self.staged = torch.zeros((count, height, width, first.shape[1]), dtype=kind, device=device)
-        self.channels = channels
-        self.labels = torch.zeros((2, count), dtype=torch.int64, device=device)
-        self.row, self.offsets = torch.zeros(1, dtype=torch.int64, device=device), torch.arange(batch, device=device)
+        self.staging = Staging(
+            self.feed,
+            self.clean,
+            channels=next(iter(self.lean.leaves.values())).shape[1],
+            dtype=torch.bfloat16 if half else torch.float32,
+            stream=self.streams.take(),
+            reader=self.stream,
+        )
         self.steps_done = torch.zeros(1, dtype=torch.int64, device=device)
-        self.losses = torch.zeros(self.memory.steps(), device=device)
+        self.losses = torch.zeros(self.feed.steps(), device=device)
         self.counts = torch.zeros(2, dtype=torch.int64, device=device)
-        seen = next(iter(self.memory.in_order())).inputs
+        seen = next(iter(self.feed.in_order())).inputs
         self.examined = torch.zeros((EVALUATION_BATCH, *seen.shape[1:]), device=device).to(memory_format=torch.channels_last)
         self.kernels = kernels
         if kernels == "own":
@@ -107,14 +100,9 @@ class GraphRun(Run):
         finally:  # interrupted, it goes on, with torch's switches set as it needs them
             wait([built])
 
-    def _example(self) -> Tensor:
-        """The first example as the network will see it."""
-        with torch.cuda.stream(self.staging):
-            return self.memory.examples(self._planned[0].part(0, 1))
-
     def _build(self) -> None:
         """Capture all graphs."""
-        batch, rest = self.recipe.batch, len(self.memory) % self.recipe.batch
+        batch, rest = self.recipe.batch, len(self.feed) % self.recipe.batch
         cudnn = torch.backends.cudnn
         before = cudnn.benchmark, cudnn.deterministic
         cudnn.benchmark = cudnn.deterministic = True
@@ -127,73 +115,35 @@ class GraphRun(Run):
 
     def train_epoch(self, epoch: int, on_batch: Callable[[int], None] = lambda done: None) -> EpochSums:
         self.criterion.set_epoch(epoch)
-        plan = self._planned.pop(epoch, None) or self._plan(epoch)
-        self.stream.wait_stream(torch.cuda.current_stream())
-        self.staging.wait_stream(self.stream)
-        with torch.cuda.stream(self.stream):
+        batch = self.recipe.batch
+        with self._on_stream():
             self.fused.lr.fill_(self.lr(epoch))
             self.steps_done.zero_()
             self.counts.zero_()
-            self._steps(plan, on_batch)
-            if epoch + 1 < self.recipe.epochs:  # while the device is at work, the host draws what comes next
-                self._planned = {epoch + 1: self._plan(epoch + 1)}
+            for start, stop in self.staging.parts(epoch):
+                for done in range(start, stop, batch):
+                    self.graphs[min(batch, stop - done)].replay()
+                on_batch(stop)
+            if epoch + 1 < self.recipe.epochs:
+                self.staging.plan_ahead(epoch + 1)
             given, clean = self.counts.clone()
-            sums = self.sums(epoch, self.losses, [given], [clean] if self.clean is not None else [], len(self.memory))
+            sums = self.sums(epoch, self.losses, [given], [clean] if self.clean is not None else [], len(self.feed))
         self._count_batches()
         return sums
-
-    def _steps(self, plan: EpochPlan, on_batch: Callable[[int], None]) -> None:
-        """Launch all steps of an epoch: each part is augmented on a stream of its own while the one before it is trained on."""
-        count, batch = len(self.memory), self.recipe.batch
-        starts = range(0, count, self.room)
-        free = [torch.cuda.Event(), torch.cuda.Event()]
-        ready = [self._stage(plan, 0, 0, None)]
-        for place, start in enumerate(starts):
-            if place + 1 < len(starts):
-                side = (place + 1) % 2
-                ready.append(self._stage(plan, starts[place + 1], side, free[side] if place else None))
-            self.stream.wait_event(ready[place])
-            self.row.fill_(place % 2 * self.room)
-            stop = min(start + self.room, count)
-            for done in range(start, stop, batch):
-                self.graphs[min(batch, count - done)].replay()
-            free[place % 2].record(self.stream)
-            on_batch(stop)
-
-    def _plan(self, epoch: int) -> EpochPlan:
-        with torch.cuda.stream(self.staging):
-            return self.memory.plan(epoch)
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         super().load_state(state)
         self.lean.refresh()
 
-    def _stage(self, plan: EpochPlan, start: int, side: int, free: torch.cuda.Event | None) -> torch.cuda.Event:
-        """Augment a part of the epoch and lay it ready on one side, once that is free; the event says when it is done."""
-        part = plan.part(start, min(start + self.room, len(self.memory)))
-        rows = slice(side * self.room, side * self.room + len(part.order))
-        with torch.cuda.stream(self.staging):
-            if free is not None:
-                self.staging.wait_event(free)
-            self.staged[rows, ..., : self.channels].copy_(self.memory.examples(part).movedim(1, -1))
-            self.labels[0, rows].copy_(self.memory.labels[part.order])
-            if self.clean is not None:
-                self.labels[1, rows].copy_(self.clean[part.order])
-            ready = torch.cuda.Event()
-            ready.record(self.staging)
-        return ready
-
     def _count_batches(self) -> None:
         for module in self.network.modules():
             if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.num_batches_tracked is not None:
-                module.num_batches_tracked.add_(self.memory.steps())
+                module.num_batches_tracked.add_(self.feed.steps())
 
     def _step(self, size: int, table: Tensor) -> list[Tensor | None]:
         """Train on the next ``size`` staged examples; returns the gradients in the order of the weights."""
         lean, (network, criterion) = self.lean, self._functions(size)
-        rows = self.row + self.offsets[:size]
-        given, clean = self.labels.index_select(1, rows)
-        inputs = self.staged.index_select(0, rows).movedim(-1, 1)
+        inputs, given, clean = self.staging.batch(size)
         logits = network(lean.leaves, lean.buffers, inputs)
         loss, counts = criterion(dict(self.criterion.named_buffers()), logits, given, clean)
         self.side.launch(self.side.mark(), lambda: self._count(size, loss.detach(), counts), loss, counts)
@@ -208,7 +158,7 @@ class GraphRun(Run):
         self.lean.bias_means.add_(self.lean.bias, alpha=NORM_MOMENTUM)
         self.losses.index_copy_(0, self.steps_done, loss.view(1))
         self.counts.add_(counts)
-        self.row.add_(size)
+        self.staging.row.add_(size)
         self.steps_done.add_(1)
 
     def _training_graph(self, size: int) -> torch.cuda.CUDAGraph:
@@ -226,7 +176,7 @@ class GraphRun(Run):
 
     def rewind(self) -> None:
         """The next step is the epoch's first."""
-        self.row.zero_()
+        self.staging.row.zero_()
         self.steps_done.zero_()
 
     def _captured(self, work: Callable[[], T], prepare: Callable[[], None] = lambda: None) -> tuple[torch.cuda.CUDAGraph, T]:
@@ -290,7 +240,7 @@ class GraphRun(Run):
     def _functions(self, size: int) -> tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]]:
         """The network's pass and the loss, compiled once for all runs of this structure, this loss and this batch."""
         shapes = tuple((name, tuple(leaf.shape), leaf.dtype) for name, leaf in self.lean.leaves.items())
-        inputs = (size, *self.staged.shape[1:])
+        inputs = (size, *self.staging.inputs.shape[1:])
         network, criterion = _pass_of(self.lean.template), _loss_of(self.criterion)
         if self.kernels == "compiled":
             network = self._compiled_once((shapes, repr(self.lean.template), inputs), network)

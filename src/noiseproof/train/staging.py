@@ -1,0 +1,88 @@
+"""The examples of an epoch, augmented on the device and laid ready there, ahead of the steps that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from noiseproof.train.feed import EpochPlan, MemoryFeed
+
+__all__ = ["Staging"]
+
+STAGED = 64
+"""Batches that are augmented at once and then trained on one after the other."""
+
+
+class Staging:
+    """Two places for a part of an epoch each: while the steps read one, the other is filled, on a stream of its own.
+
+    Channels are last, and rounded up to ``channels``; the added ones stay zero. ``reader`` is the stream of the steps.
+    """
+
+    def __init__(
+        self,
+        feed: MemoryFeed,
+        clean: Tensor | None,
+        *,
+        channels: int,
+        dtype: torch.dtype,
+        stream: torch.cuda.Stream,
+        reader: torch.cuda.Stream,
+    ) -> None:
+        self.feed, self.clean, self.stream, self.reader = feed, clean, stream, reader
+        self.planned: dict[int, EpochPlan] = {0: self._plan(0)}
+        with torch.cuda.stream(stream):
+            _, self.channels, height, width = feed.examples(self.planned[0].part(0, 1)).shape
+        self.room = min(STAGED * feed.batch, len(feed))
+        device = feed.device
+        self.inputs = torch.zeros((2 * self.room, height, width, channels), dtype=dtype, device=device)
+        self.labels = torch.zeros((2, 2 * self.room), dtype=torch.int64, device=device)
+        self.row = torch.zeros(1, dtype=torch.int64, device=device)
+        self.offsets = torch.arange(feed.batch, device=device)
+
+    def parts(self, epoch: int) -> Iterator[tuple[int, int]]:
+        """Where each part of the epoch begins and ends, when the reader can be given its steps."""
+        plan = self.planned.pop(epoch, None) or self._plan(epoch)
+        self.stream.wait_stream(self.reader)
+        starts = range(0, len(self.feed), self.room)
+        free = [torch.cuda.Event(), torch.cuda.Event()]
+        ready = [self._lay(plan, 0, 0, None)]
+        for place, start in enumerate(starts):
+            if place + 1 < len(starts):
+                side = (place + 1) % 2
+                ready.append(self._lay(plan, starts[place + 1], side, free[side] if place else None))
+            self.reader.wait_event(ready[place])
+            self.row.fill_(place % 2 * self.room)
+            yield start, min(start + self.room, len(self.feed))
+            free[place % 2].record(self.reader)
+
+    def plan_ahead(self, epoch: int) -> None:
+        """Draw what is random in an epoch to come, while the device is at work."""
+        self.planned = {epoch: self._plan(epoch)}
+
+    def batch(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The next examples: inputs, given labels and clean labels."""
+        rows = self.row + self.offsets[:size]
+        given, clean = self.labels.index_select(1, rows)
+        return self.inputs.index_select(0, rows).movedim(-1, 1), given, clean
+
+    def _plan(self, epoch: int) -> EpochPlan:
+        with torch.cuda.stream(self.stream):
+            return self.feed.plan(epoch)
+
+    def _lay(self, plan: EpochPlan, start: int, side: int, free: torch.cuda.Event | None) -> torch.cuda.Event:
+        """Augment a part of the epoch into one place, once that is free; the event says when it is done."""
+        part = plan.part(start, min(start + self.room, len(self.feed)))
+        rows = slice(side * self.room, side * self.room + len(part.order))
+        with torch.cuda.stream(self.stream):
+            if free is not None:
+                self.stream.wait_event(free)
+            self.inputs[rows, ..., : self.channels].copy_(self.feed.examples(part).movedim(1, -1))
+            self.labels[0, rows].copy_(self.feed.labels[part.order])
+            if self.clean is not None:
+                self.labels[1, rows].copy_(self.clean[part.order])
+            ready = torch.cuda.Event()
+            ready.record(self.stream)
+        return ready

@@ -1,0 +1,73 @@
+"""The fast path without a device: streams that do nothing, and graphs that do the captured work again.
+
+With Triton's interpreter this runs all of its code but the capturing itself, on the CPU and slowly.
+"""
+
+import contextlib
+import itertools
+from types import SimpleNamespace
+
+import torch
+
+from noiseproof.train import feed, graph, norm, stem
+
+_numbers = itertools.count()
+
+
+class Nothing:
+    """A stream or an event: every method does nothing."""
+
+    def __init__(self, *_, **__):
+        self.cuda_stream = next(_numbers)
+
+    def __getattr__(self, name):
+        return lambda *_, **__: None
+
+
+def _captured(self, work, prepare=lambda: None):
+    prepare()
+    result = self._joined(work)
+    return SimpleNamespace(replay=work), result
+
+
+def _step_with_fresh_addresses(step):
+    """In a graph the gradients stay where they are; here they are elsewhere each time, so the optimiser comes after."""
+
+    def wrapped(self, size, table):
+        optimise, self.fused.step = self.fused.step, lambda table: None
+        gradients = step(self, size, table)
+        self.fused.step = optimise
+        table.copy_(self.fused.table(gradients))
+        optimise(table)
+        return gradients
+
+    return wrapped
+
+
+def _evaluated(self, source):
+    """As it is, but for the place where the logits are."""
+    for batch in source.in_order():
+        self.examined[: len(batch.labels)].copy_(batch.inputs)
+        yield batch, self.evaluation.replay()[: len(batch.labels)]
+
+
+def take_away(monkeypatch):
+    """Make the fast path run on the CPU."""
+    for name in ("Stream", "Event"):
+        monkeypatch.setattr(torch.cuda, name, Nothing)
+    for name in ("stream", "device"):
+        monkeypatch.setattr(torch.cuda, name, lambda _: contextlib.nullcontext())
+    for name in ("current_stream", "synchronize", "graph_pool_handle"):
+        monkeypatch.setattr(torch.cuda, name, Nothing)
+    run = graph.GraphRun
+    monkeypatch.setattr(run, "_captured", _captured)
+    monkeypatch.setattr(run, "_step", _step_with_fresh_addresses(run._step))
+    monkeypatch.setattr(run, "_evaluated", _evaluated)
+    monkeypatch.setattr(run, "_compiled_once", lambda self, key, function: function)
+    # The interpreter takes as long for a program that reads much as for one that reads little.
+    for tile in (norm.MOMENTS, norm.SUMS, norm.SUMS_OF_FEW, norm.POOLED_SUMS, norm.EACH):
+        monkeypatch.setitem(tile, "ROWS", 4096)
+    for name, value in (("POSITIONS", 4096), ("SPAN", 4096), ("PARTS", 2)):
+        monkeypatch.setattr(stem, name, value)
+    for module in (graph, feed):
+        monkeypatch.setattr(module, "EVALUATION_BATCH", 50)
