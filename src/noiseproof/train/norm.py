@@ -120,6 +120,15 @@ def _corner(row, width):
 
 
 @triton.jit
+def _of_channels(mean, inverse, gamma, beta, column, real):
+    """What the channels' activations are made with, m, gamma i and beta, as rows; and i."""
+    i = tl.load(inverse + column, mask=real, other=0.0)
+    scale = i * tl.load(gamma + column, mask=real, other=0.0)
+    m, b = tl.load(mean + column, mask=real, other=0.0), tl.load(beta + column, mask=real, other=0.0)
+    return m[None, :], scale[None, :], b[None, :], i
+
+
+@triton.jit
 def _activated(x, place, inside, m, scale, beta, TYPE: tl.constexpr):
     """The input and its activation before ReLU, rounded as it is stored."""
     value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
@@ -152,9 +161,7 @@ def _forward(
     real = column < channels
     inside = (row < rows)[:, None] & real[None, :]
     place = row[:, None] * channels + column[None, :]
-    m = tl.load(mean + column, mask=real)[None, :]
-    scale = (tl.load(inverse + column, mask=real) * tl.load(gamma + column, mask=real))[None, :]
-    b = tl.load(beta + column, mask=real)[None, :]
+    m, scale, b, _ = _of_channels(mean, inverse, gamma, beta, column, real)
     kind: tl.constexpr = x.dtype.element_ty
     if POOL:
         corner = _corner(row, width)[:, None] * channels + column[None, :]
@@ -219,10 +226,7 @@ def _backward_sums(
     part, block, channels = tl.program_id(0), tl.program_id(1), units * UNIT
     column = block * CHANNELS + tl.arange(0, CHANNELS)
     real = column < channels
-    m = tl.load(mean + column, mask=real, other=0.0)[None, :]
-    i = tl.load(inverse + column, mask=real, other=0.0)
-    scale = (i * tl.load(gamma + column, mask=real, other=0.0))[None, :]
-    b = tl.load(beta + column, mask=real, other=0.0)[None, :]
+    m, scale, b, i = _of_channels(mean, inverse, gamma, beta, column, real)
     first = tl.zeros([ROWS, CHANNELS], tl.float32)
     second = tl.zeros([ROWS, CHANNELS], tl.float32)
     for start in range(part * ROWS, rows, AT_ONCE * count * ROWS):
@@ -284,10 +288,7 @@ def _backward_inputs(
     real = column < channels
     inside = (row < rows)[:, None] & real[None, :]
     place = row[:, None] * channels + column[None, :]
-    m = tl.load(mean + column, mask=real, other=0.0)[None, :]
-    i = tl.load(inverse + column, mask=real, other=0.0)
-    scale = (i * tl.load(gamma + column, mask=real, other=0.0))[None, :]
-    b = tl.load(beta + column, mask=real, other=0.0)[None, :]
+    m, scale, b, i = _of_channels(mean, inverse, gamma, beta, column, real)
     middle = (tl.load(dbeta + column, mask=real, other=0.0) / positions)[None, :]
     tilt = (tl.load(dgamma + column, mask=real, other=0.0) * i / positions)[None, :]
     slope = tl.load(dy + place, mask=inside, other=0.0).to(tl.float32)
