@@ -81,6 +81,13 @@ def test_only_what_is_changed_adds_to_the_folders_name():
     assert folder("--seed", "7") == "runs/cifar10_jal-ce_none_seed7"
 
 
+def test_a_wait_for_the_compiler_is_announced(monkeypatch):
+    monkeypatch.setattr("noiseproof.cli.train.fast_path_suits", lambda *_: True)
+    said = "compiled for this GPU first, which takes half a minute at most"
+    assert said in run("digits/jal-ce", *SHORT).output
+    assert said not in run("digits/jal-ce", *SHORT).output  # finished before
+
+
 def test_a_run_prints_a_line_for_each_epoch_and_then_the_result():
     result = run("digits/jal-ce", "--noise", "symmetric:0.4", *SHORT)
     assert result.exit_code == 0, result.output

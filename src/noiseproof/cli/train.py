@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -21,6 +20,7 @@ from noiseproof.cli.progress import Bar, Lines, Several, TensorBoard, duration
 from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task, prepare
 from noiseproof.train import train as run_recipe
 from noiseproof.train.distributed import process_group
+from noiseproof.train.paths import fast_path_suits
 
 __all__ = ["train"]
 
@@ -103,13 +103,14 @@ def train(
         speaks = place.rank == 0
         before = Record.read(plan.folder)
         task = plan.task or prepare(plan.recipe, plan.data)
+        options = dataclasses.replace(options, device=own, place=place)
         if speaks and not quiet:
-            _print_start(plan, task, own, shown, finished=before is not None and before.status == "finished")
+            _print_start(plan, task, options, shown, finished=before is not None and before.status == "finished")
         record = run_recipe(
             plan.recipe,
             task,
             folder=plan.folder,
-            options=dataclasses.replace(options, device=own, place=place),
+            options=options,
             checkpoint_seconds=checkpoint_every,
             observer=Several(*observers) if speaks else None,
         ).record
@@ -179,7 +180,7 @@ def _print_recipe(plan: Plan, as_json: bool) -> None:
     console.print(f"[dim]{'folder':18} {escape(str(plan.folder))}[/]", highlight=False, soft_wrap=True)
 
 
-def _print_start(plan: Plan, task: Task, device: torch.device, shown: Console, finished: bool) -> None:
+def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console, finished: bool) -> None:
     recipe, wrong = plan.recipe, task.wrong
     labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({recipe.noise})"
     lines = [
@@ -191,8 +192,10 @@ def _print_start(plan: Plan, task: Task, device: torch.device, shown: Console, f
         lines.append(f"{len(task.test)} held out to test on, labels as given: where these are wrong, so is the test accuracy")
     else:
         lines.append(f"{len(task.test)} examples to test on")
-    way = f"{recipe.model}, {recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {device}"
+    way = f"{recipe.model}, {recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {options.device}"
     lines.append("finished before: nothing is trained now" if finished else way)
+    if not finished and fast_path_suits(recipe, task.train, options):
+        lines.append("[dim]the step is compiled for this GPU first, which takes half a minute at most[/]")
     for line in lines:
         shown.print(line, highlight=False, soft_wrap=True)
 
