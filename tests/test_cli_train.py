@@ -82,7 +82,7 @@ def test_only_what_is_changed_adds_to_the_folders_name():
 
 
 def test_a_wait_for_the_compiler_is_announced(monkeypatch):
-    monkeypatch.setattr("noiseproof.cli.train.fast_path_suits", lambda *_: True)
+    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "fast_path_suits", lambda *_: True)
     said = "compiled for this GPU first, which takes half a minute at most"
     assert said in run("digits/jal-ce", *SHORT).output
     assert said not in run("digits/jal-ce", *SHORT).output  # finished before
