@@ -17,7 +17,7 @@ from noiseproof.train.fused import BLOCK, FusedSgd
 from noiseproof.train.graph import _loss_of, _take_own_kernels
 from noiseproof.train.lean import LeanWeights
 from noiseproof.train.norm import FusedNorm
-from noiseproof.train.overlap import OverlappedConv
+from noiseproof.train.overlap import OverlappedConv, OverlappedLinear
 from noiseproof.train.stem import StemConv
 from noiseproof.train.streams import SideStream
 
@@ -126,6 +126,7 @@ def test_a_network_of_our_kernels_is_the_networks_own(model, options):
     kinds = [type(module) for module in lean.template.modules()]
     assert kinds.count(StemConv) == 1
     assert OverlappedConv in kinds
+    assert kinds.count(OverlappedLinear) == (2 if model == "cnn8" else 1)
     assert FusedNorm in kinds
     inputs, target = drawn(3, 3, 32, 32), torch.arange(3, device=DEVICE)
     padded = torch.zeros((3, 4, 32, 32), device=DEVICE).to(memory_format=torch.channels_last)

@@ -23,7 +23,7 @@ from noiseproof.train.fused import FusedSgd
 from noiseproof.train.lean import LeanWeights, Norm
 from noiseproof.train.network import logits_of, nothing_drawn
 from noiseproof.train.norm import FusedNorm
-from noiseproof.train.overlap import OverlappedConv
+from noiseproof.train.overlap import OverlappedConv, OverlappedLinear
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import EpochSums, Predictions, Run, RunOptions
 from noiseproof.train.staging import Staging
@@ -256,7 +256,7 @@ class GraphRun(Run):
 
 
 def _take_own_kernels(template: nn.Module, side: SideStream, device: torch.device, precision: str) -> None:
-    """Put our kernels in the place of each BatchNorm and convolution, under its name."""
+    """Put our layers in the place of each BatchNorm, convolution and linear layer, under its name."""
     first = next(module for module in template.modules() if isinstance(module, nn.Conv2d))
     for parent in list(template.modules()):
         for name, child in parent.named_children():
@@ -266,6 +266,8 @@ def _take_own_kernels(template: nn.Module, side: SideStream, device: torch.devic
                 setattr(parent, name, StemConv(first, "ieee" if precision == "float32" else "tf32"))
             elif isinstance(child, nn.Conv2d) and child.bias is None:
                 setattr(parent, name, OverlappedConv(child, side))
+            elif isinstance(child, nn.Linear):
+                setattr(parent, name, OverlappedLinear(child, side))
 
 
 def _compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:

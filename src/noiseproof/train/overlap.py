@@ -1,6 +1,6 @@
-"""Convolutions whose weights' gradients are computed beside the rest of the backward pass, on a stream of their own.
+"""Layers whose weights' gradients are computed beside the rest of the backward pass, on a stream of their own.
 
-Only the optimiser waits for the gradient of a convolution's weights, while the whole network waits for that of its inputs. The
+Only the optimiser waits for the gradient of a layer's weights, while the whole network waits for that of its inputs. The
 one fills what the other leaves idle: it is bound by arithmetic, and BatchNorm, which comes next, by memory.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from noiseproof.train.streams import SideStream
 
-__all__ = ["OverlappedConv"]
+__all__ = ["OverlappedConv", "OverlappedLinear"]
 
 
 class _Conv(torch.autograd.Function):
@@ -46,4 +46,34 @@ class OverlappedConv(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         apply: Any = _Conv.apply
         result: Tensor = apply(x, self.weight, self)
+        return result
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, side: SideStream) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.side = side
+        return nn.functional.linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (x, weight), dy, side = ctx.saved_tensors, gradients[0], ctx.side
+        ready = side.mark()
+        dx = dy @ weight if ctx.needs_input_grad[0] else None
+        dw = side.launch(ready, lambda: dy.T @ x, dy, x)
+        db = side.launch(ready, lambda: dy.sum(0), dy) if ctx.needs_input_grad[2] else None
+        return dx, dw, db, None
+
+
+class OverlappedLinear(nn.Module):
+    """A linear layer on features ``[N, D]``, on its weights."""
+
+    def __init__(self, linear: nn.Linear, side: SideStream) -> None:
+        super().__init__()
+        self.weight, self.bias, self.side = linear.weight, linear.bias, side
+
+    def forward(self, x: Tensor) -> Tensor:
+        apply: Any = _Linear.apply
+        result: Tensor = apply(x, self.weight, self.bias, self.side)
         return result
