@@ -114,13 +114,13 @@ class _Stem(torch.autograd.Function):
         grid: Any = (triton.cdiv(rows, POSITIONS), triton.cdiv(len(weight), OUT))
         shared = {"UNIT": 8, "C": inner, "PRECISION": precision, "OUT": OUT, "num_warps": 4}
         _stem_forward[grid](x, weight, y, rows, height, width, units, ROWS=POSITIONS, **shared)
-        ctx.save_for_backward(x)
-        ctx.sizes, ctx.shared, ctx.weight = (rows, height, width, units), shared, weight
+        ctx.save_for_backward(x, weight)
+        ctx.sizes, ctx.shared = (rows, height, width, units), shared
         return y
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
-        (x,), dy, weight = ctx.saved_tensors, gradients[0].contiguous(memory_format=torch.channels_last), ctx.weight
+        (x, weight), dy = ctx.saved_tensors, gradients[0].contiguous(memory_format=torch.channels_last)
         outer, inner = weight.shape[:2]
         parts = torch.empty((PARTS, outer, 3, 3, inner), device=x.device)
         grid: Any = (PARTS, triton.cdiv(outer, OUT))

@@ -29,7 +29,7 @@ def train_together(
     checkpoint_seconds: float = 60.0,
     observers: Sequence[Observer] | None = None,
 ) -> list[Outcome | Exception]:
-    """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it gives alone.
+    """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it would give alone there.
 
     A data set that several recipes name is opened once and is on the device once. The outcomes are in the order of the recipes;
     a run that failed leaves its error there and does not stop the others. ``folders`` and ``observers`` have one for each
