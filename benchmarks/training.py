@@ -31,7 +31,7 @@ import torch
 from noiseproof.data import from_arrays
 from noiseproof.paper import recipe
 from noiseproof.train import Recipe, Run, RunOptions, Task, with_noise
-from noiseproof.train.graph import GraphRun, Kernels
+from noiseproof.train.fast.graph import GraphRun, Kernels
 from noiseproof.train.recipe import Precision
 from noiseproof.train.record import environment
 from noiseproof.train.run import precision_of
@@ -43,7 +43,7 @@ TOGETHER = {"cifar10": (1, 2, 4, 8), "cifar100": (1, 2, 3)}
 WAYS: dict[str, Kernels | None] = {"eager": None, "graph": "torch", "compiled graph": "compiled", "fast path": "own"}
 KINDS = {
     "optimiser": ("_step", "_square_sums", "_scale"),
-    "norm, relu, pool": ("_moments", "_forward", "_backward_sums", "_backward_inputs"),
+    "norm, relu, pool": ("moments", "forward", "backward_sums", "backward_inputs"),
     "convolution, linear": ("_stem_forward", "_stem_weights"),
 }
 """What a kernel belongs to, by its name"""

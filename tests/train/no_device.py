@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import torch
 
-from noiseproof.train import feed, graph, norm, stem
+from noiseproof.train import feed
+from noiseproof.train.fast import graph, norm, stem
 
 _numbers = itertools.count()
 

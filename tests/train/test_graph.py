@@ -12,8 +12,8 @@ import noiseproof
 from noiseproof.data import from_arrays
 from noiseproof.models import create_model
 from noiseproof.train import Recipe, Run, RunOptions, with_noise
+from noiseproof.train.fast.lean import LeanWeights
 from noiseproof.train.feed import Batch
-from noiseproof.train.lean import LeanWeights
 from noiseproof.train.run import precision_of
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -137,8 +137,8 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(alo
     pytest.importorskip("triton")
     import no_device
 
-    from noiseproof.train import staging
-    from noiseproof.train.graph import GraphRun
+    from noiseproof.train.fast import staging
+    from noiseproof.train.fast.graph import GraphRun
 
     no_device.take_away(monkeypatch)
     monkeypatch.setattr(staging, "STAGED", 1)
@@ -166,7 +166,7 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(alo
 @pytest.mark.parametrize("kernels", ["own", "compiled", "torch"])
 def test_the_fast_path_is_the_plain_one_in_float32(kernels, changes):
     """As near to it as the plain one is to itself with its sums in another order; rounding grows from step to step."""
-    from noiseproof.train.graph import GraphRun
+    from noiseproof.train.fast.graph import GraphRun
 
     recipe = recipe_of(**changes)
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
@@ -191,7 +191,7 @@ def test_the_fast_path_is_the_plain_one_in_float32(kernels, changes):
 @pytest.mark.parametrize("kernels", ["own", "torch"])
 def test_a_residual_network_takes_the_fast_path_too(kernels):
     """One step: shortcuts, with and without a convolution in them."""
-    from noiseproof.train.graph import GraphRun
+    from noiseproof.train.fast.graph import GraphRun
 
     recipe = recipe_of("resnet18", batch=64, epochs=1)
     task, options = images_task(recipe, count=64), RunOptions(device=torch.device("cuda"))
@@ -206,7 +206,7 @@ def test_a_residual_network_takes_the_fast_path_too(kernels):
 @cuda
 def test_the_fast_path_in_bfloat16_is_as_near_as_rounding_is():
     """To the plain path under autocast, as near as that is to itself with its batches in reverse."""
-    from noiseproof.train.graph import GraphRun
+    from noiseproof.train.fast.graph import GraphRun
 
     recipe = recipe_of(precision="bf16", lr=0.001)
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
@@ -219,8 +219,8 @@ def test_the_fast_path_in_bfloat16_is_as_near_as_rounding_is():
 
 @cuda
 def test_the_parts_in_which_examples_are_laid_ready_do_not_matter(monkeypatch):
-    from noiseproof.train import staging
-    from noiseproof.train.graph import GraphRun
+    from noiseproof.train.fast import staging
+    from noiseproof.train.fast.graph import GraphRun
 
     recipe = recipe_of(batch=32)
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
@@ -233,7 +233,7 @@ def test_the_parts_in_which_examples_are_laid_ready_do_not_matter(monkeypatch):
 
 @cuda
 def test_images_that_the_augmentation_enlarges_take_the_fast_path():
-    from noiseproof.train.graph import GraphRun
+    from noiseproof.train.fast.graph import GraphRun
 
     recipe = recipe_of("resnet18", augment="webvision", batch=32, epochs=1)
     task, options = images_task(recipe, count=64), RunOptions(device=torch.device("cuda"))
@@ -247,7 +247,7 @@ def test_images_that_the_augmentation_enlarges_take_the_fast_path():
 
 @cuda
 def test_streams_are_taken_once_and_given_back():
-    from noiseproof.train.streams import POOL, OwnStreams
+    from noiseproof.train.fast.streams import POOL, OwnStreams
 
     own = OwnStreams(torch.device("cuda", 0))
     taken = [own.take() for _ in range(POOL)]
@@ -260,7 +260,7 @@ def test_streams_are_taken_once_and_given_back():
 
 @cuda
 def test_a_step_that_fails_while_captured_says_so_and_leaves_the_device_usable(monkeypatch):
-    from noiseproof.train import graph, overlap
+    from noiseproof.train.fast import graph, overlap
 
     recipe = recipe_of()
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
@@ -284,7 +284,7 @@ def test_a_step_that_fails_while_captured_says_so_and_leaves_the_device_usable(m
 @cuda
 def test_an_evaluation_in_a_graph_is_the_plain_one():
     """The last part of the examples is smaller than the graph's batch."""
-    from noiseproof.train.graph import GraphRun
+    from noiseproof.train.fast.graph import GraphRun
 
     recipe = recipe_of()
     task, options = images_task(recipe, count=1100), RunOptions(device=torch.device("cuda"))
@@ -300,7 +300,7 @@ def test_an_evaluation_in_a_graph_is_the_plain_one():
 
 @cuda
 def test_a_state_goes_from_one_path_to_the_other():
-    from noiseproof.train.graph import GraphRun
+    from noiseproof.train.fast.graph import GraphRun
 
     recipe = recipe_of()
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
@@ -315,7 +315,7 @@ def test_a_state_goes_from_one_path_to_the_other():
 @cuda
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 def test_runs_side_by_side_give_exactly_what_each_gives_alone(precision):
-    from noiseproof.train.graph import GraphRun
+    from noiseproof.train.fast.graph import GraphRun
 
     recipes = [recipe_of(precision=precision, seed=seed, loss_options={"a": a}) for seed in (0, 1) for a in (10.0, 30.0)]
     options = RunOptions(device=torch.device("cuda"))
@@ -339,7 +339,7 @@ def test_runs_side_by_side_give_exactly_what_each_gives_alone(precision):
 
 @cuda
 def test_the_fast_path_does_not_wait_for_the_device_within_an_epoch():
-    from noiseproof.train.graph import GraphRun
+    from noiseproof.train.fast.graph import GraphRun
 
     recipe = recipe_of(precision="bf16")
     with precision_of(recipe, deterministic=False):

@@ -13,13 +13,13 @@ from noiseproof.train.update import Sgd
 
 pytest.importorskip("triton", reason="needs Triton")
 
-from noiseproof.train.fused import BLOCK, FusedSgd
-from noiseproof.train.graph import _loss_of, _take_own_kernels
-from noiseproof.train.lean import LeanWeights
-from noiseproof.train.norm import FusedNorm
-from noiseproof.train.overlap import OverlappedConv, OverlappedLinear
-from noiseproof.train.stem import StemConv
-from noiseproof.train.streams import SideStream
+from noiseproof.train.fast.graph import _loss_of, _take_own_kernels
+from noiseproof.train.fast.lean import LeanWeights
+from noiseproof.train.fast.norm import FusedNorm
+from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
+from noiseproof.train.fast.sgd import BLOCK, FusedSgd
+from noiseproof.train.fast.stem import StemConv
+from noiseproof.train.fast.streams import SideStream
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ROUNDING = {torch.float32: 1e-6, torch.bfloat16: 6e-3}

@@ -14,7 +14,7 @@ confidence   how sure a run was of each given label, as a file
 together     several runs side by side
 distributed  several processes that train one network
 paths        plain or fast: start_run
-graph        the fast path, a step in a CUDA graph; lean and fused are its parts
+fast         the fast path, a step in a CUDA graph
 folder       what a run's folder is called, and that one process at a time works in it
 memory       which batch would fit when the memory does not
 own          a recipe for data that no recipe knows

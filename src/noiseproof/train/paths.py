@@ -19,7 +19,7 @@ DRAWING = ("nl", "jnpl")
 def start_run(recipe: Recipe, task: Task, options: RunOptions) -> Run:
     """A run ready for its first epoch."""
     if fast_path_suits(recipe, task.train, options):
-        from noiseproof.train.graph import GraphRun  # needs Triton, which comes with CUDA builds of torch only
+        from noiseproof.train.fast.graph import GraphRun  # needs Triton, which comes with CUDA builds of torch only
 
         return GraphRun(recipe, task, options)
     return Run(recipe, task, options)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noiseproof.train.streams import SideStream
+from noiseproof.train.fast.streams import SideStream
 
 __all__ = ["OverlappedConv", "OverlappedLinear"]
 

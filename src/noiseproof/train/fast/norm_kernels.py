@@ -1,45 +1,15 @@
-"""BatchNorm with what surrounds it in a network - shortcut, ReLU, pooling - as Triton kernels: two forward, two backward.
+"""The kernels of :mod:`noiseproof.train.fast.norm`, where the formulas are.
 
-Inputs are matrices of positions by channels: images in channels-last order, or features. With ``n`` positions, ``m`` the mean
-and ``v`` the variance of a channel over them, ``i = 1 / sqrt(v + eps)``::
-
-    y  = relu(gamma i (x - m) + beta + shortcut)                     dz = dy where y > 0
-    dx = gamma i (dz - sum(dz) / n - i (x - m) dgamma / n)           dgamma = i sum(dz (x - m)),  dbeta = sum(dz)
-
-Sums are taken in two stages: every program writes those of its part of the positions, and the one that is done last adds them
-up, always in the same order. Moments are those of ``x - o`` with the mean ``o`` of a few positions: a mean far from zero then
-costs no digits.
-
-With pooling the activations themselves are never stored: the backward pass finds the maximum of each 2x2 again, the first in
-reading order where there are several.
+``rows`` are positions of the result; there are ``units * UNIT`` channels, of which each program has ``CHANNELS``; ``parts`` are the
+sums of the ``count`` programs that divide the rows among them.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor, nn
 
-__all__ = ["FusedNorm"]
-
-CHANNELS = 64
-"""Channels that a program works on"""
-SAMPLE = 32
-"""Positions whose mean the moments are taken around"""
-PARTS = 128
-"""Programs that sum at the same time; the same on every device, so that all of them round alike"""
-FEW = 2**14
-"""Positions up to which programs are small, so that there are enough of them"""
-MOMENTS: dict[str, Any] = {"ROWS": 128, "AT_ONCE": 4, "num_warps": 8}
-SUMS: dict[str, Any] = {"ROWS": 128, "AT_ONCE": 2, "num_warps": 8}
-SUMS_OF_FEW: dict[str, Any] = {"ROWS": 64, "AT_ONCE": 2, "num_warps": 4}
-POOLED_SUMS: dict[str, Any] = {"ROWS": 64, "AT_ONCE": 1, "num_warps": 8}
-EACH: dict[str, Any] = {"ROWS": 32, "num_warps": 4}
-"""How much a program of each kind reads at a time: enough that the memory is kept busy, as measured on an H200"""
+__all__ = ["backward_inputs", "backward_sums", "forward", "moments"]
 
 
 @triton.jit
@@ -57,7 +27,7 @@ def _add_up(parts, count, column, real, channels, CHANNELS: tl.constexpr):
 
 
 @triton.jit
-def _moments(
+def moments(
     x,
     parts,
     counter,
@@ -136,7 +106,7 @@ def _activated(x, place, inside, m, scale, beta, TYPE: tl.constexpr):
 
 
 @triton.jit
-def _forward(
+def forward(
     x,
     y,
     shortcut,
@@ -197,7 +167,7 @@ def _best(x, corner, width, channels, inside, m, scale, beta, TYPE: tl.constexpr
 
 
 @triton.jit
-def _backward_sums(
+def backward_sums(
     x,
     y,
     dy,
@@ -261,7 +231,7 @@ def _backward_sums(
 
 
 @triton.jit
-def _backward_inputs(
+def backward_inputs(
     x,
     dy,
     dx,
@@ -307,110 +277,3 @@ def _backward_inputs(
         if RELU:
             slope = tl.where((value - m) * scale + b <= 0.0, 0.0, slope)
         tl.store(dx + place, (scale * (slope - middle - (value - m) * tilt)).to(kind), mask=inside)
-
-
-class _Norm(torch.autograd.Function):
-    """The kernels with their gradient. The gradients of gamma and beta are float32, whatever the activations are."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, shortcut: Tensor | None, gamma: Tensor, beta: Tensor, norm: FusedNorm, relu: bool, pool: bool
-    ) -> Tensor:
-        positions, width = x.numel() // x.shape[1], x.shape[-1]
-        units = x.shape[1] // norm.unit
-        mean, inverse = torch.empty_like(gamma), torch.empty_like(gamma)
-        tile = MOMENTS if positions > FEW else SUMS_OF_FEW
-        grid, parts = _parts(positions, x, tile["ROWS"])
-        _moments[grid](
-            x,
-            parts,
-            norm.counter,
-            mean,
-            inverse,
-            norm.running_mean,
-            norm.running_var,
-            positions,
-            units,
-            grid[0],
-            norm.eps,
-            norm.momentum,
-            UNIT=norm.unit,
-            CHANNELS=CHANNELS,
-            SAMPLE=SAMPLE,
-            **tile,
-        )
-        rows = positions // 4 if pool else positions
-        y = _half_size(x) if pool else torch.empty_like(x)
-        flags = {"RELU": relu, "SHORTCUT": shortcut is not None, "POOL": pool, "UNIT": norm.unit, "CHANNELS": CHANNELS}
-        grid = (triton.cdiv(rows, EACH["ROWS"]), grid[1])
-        _forward[grid](x, y, shortcut, mean, inverse, gamma, beta, rows, units, width, **flags, **EACH)
-        ctx.save_for_backward(x, y if shortcut is not None else None, mean, inverse, gamma, beta)
-        ctx.counter, ctx.flags, ctx.sizes = norm.counter, flags, (rows, units, width)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, *known = ctx.saved_tensors
-        layout = torch.channels_last if x.dim() == 4 else torch.contiguous_format
-        dy = gradients[0].contiguous(memory_format=layout)
-        dx, dgamma, dbeta = torch.empty_like(x), torch.empty_like(known[2]), torch.empty_like(known[3])
-        known += [dgamma, dbeta, *ctx.sizes]
-        flags = dict(ctx.flags)
-        pool, rows = flags["POOL"], ctx.sizes[0]
-        dz = torch.empty_like(dy) if flags["SHORTCUT"] else None
-        tile = POOLED_SUMS if pool else SUMS if rows > FEW else SUMS_OF_FEW
-        grid, parts = _parts(rows, x, tile["ROWS"])
-        _backward_sums[grid](x, y, dy, dz, parts, ctx.counter, *known, grid[0], **flags, **tile)
-        flags.pop("SHORTCUT")
-        if dz is not None:
-            dy, flags["RELU"] = dz, False
-        grid = (triton.cdiv(rows, EACH["ROWS"]), grid[1])
-        _backward_inputs[grid](x, dy, dx, *known, x.numel() // x.shape[1], **flags, **EACH)
-        return dx, dz, dgamma, dbeta, None, None, None
-
-
-def _parts(rows: int, x: Tensor, step: int) -> tuple[Any, Tensor]:
-    """The grid of programs, parts of the rows by blocks of channels, and the room for two sums of each."""
-    blocks = triton.cdiv(x.shape[1], CHANNELS)
-    count = min(triton.cdiv(rows, step), max(1, PARTS // blocks))
-    return (count, blocks), torch.empty((2, count, x.shape[1]), device=x.device)
-
-
-def _half_size(x: Tensor) -> Tensor:
-    count, channels, height, width = x.shape
-    shape = (count, channels, height // 2, width // 2)
-    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
-
-
-class FusedNorm(nn.Module):
-    """A BatchNorm in training, on its parameters and statistics, that computes with these kernels."""
-
-    running_mean: Tensor
-    running_var: Tensor
-
-    def __init__(self, norm: nn.BatchNorm1d | nn.BatchNorm2d, device: torch.device) -> None:
-        super().__init__()
-        self.eps, self.momentum = norm.eps, norm.momentum
-        self.weight, self.bias = norm.weight, norm.bias
-        for name in ("running_mean", "running_var"):
-            self.register_buffer(name, getattr(norm, name))
-        self.unit = math.gcd(norm.num_features, CHANNELS)
-        self.counter = torch.zeros(triton.cdiv(norm.num_features, CHANNELS), dtype=torch.int32, device=device)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self._normed(x, None, relu=False, pool=False)
-
-    def activated(self, x: Tensor, shortcut: Tensor | None = None, *, pool: bool = False) -> Tensor:
-        """See :func:`noiseproof.models.base.activated`."""
-        if pool and (shortcut is not None or x.shape[-1] % 2 or x.shape[-2] % 2):
-            raise ValueError("the kernels pool images of even size, without a shortcut")
-        return self._normed(x, shortcut, relu=True, pool=pool)
-
-    def _normed(self, x: Tensor, shortcut: Tensor | None, *, relu: bool, pool: bool) -> Tensor:
-        if x.numel() >= 2**31:
-            raise ValueError(
-                f"the kernels take fewer than 2^31 numbers, got {list(x.shape)}; take a smaller batch, or the plain path"
-            )
-        apply: Any = _Norm.apply
-        result: Tensor = apply(x, shortcut, self.weight, self.bias, self, relu, pool)
-        return result

@@ -18,17 +18,17 @@ from torch.func import functional_call
 
 from noiseproof.losses import RobustLoss
 from noiseproof.models.base import Classifier
+from noiseproof.train.fast.lean import LeanWeights, Norm
+from noiseproof.train.fast.norm import FusedNorm
+from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
+from noiseproof.train.fast.sgd import FusedSgd
+from noiseproof.train.fast.staging import Staging
+from noiseproof.train.fast.stem import StemConv
+from noiseproof.train.fast.streams import OwnStreams, SideStream
 from noiseproof.train.feed import EVALUATION_BATCH, Batch, Feed, MemoryFeed
-from noiseproof.train.fused import FusedSgd
-from noiseproof.train.lean import LeanWeights, Norm
 from noiseproof.train.network import logits_of, nothing_drawn
-from noiseproof.train.norm import FusedNorm
-from noiseproof.train.overlap import OverlappedConv, OverlappedLinear
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import EpochSums, Predictions, Run, RunOptions
-from noiseproof.train.staging import Staging
-from noiseproof.train.stem import StemConv
-from noiseproof.train.streams import OwnStreams, SideStream
 from noiseproof.train.task import Task
 
 __all__ = ["GraphRun", "Kernels"]
