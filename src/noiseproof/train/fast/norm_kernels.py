@@ -1,7 +1,7 @@
 """The kernels of :mod:`noiseproof.train.fast.norm`, where the formulas are.
 
-``rows`` are positions of the result; there are ``units * UNIT`` channels, of which each program has ``CHANNELS``; ``parts`` are the
-sums of the ``count`` programs that divide the rows among them.
+``rows`` are positions of the result; there are ``units * UNIT`` channels, of which each program has ``CHANNELS``;
+``parts`` are the sums of the ``count`` programs that divide the rows among them.
 """
 
 from __future__ import annotations
