@@ -120,16 +120,12 @@ def profile(run: GraphRun, steps: int = 20) -> dict[str, Any]:
 
 
 def measure(protocol: Recipe, task: Task, way: str, together: int, epochs: int) -> dict[str, Any]:
-    kernels = WAYS[way]
-
-    def start(seed: int, *, alone: bool) -> Run:
-        options = RunOptions(device=torch.device("cuda"), alone=alone)
-        recipe = dataclasses.replace(protocol, seed=seed)
-        return Run(recipe, task, options) if kernels is None else GraphRun(recipe, task, options, kernels=kernels)
-
+    kernels, device = WAYS[way], torch.device("cuda")
+    options = RunOptions(device=device, alone=together == 1)
+    recipes = [dataclasses.replace(protocol, seed=seed) for seed in range(together)]
     with precision_of(protocol, False):
         begun = time.perf_counter()
-        runs = [start(seed, alone=together == 1) for seed in range(together)]
+        runs = [Run(r, task, options) if kernels is None else GraphRun(r, task, options, kernels=kernels) for r in recipes]
         ready = time.perf_counter() - begun
         seconds = epochs_timed(runs, epochs)
         result: dict[str, Any] = {
@@ -143,8 +139,8 @@ def measure(protocol: Recipe, task: Task, way: str, together: int, epochs: int) 
             "memory_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2),
         }
         if kernels is not None and together == 1:
-            one_at_a_time = start(0, alone=False)  # or kernels at work at once would be counted with each other's time
-            assert isinstance(one_at_a_time, GraphRun)  # noqa: S101 - for the type checker
+            # One kernel at a time, or those at work at once would be counted with each other's time.
+            one_at_a_time = GraphRun(protocol, task, dataclasses.replace(options, alone=False), kernels=kernels)
             one_at_a_time.train_epoch(0)  # a device draws more power, and slows down, for numbers that are not 0
             result["profile"] = profile(one_at_a_time)
     return result

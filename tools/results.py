@@ -73,7 +73,7 @@ def profile(lines: list[dict[str, Any]]) -> str:
     head = ["protocol", "way", "precision", *NETWORK, *AROUND, "kernels", "not the network"]
     return (
         "### One step by kernel, in microseconds\n\n"
-        "Kernels one after the other, so that each is counted with its own time.\n\n" + _table(head, rows)
+        "Kernels one after the other, so that each is counted with its own time.\n\n" + _table(head, rows) + _notes(lines)
     )
 
 
@@ -108,7 +108,7 @@ def faithfulness(lines: list[dict[str, Any]]) -> str:
         + _table(head, rows)
         + "\nWhat bf16 changes against TF32, in points, with the 95 % interval by Welch's t:\n\n"
         + _table(["loss", "noise", "bf16 - TF32", "interval"], apart)
-        + "".join(f"\nNote: {note}.\n" for note in sorted({run["note"] for run in runs if "note" in run}))
+        + _notes(runs)
     )
 
 
@@ -137,6 +137,10 @@ def losses(lines: list[dict[str, Any]]) -> str:
         f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}, commit {machine['commit']}, "
         f"{machine['date']}. `benchmarks/losses.py`: forward and backward, float32, medians.\n\n" + _table(head, rows)
     )
+
+
+def _notes(lines: list[dict[str, Any]]) -> str:
+    return "".join(f"\nNote: {note}.\n" for note in sorted({line["note"] for line in lines if "note" in line}))
 
 
 def _where(lines: list[dict[str, Any]]) -> str:

@@ -13,6 +13,7 @@ from noiseproof.data import data_root, open_dataset
 from noiseproof.train.loop import Loop, Observer, Outcome
 from noiseproof.train.paths import fast_path_suits
 from noiseproof.train.recipe import Recipe
+from noiseproof.train.record import Epoch, Record
 from noiseproof.train.run import RunOptions, precision_of
 from noiseproof.train.task import with_noise
 
@@ -58,7 +59,7 @@ def train_together(
         try:
             task = with_noise(datasets[recipe.dataset], recipe, data_root(data))
             return Loop(recipe, task, folder, data, options, checkpoint_seconds, observer).run()
-        except Exception as error:
+        except Exception as error:  # whatever ends one run must not end the others
             traceback.clear_frames(error.__traceback__)  # which hold the run, and its memory on the device
             return error
 
@@ -80,11 +81,18 @@ class _Stoppable(Observer):
     """Passes on what it hears, until the runs are to stop."""
 
     def __init__(self, observer: Observer, stopping: threading.Event) -> None:
-        self.stopping = stopping
-        self.started, self.epoch, self.ended = observer.started, observer.epoch, observer.ended  # type: ignore[method-assign]
-        self._batch = observer.batch
+        self.observer, self.stopping = observer, stopping
+
+    def started(self, record: Record, epochs_done: int) -> None:
+        self.observer.started(record, epochs_done)
 
     def batch(self, epoch: int, done: int, total: int) -> None:
         if self.stopping.is_set():
             raise _StoppedError
-        self._batch(epoch, done, total)
+        self.observer.batch(epoch, done, total)
+
+    def epoch(self, facts: Epoch) -> None:
+        self.observer.epoch(facts)
+
+    def ended(self, record: Record) -> None:
+        self.observer.ended(record)
