@@ -1,5 +1,10 @@
 """The Triton kernels of the fast path against float64: on a GPU, or else on the CPU by Triton's interpreter."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -152,6 +157,15 @@ def test_runs_share_the_code_of_a_loss_but_not_its_tensors():
     loss, counts = _loss_of(first)(dict(second.named_buffers()), logits, target, target)
     assert torch.equal(loss, second(logits, target))
     assert counts.tolist() == [(logits.argmax(1) == target).sum()] * 2
+
+
+def test_the_kernels_compile_for_a_gpu(tmp_path):
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, str(Path(__file__).with_name("compiled_ahead.py"))]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    kernels = {"moments", "forward", "backward_sums", "backward_inputs", "_stem_forward", "_stem_weights"}
+    assert set(ended.stdout.split()) == kernels | {"_square_sums", "_scale", "_step"}
 
 
 def test_what_the_kernels_do_not_pool_is_refused():

@@ -120,18 +120,21 @@ def _columns(
     """The columns, and for each primitive the factor of its own term."""
     top, d, e_y = _columns_of(saved)
     margin, *values = _columns_of(primitives)
-    slope, *factors = _columns_of(grads)
+    slope, *weights = _columns_of(grads)
     inverse_d, inverse_sum = d.reciprocal(), (d + e_y).reciprocal_()
     not_top = torch.ceil(1 - e_y)
     slope, dz_y = slope * inverse_d, -slope
-    for i, primitive in enumerate(asked):
+    factors = []
+    for primitive, value, factor in zip(asked, values, weights, strict=True):
         if primitive.kind == "spread":
-            slope, factors[i] = torch.addcmul(slope, factors[i], inverse_d, value=classes - 1), -factors[i]
+            slope = torch.addcmul(slope, factor, inverse_d, value=classes - 1)
+            factor = -factor
         elif primitive.kind == "power":
-            weight = primitive.exponent * factors[i]
-            dz_y = torch.addcmul(dz_y, weight * values[i], e_y * inverse_sum, value=-1)
-            factors[i] = weight * inverse_sum**primitive.exponent
-            slope = torch.addcmul(slope, factors[i] * inverse_sum, e_y * not_top)
+            factor = primitive.exponent * factor
+            dz_y = torch.addcmul(dz_y, factor * value, e_y * inverse_sum, value=-1)
+            factor = factor * inverse_sum**primitive.exponent
+            slope = torch.addcmul(slope, factor * inverse_sum, e_y * not_top)
+        factors.append(factor)
     labels = _safe_labels(target, classes)
     return _Columns(labels, top, margin, inverse_d, inverse_sum, not_top, slope, dz_y), factors
 

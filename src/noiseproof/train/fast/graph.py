@@ -146,8 +146,9 @@ class GraphRun(Run):
         inputs, given, clean = self.staging.batch(size)
         logits = network(lean.leaves, lean.buffers, inputs)
         loss, counts = criterion(dict(self.criterion.named_buffers()), logits, given, clean)
-        self.side.launch(self.side.mark(), lambda: self._count(size, loss.detach(), counts), loss, counts)
+        ready = self.side.mark()
         found = zip(lean.leaves.items(), torch.autograd.grad(loss, list(lean.leaves.values())), strict=True)
+        self.side.launch(ready, lambda: self._count(size, loss.detach(), counts), loss, counts)
         self.side.join()
         gradients = {name: _in_layout_of(leaf, gradient) for (name, leaf), gradient in found}
         self.fused.step(table)

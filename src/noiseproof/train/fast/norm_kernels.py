@@ -51,8 +51,8 @@ def moments(
     column = block * CHANNELS + tl.arange(0, CHANNELS)
     real = column < channels
     sample = tl.arange(0, SAMPLE) * tl.maximum(rows // SAMPLE, 1)
-    inside = (sample < rows)[:, None] & real[None, :]
-    values = tl.load(x + sample[:, None] * channels + column[None, :], mask=inside, other=0.0).to(tl.float32)
+    sampled = (sample < rows)[:, None] & real[None, :]
+    values = tl.load(x + sample[:, None] * channels + column[None, :], mask=sampled, other=0.0).to(tl.float32)
     origin = tl.sum(values, 0) / tl.minimum(rows, SAMPLE)
     first = tl.zeros([ROWS, CHANNELS], tl.float32)
     second = tl.zeros([ROWS, CHANNELS], tl.float32)

@@ -1,0 +1,71 @@
+"""Compile for a GPU, without one, every kernel that a step of two networks launches. A script: the interpreter must be off.
+
+The interpreter takes what the compiler does not, a variable say that changes its shape within a loop.
+"""
+
+import numbers
+
+import torch
+import triton
+from torch.func import functional_call
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from noiseproof.models import create_model
+from noiseproof.train import Recipe
+from noiseproof.train.fast.graph import _take_own_kernels
+from noiseproof.train.fast.lean import LeanWeights
+from noiseproof.train.fast.sgd import FusedSgd
+from noiseproof.train.fast.streams import SideStream
+
+HOPPER = GPUTarget("cuda", 90, 32)
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.int64: "*i64"}
+NETWORKS = (("cnn8", {"widths": (8, 16, 24)}, "float32"), ("resnet18", {}, "bf16"))
+compiled = {}
+
+
+def compile_only(kernel, *args, grid, warmup, **named):
+    """In the place of a launch."""
+    given = dict(zip(kernel.arg_names, args, strict=False)) | named
+    options = {name: given.pop(name) for name in list(given) if name not in kernel.arg_names}
+    fixed = {p.name for p in kernel.params if p.is_constexpr} | {name for name, value in given.items() if value is None}
+    signature = {name: "constexpr" if name in fixed else type_of(given[name]) for name in kernel.arg_names}
+    constants = {(kernel.arg_names.index(name),): given[name] for name in sorted(fixed)}
+    key = kernel.__name__, str(signature), str(constants), str(options)
+    if key not in compiled:
+        source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
+        compiled[key] = triton.compile(source, target=HOPPER, options=options)
+
+
+def type_of(value):
+    if isinstance(value, torch.Tensor):
+        return TYPES[value.dtype]
+    return "i32" if isinstance(value, numbers.Integral) else "fp32"
+
+
+def step(model, options, precision):
+    half, device = precision == "bf16", torch.device("cpu")
+    network = create_model(model, 10, **options)
+    lean = LeanWeights(network, multiple=8 if half else 4, half=half)
+    _take_own_kernels(lean.template, SideStream(None), device, precision)
+    channels = next(iter(lean.leaves.values())).shape[1]
+    images = torch.zeros((2, channels, 32, 32), dtype=torch.bfloat16 if half else torch.float32)
+    logits = functional_call(lean.template, {**lean.leaves, **lean.buffers}, (images.to(memory_format=torch.channels_last),))
+    gradients = dict(zip(lean.leaves, torch.autograd.grad(logits.sum(), list(lean.leaves.values())), strict=True))
+    recipe = Recipe(dataset="digits", loss="ce", model=model, clip=5.0)
+    places = [(place.start, place.stop - place.start) for place in lean.places.values()]
+    fused = FusedSgd(recipe, lean.flat, torch.zeros_like(lean.flat), lean.copy, places)
+    fused.step(fused.table([gradients.get(name) for name in lean.places]))
+
+
+def main():
+    JITFunction.run = compile_only
+    for model, options, precision in NETWORKS:
+        step(model, options, precision)
+    for name, *_ in compiled:
+        print(name)
+
+
+if __name__ == "__main__":
+    main()
