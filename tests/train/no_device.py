@@ -70,5 +70,4 @@ def take_away(monkeypatch):
         monkeypatch.setitem(tile, "ROWS", 4096)
     for name, value in (("POSITIONS", 4096), ("SPAN", 4096), ("PARTS", 2)):
         monkeypatch.setattr(stem, name, value)
-    for module in (graph, feed):
-        monkeypatch.setattr(module, "EVALUATION_BATCH", 50)
+    monkeypatch.setattr(feed, "EVALUATION_BATCH", 50)

@@ -70,6 +70,11 @@ def test_evaluation_sees_every_example_in_order_and_the_same_each_time(examples)
     assert torch.equal(inputs, gathered(feed(examples, seed=9).in_order())[0])
 
 
+def test_large_examples_are_evaluated_fewer_at_a_time(split, monkeypatch):
+    monkeypatch.setattr("noiseproof.train.feed.EVALUATION_NUMBERS", 7 * 6 * 6 * 3)
+    assert [len(batch.labels) for batch in feed(split).in_order()] == [7] * 7 + [1]
+
+
 @pytest.mark.parametrize("world", [2, 3])
 def test_processes_share_each_batch_and_together_are_one(split, world):
     alone = list(feed(split, batch=18).epoch(1))

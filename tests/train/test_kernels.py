@@ -25,6 +25,7 @@ from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
 from noiseproof.train.fast.sgd import BLOCK, FusedSgd
 from noiseproof.train.fast.stem import StemConv
 from noiseproof.train.fast.streams import SideStream
+from noiseproof.train.fast.twin import one_of
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ROUNDING = {torch.float32: 1e-6, torch.bfloat16: 6e-3}
@@ -94,6 +95,26 @@ def test_a_norm_is_torchs_own(shape, options, dtype):
     assert not fused.counter.any()  # ready for the next step
 
 
+@pytest.mark.parametrize("options", [{}, {"shortcut": True}, {"pool": True}], ids=["relu", "shortcut", "pool"])
+def test_two_layers_may_read_a_norm(options):
+    """Each has a tensor of its own, and the gradients of both come to the norm."""
+    norm, exact = norms(16, 4)
+    inputs = [drawn(3, 16, 4, 4, seed=seed).requires_grad_() for seed in range(2 if "shortcut" in options else 1)]
+    fused = FusedNorm(norm, DEVICE)
+    out = fused.activated(*inputs, pool="pool" in options)
+    readers = [one_of(out), one_of(out)]
+    assert readers[1] is out
+    assert readers[0] is not out
+    assert readers[0].data_ptr() == out.data_ptr()
+    slopes = [drawn(*out.shape, seed=seed) for seed in (2, 3)]
+    ours = torch.autograd.grad(readers, [*inputs, fused.weight, fused.bias], slopes)
+    twins = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    expected = activated(exact, *twins, pool="pool" in options)
+    theirs = torch.autograd.grad(expected, [*twins, exact.weight, exact.bias], (slopes[0] + slopes[1]).double())
+    for one, other in zip(ours, theirs, strict=True):
+        assert away(one, other) < ROUNDING[torch.float32]
+
+
 @pytest.mark.parametrize("first", [1000.0, 900.0], ids=["typical", "odd"])
 def test_a_mean_far_from_zero_costs_no_digits(first):
     """The variance of numbers around 1000 with deviation 1; as a difference of squares in float32 it would be 6 % off."""
@@ -120,8 +141,9 @@ def test_nan_goes_through_a_norm():
     [("cnn8", {"widths": (8, 16, 24)}), ("cnn8", {"widths": (8, 5, 8)}), ("resnet18", {})],
     ids=["narrow", "narrower", "residual"],
 )
-def test_a_network_of_our_kernels_is_the_networks_own(model, options):
+def test_a_network_of_our_kernels_is_the_networks_own(model, options, monkeypatch):
     """In float32: the logits, and the gradient of every weight."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     if model == "resnet18" and DEVICE.type == "cpu":
         pytest.skip("too slow in the interpreter")
     plain, network = (create_model(model, 10, **options).to(DEVICE) for _ in range(2))

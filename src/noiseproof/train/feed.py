@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +25,8 @@ __all__ = ["ALONE", "Batch", "EpochPlan", "Feed", "FileFeed", "MemoryFeed", "Pla
 ORDER, AUGMENT = 1, 2
 """The streams of random numbers of an epoch."""
 EVALUATION_BATCH = 1000
+EVALUATION_NUMBERS = 2**24
+"""At most so many examples, and so many numbers in them, are evaluated at a time."""
 
 
 class Place(NamedTuple):
@@ -169,12 +172,21 @@ class MemoryFeed:
             yield Batch(self.examples(part), self.labels[part.order], part.order)
 
     def in_order(self) -> Iterator[Batch]:
-        for start in range(0, len(self), EVALUATION_BATCH):
-            whole = torch.arange(start, min(start + EVALUATION_BATCH, len(self)), device=self.device)
+        for start in range(0, len(self), self.evaluation_batch):
+            whole = torch.arange(start, min(start + self.evaluation_batch, len(self)), device=self.device)
             indices = whole[self.place.share(len(whole))]
-            inputs = self.inputs[indices]
-            ready = inputs if self.transforms.test is None else self.transforms.test(inputs)
-            yield Batch(ready, self.labels[indices], indices)
+            yield Batch(self._unchanged(indices), self.labels[indices], indices)
+
+    @cached_property
+    def evaluation_batch(self) -> int:
+        """Examples that are evaluated at a time; fewer if they are large."""
+        one = self._unchanged(torch.zeros(1, dtype=torch.int64, device=self.device))
+        return max(1, min(EVALUATION_BATCH, EVALUATION_NUMBERS // one.numel()))
+
+    def _unchanged(self, indices: Tensor) -> Tensor:
+        """Inputs as the network sees them where nothing is drawn."""
+        inputs = self.inputs[indices]
+        return inputs if self.transforms.test is None else self.transforms.test(inputs)
 
     def close(self) -> None:
         pass

@@ -25,7 +25,7 @@ from noiseproof.train.fast.sgd import FusedSgd
 from noiseproof.train.fast.staging import Staging
 from noiseproof.train.fast.stem import StemConv
 from noiseproof.train.fast.streams import OwnStreams, SideStream
-from noiseproof.train.feed import EVALUATION_BATCH, Batch, Feed, MemoryFeed
+from noiseproof.train.feed import Batch, Feed, MemoryFeed
 from noiseproof.train.network import logits_of, nothing_drawn
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import EpochSums, Predictions, Run, RunOptions
@@ -86,8 +86,8 @@ class GraphRun(Run):
         self.steps_done = torch.zeros(1, dtype=torch.int64, device=device)
         self.losses = torch.zeros(self.feed.steps(), device=device)
         self.counts = torch.zeros(2, dtype=torch.int64, device=device)
-        seen = next(iter(self.feed.in_order())).inputs
-        self.examined = torch.zeros((EVALUATION_BATCH, *seen.shape[1:]), device=device).to(memory_format=torch.channels_last)
+        shape = next(iter(self.feed.in_order())).inputs.shape[1:]
+        self.examined = torch.zeros((self.feed.evaluation_batch, *shape), device=device).to(memory_format=torch.channels_last)
         self.kernels = kernels
         if kernels == "own":
             _take_own_kernels(self.lean.template, self.side, device, recipe.precision)

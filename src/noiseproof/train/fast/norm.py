@@ -12,6 +12,8 @@ costs no digits.
 
 With pooling the activations themselves are never stored: the backward pass finds the maximum of each 2x2 again, the first in
 reading order where there are several.
+
+Where two layers read the result, the gradients of both are read here, instead of being added up beforehand.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import triton
 from torch import Tensor, nn
 
 from noiseproof.train.fast import norm_kernels as kernels
+from noiseproof.train.fast.twin import paired
 
 __all__ = ["FusedNorm"]
 
@@ -49,7 +52,7 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, shortcut: Tensor | None, gamma: Tensor, beta: Tensor, norm: FusedNorm, relu: bool, pool: bool
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         positions, width = x.numel() // x.shape[1], x.shape[-1]
         units = x.shape[1] // norm.unit
         mean, inverse = torch.empty_like(gamma), torch.empty_like(gamma)
@@ -80,27 +83,30 @@ class _Norm(torch.autograd.Function):
         kernels.forward[grid](x, y, shortcut, mean, inverse, gamma, beta, rows, units, width, **flags, **EACH)
         ctx.save_for_backward(x, y if shortcut is not None else None, mean, inverse, gamma, beta)
         ctx.counter, ctx.flags, ctx.sizes = norm.counter, flags, (rows, units, width)
-        return y
+        ctx.set_materialize_grads(False)
+        return y, y.view_as(y)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         x, y, *known = ctx.saved_tensors
         layout = torch.channels_last if x.dim() == 4 else torch.contiguous_format
-        dy = gradients[0].contiguous(memory_format=layout)
+        dy, *more = (gradient.contiguous(memory_format=layout) for gradient in gradients if gradient is not None)
+        dy_too = more[0] if more else None
         dx, dgamma, dbeta = torch.empty_like(x), torch.empty_like(known[2]), torch.empty_like(known[3])
         known += [dgamma, dbeta, *ctx.sizes]
         flags = dict(ctx.flags)
         pool, rows = flags["POOL"], ctx.sizes[0]
-        dz = torch.empty_like(dy) if flags["SHORTCUT"] else None
+        shortcut = flags["SHORTCUT"]
+        dz = torch.empty_like(dy) if shortcut or more else None
         tile = POOLED_SUMS if pool else SUMS if rows > FEW else SUMS_OF_FEW
         grid, parts = _parts(rows, x, tile["ROWS"])
-        kernels.backward_sums[grid](x, y, dy, dz, parts, ctx.counter, *known, grid[0], **flags, **tile)
+        kernels.backward_sums[grid](x, y, dy, dy_too, dz, parts, ctx.counter, *known, grid[0], **flags, **tile)
         flags.pop("SHORTCUT")
         if dz is not None:
             dy, flags["RELU"] = dz, False
         grid = (triton.cdiv(rows, EACH["ROWS"]), grid[1])
         kernels.backward_inputs[grid](x, dy, dx, *known, x.numel() // x.shape[1], **flags, **EACH)
-        return dx, dz, dgamma, dbeta, None, None, None
+        return dx, dz if shortcut else None, dgamma, dbeta, None, None, None
 
 
 def _parts(rows: int, x: Tensor, step: int) -> tuple[Any, Tensor]:
@@ -146,5 +152,4 @@ class FusedNorm(nn.Module):
                 f"the kernels take fewer than 2^31 numbers, got {list(x.shape)}; take a smaller batch, or the plain path"
             )
         apply: Any = _Norm.apply
-        result: Tensor = apply(x, shortcut, self.weight, self.bias, self, relu, pool)
-        return result
+        return paired(*apply(x, shortcut, self.weight, self.bias, self, relu, pool))

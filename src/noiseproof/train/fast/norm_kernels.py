@@ -171,6 +171,7 @@ def backward_sums(
     x,
     y,
     dy,
+    dy_too,
     dz,
     parts,
     counter,
@@ -192,7 +193,7 @@ def backward_sums(
     CHANNELS: tl.constexpr,
     AT_ONCE: tl.constexpr,
 ):
-    """The gradients of gamma and beta, and with a shortcut its gradient, dz; ``rows`` are those of the result."""
+    """The gradients of gamma and beta, and where it is asked for dz; ``rows`` are those of the result."""
     part, block, channels = tl.program_id(0), tl.program_id(1), units * UNIT
     column = block * CHANNELS + tl.arange(0, CHANNELS)
     real = column < channels
@@ -205,6 +206,8 @@ def backward_sums(
             inside = (row < rows)[:, None] & real[None, :]
             place = row[:, None] * channels + column[None, :]
             slope = tl.load(dy + place, mask=inside, other=0.0).to(tl.float32)
+            if dy_too is not None:
+                slope += tl.load(dy_too + place, mask=inside, other=0.0).to(tl.float32)
             if POOL:
                 corner = _corner(row, width)[:, None] * channels + column[None, :]
                 value, out, _ = _best(x, corner, width, channels, inside, m, scale, b, x.dtype.element_ty)
@@ -215,7 +218,7 @@ def backward_sums(
                 out = tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
             if RELU:
                 slope = tl.where(out <= 0.0, 0.0, slope)
-            if SHORTCUT:
+            if dz is not None:
                 tl.store(dz + place, slope.to(dz.dtype.element_ty), mask=inside)
             first += slope
             second += slope * (value - m)
@@ -251,7 +254,7 @@ def backward_inputs(
     ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """The gradient of the input, given dz or, where there is no shortcut, dy; ``positions`` are those of the input."""
+    """The gradient of the input, given dz or, where that was not asked for, dy; ``positions`` are those of the input."""
     channels = units * UNIT
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)

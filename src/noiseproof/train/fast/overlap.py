@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from noiseproof.train.fast.streams import SideStream
+from noiseproof.train.fast.twin import one_of
 
 __all__ = ["OverlappedConv", "OverlappedLinear"]
 
@@ -45,7 +46,7 @@ class OverlappedConv(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         apply: Any = _Conv.apply
-        result: Tensor = apply(x, self.weight, self)
+        result: Tensor = apply(one_of(x), self.weight, self)
         return result
 
 
