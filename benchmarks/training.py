@@ -37,7 +37,7 @@ from noiseproof.train.record import environment
 from noiseproof.train.run import precision_of
 
 CLASSES = {"cifar10": 10, "cifar100": 100}
-PRECISIONS: dict[str, tuple[Precision, ...]] = {"cifar10": ("tf32", "bf16"), "cifar100": ("bf16",)}
+PRECISIONS: dict[str, tuple[Precision, ...]] = {"cifar10": ("bf16", "tf32"), "cifar100": ("bf16",)}
 TOGETHER = {"cifar10": (1, 2, 4, 8), "cifar100": (1, 2, 3)}
 """Runs at once, on the fast path"""
 WAYS: dict[str, Kernels | None] = {"eager": None, "graph": "torch", "compiled graph": "compiled", "fast path": "own"}

@@ -109,6 +109,7 @@ class GraphRun(Run):
         try:
             with nothing_drawn(), torch.cuda.device(self.options.device):
                 self.graphs = {size: self._training_graph(size) for size in {batch, rest} - {0}}
+                cudnn.benchmark = False  # to try all algorithms on an evaluation's large batches can take minutes
                 self.evaluation, self.logits = self._captured(self._evaluate)
         finally:
             cudnn.benchmark, cudnn.deterministic = before
