@@ -16,6 +16,7 @@ from torch.autograd import gradcheck
 import noiseproof
 from noiseproof.losses.catalog import FAMILIES
 from noiseproof.losses.complementary import complementary_labels
+from noiseproof.primitives import reference
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 LABELLED = pytest.mark.parametrize("name", NAMES)
@@ -314,8 +315,12 @@ def test_its_repr_builds_it_again(name):
     assert "reduction='sum'" in repr(loss)
 
 
+@pytest.mark.parametrize("passes", ["as operations", "traced"])
 @LABELLED
-def test_compiled_without_graph_breaks_it_gives_the_same(name):
+def test_compiled_without_graph_breaks_it_gives_the_same(name, passes, monkeypatch):
+    """On a CPU the compiler meets the passes over the logits as operations; elsewhere it sees through them."""
+    if passes == "traced":
+        monkeypatch.setattr(reference, "on_cpu", lambda tensor: not torch.compiler.is_compiling())
     logits, target = draw(6, 5, dtype=torch.float32)
     target[1] = -100
     loss = build(name, 5)
