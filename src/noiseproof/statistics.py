@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.primitives import Primitive, focal_term, parse, primitives_of
+from noiseproof.primitives import Primitive, focal_term, key_of, parse, primitives_of
 
 __all__ = ["RowStatistics", "Statistic", "every_label_statistics", "row_statistics"]
 
@@ -41,7 +41,7 @@ class Statistic:
     @staticmethod
     def power_sum(q: float) -> Statistic:
         """``sum_k p_k^q``; ``SQ_SUM`` is ``power_sum(2)``."""
-        return Statistic(f"power_sum({q:g})", Primitive("power", float(q)).key)
+        return Statistic(f"power_sum({q:g})", key_of(Primitive("power", float(q))))
 
     @staticmethod
     def focal_sum(gamma: float, *, detach: bool = False) -> Statistic:
@@ -50,7 +50,7 @@ class Statistic:
         With ``detach`` the weight ``(1-p)^gamma`` is a constant to the gradient, as in the code that made the published
         numbers of the focal losses.
         """
-        return Statistic(f"focal_sum({gamma:g})", Primitive("focal", float(gamma), 0.0, detach).key)
+        return Statistic(f"focal_sum({gamma:g})", key_of(Primitive("focal", float(gamma), 0.0, detach)))
 
     @staticmethod
     def room_sum(gamma: float, minimum: float, *, detach: bool = False) -> Statistic:
@@ -58,14 +58,14 @@ class Statistic:
 
         Probabilities are clipped below at ``minimum``, so no term is negative. ``gamma=0`` is the sum for clipped ``-log p``.
         """
-        return Statistic(f"room_sum({gamma:g}, {minimum:g})", Primitive("room", float(gamma), minimum, detach).key)
+        return Statistic(f"room_sum({gamma:g}, {minimum:g})", key_of(Primitive("room", float(gamma), minimum, detach)))
 
 
 Statistic.NLL = Statistic("nll")
 Statistic.MISS = Statistic("miss")
-Statistic.NLL_SUM = Statistic("nll_sum", Primitive("spread").key)
+Statistic.NLL_SUM = Statistic("nll_sum", key_of(Primitive("spread")))
 Statistic.SQ_SUM = Statistic.power_sum(2.0)
-Statistic.LEAD = Statistic("lead", Primitive("lead").key)
+Statistic.LEAD = Statistic("lead", key_of(Primitive("lead")))
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,13 @@ class RowStatistics:
         return RowStatistics(nll, log_miss, classes, sums)
 
 
-SPREAD, LEAD = Primitive("spread").key, Primitive("lead").key
+SPREAD, LEAD = key_of(Primitive("spread")), key_of(Primitive("lead"))
 
 
-def row_statistics(logits: Tensor, target: Tensor, needs: frozenset[Statistic]) -> RowStatistics:
+def row_statistics(logits: Tensor, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
     """Statistics of each row of ``logits [N, K]`` for its label in ``target [N]``, in one pass over the logits.
 
-    >>> s = row_statistics(torch.zeros(1, 4), torch.tensor([2]), frozenset({Statistic.MISS, Statistic.SQ_SUM}))
+    >>> s = row_statistics(torch.zeros(1, 4), torch.tensor([2]), (Statistic.MISS, Statistic.SQ_SUM))
     >>> round(s.miss.item(), 4), round(s.sq_others.item(), 4)  # p = 1/4 everywhere
     (0.75, 0.1875)
     """
@@ -171,7 +171,7 @@ def _nll_and_log_miss(margin: Tensor) -> tuple[Tensor, Tensor]:
     return F.softplus(margin, threshold=80.0), F.logsigmoid(margin)
 
 
-def every_label_statistics(logits: Tensor, needs: frozenset[Statistic]) -> RowStatistics:
+def every_label_statistics(logits: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
     """Statistics of each row of ``logits [N, K]`` for each of its K labels; every attribute is ``[N, K]``.
 
     Only for the class with the largest logit can ``miss`` be small, so its statistics come from the operation. Those of

@@ -51,7 +51,7 @@ class AUL(RobustLoss):
     Reference: Zhou et al., ICML 2021.
     """
 
-    needs = frozenset({Statistic.MISS})
+    needs = (Statistic.MISS,)
 
     def __init__(self, *, a: float = 5.5, p: float = 3.0, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -85,7 +85,7 @@ class AGCE(RobustLoss):
     Reference: Zhou et al., ICML 2021.
     """
 
-    needs = frozenset({Statistic.MISS})
+    needs = (Statistic.MISS,)
 
     def __init__(self, *, a: float = 0.6, q: float = 0.6, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -123,7 +123,7 @@ class AEL(RobustLoss):
     Reference: Zhou et al., ICML 2021.
     """
 
-    needs = frozenset({Statistic.NLL})
+    needs = (Statistic.NLL,)
 
     def __init__(self, *, a: float = 2.5, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -141,7 +141,7 @@ class _PowerLoss(RobustLoss):
         self.a = check_range("a", a, at_least=1)
         self.q = check_range("q", q, above=0)
         self._sum = Statistic.power_sum(self.q)
-        self.needs = frozenset({Statistic.MISS, self._sum})
+        self.needs = (Statistic.MISS, self._sum)
 
     def _power(self, s: RowStatistics) -> Tensor:
         r"""``sum_k |a e_k - p_k|^q - (a-1)^q``, the label's part without cancellation at p_y = 1."""

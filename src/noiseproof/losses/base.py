@@ -49,7 +49,7 @@ class RobustLoss(nn.Module):
     writes :meth:`rows`.
     """
 
-    needs: frozenset[Statistic] | None = None
+    needs: tuple[Statistic, ...] | None = None
     """The statistics :meth:`from_statistics` reads, or None if the loss is no function of row statistics."""
 
     composable = True
@@ -72,6 +72,11 @@ class RobustLoss(nn.Module):
         self.ignore_index = ignore_index
         self.label_smoothing = check_range("label_smoothing", contract.get("label_smoothing", 0.0), at_least=0, at_most=1)
         self.register_buffer("weight", check_weight(contract.get("weight")))
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if isinstance(cls.needs, Statistic):
+            raise TypeError(f"`needs` of {cls.__name__} must be a tuple, also of one statistic: ({cls.needs.name},)")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in parameters_of(type(self)):
@@ -234,7 +239,7 @@ class Sum(RobustLoss):
         self.coefficients = [check_range("a coefficient of a sum", c) for c, _ in terms]
         self.losses = nn.ModuleList(loss for _, loss in terms)
         read = [loss.needs for _, loss in terms if loss.needs is not None]
-        self._shared_needs: frozenset[Statistic] = frozenset().union(*read)
+        self._shared_needs = tuple([statistic for needs in read for statistic in needs])
         self.needs = self._shared_needs if len(read) == len(terms) else None
 
     @property

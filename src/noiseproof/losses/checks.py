@@ -10,6 +10,9 @@ from torch import Tensor
 
 __all__ = ["check_integer", "check_range", "check_tensors", "check_weight", "checked_labels"]
 
+NUMBER = (int, float)
+"""What counts as a number, besides bool. No union: torch 2.6's compiler does not know those."""
+
 
 def check_range(
     name: str,
@@ -26,7 +29,7 @@ def check_range(
     Traceback (most recent call last):
     ValueError: q must be in (0, 1], got 1.4
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, NUMBER):
         raise TypeError(f"{name} must be a number, got {value!r}")
     number = float(value)
     if math.isfinite(number) and number > above and number >= at_least and number < below and number <= at_most:

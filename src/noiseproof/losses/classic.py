@@ -36,7 +36,7 @@ class CE(RobustLoss):
     1.3863
     """
 
-    needs = frozenset({Statistic.NLL})
+    needs = (Statistic.NLL,)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         return s.nll
@@ -66,7 +66,7 @@ class FL(RobustLoss):
     Reference: Lin et al., ICCV 2017.
     """
 
-    needs = frozenset({Statistic.NLL, Statistic.MISS})
+    needs = (Statistic.NLL, Statistic.MISS)
 
     def __init__(self, *, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -102,7 +102,7 @@ class MAE(RobustLoss):
     Reference: Ghosh, Kumar and Sastry, AAAI 2017.
     """
 
-    needs = frozenset({Statistic.MISS})
+    needs = (Statistic.MISS,)
 
     def __init__(self, *, scale: float = 2.0, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -133,7 +133,7 @@ class MSE(RobustLoss):
     0.25
     """
 
-    needs = frozenset({Statistic.MISS, Statistic.SQ_SUM})
+    needs = (Statistic.MISS, Statistic.SQ_SUM)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         return (s.miss.square() + s.sq_others) / s.classes
@@ -162,7 +162,7 @@ class RCE(RobustLoss):
     Reference: Wang et al., ICCV 2019.
     """
 
-    needs = frozenset({Statistic.MISS})
+    needs = (Statistic.MISS,)
 
     def __init__(self, *, clip: float = 1e-4, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -222,7 +222,7 @@ class NegativeLS(RobustLoss):
     Reference: Wei et al., ICML 2022.
     """
 
-    needs = frozenset({Statistic.NLL, Statistic.NLL_SUM})
+    needs = (Statistic.NLL, Statistic.NLL_SUM)
 
     def __init__(self, *, r: float = -1.0, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)

@@ -64,13 +64,13 @@ class NL(RobustLoss):
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         classes = logits.shape[1]
         if self.stage == "selpl":
-            s = row_statistics(logits, target, frozenset({Statistic.NLL}))
+            s = row_statistics(logits, target, (Statistic.NLL,))
             return torch.where(s.hit > self.threshold, s.nll, 0.0)
         other = complementary_labels(target, classes, self.generator)
-        loss = -row_statistics(logits, other, frozenset({Statistic.MISS})).log_miss
+        loss = -row_statistics(logits, other, (Statistic.MISS,)).log_miss
         if self.stage == "nl":
             return loss
-        own = row_statistics(logits.detach(), target, frozenset({Statistic.NLL}))
+        own = row_statistics(logits.detach(), target, (Statistic.NLL,))
         return torch.where(own.hit > 1 / classes, loss, 0.0)
 
 
@@ -108,8 +108,8 @@ class JNPL(RobustLoss):
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         classes = logits.shape[1]
         other = complementary_labels(target, classes, self.generator)
-        negative = row_statistics(logits, other, frozenset({Statistic.MISS}))
-        positive = row_statistics(logits, target, frozenset({Statistic.NLL, Statistic.LEAD}))
+        negative = row_statistics(logits, other, (Statistic.MISS,))
+        positive = row_statistics(logits, target, (Statistic.NLL, Statistic.LEAD))
         hit = positive.hit.detach()
         largest_other = hit * torch.exp(-positive.lead)
         coin = torch.rand(hit.shape, device=hit.device, dtype=hit.dtype, generator=self.generator)

@@ -11,7 +11,7 @@ from torch import Tensor
 from noiseproof.losses.base import Contract, RobustLoss, Sum, check_range, pair_terms
 from noiseproof.losses.catalog import register
 from noiseproof.losses.classic import MAE
-from noiseproof.primitives import Primitive
+from noiseproof.primitives import Primitive, key_of
 from noiseproof.statistics import RowStatistics, Statistic, own_term
 
 __all__ = ["ECE", "EFL", "ECEandMAE", "EFLandMAE"]
@@ -23,7 +23,7 @@ class _EpsilonLoss(RobustLoss):
     Classes that tie for the largest logit all count as the top.
     """
 
-    needs = frozenset({Statistic.NLL, Statistic.MISS, Statistic.LEAD})
+    needs = (Statistic.NLL, Statistic.MISS, Statistic.LEAD)
 
     def __init__(self, m: float, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -89,7 +89,7 @@ class EFL(_EpsilonLoss):
         super().__init__(m, **contract)
         self.gamma = check_range("gamma", gamma, at_least=0)
         self.detach_focal = detach_focal
-        self._focal = Primitive("focal", self.gamma, 0.0, detach_focal).key
+        self._focal = key_of(Primitive("focal", self.gamma, 0.0, detach_focal))
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         not_top = torch.log1p(-s.hit.clamp_max(0.5) / (1 + self.m))

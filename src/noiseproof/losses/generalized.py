@@ -49,7 +49,7 @@ class GCE(RobustLoss):
     Reference: Zhang and Sabuncu, NeurIPS 2018.
     """
 
-    needs = frozenset({Statistic.NLL})
+    needs = (Statistic.NLL,)
 
     def __init__(self, *, q: float = 0.7, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -82,7 +82,7 @@ class TruncatedGCE(RobustLoss):
     Reference: Zhang and Sabuncu, NeurIPS 2018.
     """
 
-    needs = frozenset({Statistic.NLL})
+    needs = (Statistic.NLL,)
 
     def __init__(self, *, q: float = 0.7, k: float = 0.5, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -118,7 +118,7 @@ class TaylorCE(RobustLoss):
     Reference: Feng et al., IJCAI 2020.
     """
 
-    needs = frozenset({Statistic.MISS})
+    needs = (Statistic.MISS,)
 
     def __init__(self, *, t: int = 2, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -156,7 +156,7 @@ class PHuberCE(RobustLoss):
     Reference: Menon et al., ICLR 2020.
     """
 
-    needs = frozenset({Statistic.NLL})
+    needs = (Statistic.NLL,)
 
     def __init__(self, *, tau: float = 10.0, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -189,7 +189,7 @@ class JS(RobustLoss):
     Reference: Englesson and Azizpour, NeurIPS 2021.
     """
 
-    needs = frozenset({Statistic.NLL, Statistic.MISS})
+    needs = (Statistic.NLL, Statistic.MISS)
 
     def __init__(self, *, pi: float = 0.5, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)

@@ -56,7 +56,7 @@ class NCE(RobustLoss):
     Reference: Ma et al., ICML 2020.
     """
 
-    needs = frozenset({Statistic.NLL, Statistic.NLL_SUM})
+    needs = (Statistic.NLL, Statistic.NLL_SUM)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         return share(s.nll, s.nll_others, s.classes)
@@ -90,7 +90,7 @@ class NFL(RobustLoss):
         self.gamma = check_range("gamma", gamma, at_least=0)
         self.detach_focal = detach_focal
         self._focal = Statistic.focal_sum(self.gamma, detach=detach_focal)
-        self.needs = frozenset({Statistic.NLL, self._focal})
+        self.needs = (Statistic.NLL, self._focal)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         return share(s.own(self._focal), s.others(self._focal), s.classes)
@@ -123,7 +123,7 @@ class NNCE(RobustLoss):
         super().__init__(**contract)
         self.minimum = check_range("minimum", minimum, above=0, below=0.5)
         self._room = Statistic.room_sum(0.0, self.minimum)
-        self.needs = frozenset({Statistic.NLL, self._room})
+        self.needs = (Statistic.NLL, self._room)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         return _negative(s, self._room, self.minimum)
@@ -160,7 +160,7 @@ class NNFL(RobustLoss):
         self.minimum = check_range("minimum", minimum, above=0, below=0.5)
         self.detach_focal = detach_focal
         self._room = Statistic.room_sum(self.gamma, self.minimum, detach=detach_focal)
-        self.needs = frozenset({Statistic.NLL, self._room})
+        self.needs = (Statistic.NLL, self._room)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         return _negative(s, self._room, self.minimum)

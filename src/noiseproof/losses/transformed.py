@@ -112,7 +112,7 @@ class _PowerSum(RobustLoss):
         super().__init__()
         self.q = check_range("q", q, above=0)
         self._sum = Statistic.power_sum(self.q)
-        self.needs = frozenset({self._sum})
+        self.needs = (self._sum,)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         return s.own(self._sum) + s.others(self._sum)

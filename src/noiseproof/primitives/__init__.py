@@ -46,7 +46,7 @@ from noiseproof.primitives.operation import (
     row_primitives,
     row_primitives_backward,
 )
-from noiseproof.primitives.request import Primitive, decode, encode, focal_term, parse
+from noiseproof.primitives.request import Primitive, decode, encode, focal_term, key_of, parse
 
 __all__ = [
     "Primitive",
@@ -54,6 +54,7 @@ __all__ = [
     "decode",
     "encode",
     "focal_term",
+    "key_of",
     "parse",
     "plain_primitives",
     "primitives_of",

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.primitives.request import FOCAL_KINDS, Primitive
+from noiseproof.primitives.request import FOCAL_KINDS, Primitive, ceiling
 
 __all__ = ["backward", "forward", "on_cpu"]
 
@@ -70,7 +70,7 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
                 nll = _nll_others(shifted, part_log_d, largest + part_log_d - own)
                 terms = _focal_weight(nll, primitive.exponent).mul_(nll)
                 if primitive.kind == "room":
-                    terms.neg_().add_(primitive.ceiling).clamp_min_(0.0)
+                    terms.neg_().add_(ceiling(primitive)).clamp_min_(0.0)
                 torch.sum(terms.scatter_(1, y, 0.0), 1, keepdim=True, out=value)
     own = z_y.sub_(top)
     torch.exp(own, out=e_y)

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["FOCAL_KINDS", "Primitive", "decode", "encode", "focal_term", "parse"]
+__all__ = ["FOCAL_KINDS", "Primitive", "ceiling", "decode", "encode", "focal_term", "key_of", "parse"]
 
 Kind = Literal["spread", "power", "focal", "room", "lead"]
 FOCAL_KINDS = ("focal", "room")
@@ -26,15 +26,19 @@ class Primitive(NamedTuple):
     detach: bool = False
     """focal and room: the weight (1-p)^gamma is a constant to the gradient"""
 
-    @property
-    def key(self) -> str:
-        """A text that identifies it."""
-        return f"{self.kind} {self.exponent!r} {self.minimum!r} {'detached' if self.detach else 'whole'}"
 
-    @property
-    def ceiling(self) -> float:
-        """room: C, the largest value of a focal term."""
-        return -math.log(self.minimum) * float((1.0 - self.minimum) ** self.exponent)
+# Functions, not properties: torch 2.6's compiler does not see the properties of a tuple.
+
+
+def key_of(primitive: Primitive) -> str:
+    """A text that identifies it."""
+    kind, exponent, minimum, detach = primitive
+    return f"{kind} {exponent!r} {minimum!r} {'detached' if detach else 'whole'}"
+
+
+def ceiling(primitive: Primitive) -> float:
+    """room: C, the largest value of a focal term."""
+    return -math.log(primitive.minimum) * float((1.0 - primitive.minimum) ** primitive.exponent)
 
 
 def encode(primitives: Sequence[Primitive]) -> str:
@@ -42,7 +46,7 @@ def encode(primitives: Sequence[Primitive]) -> str:
 
     Text, because a compiler may make a symbol of a number that differs between two losses, but never of text.
     """
-    return ";".join(primitive.key for primitive in primitives)
+    return ";".join(key_of(primitive) for primitive in primitives)
 
 
 def decode(request: str) -> tuple[Primitive, ...]:
@@ -51,7 +55,7 @@ def decode(request: str) -> tuple[Primitive, ...]:
 
 
 def parse(key: str) -> Primitive:
-    """The primitive with this :attr:`Primitive.key`."""
+    """The primitive with this key."""
     kind, exponent, minimum, detach = key.split(" ")
     return Primitive(kind, float(exponent), float(minimum), detach == "detached")  # type: ignore[arg-type]
 
@@ -60,4 +64,4 @@ def focal_term(primitive: Primitive, nll: Tensor, log_miss: Tensor) -> Tensor:
     """One class's term of a focal primitive, in plain differentiable torch, from its -log p and log(1-p)."""
     # miss**gamma has an infinite slope at 0 for gamma < 1; exp(gamma log miss) has a finite one.
     term = torch.exp(primitive.exponent * (log_miss.detach() if primitive.detach else log_miss)) * nll
-    return (primitive.ceiling - term).clamp_min(0.0) if primitive.kind == "room" else term
+    return (ceiling(primitive) - term).clamp_min(0.0) if primitive.kind == "room" else term
