@@ -3,7 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test slow lint types check bench generate clean
+OLDEST := .venv-oldest/bin
+
+.PHONY: demo test slow oldest lint types check bench generate clean
 
 demo: $(READY)
 	$(BIN)/noiseproof demo
@@ -13,6 +15,18 @@ test: $(READY)
 
 slow: $(READY)
 	$(BIN)/pytest -q -m slow
+
+# The tests with the oldest torch that pyproject.toml allows, in an environment of its own (gigabytes, if it is a CUDA build).
+oldest: .venv-oldest/.ready
+	OMP_NUM_THREADS=1 $(OLDEST)/pytest -q -n 2 -m "not slow" -o filterwarnings=default
+
+.venv-oldest/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-oldest
+	sed '/^torch==/d; /^triton==/d; /^numpy==/d; /^sympy==/d' constraints.txt > .venv-oldest/constraints.txt
+	printf 'torch==2.6.0\ntriton==3.2.0\nnumpy<2.3\n' >> .venv-oldest/constraints.txt
+	$(OLDEST)/pip install --quiet --constraint .venv-oldest/constraints.txt torch numpy
+	$(OLDEST)/pip install --quiet --constraint .venv-oldest/constraints.txt --editable ".[lab,dev]"
+	@touch $@
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -37,4 +51,4 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis noiseproof-demo
+	rm -rf .venv .venv-oldest .pytest_cache .mypy_cache .ruff_cache .hypothesis noiseproof-demo

@@ -182,6 +182,7 @@ def test_runs_share_the_code_of_a_loss_but_not_its_tensors():
 
 
 def test_the_kernels_compile_for_a_gpu(tmp_path):
+    pytest.importorskip("triton", minversion="3.3", reason="compiling ahead has another interface there")
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, str(Path(__file__).with_name("compiled_ahead.py"))]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

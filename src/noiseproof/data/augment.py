@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 
+BEGINNINGS = (IndexOperation, RandomResizedCrop)
+"""What a pass over the images may begin with, so that operations which only move pixels can join it."""
+
+
 class Normalize(NamedTuple):
     """The mean and standard deviation of each channel, of images in [0, 1]."""
 
@@ -137,10 +141,7 @@ class Augment:
         passes: list[tuple[int, int]] = []
         for k, operation in enumerate(self.operations):
             start = passes[-1][0] if passes else k
-            joins = isinstance(operation, IndexOperation) and isinstance(
-                self.operations[start], IndexOperation | RandomResizedCrop
-            )
-            if passes and joins:
+            if passes and isinstance(operation, IndexOperation) and isinstance(self.operations[start], BEGINNINGS):
                 passes[-1] = (start, k + 1)
             else:
                 passes.append((k, k + 1))
