@@ -9,6 +9,7 @@ from cases import ENTRIES, NAMES, RANDOM, all_options, build, call, draw
 
 import noiseproof
 from noiseproof.losses import catalog
+from noiseproof.statistics import Statistic
 
 
 def evaluate(expression, loss, p=None, y=None, z=None, **symbols):
@@ -174,6 +175,13 @@ def test_a_taken_name_is_refused():
         @catalog.register("gce", title="", formula="", kind="active", reference="")
         class Impostor(noiseproof.RobustLoss):
             pass
+
+
+def test_a_forgotten_comma_in_what_a_loss_needs_is_noticed():
+    with pytest.raises(TypeError, match="`needs` of Hasty must be a tuple; one of a single statistic ends in a comma"):
+
+        class Hasty(noiseproof.RobustLoss):
+            needs = Statistic.MISS
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -76,7 +76,7 @@ class RobustLoss(nn.Module):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if isinstance(cls.needs, Statistic):
-            raise TypeError(f"`needs` of {cls.__name__} must be a tuple, also of one statistic: ({cls.needs.name},)")
+            raise TypeError(f"`needs` of {cls.__name__} must be a tuple; one of a single statistic ends in a comma")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in parameters_of(type(self)):
