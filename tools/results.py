@@ -106,8 +106,8 @@ def _bound(lines: list[dict[str, Any]]) -> str:
     return (
         "\nSeveral runs at once fill what one leaves idle. Seconds per epoch in bf16, of the convolutions (cuDNN's) as "
         "profiled and of what the norms must read and write, at the speed of the memory. To be faster than the sum, "
-        "convolutions and norms "
-        "would have to be at work at the same time, or the convolutions be others.\n\n" + _table(head, rows)
+        "convolutions and norms would have to be at work at the same time, or the convolutions be others.\n\n"
+        + _table(head, rows)
     )
 
 
