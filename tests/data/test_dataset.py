@@ -52,6 +52,8 @@ def test_splits_must_fit_together():
         from_arrays([[1.0]], [0], [[1.0, 2.0]], [0])
     with pytest.raises(DataError, match=r"labels must be in \[0, 1\], got 2"):
         from_arrays([[1.0]], [2], classes=("a", "b"))
+    with pytest.raises(DataError, match=r"labels must be in \[0, inf\), got -7"):
+        from_arrays(np.zeros((2, 3)), [0, -7])
 
 
 def test_bad_files_are_named(tmp_path):

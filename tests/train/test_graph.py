@@ -6,13 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from torch.func import functional_call
 
-import noiseproof
 from noiseproof.data import from_arrays
-from noiseproof.models import create_model
 from noiseproof.train import Recipe, Run, RunOptions, with_noise
-from noiseproof.train.fast.lean import LeanWeights
 from noiseproof.train.feed import Batch
 from noiseproof.train.run import precision_of
 
@@ -30,69 +26,6 @@ def images_task(recipe, count=336, classes=10):
 def recipe_of(model="cnn8", **changes):
     settings = {"l1": 5e-5, "clip": 5.0, "augment": "cifar10", "epochs": 3, "lr": 0.01, "precision": "float32"}
     return Recipe(dataset="random", loss="jal-ce", noise="symmetric:0.4", model=model, **{**settings, **changes})
-
-
-@pytest.mark.parametrize("model", ["cnn8", "resnet18"])
-def test_the_lean_pass_is_the_networks_own(model):
-    """In float64: values, gradients and running statistics; what was added stays zero."""
-    generator = torch.Generator().manual_seed(0)
-    plain, network = (create_model(model, 10) for _ in range(2))
-    for buffer in plain.buffers():  # statistics of a network that has trained before
-        if buffer.is_floating_point():
-            buffer.uniform_(0.5, 1.5, generator=generator)
-    network.load_state_dict(plain.state_dict())
-    lean = LeanWeights(network, multiple=8, half=False)
-    flat = lean.flat.double()
-    leaves = {name: lean.places[name].whole(flat).detach().requires_grad_() for name in lean.leaves}
-    buffers = {name: buffer.double() for name, buffer in lean.buffers.items()}
-    plain.double().train()
-    inputs = torch.randn(8, 3, 32, 32, generator=generator, dtype=torch.float64)
-    target = torch.randint(10, (8,), generator=generator)
-    padded = torch.zeros(8, 8, 32, 32, dtype=torch.float64)
-    padded[:, :3] = inputs
-    logits = functional_call(lean.template, {**leaves, **buffers}, (padded,))
-    expected = plain(inputs)
-    torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-9)
-    criterion = noiseproof.JALCE()
-    gradients = dict(zip(leaves, torch.autograd.grad(criterion(logits, target), list(leaves.values())), strict=True))
-    criterion(expected, target).backward()
-    largest = max(parameter.grad.abs().max() for parameter in plain.parameters())
-    for name, parameter in plain.named_parameters():
-        if name not in gradients:  # a bias that BatchNorm takes away
-            assert parameter.grad.abs().max() < 1e-12 * largest
-            continue
-        own = gradients[name][tuple(slice(size) for size in parameter.shape)]
-        torch.testing.assert_close(own, parameter.grad, rtol=1e-7, atol=1e-12 * largest.item())
-        assert gradients[name].abs().sum() - own.abs().sum() < 1e-9
-    # The means after a folded bias lie in one vector, to which a step adds the biases.
-    starts = {name: place.start for name, place in lean.places.items() if name not in leaves}
-    first = min(starts.values(), default=0)
-    for name, statistic in plain.named_buffers():
-        if not statistic.is_floating_point():
-            continue
-        ours = buffers[name][: len(statistic)]
-        sequence, _, number = name.rpartition(".")[0].rpartition(".")
-        folded = f"{sequence}.{int(number) - 1}.bias" if number.isdigit() else ""
-        if name.endswith("running_mean") and folded in starts:
-            place = slice(starts[folded] - first, starts[folded] - first + len(statistic))
-            assert lean.bias_means[place].data_ptr() == lean.buffers[name].data_ptr()
-            ours = ours + 0.1 * lean.bias.double()[place]
-        torch.testing.assert_close(ours, statistic, rtol=1e-6, atol=1e-6)
-
-
-def test_the_network_stays_a_view_of_the_lean_weights():
-    network = create_model("cnn8", 10)
-    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    lean = LeanWeights(network, multiple=8, half=True)
-    for name, tensor in network.state_dict().items():
-        assert torch.equal(tensor, before[name]), name
-    lean.flat.mul_(2)
-    lean.refresh()
-    for name, parameter in network.named_parameters():
-        assert torch.equal(parameter, 2 * before[name]), name
-    assert torch.equal(lean.copy, lean.flat[: len(lean.copy)].bfloat16())
-    views = lean.views(lean.flat)
-    assert {name: view.shape for name, view in views.items()} == {n: p.shape for n, p in network.named_parameters()}
 
 
 def losses_of(run, epochs):

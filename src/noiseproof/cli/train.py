@@ -48,7 +48,7 @@ Out = Annotated[Path, typer.Option(help="Folder of runs; each has its own inside
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Workers = Annotated[int, typer.Option(help="Processes that decode image files, for each split.", min=0)]
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
-Fast = Annotated[bool, typer.Option("--fast/--no-fast", help="Compiled steps in CUDA graphs, where that is possible.")]
+Fast = Annotated[bool, typer.Option("--fast/--no-fast", help="Steps in CUDA graphs with our own kernels, where possible.")]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="The same bits in every process on a GPU too; slower.")]
 Events = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result only.")]
@@ -195,7 +195,7 @@ def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console, fi
     way = f"{recipe.model}, {recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {options.device}"
     lines.append("finished before: nothing is trained now" if finished else way)
     if not finished and fast_path_suits(recipe, task.train, options):
-        lines.append("[dim]the step is compiled for this GPU first, which takes half a minute at most[/]")
+        lines.append("[dim]the step is compiled for this GPU first, which can take a minute[/]")
     for line in lines:
         shown.print(line, highlight=False, soft_wrap=True)
 

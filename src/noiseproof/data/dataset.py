@@ -143,7 +143,8 @@ def _split(inputs: ArrayLike, labels: ArrayLike, classes: int | None, where: str
         raise DataError(f"{where}: {len(x)} inputs for {len(y)} labels")
     if y.size and (y.min() < 0 or (classes is not None and y.max() >= classes)):
         wrong = int(y.min() if y.min() < 0 else y.max())
-        raise DataError(f"{where}: labels must be in [0, {'' if classes is None else classes - 1}], got {wrong}")
+        allowed = "[0, inf)" if classes is None else f"[0, {classes - 1}]"
+        raise DataError(f"{where}: labels must be in {allowed}, got {wrong}")
     if x.ndim < 2:
         raise DataError(f"{where}: inputs must be [N, ...], got shape {x.shape}")
     if x.dtype.kind == "f":

@@ -90,6 +90,15 @@ def _corner(row, width):
 
 
 @triton.jit
+def _tile(rows, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+    """The rows and the channels of a program that has one tile: their numbers, which of them there are, and their places."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    real = column < channels
+    return row, column, real, (row < rows)[:, None] & real[None, :], row[:, None] * channels + column[None, :]
+
+
+@triton.jit
 def _of_channels(mean, inverse, gamma, beta, column, real):
     """What the channels' activations are made with, m, gamma i and beta, as rows; and i."""
     i = tl.load(inverse + column, mask=real, other=0.0)
@@ -126,11 +135,7 @@ def forward(
 ):
     """The activations; ``rows`` are those of the result."""
     channels = units * UNIT
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    real = column < channels
-    inside = (row < rows)[:, None] & real[None, :]
-    place = row[:, None] * channels + column[None, :]
+    row, column, real, inside, place = _tile(rows, channels, ROWS, CHANNELS)
     m, scale, b, _ = _of_channels(mean, inverse, gamma, beta, column, real)
     kind: tl.constexpr = x.dtype.element_ty
     if POOL:
@@ -256,11 +261,7 @@ def backward_inputs(
 ):
     """The gradient of the input, given dz or, where that was not asked for, dy; ``positions`` are those of the input."""
     channels = units * UNIT
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    real = column < channels
-    inside = (row < rows)[:, None] & real[None, :]
-    place = row[:, None] * channels + column[None, :]
+    row, column, real, inside, place = _tile(rows, channels, ROWS, CHANNELS)
     m, scale, b, i = _of_channels(mean, inverse, gamma, beta, column, real)
     middle = (tl.load(dbeta + column, mask=real, other=0.0) / positions)[None, :]
     tilt = (tl.load(dgamma + column, mask=real, other=0.0) * i / positions)[None, :]

@@ -13,7 +13,7 @@ __all__ = ["one_of", "paired"]
 
 def paired(result: Tensor, twin: Tensor) -> Tensor:
     """The result, with its twin for the first layer that asks."""
-    result.twin = twin  # type: ignore[attr-defined]
+    result.__dict__["twin"] = twin
     return result
 
 
