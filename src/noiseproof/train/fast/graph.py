@@ -138,7 +138,7 @@ class GraphRun(Run):
 
     def _count_batches(self) -> None:
         for module in self.network.modules():
-            if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.num_batches_tracked is not None:
+            if isinstance(module, Norm) and module.num_batches_tracked is not None:
                 module.num_batches_tracked.add_(self.feed.steps())
 
     def _step(self, size: int, table: Tensor) -> list[Tensor | None]:
