@@ -18,6 +18,7 @@ from noiseproof.train.fast.graph import _take_own_kernels
 from noiseproof.train.fast.lean import LeanWeights
 from noiseproof.train.fast.sgd import FusedSgd
 from noiseproof.train.fast.streams import SideStream
+from noiseproof.train.fast.tally import Tally
 
 HOPPER = GPUTarget("cuda", 90, 32)
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.int64: "*i64"}
@@ -57,6 +58,7 @@ def step(model, options, precision):
     places = [(place.start, place.stop - place.start) for place in lean.places.values()]
     fused = FusedSgd(recipe, lean.flat, torch.zeros_like(lean.flat), lean.copy, places)
     fused.step(fused.table([gradients.get(name) for name in lean.places]))
+    Tally(1, device).add(logits.detach(), torch.zeros((2, len(logits)), dtype=torch.int64), logits.detach().float().sum())
 
 
 def main():

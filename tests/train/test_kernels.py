@@ -25,6 +25,7 @@ from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
 from noiseproof.train.fast.sgd import BLOCK, FusedSgd
 from noiseproof.train.fast.stem import StemConv
 from noiseproof.train.fast.streams import SideStream
+from noiseproof.train.fast.tally import Tally
 from noiseproof.train.fast.twin import one_of
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -176,9 +177,29 @@ def test_runs_share_the_code_of_a_loss_but_not_its_tensors():
     first, second = (noiseproof.create_loss("ce", weight=weight) for weight in weights)
     assert repr(first) == repr(second)
     logits, target = torch.randn(6, 20), torch.arange(6)
-    loss, counts = _loss_of(first)(dict(second.named_buffers()), logits, target, target)
-    assert torch.equal(loss, second(logits, target))
-    assert counts.tolist() == [(logits.argmax(1) == target).sum()] * 2
+    assert torch.equal(_loss_of(first)(dict(second.named_buffers()), logits, target), second(logits, target))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("classes", [3, 10, 100, 1000])
+def test_the_tally_counts_what_is_predicted(classes, dtype):
+    """Two batches, the second smaller; some predictions are equal to others, and the logits are part of a wider tensor."""
+    tally, losses, counts = Tally(5, DEVICE), [0.25, 1.5], torch.zeros(2, dtype=torch.int64)
+    for seed, (rows, loss) in enumerate(zip((1000, 80), losses, strict=True)):
+        logits = drawn(rows, classes + 6, seed=seed).mul(3).round().to(dtype)[:, :classes]
+        labels = torch.randint(classes, (2, rows), generator=torch.Generator().manual_seed(seed))
+        labels[1, ::2] = logits.argmax(1).cpu()[::2]
+        tally.add(logits, labels.to(DEVICE), torch.tensor(loss, device=DEVICE))
+        first_of_equals = (logits == logits.amax(1, keepdim=True)).int().argmax(1).cpu()
+        counts += (labels == first_of_equals).sum(1)
+    assert tally.counts.tolist() == counts.tolist()
+    assert counts[1] > counts[0] > 0
+    assert tally.losses.tolist() == [*losses, 0.0, 0.0, 0.0]
+    assert tally.step.item() == 2
+    tally.restart()
+    tally.add(logits, labels.to(DEVICE), torch.tensor(4.0, device=DEVICE))
+    assert tally.losses.tolist()[:2] == [4.0, 1.5]
+    assert tally.counts.tolist() == (labels == first_of_equals).sum(1).tolist()
 
 
 def test_the_kernels_compile_for_a_gpu(tmp_path):
@@ -188,7 +209,7 @@ def test_the_kernels_compile_for_a_gpu(tmp_path):
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
     kernels = {"moments", "forward", "backward_sums", "backward_inputs", "_stem_forward", "_stem_weights"}
-    assert set(ended.stdout.split()) == kernels | {"_square_sums", "_scale", "_step"}
+    assert set(ended.stdout.split()) == kernels | {"_square_sums", "_scale", "_step", "_tally"}
 
 
 def test_what_the_kernels_do_not_pool_is_refused():
@@ -236,7 +257,7 @@ def test_the_optimiser_is_the_plain_one(clip, nesterov):
     flat = torch.zeros(BLOCK + 192, device=DEVICE)
     for k, (start, length) in enumerate(places):
         flat[start : start + length] = drawn(length, seed=k)
-    exact, copy = flat.clone(), torch.zeros(BLOCK + 5, dtype=torch.bfloat16, device=DEVICE)
+    exact, copy = flat.clone(), flat[: BLOCK + 5].bfloat16()
     fused, plain = FusedSgd(recipe, flat, torch.zeros_like(flat), copy, places), Sgd(recipe, exact)
     fused.lr.fill_(recipe.lr)
     for step in range(3):

@@ -25,6 +25,7 @@ from noiseproof.train.fast.sgd import FusedSgd
 from noiseproof.train.fast.staging import Staging
 from noiseproof.train.fast.stem import StemConv
 from noiseproof.train.fast.streams import OwnStreams, SideStream
+from noiseproof.train.fast.tally import Tally
 from noiseproof.train.feed import Batch, Feed, MemoryFeed
 from noiseproof.train.network import logits_of, nothing_drawn
 from noiseproof.train.recipe import Recipe
@@ -83,9 +84,7 @@ class GraphRun(Run):
             stream=self.streams.take(),
             reader=self.stream,
         )
-        self.steps_done = torch.zeros(1, dtype=torch.int64, device=device)
-        self.losses = torch.zeros(self.feed.steps(), device=device)
-        self.counts = torch.zeros(2, dtype=torch.int64, device=device)
+        self.tally = Tally(self.feed.steps(), device)
         shape = next(iter(self.feed.in_order())).inputs.shape[1:]
         self.examined = torch.zeros((self.feed.evaluation_batch, *shape), device=device).to(memory_format=torch.channels_last)
         self.kernels = kernels
@@ -119,16 +118,15 @@ class GraphRun(Run):
         batch = self.recipe.batch
         with self._on_stream():
             self.fused.lr.fill_(self.lr(epoch))
-            self.steps_done.zero_()
-            self.counts.zero_()
+            self.tally.restart()
             for start, stop in self.staging.parts(epoch):
                 for done in range(start, stop, batch):
                     self.graphs[min(batch, stop - done)].replay()
                 on_batch(stop)
             if epoch + 1 < self.recipe.epochs:
                 self.staging.plan_ahead(epoch + 1)
-            given, clean = self.counts.clone()
-            sums = self.sums(epoch, self.losses, [given], [clean] if self.clean is not None else [], len(self.feed))
+            given, clean = self.tally.counts.clone()
+            sums = self.sums(epoch, self.tally.losses, [given], [clean] if self.clean is not None else [], len(self.feed))
         self._count_batches()
         return sums
 
@@ -144,24 +142,21 @@ class GraphRun(Run):
     def _step(self, size: int, table: Tensor) -> list[Tensor | None]:
         """Train on the next ``size`` staged examples; returns the gradients in the order of the weights."""
         lean, (network, criterion) = self.lean, self._functions(size)
-        inputs, given, clean = self.staging.batch(size)
+        inputs, labels = self.staging.batch(size)
         logits = network(lean.leaves, lean.buffers, inputs)
-        loss, counts = criterion(dict(self.criterion.named_buffers()), logits, given, clean)
-        ready = self.side.mark()
-        found = zip(lean.leaves.items(), torch.autograd.grad(loss, list(lean.leaves.values())), strict=True)
-        self.side.launch(ready, lambda: self._count(size, loss.detach(), counts), loss, counts)
+        loss = criterion(dict(self.criterion.named_buffers()), logits, labels[0])
+        self.side.launch(self.side.mark(), lambda: self._count(logits.detach(), labels, loss.detach()), logits, labels, loss)
+        found = torch.autograd.grad(loss, list(lean.leaves.values()))
         self.side.join()
-        gradients = {name: _in_layout_of(leaf, gradient) for (name, leaf), gradient in found}
+        gradients = {name: _in_layout_of(leaf, g) for (name, leaf), g in zip(lean.leaves.items(), found, strict=True)}
         self.fused.step(table)
         return [gradients.get(name) for name in lean.places]
 
-    def _count(self, size: int, loss: Tensor, counts: Tensor) -> None:
+    def _count(self, logits: Tensor, labels: Tensor, loss: Tensor) -> None:
         """What a step leaves behind besides the weights."""
         self.lean.bias_means.add_(self.lean.bias, alpha=NORM_MOMENTUM)
-        self.losses.index_copy_(0, self.steps_done, loss.view(1))
-        self.counts.add_(counts)
-        self.staging.row.add_(size)
-        self.steps_done.add_(1)
+        self.tally.add(logits, labels, loss)
+        self.staging.row.add_(len(logits))
 
     def _training_graph(self, size: int) -> torch.cuda.CUDAGraph:
         """The step in a graph. Trying it out first changes weights and statistics, which are then put back."""
@@ -179,7 +174,7 @@ class GraphRun(Run):
     def rewind(self) -> None:
         """The next step is the epoch's first."""
         self.staging.row.zero_()
-        self.steps_done.zero_()
+        self.tally.restart()
 
     def _captured(self, work: Callable[[], T], prepare: Callable[[], None] = lambda: None) -> tuple[torch.cuda.CUDAGraph, T]:
         """Some work in a graph, and what it returned there; done a few times first, so that all is compiled and chosen."""
@@ -239,7 +234,7 @@ class GraphRun(Run):
         self.streams.close()
         super().release()
 
-    def _functions(self, size: int) -> tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]]:
+    def _functions(self, size: int) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
         """The network's pass and the loss, compiled once for all runs of this structure, this loss and this batch."""
         shapes = tuple((name, tuple(leaf.shape), leaf.dtype) for name, leaf in self.lean.leaves.items())
         inputs = (size, *self.staging.inputs.shape[1:])
@@ -290,16 +285,14 @@ def _pass_of(template: Classifier) -> Callable[..., Tensor]:
     return network
 
 
-def _loss_of(criterion: RobustLoss) -> Callable[..., tuple[Tensor, Tensor]]:
+def _loss_of(criterion: RobustLoss) -> Callable[..., Tensor]:
     """The loss with its tensors as an argument, class weights say: runs share the code, not these."""
 
-    def loss_and_counts(held: dict[str, Tensor], logits: Tensor, given: Tensor, clean: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss, and how many predictions are the given and how many the clean label."""
-        predicted = logits.detach().argmax(1)
-        counts = torch.stack([(predicted == given).sum(), (predicted == clean).sum()])
-        return functional_call(criterion, held, (logits.float(), given)), counts
+    def loss(held: dict[str, Tensor], logits: Tensor, labels: Tensor) -> Tensor:
+        value: Tensor = functional_call(criterion, held, (logits.float(), labels))
+        return value
 
-    return loss_and_counts
+    return loss
 
 
 def _in_layout_of(leaf: Tensor, gradient: Tensor) -> Tensor:

@@ -43,13 +43,16 @@ def _gradient(table, block, index, inside, blocks):
 
 
 @triton.jit
-def _square_sums(table, weights, sums, l1, blocks, SIZE: tl.constexpr):
+def _square_sums(table, weights, copy, sums, l1, blocks, copied, SIZE: tl.constexpr):
     block = tl.program_id(0)
     start, length = tl.load(table + blocks + block), tl.load(table + 3 * blocks + block)
     index = tl.arange(0, SIZE)
     inside = index < length
     g = _gradient(table, block, index, inside, blocks)
-    w = tl.load(weights + start + index, mask=inside, other=0.0)
+    if start < copied:  # half the bytes, and the sign is the same
+        w = tl.load(copy + start + index, mask=inside, other=0.0).to(tl.float32)
+    else:
+        w = tl.load(weights + start + index, mask=inside, other=0.0)
     g += l1 * ((w > 0).to(tl.float32) - (w < 0).to(tl.float32))
     tl.store(sums + block, tl.sum(g * g))
 
@@ -134,7 +137,7 @@ class FusedSgd:
         recipe, blocks = self.recipe, len(self.blocks)
         grid: Any = (blocks,)
         if recipe.clip is not None:
-            _square_sums[grid](table, self.weights, self.sums, recipe.l1, blocks, SIZE=BLOCK)
+            _square_sums[grid](table, self.weights, self.copy, self.sums, recipe.l1, blocks, len(self.copy), SIZE=BLOCK)
             _scale[(1,)](self.sums, self.scale, recipe.clip, blocks, SIZE=1024)
         _step[grid](
             table,

@@ -62,11 +62,10 @@ class Staging:
         """Draw what is random in an epoch to come, while the device is at work."""
         self.planned = {epoch: self._plan(epoch)}
 
-    def batch(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The next examples: inputs, given labels and clean labels."""
+    def batch(self, size: int) -> tuple[Tensor, Tensor]:
+        """The next examples: inputs, and labels ``[2, size]``, given and clean."""
         rows = self.row + self.offsets[:size]
-        given, clean = self.labels.index_select(1, rows)
-        return self.inputs.index_select(0, rows).movedim(-1, 1), given, clean
+        return self.inputs.index_select(0, rows).movedim(-1, 1), self.labels.index_select(1, rows)
 
     def _plan(self, epoch: int) -> EpochPlan:
         with torch.cuda.stream(self.stream):

@@ -1,0 +1,64 @@
+"""What the steps of an epoch leave behind besides the weights, written down by one small kernel in each step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+__all__ = ["Tally"]
+
+TILE = 8192
+"""Logits that one program looks at, unless a single row has more."""
+
+
+@triton.jit
+def _tally(logits, labels, loss, losses, counts, step, rows, classes, stride, ROWS: tl.constexpr, CLASSES: tl.constexpr):
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, CLASSES)
+    inside = row < rows
+    here = inside[:, None] & (column < classes)[None, :]
+    z = tl.load(logits + row[:, None] * stride + column[None, :], mask=here, other=float("-inf")).to(tl.float32)
+    predicted = tl.argmax(z, 1)  # the first of equals, as torch has it
+    for kind in tl.static_range(2):
+        label = tl.load(labels + kind * rows + row, mask=inside, other=-1)
+        tl.atomic_add(counts + kind, tl.sum((predicted == label).to(tl.int64)))
+    if tl.program_id(0) == 0:
+        done = tl.load(step)
+        tl.store(losses + done, tl.load(loss))
+        tl.store(step, done + 1)
+
+
+class Tally:
+    """The loss of each step, and how many predictions so far are the given and how many the clean label (:attr:`counts`)."""
+
+    def __init__(self, steps: int, device: torch.device) -> None:
+        self.losses = torch.zeros(steps, device=device)
+        self.counts = torch.zeros(2, dtype=torch.int64, device=device)
+        self.step = torch.zeros(1, dtype=torch.int64, device=device)
+
+    def restart(self) -> None:
+        self.step.zero_()
+        self.counts.zero_()
+
+    def add(self, logits: Tensor, labels: Tensor, loss: Tensor) -> None:
+        """A step's logits ``[N, K]``, its labels ``[2, N]``, given and clean, and its loss."""
+        rows, classes = logits.shape
+        width = triton.next_power_of_2(classes)
+        height = max(1, TILE // width)
+        grid: Any = (triton.cdiv(rows, height),)
+        _tally[grid](
+            logits,
+            labels,
+            loss,
+            self.losses,
+            self.counts,
+            self.step,
+            rows,
+            classes,
+            logits.stride(0),
+            ROWS=height,
+            CLASSES=width,
+        )
