@@ -145,8 +145,9 @@ class GraphRun(Run):
         inputs, labels = self.staging.batch(size)
         logits = network(lean.leaves, lean.buffers, inputs)
         loss = criterion(dict(self.criterion.named_buffers()), logits, labels[0])
-        self.side.launch(self.side.mark(), lambda: self._count(logits.detach(), labels, loss.detach()), logits, labels, loss)
+        ready = self.side.mark()
         found = torch.autograd.grad(loss, list(lean.leaves.values()))
+        self.side.launch(ready, lambda: self._count(logits.detach(), labels, loss.detach()), logits, labels, loss)
         self.side.join()
         gradients = {name: _in_layout_of(leaf, g) for (name, leaf), g in zip(lean.leaves.items(), found, strict=True)}
         self.fused.step(table)
