@@ -59,11 +59,15 @@ def away(state, other):
 
 
 @pytest.mark.parametrize(
-    ("alone", "changes"),
-    [(True, {"model_options": {"widths": [8, 5, 8]}}), (False, {"clip": None, "l1": 0.0, "l2": 1e-4, "nesterov": True})],
-    ids=["alone", "beside others"],
+    ("alone", "kernels", "changes"),
+    [
+        (True, "own", {"model_options": {"widths": [8, 5, 8]}}),
+        (False, "own", {"clip": None, "l1": 0.0, "l2": 1e-4, "nesterov": True}),
+        (True, "torch", {}),
+    ],
+    ids=["alone", "beside others", "torch's kernels"],
 )
-def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(alone, changes, monkeypatch):
+def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(alone, kernels, changes, monkeypatch):
     """An epoch of three parts, the last batch a smaller one; then an evaluation, the state, and another epoch from there."""
     if torch.cuda.is_available():
         pytest.skip("there is a device")
@@ -77,7 +81,7 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(alo
     monkeypatch.setattr(staging, "STAGED", 1)
     recipe = recipe_of(batch=16, **{"model_options": {"widths": [8, 8, 8]}, **changes})
     task, options = images_task(recipe, count=44), RunOptions(alone=alone)
-    plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options)
+    plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options, kernels=kernels)
     (expected, facts), (ours, our_facts) = losses_of(plain, [0]), losses_of(fast, [0])
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
     assert [fact[1:] for fact in our_facts] == [fact[1:] for fact in facts]

@@ -146,16 +146,17 @@ class GraphRun(Run):
         logits = network(lean.leaves, lean.buffers, inputs)
         loss = criterion(dict(self.criterion.named_buffers()), logits, labels[0])
         ready = self.side.mark()
-        found = torch.autograd.grad(loss, list(lean.leaves.values()))
         self.side.launch(ready, lambda: self._count(logits.detach(), labels, loss.detach()), logits, labels, loss)
+        found = torch.autograd.grad(loss, list(lean.leaves.values()))
+        # Not before: torch's own BatchNorm holds on to running means until its backward pass.
+        self.side.launch(ready, lambda: lean.bias_means.add_(lean.bias, alpha=NORM_MOMENTUM))
         self.side.join()
         gradients = {name: _in_layout_of(leaf, g) for (name, leaf), g in zip(lean.leaves.items(), found, strict=True)}
         self.fused.step(table)
         return [gradients.get(name) for name in lean.places]
 
     def _count(self, logits: Tensor, labels: Tensor, loss: Tensor) -> None:
-        """What a step leaves behind besides the weights."""
-        self.lean.bias_means.add_(self.lean.bias, alpha=NORM_MOMENTUM)
+        """What a step leaves behind besides weights and statistics."""
         self.tally.add(logits, labels, loss)
         self.staging.row.add_(len(logits))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 __all__ = ["Tally"]
 
-TILE = 8192
+TILE = 1024
 """Logits that one program looks at, unless a single row has more."""
 
 
