@@ -36,6 +36,7 @@ def results() -> str:
         "# Measured results\n",
         "Written by `make generate` from the JSON lines under `records/`, which have machine, versions, commit and date.\n",
         training(_lines("training_h200.jsonl")),
+        again(_lines("training_h200.jsonl"), _lines("training_h200_again.jsonl")),
         profile(_lines("training_h200.jsonl")),
         faithfulness(_lines("faithfulness_h200.jsonl")),
         losses(_lines("losses_cpu.jsonl")),
@@ -66,6 +67,23 @@ def training(lines: list[dict[str, Any]]) -> str:
         "divided by the number of runs side by side. "
         f"The speed-up is over the published script, which takes {PUBLISHED_SCRIPT} s an epoch of CIFAR-10 there.\n\n"
         + _table(head, rows)
+    )
+
+
+def again(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> str:
+    """The fast path in two processes, of two commits."""
+
+    def measured(lines: list[dict[str, Any]]) -> dict[tuple[str, str, int], float]:
+        ours = (line for line in lines if line["way"] == "fast path")
+        return {(line["protocol"], line["precision"], line["together"]): line["seconds_per_epoch"] for line in ours}
+
+    before, after = measured(first), measured(second)
+    rows = [[*key, f"{old:.3f}", f"{after[key]:.3f}", f"{100 * (after[key] / old - 1):+.1f} %"] for key, old in before.items()]
+    return (
+        "### The fast path again\n\n"
+        f"{_where(second)}: in another process, and predictions are counted beside the backward "
+        "pass instead of with the loss. In each process cuDNN chooses its algorithms anew by their time; a few per cent are "
+        "between one and the next.\n\n" + _table(["protocol", "precision", "runs at once", "above", "again", "change"], rows)
     )
 
 
