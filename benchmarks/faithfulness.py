@@ -77,7 +77,7 @@ def main() -> None:
             results[run.loss, run.noise].setdefault(precision, []).append(accuracy)
             kept = {key: facts[key] for key in ("result", "recipe", "task", "environment", "seconds")}
             at_once = min(arguments.at_once, len(recipes))
-            lines.append(kept | {"at_once": at_once, "date": time.strftime("%Y-%m-%d")})
+            lines.append(kept | {"at_once": at_once})
         if arguments.json:
             arguments.json.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     for (loss, noise), found in results.items():

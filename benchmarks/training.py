@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=50_000)
     parser.add_argument("--json", type=Path, help="append the results there, a JSON line each")
     arguments = parser.parse_args()
-    facts = {**environment(torch.device("cuda")), "date": time.strftime("%Y-%m-%d")}
+    facts = environment(torch.device("cuda"))
     print(json.dumps(facts))
     for name in arguments.protocols:
         base = recipe(f"{name}/jal-ce", noise="symmetric:0.8", seed=0)

@@ -61,6 +61,7 @@ def test_a_dry_run_prints_the_whole_recipe_and_writes_nothing():
     assert lines["lr"] == "0.02"
     assert json.loads(lines["loss_options"]) == {"alpha": 1.0, "beta": 1.0, "a": 20}
     assert lines["noise"] == "symmetric:0.8"
+    assert "JALCE(alpha=1.0, beta=1.0, a=20, q=2.0, offset=True)" in result.output
     assert re.fullmatch(r"runs/cifar10_jal-ce_symmetric-0\.8_seed123_[0-9a-f]{8}", lines["folder"])
     assert not Path("runs").exists()
 

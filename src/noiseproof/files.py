@@ -17,6 +17,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     try:
         write(beside)
         os.replace(beside, path)
-    except BaseException:
+    except BaseException as error:
         beside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(beside)):  # a full disk says no name
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise

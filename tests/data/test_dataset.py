@@ -52,7 +52,11 @@ def test_splits_must_fit_together():
         from_arrays([[1.0]], [0], [[1.0, 2.0]], [0])
     with pytest.raises(DataError, match=r"labels must be in \[0, 1\], got 2"):
         from_arrays([[1.0]], [2], classes=("a", "b"))
-    with pytest.raises(DataError, match=r"labels must be in \[0, inf\), got -7"):
+    with pytest.raises(DataError, match="training split: no examples"):
+        from_arrays(np.zeros((0, 4)), np.zeros(0, np.int64))
+    with pytest.raises(DataError, match=r"labels must be in \[0, 1048575\], got 10000002"):
+        from_arrays([[1.0]], [10_000_002])  # someone's numbers of products, not classes counted from 0
+    with pytest.raises(DataError, match=r"labels must be in \[0, 1048575\], got -7"):
         from_arrays(np.zeros((2, 3)), [0, -7])
 
 

@@ -2,9 +2,12 @@
 
 import dataclasses
 import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import numpy as np
@@ -302,6 +305,39 @@ def test_closing_stops_the_workers_in_the_midst_of_an_epoch(files, workers):
     made.close()
     made.close()
     assert not set(multiprocessing.active_children()) - before
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_the_workers_end_with_a_main_process_that_is_killed(files, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import multiprocessing, sys, time
+            from noiseproof.data import ImageFiles, ImageLoader, Squash
+
+            if __name__ == "__main__":
+                paths = sys.argv[1:]
+                files = ImageFiles(paths, [0] * len(paths))
+                loader = ImageLoader(files, Squash(8, 8), batch_size=4, seed=0, shuffle=True, device="cpu", workers=2)
+                batches = loader.epoch(0)
+                next(batches)
+                print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+                time.sleep(600)
+            """
+        )
+    )
+    with subprocess.Popen([sys.executable, str(script), *files.paths], stdout=subprocess.PIPE, text=True) as main:
+        workers = [int(number) for number in main.stdout.readline().split()]
+        main.kill()
+    assert len(workers) == 2
+    deadline = time.monotonic() + 30
+    while left := [worker for worker in workers if Path("/proc", str(worker)).exists()]:
+        if time.monotonic() > deadline:
+            for worker in left:
+                os.kill(worker, signal.SIGKILL)
+            pytest.fail(f"{len(left)} workers were still there")
+        time.sleep(0.05)
 
 
 def test_torchs_own_generators_are_left_alone(files):

@@ -153,6 +153,15 @@ def test_a_last_batch_of_one_is_refused_before_training(tmp_path):
         train(recipe(str(tmp_path / "nine.npz"), model="cnn8", batch=1))
 
 
+def test_a_last_batch_of_one_matters_where_a_norm_sees_one_number_of_each_channel(tmp_path):
+    """A ResNet's last ones do for images of 8x8, not for 16x16."""
+    for size in (8, 16):
+        np.savez(tmp_path / f"{size}.npz", x=np.zeros((3, size, size, 3), dtype=np.uint8), y=np.arange(3) % 2)
+    with pytest.raises(ValueError, match="one example, on which BatchNorm cannot train"):
+        train(recipe(str(tmp_path / "8.npz"), model="resnet18", batch=2))
+    assert train(recipe(str(tmp_path / "16.npz"), model="resnet18", batch=2)).record.status == "finished"
+
+
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize(
     ("model", "message"),

@@ -17,6 +17,15 @@ DIGITS = Recipe(
 )
 
 
+def test_class_weights_are_numbers_and_the_loss_is_a_mean():
+    weighted = override(DIGITS, {"loss.weight": "[1, 2, 3]"})
+    assert weighted.criterion().weight.tolist() == [1.0, 2.0, 3.0]
+    assert Recipe.from_dict(json.loads(json.dumps(weighted.as_dict()))).as_dict() == weighted.as_dict()
+    for reduction in ("none", "sum"):
+        with pytest.raises(ValueError, match=f"trains on the mean of the loss, got loss.reduction={reduction}"):
+            override(DIGITS, {"loss.reduction": reduction})
+
+
 def test_json_and_back_is_the_same_recipe():
     again = Recipe.from_dict(json.loads(json.dumps(DIGITS.as_dict())))
     assert again.as_dict() == DIGITS.as_dict()

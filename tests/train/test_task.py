@@ -170,3 +170,4 @@ def test_ones_own_data_get_a_recipe_that_suits_them(split, model, augment, stem)
     assert (recipe.model, recipe.augment, recipe.model_options.get("stem")) == (model, augment, stem)
     assert own_recipe(data, "mine.npz", "jal-ce", seed=1, model="resnet34").model_options.get("stem") == stem
     assert own_recipe(data, "mine.npz", "jal-ce", seed=1, model="my:own").model_options == {}
+    assert own_recipe(data, "mine.npz", "jal-ce", seed=1, gpu=False).precision != "bf16"

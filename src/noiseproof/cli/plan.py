@@ -32,7 +32,9 @@ class Plan:
     task: Task | None = None
 
 
-def plan_run(name: str, noise: str, seed: int, data: str | None, changes: dict[str, Any], profile: str, out: Path) -> Plan:
+def plan_run(
+    name: str, noise: str, seed: int, data: str | None, changes: dict[str, Any], profile: str, out: Path, device: torch.device
+) -> Plan:
     """The recipe that the words on the command line stand for."""
     if "/" in name:
         base = recipe = paper.recipe(name, noise=noise, seed=seed, profile=profile)
@@ -45,8 +47,9 @@ def plan_run(name: str, noise: str, seed: int, data: str | None, changes: dict[s
     else:
         loss = _loss_alone(name, data, profile)
         dataset = open_dataset(str(data))
-        base = own_recipe(dataset, str(data), loss, noise=noise, seed=seed)
-        recipe = own_recipe(dataset, str(data), loss, noise=noise, seed=seed, model=changes.get("model"))
+        own: dict[str, Any] = {"noise": noise, "seed": seed, "gpu": device.type == "cuda"}
+        base = own_recipe(dataset, str(data), loss, **own)
+        recipe = own_recipe(dataset, str(data), loss, model=changes.get("model"), **own)
     recipe = override(recipe, changes)
     if ":" in recipe.model:
         sys.path.insert(0, os.getcwd())  # where a person's own module usually is

@@ -27,6 +27,15 @@ def accuracies(facts: Epoch) -> str:
     return "  ".join(f"{name} {100 * share:5.2f} %" for name, share in shares.items() if share is not None)
 
 
+def number(value: float) -> str:
+    """A loss, also one that is about to diverge.
+
+    >>> number(0.12345), number(8.2e30)
+    ('0.1235', '8.2e+30')
+    """
+    return f"{value:.4f}" if value < 1e5 else f"{value:.4g}"
+
+
 def duration(seconds: float) -> str:
     """Hours, minutes and seconds.
 
@@ -102,7 +111,7 @@ class Lines(Observer):
 
     def epoch(self, facts: Epoch) -> None:
         self.pace.reach(facts.epoch, 0)
-        self._tell(f"{self._label(facts.epoch)}  loss {facts.loss:.4f}  {accuracies(facts)}  {self.pace.text()}")
+        self._tell(f"{self._label(facts.epoch)}  loss {number(facts.loss)}  {accuracies(facts)}  {self.pace.text()}")
 
     def _label(self, epoch: int) -> str:
         return f"epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}"
@@ -146,7 +155,7 @@ class Bar(Observer):
         self._show(epoch + 1)
 
     def epoch(self, facts: Epoch) -> None:
-        self.display.numbers = f"epoch {facts.epoch}: loss {facts.loss:.4f}  {accuracies(facts)}"
+        self.display.numbers = f"epoch {facts.epoch}: loss {number(facts.loss)}  {accuracies(facts)}"
 
     def ended(self, record: Record) -> None:
         self.close()

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -31,7 +32,10 @@ Name = Annotated[
     ),
 ]
 Noise = Annotated[
-    str, typer.Option(help="symmetric:0.8, asymmetric:0.4, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file.")
+    str,
+    typer.Option(
+        help="symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file."
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Of the noise, the network and the order.", min=0, max=2**32 - 1)]
 Data = Annotated[
@@ -86,18 +90,26 @@ def train(
     A loss alone trains on the data of --data, with defaults by their kind: features get an MLP and Adam, images in memory a
     ResNet-18 and SGD, image files a ResNet-50 and WebVision's augmentation. --dry-run shows them all, --set changes any.
 
+    Data of your own: an .npz file with arrays x and y (x_test and y_test, if you have them), features as floats or images as
+    uint8 [N, H, W, C]; a folder with one sub-folder of images per class, or train and test folders of these; a .txt, .csv or
+    .tsv file of lines "path label". Labels count from 0. A model of your own is a function that gets the number of classes
+    and returns a torch module from batches [N, C, H, W] or [N, D] to logits.
+
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """
     try:
         wanted = changes_from(changes or [], model, test_share)
-        plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out)
+        chosen = device_named(device)
+        plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out, chosen)
         if dry_run:
             _print_recipe(plan, as_json)
             return
-        options = RunOptions(device_named(device), workers, skip_corrupt, deterministic, fast)
+        options = RunOptions(chosen, workers, skip_corrupt, deterministic, fast)
         shown = Console(stderr=True) if as_json else console
         observers = _observers(plan, shown, quiet, tensorboard)
     except (ValueError, TypeError, OSError, ImportError) as error:
+        if not _speaks():
+            raise typer.Exit(2) from None
         fail(error)
     with _endings(plan, as_json, observers), process_group(options.device) as (place, own):
         speaks = place.rank == 0
@@ -130,7 +142,7 @@ def _observers(plan: Plan, shown: Console, quiet: bool, tensorboard: bool) -> li
 @contextmanager
 def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[None]:
     """All ways that a run ends early: what is said, by one of several processes, and the exit status."""
-    speaks = os.environ.get("RANK", "0") == "0"
+    speaks = _speaks()
     problem = Console(stderr=True, quiet=not speaks)
     try:
         yield
@@ -138,7 +150,7 @@ def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[N
         _close(observers)
         kept = (plan.folder / "checkpoint.safetensors").is_file()
         way = "goes on from the last checkpoint" if kept else "starts anew, there was no checkpoint yet"
-        problem.print(f"stopped; the same command {way} in {plan.folder}", highlight=False, soft_wrap=True)
+        problem.print(f"stopped; the same command {way} in {escape(str(plan.folder))}", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     except DivergenceError as error:
         problem.print(f"[bold red]diverged:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
@@ -153,6 +165,11 @@ def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[N
         if not speaks:
             raise typer.Exit(2) from None
         fail(error)
+
+
+def _speaks() -> bool:
+    """Whether this process, of several, is the one that prints."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _close(observers: list[Observer]) -> None:
@@ -177,7 +194,8 @@ def _print_recipe(plan: Plan, as_json: bool) -> None:
     for key, value in facts.items():
         text = value if isinstance(value, str) else json.dumps(value)
         console.print(f"{key:18} {escape(text)}", highlight=False, soft_wrap=True)
-    console.print(f"[dim]{'folder':18} {escape(str(plan.folder))}[/]", highlight=False, soft_wrap=True)
+    for key, text in (("the loss in full", repr(plan.recipe.criterion())), ("folder", str(plan.folder))):
+        console.print(f"[dim]{key:18} {escape(text)}[/]", highlight=False, soft_wrap=True)
 
 
 def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console, finished: bool) -> None:
@@ -186,6 +204,8 @@ def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console, fi
     lines = [
         f"[bold]{escape(task.name)}, {recipe.loss}[/]: {len(task.train)} examples of {len(task.classes)} classes, {labels}"
     ]
+    if absent := len(task.classes) - len(np.unique(task.train.labels)):
+        lines.append(f"{absent} of the classes have no example to train on (labels count from 0; a gap is a class too)")
     if task.test is None:
         lines.append("no test split, so no test accuracy will be known; --test-share 0.1 holds out a tenth")
     elif recipe.test_share and wrong is None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["DataError", "Dataset", "Split", "from_arrays", "in_memory", "load_digits", "load_npz", "sha256"]
 
 
+MOST_CLASSES = 2**20
+"""A label beyond this is a slip: naming so many classes would fill the memory."""
+
+
 class DataError(ValueError):
     """A file does not hold what it should; the message names the file and the fault."""
 
@@ -141,10 +145,11 @@ def _split(inputs: ArrayLike, labels: ArrayLike, classes: int | None, where: str
         raise DataError(f"{where}: labels must be a vector of integers, got {y.dtype} of shape {y.shape}")
     if len(x) != len(y):
         raise DataError(f"{where}: {len(x)} inputs for {len(y)} labels")
-    if y.size and (y.min() < 0 or (classes is not None and y.max() >= classes)):
-        wrong = int(y.min() if y.min() < 0 else y.max())
-        allowed = "[0, inf)" if classes is None else f"[0, {classes - 1}]"
-        raise DataError(f"{where}: labels must be in {allowed}, got {wrong}")
+    if not len(y):
+        raise DataError(f"{where}: no examples")
+    most = classes or MOST_CLASSES
+    if y.min() < 0 or y.max() >= most:
+        raise DataError(f"{where}: labels must be in [0, {most - 1}], got {int(y.min() if y.min() < 0 else y.max())}")
     if x.ndim < 2:
         raise DataError(f"{where}: inputs must be [N, ...], got shape {x.shape}")
     if x.dtype.kind == "f":

@@ -17,15 +17,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from noiseproof.data.dataset import DataError, Dataset, sha256
+from noiseproof.data.dataset import MOST_CLASSES, DataError, Dataset, sha256
 from noiseproof.data.images import ImageFiles, class_files
 
 __all__ = ["load_clothing1m", "load_list", "load_webvision"]
 
 LABEL = re.compile(r"-?[0-9]{1,18}")
-MOST_CLASSES = 2**20
-"""A label beyond this is a slip: naming so many classes would fill the memory."""
-
 GOOGLE = "google"
 KeyList = Literal["noisy_train", "clean_train", "clean_val", "clean_test"]
 
@@ -212,7 +209,7 @@ def _check_files(listing: Listing, paths: list[str]) -> None:
         others = f" ({len(missing)} of {len(paths)} are missing)" if len(missing) > 1 else ""
         raise FileNotFoundError(
             f"{listing.source}:{listing.lines[missing[0]]}: no file {paths[missing[0]]}{others}; "
-            "correct the list or the folder, or pass check_files=False to find out later"
+            "correct the list or the folder (in Python, check_files=False leaves it to the loader)"
         )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import multiprocessing
+import os
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -151,6 +153,7 @@ class ImageLoader:
             batch_size=None,  # a request is a whole batch
             sampler=self._sampler,
             collate_fn=_as_it_is,
+            worker_init_fn=_end_with_parent,
             num_workers=self.workers,
             persistent_workers=self.workers > 0,
             multiprocessing_context=method if self.workers else None,
@@ -273,6 +276,22 @@ def _plain(error: Exception, path: str) -> Exception:
         return OSError(errno.EIO, str(error) or type(error).__name__, path)
     elsewhere = "" if error.filename in (None, path) else f" ({error.filename!r})"
     return OSError(error.errno, f"{error.strerror}{elsewhere}", path)
+
+
+def _end_with_parent(worker: int) -> None:
+    """Have this worker end when the main process does, killed or crashed too.
+
+    torch looks at the parent's number for this, which is the server's here: it would wait for ever, and hold what it inherited.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:  # it is the main process
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _as_it_is(decoded: Any) -> Any:

@@ -5,7 +5,7 @@ resnet     ResNet, resnet18, resnet34, resnet50    stem "cifar" for 32x32, "imag
 mlp        MLP                                     on features, or anything flattened to them
 base       Classifier, replace_head                what all of them share; a new last layer for fine-tuning
 weights    load_weights                            a saved state dict, never a pickled object
-catalog    create_model, list_models               the models by name
+catalog    create_model, find_model, list_models   the models by name
 
 Every model maps ``x [N, ...]`` to logits ``[N, K]``; with ``features=True`` it gives the input of its last layer too.
 
@@ -17,7 +17,7 @@ Every model maps ``x [N, ...]`` to logits ``[N, K]``; with ``features=True`` it 
 """
 
 from noiseproof.models.base import Classifier, replace_head
-from noiseproof.models.catalog import create_model, list_models
+from noiseproof.models.catalog import create_model, find_model, list_models
 from noiseproof.models.cnn8 import CNN8
 from noiseproof.models.mlp import MLP
 from noiseproof.models.resnet import ResNet, resnet18, resnet34, resnet50
@@ -29,6 +29,7 @@ __all__ = [
     "Classifier",
     "ResNet",
     "create_model",
+    "find_model",
     "list_models",
     "load_weights",
     "replace_head",

@@ -12,7 +12,7 @@ from noiseproof.models.cnn8 import CNN8
 from noiseproof.models.mlp import MLP
 from noiseproof.models.resnet import ResNet, resnet18, resnet34, resnet50
 
-__all__ = ["create_model", "list_models"]
+__all__ = ["create_model", "find_model", "list_models"]
 
 BUILDERS: dict[str, Callable[..., Classifier]] = {
     "cnn8": CNN8,
@@ -44,7 +44,7 @@ def create_model(name: str, classes: int, *, in_channels: int = 3, **options: An
     Traceback (most recent call last):
     ValueError: unknown model 'resnt34'; did you mean 'resnet34'?
     """
-    found = _find(name)
+    found = find_model(name)
     allowed = _options_of(found)
     if "in_channels" in allowed:
         options["in_channels"] = in_channels
@@ -56,7 +56,12 @@ def create_model(name: str, classes: int, *, in_channels: int = 3, **options: An
     return BUILDERS[found](classes, **options)
 
 
-def _find(name: str) -> str:
+def find_model(name: str) -> str:
+    """The name as the catalogue spells it; a ValueError with a suggestion if it is unknown.
+
+    >>> find_model("ResNet-34")
+    'resnet34'
+    """
     if not isinstance(name, str):
         raise TypeError(f"a model is looked up by its name, got {name!r}")
     plain = name.lower().replace("-", "").replace("_", "").replace(" ", "")

@@ -31,6 +31,8 @@ class MLP(Classifier):
         super().__init__()
         classes = check_count("classes", classes, at_least=2)
         self.in_features = before = check_count("in_features", in_features, at_least=1)
+        if not isinstance(hidden, list | tuple):
+            raise TypeError(f"hidden must be a list of widths, such as [256, 256], got {hidden!r}")
         layers: list[nn.Module] = []
         for place, size in enumerate(hidden):
             width = check_count(f"hidden[{place}]", size, at_least=1)

@@ -125,5 +125,6 @@ def _no_recipe(dataset: str, loss: str) -> ValueError:
         return ValueError(f"{loss} is called on {entry.reads}, not on logits: train it in a loop of your own")
     return ValueError(
         f"the paper does not train {loss} on {dataset}, only {', '.join(_losses(dataset))}; "
-        f"to do so, override one of these: override(recipe('{dataset}/ce'), {{'loss': '{loss}'}})"
+        f"to do so, change one of these: {dataset}/ce with --set loss={loss}, in Python override(recipe('{dataset}/ce'), "
+        f"{{'loss': '{loss}'}})"
     )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from noiseproof.data import ImageFiles, Split
-from noiseproof.models import create_model, list_models, load_weights
+from noiseproof.models import create_model, find_model, list_models, load_weights
 from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task, named_file
@@ -59,6 +59,7 @@ def build_network(recipe: Recipe, task: Task) -> nn.Module:
 
 def _from_catalogue(recipe: Recipe, split: Split | ImageFiles, classes: int) -> nn.Module:
     options: dict[str, Any] = dict(recipe.model_options)
+    find_model(recipe.model)  # or it is said not to be known, rather than not to suit
     if isinstance(split, ImageFiles):
         if recipe.model == "mlp":
             raise ValueError("mlp reads features; these inputs are image files: use resnet18, resnet34 or resnet50")

@@ -6,6 +6,7 @@ import functools
 import json
 import platform
 import subprocess
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -62,6 +63,7 @@ class Record:
             "test_examples": 0 if task.test is None else len(task.test),
             "noise": task.noise,
             "sources": task.sources,
+            "loss": repr(recipe.criterion()),
         }
         if task.other_tests:
             about["other_tests"] = {name: len(split) for name, split in task.other_tests.items()}
@@ -112,32 +114,38 @@ class Record:
                 raise ValueError(f"format {FORMAT} expected, found {facts['format']}")
             return Record.from_dict(facts)
         except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}: not the record of a run: {error}") from error
+            raise ValueError(f"{path}: not the record of a run: {error}; move it away to start anew") from error
 
 
 @functools.cache
 def environment(device: torch.device) -> dict[str, Any]:
-    """Versions, the commit of the code if it runs from a repository, and the machine."""
+    """The day, versions, the commit of the code if it runs from its repository, and the machine."""
     import noiseproof
 
     return {
         "noiseproof": noiseproof.__version__,
-        "commit": _commit(Path(noiseproof.__file__).parent),
+        "commit": _commit(Path(noiseproof.__file__)),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "machine": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "threads": torch.get_num_threads(),
+        "date": time.strftime("%Y-%m-%d"),
     }
 
 
-def _commit(folder: Path) -> str | None:
+def _commit(file: Path) -> str | None:
+    """Of the repository that the file is part of; one that merely lies around it, a user's own, does not count."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(file.parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
     try:
-        command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        git("ls-files", "--error-unmatch", file.name)
+        return git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*") or None
+    except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
 
 
 def _processor() -> str:

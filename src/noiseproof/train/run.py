@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from noiseproof.data import ImageFiles, Split
-from noiseproof.losses import create_loss
 from noiseproof.train.distributed import Together
 from noiseproof.train.feed import ALONE, Batch, Feed, FileFeed, MemoryFeed, Place, generator_for
+from noiseproof.train.half import check_half
 from noiseproof.train.network import build_network, logits_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.schedule import Schedule
@@ -78,8 +79,10 @@ class Run:
     def __init__(self, recipe: Recipe, task: Task, options: RunOptions | None = None) -> None:
         options = options or RunOptions()
         self.recipe, self.task, self.options = recipe, task, options
+        if recipe.precision == "bf16" and options.device.type == "cpu":
+            check_half()
         self.schedule = Schedule.parse(recipe.schedule)
-        self.criterion = create_loss(recipe.loss, **recipe.loss_options).to(options.device)
+        self.criterion = recipe.criterion().to(options.device)
         network = build_network(recipe, task).to(options.device)
         images = isinstance(task.train, ImageFiles) or task.train.inputs.ndim == 4
         layout = torch.channels_last if images and options.device.type == "cuda" else torch.contiguous_format
@@ -105,15 +108,26 @@ class Run:
 
     def _check_last_batch(self) -> None:
         rest = len(self.task.train) % self.recipe.batch
-        if not any(isinstance(module, nn.BatchNorm1d) for module in self.network.modules()):
+        if 1 not in (self.recipe.batch, rest) or self._trains_on_one():
             return
         if self.recipe.batch == 1:
             raise ValueError("BatchNorm cannot train on batches of one example; set batch=2 or more")
-        if rest == 1:
-            raise ValueError(
-                f"the last batch would be one example, on which BatchNorm cannot train: {len(self.task.train)} examples in "
-                f"batches of {self.recipe.batch}; set batch={self.recipe.batch - 1}, say"
-            )
+        raise ValueError(
+            f"the last batch would be one example, on which BatchNorm cannot train: {len(self.task.train)} examples in "
+            f"batches of {self.recipe.batch}; set batch={self.recipe.batch - 1}, say"
+        )
+
+    def _trains_on_one(self) -> bool:
+        """Whether a batch may be one example: a BatchNorm needs several numbers of each channel."""
+        if isinstance(self.feed, FileFeed):  # of images so large that only a BatchNorm of features has one number each
+            return not any(isinstance(module, nn.BatchNorm1d) for module in self.network.modules())
+        example = next(iter(self.feed.in_order())).inputs[:1]
+        with torch.no_grad(), self.randomness(0), self.autocast():
+            try:
+                copy.deepcopy(self.network).train()(example)
+            except ValueError as error:
+                return "more than 1 value per channel" not in str(error)
+        return True
 
     def lr(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""

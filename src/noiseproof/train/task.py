@@ -125,7 +125,11 @@ def noisy_labels(dataset: Dataset, recipe: Recipe, root: Path | None) -> NoisyLa
     kind, _, rest = recipe.noise.partition(":")
     if kind == "labels":
         file, _, name = rest.partition("#")
-        return noise.read_noisy_labels(named_file(file, root, "label file"), labels, classes, name or None)
+        try:
+            path = named_file(file, root, "label file")
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error}; 'noiseproof data list' says where published ones come from") from error
+        return noise.read_noisy_labels(path, labels, classes, name or None)
     if kind == "instance":
         if isinstance(dataset.train, ImageFiles):
             raise ValueError("instance noise needs the images in memory; make the labels first and give labels:FILE")

@@ -1,0 +1,26 @@
+"""Whether this CPU computes in bf16: on some, torch's kernels end the process, which cannot be caught, so another one tries."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+
+__all__ = ["check_half"]
+
+TRIAL = """
+import torch
+x = torch.ones(2, 64, 8, 8, dtype=torch.bfloat16, requires_grad=True)
+w = torch.ones(64, 64, 3, 3, dtype=torch.bfloat16, requires_grad=True)
+y = torch.nn.functional.conv2d(x, w, padding=1).mean((2, 3))
+(y @ torch.ones(64, 64, dtype=torch.bfloat16)).sum().backward()
+"""
+
+
+@functools.cache
+def check_half() -> None:
+    """A ValueError if a small network in bf16 fails on the CPU; it takes as long as torch does to import."""
+    tried = subprocess.run([sys.executable, "-c", TRIAL], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        reason = f"signal {-tried.returncode}" if tried.returncode < 0 else tried.stderr.strip().rpartition("\n")[2]
+        raise ValueError(f"bf16 does not work with torch on this CPU ({reason}); set precision=float32")

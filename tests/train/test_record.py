@@ -1,0 +1,25 @@
+"""What a record says of the code it was made with."""
+
+import subprocess
+from pathlib import Path
+
+from noiseproof.train.record import _commit
+
+GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+
+
+def test_the_commit_is_that_of_the_repository_the_code_is_part_of(tmp_path):
+    own, installed = tmp_path / "own.py", tmp_path / ".venv" / "installed.py"
+    installed.parent.mkdir()
+    for path in (own, installed):
+        path.write_text("")
+    (tmp_path / ".gitignore").write_text(".venv\n")
+    assert _commit(own) is None
+    for words in (("init", "-q"), ("add", "own.py", ".gitignore"), ("commit", "-q", "-m", "own: begin")):
+        subprocess.run([*GIT, "-C", str(tmp_path), *words], check=True)
+    head = subprocess.run([*GIT, "-C", str(tmp_path), "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    assert head.startswith(_commit(own))
+    own.write_text("changed")
+    assert _commit(own).endswith("-dirty")
+    assert _commit(installed) is None  # in a user's repository, but none of it
+    assert _commit(Path("/nowhere/at/all.py")) is None
