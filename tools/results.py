@@ -180,7 +180,7 @@ def faithfulness(lines: list[dict[str, Any]]) -> str:
         for precision, values in found.items():
             own = Sample.of(values)
             paper = Sample(cell.mean, cell.std or math.nan, cell.trials or 1)
-            rows.append([loss, noise, precision, own.count, own.text(), paper.text(), own.less(paper)])
+            rows.append([loss, noise, precision, own.size, own.text(), paper.text(), own.less(paper)])
         apart.append([loss, noise, Sample.of(found["bf16"]).less(Sample.of(found["tf32"]))])
     head = ["loss", "noise", "precision", "seeds", "test accuracy, last epoch", "paper", "difference"]
     return (
@@ -196,11 +196,11 @@ def faithfulness(lines: list[dict[str, Any]]) -> str:
 
 
 class Sample(NamedTuple):
-    """Some numbers by their mean, standard deviation and count, which is all that the paper gives of its own."""
+    """Some numbers by their mean, standard deviation and number, which is all that the paper gives of its own."""
 
     mean: float
     deviation: float
-    count: int
+    size: int
 
     @staticmethod
     def of(values: list[float]) -> Sample:
@@ -211,8 +211,8 @@ class Sample(NamedTuple):
 
     def less(self, other: Sample) -> str:
         """The difference of the means, and its interval."""
-        shares = [sample.deviation**2 / sample.count for sample in (self, other)]
-        freedom = sum(shares) ** 2 / (shares[0] ** 2 / (self.count - 1) + shares[1] ** 2 / (other.count - 1))
+        shares = [sample.deviation**2 / sample.size for sample in (self, other)]
+        freedom = sum(shares) ** 2 / (shares[0] ** 2 / (self.size - 1) + shares[1] ** 2 / (other.size - 1))
         half = stats.t.ppf(0.975, freedom) * math.sqrt(sum(shares))
         mean = self.mean - other.mean
         return f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]"
