@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -64,6 +65,18 @@ def test_a_dry_run_prints_the_whole_recipe_and_writes_nothing():
     assert "JALCE(alpha=1.0, beta=1.0, a=20, q=2.0, offset=True)" in result.output
     assert re.fullmatch(r"runs/cifar10_jal-ce_symmetric-0\.8_seed123_[0-9a-f]{8}", lines["folder"])
     assert not Path("runs").exists()
+
+
+def test_a_dry_run_needs_no_gpu_and_says_what_a_run_there_would_do():
+    Path("pictures.txt").write_text("".join(f"{k}.png {k % 2}\n" for k in range(4)))
+    for k in range(4):
+        Image.new("RGB", (8, 8)).save(f"{k}.png")
+    cuda, cpu = (
+        json.loads(run("ce", "--data", "pictures.txt", "--device", device, "--dry-run", "--json").stdout)
+        for device in ("cuda", "cpu")
+    )
+    assert (cuda["recipe"]["precision"], cpu["recipe"]["precision"]) == ("bf16", "float32")
+    assert cuda["folder"] != cpu["folder"]
 
 
 def test_a_dry_run_as_json_is_a_recipe():

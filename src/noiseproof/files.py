@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Callable
@@ -13,12 +14,13 @@ __all__ = ["write_whole"]
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a file beside ``path``, then rename it: readers see the old file or the new one, never a part."""
     beside = path.parent / f".{path.name}.{secrets.token_hex(4)}"
-    os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the system takes the umask off
     try:
+        os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the system takes the umask off
         write(beside)
         os.replace(beside, path)
     except BaseException as error:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink()
         if isinstance(error, OSError) and error.errno and error.filename in (None, str(beside)):  # a full disk says no name
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise

@@ -58,7 +58,7 @@ def step(model, options, precision):
     places = [(place.start, place.stop - place.start) for place in lean.places.values()]
     fused = FusedSgd(recipe, lean.flat, torch.zeros_like(lean.flat), lean.copy, places)
     fused.step(fused.table([gradients.get(name) for name in lean.places]))
-    for scores in (logits.detach(), torch.zeros((2, 1000), dtype=logits.dtype)):  # many rows for a program, and one
+    for scores in (logits.detach(), torch.zeros((2, 3000), dtype=logits.dtype)):  # many rows for a program, and a part of one
         Tally(1, device).add(scores, torch.zeros((2, 2), dtype=torch.int64), torch.zeros(()))
 
 

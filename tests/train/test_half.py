@@ -12,7 +12,16 @@ def _anew():
     half.check_half.cache_clear()
 
 
-def test_where_bf16_works_nothing_is_said():
+def test_where_bf16_works_nothing_is_said(monkeypatch, tmp_path):
+    """Nor where the trial cannot be made, or fails for a reason of its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "queue.py").write_text("raise ImportError")
+    half.check_half()
+    half.check_half.cache_clear()
+    monkeypatch.setattr(half, "TRIAL", "import no_such_module")
+    half.check_half()
+    half.check_half.cache_clear()
+    monkeypatch.setattr("sys.executable", None)
     half.check_half()
 
 

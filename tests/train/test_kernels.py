@@ -181,16 +181,17 @@ def test_runs_share_the_code_of_a_loss_but_not_its_tensors():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("classes", [3, 10, 100, 1000])
+@pytest.mark.parametrize("classes", [3, 10, 100, 1000, 3000])
 def test_the_tally_counts_what_is_predicted(classes, dtype):
     """Two batches, the second smaller; some predictions are equal to others, and the logits are part of a wider tensor."""
     tally, losses, counts = Tally(5, DEVICE), [0.25, 1.5], torch.zeros(2, dtype=torch.int64)
     for seed, (rows, loss) in enumerate(zip((1000, 80), losses, strict=True)):
         logits = drawn(rows, classes + 6, seed=seed).mul(3).round().to(dtype)[:, :classes]
         labels = torch.randint(classes, (2, rows), generator=torch.Generator().manual_seed(seed))
-        labels[1, ::2] = logits.argmax(1).cpu()[::2]
-        tally.add(logits, labels.to(DEVICE), torch.tensor(loss, device=DEVICE))
         first_of_equals = (logits == logits.amax(1, keepdim=True)).int().argmax(1).cpu()
+        for kind, every in enumerate((5, 2)):
+            labels[kind, ::every] = first_of_equals[::every]
+        tally.add(logits, labels.to(DEVICE), torch.tensor(loss, device=DEVICE))
         counts += (labels == first_of_equals).sum(1)
     assert tally.counts.tolist() == counts.tolist()
     assert counts[1] > counts[0] > 0

@@ -25,7 +25,7 @@ def test_a_run_writes_its_record_weights_and_confidence_and_nothing_else(digits,
     assert facts["task"]["noise"]["rate"] == pytest.approx(0.4, abs=5e-3)
     assert set(facts["seconds"]) == {"prepare", "train", "evaluate", "save"}
     assert facts["environment"]["torch"] == torch.__version__
-    assert facts["task"]["loss"] == repr(create_loss(digits.loss, **digits.loss_options))
+    assert facts["loss"] == repr(create_loss(digits.loss, **digits.loss_options))
     assert (facts["environment"]["path"], facts["environment"]["deterministic"]) == ("plain", False)
     arrays = np.load(tmp_path / "confidence.npz")
     assert arrays["epochs"].tolist() == [2, 4, 6]

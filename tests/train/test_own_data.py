@@ -1,6 +1,7 @@
 """A user's own data and own model go through the same loop."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -151,6 +152,19 @@ def test_a_last_batch_of_one_is_refused_before_training(tmp_path):
         train(recipe(str(tmp_path / "nine.npz"), model="cnn8", batch=8))
     with pytest.raises(ValueError, match="BatchNorm cannot train on batches of one example; set batch=2 or more"):
         train(recipe(str(tmp_path / "nine.npz"), model="cnn8", batch=1))
+
+
+def test_a_model_of_ones_own_need_not_be_copied_to_train_on_one(tmp_path, monkeypatch):
+    (tmp_path / "my_normed.py").write_text(
+        "from torch import nn\n"
+        "def net(classes):\n"
+        "    return nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 8)), nn.ReLU(), nn.Linear(8, classes))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    np.savez(tmp_path / "nine.npz", x=np.zeros((9, 4), dtype=np.float32), y=np.arange(9) % 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # there is a newer weight_norm
+        assert train(recipe(str(tmp_path / "nine.npz"), model="my_normed:net", batch=8)).record.status == "finished"
 
 
 def test_a_last_batch_of_one_matters_where_a_norm_sees_one_number_of_each_channel(tmp_path):

@@ -17,10 +17,9 @@ DIGITS = Recipe(
 )
 
 
-def test_class_weights_are_numbers_and_the_loss_is_a_mean():
-    weighted = override(DIGITS, {"loss.weight": "[1, 2, 3]"})
-    assert weighted.criterion().weight.tolist() == [1.0, 2.0, 3.0]
-    assert Recipe.from_dict(json.loads(json.dumps(weighted.as_dict()))).as_dict() == weighted.as_dict()
+def test_the_loss_of_a_recipe_is_a_plain_mean():
+    with pytest.raises(ValueError, match=r"a recipe has no weights of classes, got loss\.weight"):
+        override(DIGITS, {"loss.weight": "[1, 2, 3]"})
     for reduction in ("none", "sum"):
         with pytest.raises(ValueError, match=f"trains on the mean of the loss, got loss.reduction={reduction}"):
             override(DIGITS, {"loss.reduction": reduction})

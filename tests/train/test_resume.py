@@ -213,6 +213,16 @@ def test_a_checkpoint_of_another_network_is_refused(digits, tmp_path, interrupte
         train(own, folder=tmp_path / "run")
 
 
+def test_a_record_of_an_earlier_version_is_still_the_same_runs(digits, tmp_path):
+    """One that did not yet have the loss in full."""
+    train(digits, folder=tmp_path)
+    path = tmp_path / "record.json"
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    del facts["loss"]
+    path.write_text(json.dumps(facts), encoding="utf-8")
+    assert train(digits, folder=tmp_path).record.result == facts["result"]
+
+
 def fill_the_disk_at(monkeypatch, name):
     """Make writing this file fail half-way, as on a full disk."""
 
@@ -221,7 +231,7 @@ def fill_the_disk_at(monkeypatch, name):
         with path.open("wb") as file:
             written = file.write(content[: len(content) // 2] if full else content)
         if full:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return written
 
     monkeypatch.setattr(Path, "write_bytes", write_bytes)
@@ -234,7 +244,7 @@ def test_a_disk_that_fills_up_within_a_write_loses_nothing(digits, tmp_path, fil
     before = {path.name: path.read_bytes() for path in (tmp_path / "full").iterdir()}
     with monkeypatch.context() as patch:
         fill_the_disk_at(patch, name)
-        with pytest.raises(OSError, match="No space left on device"):
+        with pytest.raises(OSError, match=f"No space left on device: '.*full/{name}'"):
             train(digits, folder=tmp_path / "full", checkpoint_seconds=0)
     after = {path.name: path.read_bytes() for path in (tmp_path / "full").iterdir()}
     assert set(after) == set(before)

@@ -33,9 +33,9 @@ class Plan:
 
 
 def plan_run(
-    name: str, noise: str, seed: int, data: str | None, changes: dict[str, Any], profile: str, out: Path, device: torch.device
+    name: str, noise: str, seed: int, data: str | None, changes: dict[str, Any], profile: str, out: Path, gpu: bool
 ) -> Plan:
-    """The recipe that the words on the command line stand for."""
+    """The recipe that the words on the command line stand for; one's own data may have another one without a GPU."""
     if "/" in name:
         base = recipe = paper.recipe(name, noise=noise, seed=seed, profile=profile)
         if data is not None and Path(data).expanduser().is_file():
@@ -47,9 +47,8 @@ def plan_run(
     else:
         loss = _loss_alone(name, data, profile)
         dataset = open_dataset(str(data))
-        own: dict[str, Any] = {"noise": noise, "seed": seed, "gpu": device.type == "cuda"}
-        base = own_recipe(dataset, str(data), loss, **own)
-        recipe = own_recipe(dataset, str(data), loss, model=changes.get("model"), **own)
+        base = own_recipe(dataset, str(data), loss, noise=noise, seed=seed)
+        recipe = own_recipe(dataset, str(data), loss, noise=noise, seed=seed, model=changes.get("model"), gpu=gpu)
     recipe = override(recipe, changes)
     if ":" in recipe.model:
         sys.path.insert(0, os.getcwd())  # where a person's own module usually is

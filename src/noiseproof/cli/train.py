@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import torch
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -99,16 +100,16 @@ def train(
     """
     try:
         wanted = changes_from(changes or [], model, test_share)
-        chosen = device_named(device)
-        plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out, chosen)
+        gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+        plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out, gpu)
         if dry_run:
             _print_recipe(plan, as_json)
             return
-        options = RunOptions(chosen, workers, skip_corrupt, deterministic, fast)
+        options = RunOptions(device_named(device), workers, skip_corrupt, deterministic, fast)
         shown = Console(stderr=True) if as_json else console
         observers = _observers(plan, shown, quiet, tensorboard)
     except (ValueError, TypeError, OSError, ImportError) as error:
-        if not _speaks():
+        if os.environ.get("LOCAL_RANK", "0") != "0":  # another machine's trouble may be its own
             raise typer.Exit(2) from None
         fail(error)
     with _endings(plan, as_json, observers), process_group(options.device) as (place, own):
@@ -142,7 +143,7 @@ def _observers(plan: Plan, shown: Console, quiet: bool, tensorboard: bool) -> li
 @contextmanager
 def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[None]:
     """All ways that a run ends early: what is said, by one of several processes, and the exit status."""
-    speaks = _speaks()
+    speaks = os.environ.get("RANK", "0") == "0"
     problem = Console(stderr=True, quiet=not speaks)
     try:
         yield
@@ -165,11 +166,6 @@ def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[N
         if not speaks:
             raise typer.Exit(2) from None
         fail(error)
-
-
-def _speaks() -> bool:
-    """Whether this process, of several, is the one that prints."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def _close(observers: list[Observer]) -> None:

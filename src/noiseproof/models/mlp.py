@@ -31,10 +31,12 @@ class MLP(Classifier):
         super().__init__()
         classes = check_count("classes", classes, at_least=2)
         self.in_features = before = check_count("in_features", in_features, at_least=1)
-        if not isinstance(hidden, list | tuple):
-            raise TypeError(f"hidden must be a list of widths, such as [256, 256], got {hidden!r}")
+        try:
+            widths = list(hidden)
+        except TypeError as error:
+            raise TypeError(f"hidden must be a list of widths, such as [256, 256], got {hidden!r}") from error
         layers: list[nn.Module] = []
-        for place, size in enumerate(hidden):
+        for place, size in enumerate(widths):
             width = check_count(f"hidden[{place}]", size, at_least=1)
             layers += [nn.Linear(before, width), nn.ReLU(inplace=True)]
             before = width

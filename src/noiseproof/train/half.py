@@ -19,8 +19,14 @@ y = torch.nn.functional.conv2d(x, w, padding=1).mean((2, 3))
 
 @functools.cache
 def check_half() -> None:
-    """A ValueError if a small network in bf16 fails on the CPU; it takes as long as torch does to import."""
-    tried = subprocess.run([sys.executable, "-c", TRIAL], capture_output=True, text=True, check=False)
-    if tried.returncode:
-        reason = f"signal {-tried.returncode}" if tried.returncode < 0 else tried.stderr.strip().rpartition("\n")[2]
+    """A ValueError if a small network in bf16 fails on the CPU; it takes as long as torch does to import.
+
+    A trial that fails for another reason, or cannot be made, says nothing.
+    """
+    if not sys.executable or getattr(sys, "frozen", False):
+        return
+    tried = subprocess.run([sys.executable, "-P", "-c", TRIAL], capture_output=True, text=True, check=False)
+    last = tried.stderr.strip().rpartition("\n")[2]
+    reason = f"signal {-tried.returncode}" if tried.returncode < 0 else last
+    if tried.returncode < 0 or last.startswith("RuntimeError"):
         raise ValueError(f"bf16 does not work with torch on this CPU ({reason}); set precision=float32")

@@ -59,21 +59,19 @@ def build_network(recipe: Recipe, task: Task) -> nn.Module:
 
 def _from_catalogue(recipe: Recipe, split: Split | ImageFiles, classes: int) -> nn.Module:
     options: dict[str, Any] = dict(recipe.model_options)
-    find_model(recipe.model)  # or it is said not to be known, rather than not to suit
+    model = find_model(recipe.model)
     if isinstance(split, ImageFiles):
-        if recipe.model == "mlp":
+        if model == "mlp":
             raise ValueError("mlp reads features; these inputs are image files: use resnet18, resnet34 or resnet50")
         options.setdefault("in_channels", 3)
-    elif recipe.model == "mlp":
+    elif model == "mlp":
         options.setdefault("in_features", int(split.inputs[0].size))
     elif split.inputs.ndim == 4:
         # Images have their channels last; floating inputs go to the network as they are.
         options.setdefault("in_channels", int(split.inputs.shape[-1 if split.inputs.dtype == np.uint8 else 1]))
     else:
-        raise ValueError(
-            f"{recipe.model} reads images [N, C, H, W]; these inputs are features {split.inputs.shape[1:]}: use mlp"
-        )
-    return create_model(recipe.model, classes, **options)
+        raise ValueError(f"{model} reads images [N, C, H, W]; these inputs are features {split.inputs.shape[1:]}: use mlp")
+    return create_model(model, classes, **options)
 
 
 def _own(recipe: Recipe, classes: int) -> nn.Module:

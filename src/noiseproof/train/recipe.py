@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_type_hints
 
-import torch
-
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.train.schedule import Schedule
 
@@ -84,16 +82,15 @@ class Recipe:
             raise ValueError(
                 f"{self.loss} is called on {find_loss(self.loss).reads}, not on logits: train it in a loop of your own"
             )
+        if "weight" in self.loss_options:
+            raise ValueError("a recipe has no weights of classes, got loss.weight: train with them in a loop of your own")
         if self.criterion().reduction != "mean":
             raise ValueError(f"a recipe trains on the mean of the loss, got loss.reduction={self.criterion().reduction}")
         Schedule.parse(self.schedule)
 
     def criterion(self) -> RobustLoss:
-        """The loss itself. Weights of classes are numbers here, as JSON has them."""
-        options = dict(self.loss_options)
-        if isinstance(options.get("weight"), list | tuple):
-            options["weight"] = torch.tensor(options["weight"], dtype=torch.float32)
-        return create_loss(self.loss, **options)
+        """The loss itself."""
+        return create_loss(self.loss, **self.loss_options)
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON holds it."""

@@ -63,7 +63,6 @@ class Record:
             "test_examples": 0 if task.test is None else len(task.test),
             "noise": task.noise,
             "sources": task.sources,
-            "loss": repr(recipe.criterion()),
         }
         if task.other_tests:
             about["other_tests"] = {name: len(split) for name, split in task.other_tests.items()}
@@ -79,6 +78,7 @@ class Record:
             "message": self.message,
             "result": self.result,
             "recipe": self.recipe.as_dict(),
+            "loss": repr(self.recipe.criterion()),  # in full: the recipe has only the options that are not the defaults
             "task": self.task,
             "environment": self.environment,
             "seconds": {phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
@@ -117,9 +117,13 @@ class Record:
             raise ValueError(f"{path}: not the record of a run: {error}; move it away to start anew") from error
 
 
-@functools.cache
 def environment(device: torch.device) -> dict[str, Any]:
-    """The day, versions, the commit of the code if it runs from its repository, and the machine."""
+    """Versions, the commit of the code if it runs from its repository, the machine, and today's date."""
+    return {**_code_and_machine(device), "date": time.strftime("%Y-%m-%d")}
+
+
+@functools.cache
+def _code_and_machine(device: torch.device) -> dict[str, Any]:
     import noiseproof
 
     return {
@@ -130,7 +134,6 @@ def environment(device: torch.device) -> dict[str, Any]:
         "numpy": np.__version__,
         "machine": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "threads": torch.get_num_threads(),
-        "date": time.strftime("%Y-%m-%d"),
     }
 
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from noiseproof.data import ImageFiles, Split
+from noiseproof.models.base import Classifier
 from noiseproof.train.distributed import Together
 from noiseproof.train.feed import ALONE, Batch, Feed, FileFeed, MemoryFeed, Place, generator_for
 from noiseproof.train.half import check_half
-from noiseproof.train.network import build_network, logits_of
+from noiseproof.train.network import build_network, logits_of, nothing_drawn
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.schedule import Schedule
 from noiseproof.train.task import Task
@@ -119,10 +120,11 @@ class Run:
 
     def _trains_on_one(self) -> bool:
         """Whether a batch may be one example: a BatchNorm needs several numbers of each channel."""
-        if isinstance(self.feed, FileFeed):  # of images so large that only a BatchNorm of features has one number each
+        if not isinstance(self.network, Classifier) or isinstance(self.feed, FileFeed) or not self.together.alone:
+            # What cannot be tried. A BatchNorm of features has one number of each for sure.
             return not any(isinstance(module, nn.BatchNorm1d) for module in self.network.modules())
         example = next(iter(self.feed.in_order())).inputs[:1]
-        with torch.no_grad(), self.randomness(0), self.autocast():
+        with nothing_drawn(), torch.no_grad(), self.autocast():
             try:
                 copy.deepcopy(self.network).train()(example)
             except ValueError as error:

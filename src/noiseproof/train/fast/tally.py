@@ -12,16 +12,20 @@ from torch import Tensor
 __all__ = ["Tally"]
 
 TILE = 1024
-"""Logits that one program looks at, unless a single row has more."""
+"""Logits that one program looks at at a time: those of several rows, or a part of one."""
 
 
 @triton.jit
 def _tally(logits, labels, loss, losses, counts, step, rows, classes, stride, ROWS: tl.constexpr, CLASSES: tl.constexpr):
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, CLASSES)
     inside = row < rows
-    here = inside[:, None] & (column < classes)[None, :]
-    z = tl.load(logits + row[:, None] * stride + column[None, :], mask=here, other=float("-inf")).to(tl.float32)
-    predicted = tl.argmax(z, 1)  # the first of equals, as torch has it
+    largest, predicted = tl.full([ROWS], float("-inf"), tl.float32), tl.zeros([ROWS], tl.int32)
+    for start in range(0, classes, CLASSES):
+        here = inside[:, None] & (start + column < classes)[None, :]
+        z = tl.load(logits + row[:, None] * stride + start + column[None, :], mask=here, other=float("-inf")).to(tl.float32)
+        top = tl.max(z, 1)
+        predicted = tl.where(top > largest, start + tl.argmax(z, 1), predicted)  # the first of equals, as torch has it
+        largest = tl.maximum(largest, top)
     for kind in tl.static_range(2):
         label = tl.load(labels + kind * rows + row, mask=inside, other=-1)
         tl.atomic_add(counts + kind, tl.sum((predicted == label).to(tl.int64)))
@@ -46,8 +50,8 @@ class Tally:
     def add(self, logits: Tensor, labels: Tensor, loss: Tensor) -> None:
         """A step's logits ``[N, K]``, its labels ``[2, N]``, given and clean, and its loss."""
         rows, classes = logits.shape
-        width = triton.next_power_of_2(classes)
-        height = max(1, TILE // width)
+        width = min(TILE, triton.next_power_of_2(classes))
+        height = TILE // width
         grid: Any = (triton.cdiv(rows, height),)
         _tally[grid](
             logits,
