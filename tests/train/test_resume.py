@@ -7,15 +7,17 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from noiseproof.train import CheckpointError, override, train
+from noiseproof.train import CheckpointError, Record, override, train
 from noiseproof.train.checkpoint import read_checkpoint
 
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DROPOUT = """
 from torch import nn
 
@@ -91,6 +93,41 @@ def test_the_command_line_killed_at_random_moments_ends_the_same(tmp_path, files
     assert kills
     (whole,), (killed,) = (list((tmp_path / name).iterdir()) for name in ("whole", "killed"))
     assert files(killed) == files(whole)
+
+
+@pytest.mark.parametrize(
+    ("device", "model", "precision"),
+    [
+        pytest.param("cpu", "cnn8", "float32", marks=pytest.mark.slow),
+        pytest.param("cuda", "cnn8", "tf32", marks=CUDA),
+        pytest.param("cuda", "cnn8", "bf16", marks=CUDA),
+        pytest.param("cuda", "resnet18", "bf16", marks=CUDA),
+    ],
+)
+def test_images_in_deterministic_mode_end_the_same_in_every_process(device, model, precision, tmp_path, files):
+    """Two whole runs and one that is killed, each a process of its own: all of their files are the same to the bit."""
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (200, 32, 32, 3), dtype=np.uint8)
+    np.savez(tmp_path / "images.npz", x=images, y=np.arange(200) % 4, x_test=images[:40], y_test=np.arange(40) % 4)
+
+    def command(out):
+        words = ["train", "jal-ce", "--data", str(tmp_path / "images.npz"), "--model", model, "--noise", "symmetric:0.4"]
+        for change in ("epochs=4", "batch=32", "lr=0.01", "augment=cifar10", "l1=5e-5", f"precision={precision}"):
+            words += ["--set", change]
+        more = ["--deterministic", "--device", device, "--checkpoint-every", "0", "--quiet", "--out", str(out)]
+        return [sys.executable, "-m", "noiseproof", *words, *more]
+
+    for name in ("whole", "again"):
+        subprocess.run(command(tmp_path / name), check=True, timeout=300)
+    with subprocess.Popen(command(tmp_path / "killed")) as process:
+        while process.poll() is None and not list((tmp_path / "killed").glob("*/checkpoint.safetensors")):
+            time.sleep(0.01)
+        process.kill()
+    (killed,) = (tmp_path / "killed").iterdir()
+    assert Record.read(killed).status == "running"
+    subprocess.run(command(tmp_path / "killed"), check=True, timeout=300)
+    (whole,), (again,) = (list((tmp_path / name).iterdir()) for name in ("whole", "again"))
+    assert files(whole) == files(again) == files(killed)
 
 
 @pytest.mark.parametrize("epoch", [2, 4, 6])

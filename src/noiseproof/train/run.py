@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -268,6 +269,8 @@ def precision_of(recipe: Recipe, deterministic: bool) -> Iterator[None]:
     before = (matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, torch.are_deterministic_algorithms_enabled())
     matmul.allow_tf32 = cudnn.allow_tf32 = recipe.precision != "float32"
     cudnn.benchmark = False  # choosing algorithms by their time would round differently from one process to the next
+    if deterministic:  # or torch refuses matrix products on CUDA; cuBLAS reads it once, so it stays
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(deterministic)
     try:
         yield
