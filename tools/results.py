@@ -196,7 +196,7 @@ def faithfulness(lines: list[dict[str, Any]]) -> str:
 
 
 class Sample(NamedTuple):
-    """Some numbers by their mean, standard deviation and number, which is all that the paper gives of its own."""
+    """Some numbers by their mean, their deviation and how many they are, which is all that the paper gives of its own."""
 
     mean: float
     deviation: float

@@ -15,7 +15,7 @@ from noiseproof.data import open_dataset
 from noiseproof.losses import find_loss
 from noiseproof.train import Recipe, Task, folder_name, override, own_recipe, with_noise
 
-__all__ = ["Plan", "changes_from", "device_named", "noise_from", "plan_run"]
+__all__ = ["Plan", "changes_from", "device_named", "means_gpu", "noise_from", "plan_run"]
 
 
 ELSEWHERE = {"dataset": "RECIPE or --data says it", "noise": "give --noise", "seed": "give --seed"}
@@ -97,9 +97,14 @@ def changes_from(texts: list[str], model: str | None, test_share: float | None) 
     return changes
 
 
+def means_gpu(device: str) -> bool:
+    """Whether --device asks for a GPU, be it there or not."""
+    return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+
+
 def device_named(text: str) -> torch.device:
     if text == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device("cuda" if means_gpu(text) else "cpu")
     try:
         device = torch.device(text)
     except RuntimeError:

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import torch
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from noiseproof.cli.output import console, fail
-from noiseproof.cli.plan import Plan, changes_from, device_named, noise_from, plan_run
+from noiseproof.cli.plan import Plan, changes_from, device_named, means_gpu, noise_from, plan_run
 from noiseproof.cli.progress import Bar, Lines, Several, TensorBoard, duration
 from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task, prepare
 from noiseproof.train import train as run_recipe
@@ -100,8 +99,7 @@ def train(
     """
     try:
         wanted = changes_from(changes or [], model, test_share)
-        gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-        plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out, gpu)
+        plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out, means_gpu(device))
         if dry_run:
             _print_recipe(plan, as_json)
             return

@@ -1,0 +1,71 @@
+"""How a run in progress is shown: lines, a bar, TensorBoard's events."""
+
+import os
+import time
+
+from rich.console import Console
+
+from noiseproof.cli.progress import LINE_SECONDS, Bar, Lines, TensorBoard
+from noiseproof.train import Epoch, Recipe, Record
+
+
+def record(epochs=3, examples=1000):
+    recipe = Recipe(dataset="digits", loss="ce", epochs=epochs)
+    return Record(recipe, {"examples": examples}, {})
+
+
+def test_long_epochs_get_a_line_now_and_then(monkeypatch, capsys):
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    lines = Lines(Console(width=200))
+    lines.started(record(), 0)
+    for done in range(10, 1010, 10):
+        clock[0] += 0.5
+        lines.batch(0, done, 1000)
+    lines.epoch(Epoch(1, 1.5, 0.5, None, 0.25, 0.1, 50.0))
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "epoch 1/3  200 of 1000  20 examples/s  2:20 left"
+    assert len(printed) == 50 / LINE_SECONDS + 1
+    assert printed[-1] == "epoch 1/3  loss 1.5000  given 50.00 %  test 25.00 %  20 examples/s  1:40 left"
+
+
+def test_a_run_taken_up_again_counts_its_pace_from_there(monkeypatch, capsys):
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    lines = Lines(Console(width=200))
+    lines.started(record(), 2)
+    clock[0] += 10
+    lines.epoch(Epoch(3, 1.5, 0.5, None, None, 0.1, 10.0))
+    assert capsys.readouterr().out.splitlines() == [
+        "goes on after epoch 2",
+        "epoch 3/3  loss 1.5000  given 50.00 %  100 examples/s  0.0 s left",
+    ]
+
+
+def test_the_bar_shows_epoch_numbers_and_pace_in_eighty_columns():
+    console = Console(width=80, force_terminal=True, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    bar = Bar(console)
+    bar.started(record(), 0)
+    bar.batch(0, 1000, 1000)
+    bar.epoch(Epoch(1, 1.5, 0.5, 0.75, 0.25, 0.1, 50.0))
+    for part in bar.display.get_renderables():
+        console.print(part)
+    bar.close()
+    console.file.close()
+    text = console.export_text()
+    assert "epoch 1/3" in text
+    assert "examples/s" in text
+    assert "epoch 1: loss 1.5000  given 50.00 %  clean 75.00 %  test 25.00 %" in text
+
+
+def test_events_of_epochs_that_an_interruption_lost_are_taken_back(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for done, loss, epochs in ((0, 1.0, (1, 2, 3)), (1, 2.0, (2, 3))):
+        events = TensorBoard(tmp_path)
+        events.started(record(), done)
+        for epoch in epochs:
+            events.epoch(Epoch(epoch, loss, 0.5, None, None, 0.1, 1.0))
+        events.ended(record())
+    found = [(event.step, event.value) for event in EventAccumulator(str(tmp_path)).Reload().Scalars("loss")]
+    assert found == [(1, 1.0), (2, 2.0), (3, 2.0)]
