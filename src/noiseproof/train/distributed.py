@@ -7,6 +7,7 @@ at random differs: each process draws its own.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,11 +40,21 @@ def process_group(device: torch.device) -> Iterator[tuple[Place, torch.device]]:
     if own.type == "cuda":
         own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(own)
+    _import_without_a_group()
     dist.init_process_group("nccl" if own.type == "cuda" else "gloo")
     try:
         yield Place(dist.get_rank(), world), own
     finally:
+        gc.collect()  # a network that is part of a cycle would hold the group
         dist.destroy_process_group()
+
+
+def _import_without_a_group() -> None:
+    """Import what would otherwise be imported by DistributedDataParallel and keep the group for ever, in default arguments.
+
+    A group that is held keeps its threads, and one of them that lets go of a tensor while Python ends aborts the process.
+    """
+    import torch.distributed.nn.functional  # noqa: F401
 
 
 class Together:
