@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "noiseproof"
 
 MAY_IMPORT = {
-    "data": set(),
+    "classes": set(),
+    "data": {"classes"},
     "primitives": set(),
     "statistics": {"primitives"},
     "losses": {"primitives", "statistics"},
@@ -24,7 +25,7 @@ MAY_IMPORT = {
     "files": set(),
     "train": {"data", "files", "losses", "models", "noise"},
     "paper": {"losses", "train"},
-    "noise": {"files"},
+    "noise": {"classes", "files"},
     "demo": {"files", "losses", "paper", "train"},
     "cli": {"losses", "demo", "noise", "data", "paper", "train"},
 }

@@ -7,16 +7,15 @@ start with # say nothing. Every fault is reported with the list and the line.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from noiseproof.classes import class_facts
 from noiseproof.data.dataset import MOST_CLASSES, DataError, Dataset, sha256
 from noiseproof.data.images import ImageFiles, class_files
 
@@ -255,10 +254,10 @@ def _ilsvrc12(folder: Path, synsets: list[str], check_files: bool) -> tuple[Imag
 
 
 def _clothing_names(path: Path) -> tuple[tuple[str, ...], dict[str, str]]:
-    facts = json.loads(resources.files("noiseproof").joinpath("classes.json").read_text(encoding="utf-8"))["clothing1m"]
+    known = tuple(class_facts("clothing1m")["classes"])
     if not path.is_file():
-        return tuple(facts["classes"]), {}
+        return known, {}
     names = tuple(text for _, text in _lines(path))
-    if len(names) != len(facts["classes"]):
-        raise DataError(f"{path}: {len(facts['classes'])} names expected, found {len(names)}")
+    if len(names) != len(known):
+        raise DataError(f"{path}: {len(known)} names expected, found {len(names)}")
     return names, {path.name: sha256(path)}

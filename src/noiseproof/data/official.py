@@ -9,18 +9,17 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import json
 import pickle
 import struct
 import zlib
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.classes import class_facts
 from noiseproof.data.dataset import DataError, Dataset, from_arrays, sha256
 
 __all__ = ["load_cifar10", "load_cifar100", "load_idx", "read_idx"]
@@ -145,8 +144,7 @@ def _cifar(name: str, folder: Path, sums: dict[str, str], read: Callable[[Path, 
 
 
 def _classes(name: str) -> tuple[str, ...]:
-    facts = json.loads(resources.files("noiseproof").joinpath("classes.json").read_text(encoding="utf-8"))
-    return tuple(facts[name]["classes"])
+    return tuple(class_facts(name)["classes"])
 
 
 def _binary(path: Path, raw: bytes, label_bytes: int, classes: int) -> Records:
