@@ -43,16 +43,16 @@ def test_a_run_taken_up_again_counts_its_pace_from_there(monkeypatch, capsys):
 
 
 def test_the_bar_shows_epoch_numbers_and_pace_in_eighty_columns():
-    console = Console(width=80, force_terminal=True, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    bar = Bar(console)
-    bar.started(record(), 0)
-    bar.batch(0, 1000, 1000)
-    bar.epoch(Epoch(1, 1.5, 0.5, 0.75, 0.25, 0.1, 50.0))
-    for part in bar.display.get_renderables():
-        console.print(part)
-    bar.close()
-    console.file.close()
-    text = console.export_text()
+    with open(os.devnull, "w") as nowhere:
+        console = Console(width=80, force_terminal=True, record=True, file=nowhere)
+        bar = Bar(console)
+        bar.started(record(), 0)
+        bar.batch(0, 1000, 1000)
+        bar.epoch(Epoch(1, 1.5, 0.5, 0.75, 0.25, 0.1, 50.0))
+        for part in bar.display.get_renderables():
+            console.print(part)
+        bar.close()
+        text = console.export_text()
     assert "epoch 1/3" in text
     assert "examples/s" in text
     assert "epoch 1: loss 1.5000  given 50.00 %  clean 75.00 %  test 25.00 %" in text

@@ -15,8 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "noiseproof"
 
 MAY_IMPORT = {
-    "classes": set(),
-    "data": {"classes"},
+    "data": set(),
     "primitives": set(),
     "statistics": {"primitives"},
     "losses": {"primitives", "statistics"},
@@ -25,7 +24,7 @@ MAY_IMPORT = {
     "files": set(),
     "train": {"data", "files", "losses", "models", "noise"},
     "paper": {"losses", "train"},
-    "noise": {"classes", "files"},
+    "noise": {"files"},
     "demo": {"files", "losses", "paper", "train"},
     "cli": {"losses", "demo", "noise", "data", "paper", "train"},
 }

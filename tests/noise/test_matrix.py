@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noiseproof import noise
-from noiseproof.classes import class_facts
+from noiseproof.noise.matrix import class_facts
 from noiseproof.noise.sampling import exact_counts, random_keys, random_uniform
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "cifar_clean_labels.npz"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     from noiseproof.data.images import ImageFiles
 
-__all__ = ["DataError", "Dataset", "Split", "from_arrays", "in_memory", "load_digits", "load_npz", "sha256"]
+__all__ = ["DataError", "Dataset", "Split", "class_names", "from_arrays", "in_memory", "load_digits", "load_npz", "sha256"]
 
 
 MOST_CLASSES = 2**20
@@ -128,6 +130,12 @@ def load_digits(test_size: int = 500, seed: int = 0) -> Dataset:
     features, labels = (features[order] / 16).astype(np.float32), labels[order]
     test, train = slice(None, test_size), slice(test_size, None)
     return from_arrays(features[train], labels[train], features[test], labels[test], name="digits")
+
+
+def class_names(name: str) -> tuple[str, ...]:
+    """What the classes of a well-known data set are called, in the order of its labels."""
+    facts = json.loads(resources.files("noiseproof").joinpath("classes.json").read_text(encoding="utf-8"))
+    return tuple(facts[name]["classes"])
 
 
 def sha256(path: Path) -> str:

@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from noiseproof.classes import class_facts
-from noiseproof.data.dataset import MOST_CLASSES, DataError, Dataset, sha256
+from noiseproof.data.dataset import MOST_CLASSES, DataError, Dataset, class_names, sha256
 from noiseproof.data.images import ImageFiles, class_files
 
 __all__ = ["load_clothing1m", "load_list", "load_webvision"]
@@ -254,7 +253,7 @@ def _ilsvrc12(folder: Path, synsets: list[str], check_files: bool) -> tuple[Imag
 
 
 def _clothing_names(path: Path) -> tuple[tuple[str, ...], dict[str, str]]:
-    known = tuple(class_facts("clothing1m")["classes"])
+    known = class_names("clothing1m")
     if not path.is_file():
         return known, {}
     names = tuple(text for _, text in _lines(path))

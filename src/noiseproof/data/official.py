@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.classes import class_facts
-from noiseproof.data.dataset import DataError, Dataset, from_arrays, sha256
+from noiseproof.data.dataset import DataError, Dataset, class_names, from_arrays, sha256
 
 __all__ = ["load_cifar10", "load_cifar100", "load_idx", "read_idx"]
 
@@ -88,7 +87,7 @@ def load_idx(folder: str | Path, name: str = "mnist") -> Dataset:
         arrays.append(array)
         sources[path.name] = sha256(path)
     x, y, x_test, y_test = arrays
-    classes = _classes("fashion-mnist" if name == "fashion-mnist" else "mnist")
+    classes = class_names("fashion-mnist" if name == "fashion-mnist" else "mnist")
     return from_arrays(x[..., None], y, x_test[..., None], y_test, name=name, classes=classes, sources=sources)
 
 
@@ -140,11 +139,7 @@ def _cifar(name: str, folder: Path, sums: dict[str, str], read: Callable[[Path, 
         sources[file] = hashlib.sha256(raw).hexdigest()
     (x_test, y_test), train = parts[-1], parts[:-1]
     x, y = np.concatenate([images for images, _ in train]), np.concatenate([labels for _, labels in train])
-    return from_arrays(x, y, x_test, y_test, name=name, classes=_classes(name), sources=sources)
-
-
-def _classes(name: str) -> tuple[str, ...]:
-    return tuple(class_facts(name)["classes"])
+    return from_arrays(x, y, x_test, y_test, name=name, classes=class_names(name), sources=sources)
 
 
 def _binary(path: Path, raw: bytes, label_bytes: int, classes: int) -> Records:

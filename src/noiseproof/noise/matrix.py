@@ -6,13 +6,13 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.classes import class_facts
 from noiseproof.noise.sampling import RULES, Labels, Rule, corrupt
 
 __all__ = [
@@ -219,6 +219,12 @@ def checked_matrix(matrix: ArrayLike) -> NDArray[np.float64]:
         raise ValueError(f"rows of a transition matrix must sum to 1, row {worst} sums to {sums[worst]:.6g}")
     array.setflags(write=False)
     return array
+
+
+def class_facts(name: str) -> dict[str, Any]:
+    """What the package knows of a data set's classes."""
+    facts: dict[str, Any] = json.loads(resources.files("noiseproof").joinpath("classes.json").read_text(encoding="utf-8"))[name]
+    return facts
 
 
 def _moving(classes: int, moves: dict[int, int], rate: float, name: str) -> LabelNoise:

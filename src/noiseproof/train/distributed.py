@@ -8,6 +8,7 @@ at random differs: each process draws its own.
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,7 +55,7 @@ def _import_without_a_group() -> None:
 
     A group that is held keeps its threads, and one of them that lets go of a tensor while Python ends aborts the process.
     """
-    import torch.distributed.nn.functional  # noqa: F401
+    importlib.import_module("torch.distributed.nn.functional")
 
 
 class Together:

@@ -84,8 +84,8 @@ class Recipe:
             )
         if "weight" in self.loss_options:
             raise ValueError("a recipe has no weights of classes, got loss.weight: train with them in a loop of your own")
-        if self.criterion().reduction != "mean":
-            raise ValueError(f"a recipe trains on the mean of the loss, got loss.reduction={self.criterion().reduction}")
+        if (reduction := self.criterion().reduction) != "mean":
+            raise ValueError(f"a recipe trains on the mean of the loss, got loss.reduction={reduction}")
         Schedule.parse(self.schedule)
 
     def criterion(self) -> RobustLoss:
