@@ -1,10 +1,11 @@
 """Whether the fast path trains what the paper trained: full runs on the real data, in TF32 and in bf16, several seeds.
 
-    python benchmarks/faithfulness.py --data DIR --out runs [--json FILE] [--seconds 600]
+    python benchmarks/faithfulness.py --data DIR --out runs [--json FILE] [--losses jal-ce --seeds 126 127] [--seconds 600]
 
-Each cell is run for three seeds in each precision, the runs of a precision side by side. A finished run is not run again, so
-the script can be stopped and started; with ``--seconds`` it starts no further group after that time. The paper's numbers
-beside these, and how far the precisions are apart, are in docs/results.md, which is written from the record.
+Each cell is run for three seeds in each precision, or for the seeds named, the runs of a precision side by side. A finished
+run is not run again, so the script can be stopped and started; with ``--seconds`` it starts no further group after that
+time. The paper's numbers beside these, and how far the precisions are apart, are in docs/results.md, which is written from
+the record.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--json", type=Path, help="write the runs there, a JSON line each")
+    parser.add_argument("--losses", nargs="+", default=[loss for loss, _ in CELLS], choices=[loss for loss, _ in CELLS])
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--precisions", nargs="+", default=["bf16", "tf32"])
     parser.add_argument("--epochs", type=int, help="fewer than the recipe's, to try the script out")
     parser.add_argument("--at-once", type=int, default=6)
@@ -47,15 +50,17 @@ def main() -> None:
     arguments = parser.parse_args()
     start = time.monotonic()
     lines: list[dict[str, Any]] = []
-    results: dict[tuple[str, str], dict[str, list[float]]] = {cell: {} for cell in CELLS}
+    results: dict[tuple[str, str], dict[str, list[float]]] = {
+        (loss, noise): {} for loss, noise in CELLS if loss in arguments.losses
+    }
     for precision in arguments.precisions:
         if time.monotonic() - start > arguments.seconds:
             break
         changes = {"precision": precision} | ({"epochs": arguments.epochs} if arguments.epochs else {})
         recipes = [
             dataclasses.replace(recipe(f"cifar10/{loss}", noise=noise, seed=seed), **changes)
-            for loss, noise in CELLS
-            for seed in SEEDS
+            for loss, noise in results
+            for seed in arguments.seeds
         ]
         folders = [arguments.out / f"{r.loss}_{r.noise.replace(':', '-')}_{precision}_seed{r.seed}" for r in recipes]
         begun = time.monotonic()

@@ -182,12 +182,13 @@ def faithfulness(lines: list[dict[str, Any]]) -> str:
             paper = Sample(cell.mean, cell.std or math.nan, cell.trials or 1)
             rows.append([loss, noise, precision, own.size, own.text(), paper.text(), own.less(paper)])
         apart.append([loss, noise, Sample.of(found["bf16"]).less(Sample.of(found["tf32"]))])
+    seeds = [run["recipe"]["seed"] for run in runs]
     head = ["loss", "noise", "precision", "seeds", "test accuracy, last epoch", "paper", "difference"]
     return (
         "## Whether it trains what the paper trained\n\n"
-        f"{_where(runs)}. `benchmarks/faithfulness.py`: CIFAR-10, the profile `paper-code`, 120 epochs, seeds 123 to 125, "
-        "several runs side by side. Means and deviations over seeds; differences in points, with their 95 % intervals by "
-        "Welch's t. With zero in the interval, it is no more than seeds make.\n\n"
+        f"{_where(runs)}. `benchmarks/faithfulness.py`: CIFAR-10, the profile `paper-code`, 120 epochs, seeds from "
+        f"{min(seeds)} to {max(seeds)}, some runs side by side. Means and deviations over seeds; differences in points, with "
+        "their 95 % intervals by Welch's t. With zero in the interval, it is no more than seeds make.\n\n"
         + _table(head, rows)
         + "\nWhat bf16 changes against TF32:\n\n"
         + _table(["loss", "noise", "bf16 - TF32"], apart)
