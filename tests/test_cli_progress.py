@@ -22,11 +22,22 @@ def test_long_epochs_get_a_line_now_and_then(monkeypatch, capsys):
     for done in range(10, 1010, 10):
         clock[0] += 0.5
         lines.batch(0, done, 1000)
+    lines.evaluating(0)
     lines.epoch(Epoch(1, 1.5, 0.5, None, 0.25, 0.1, 50.0))
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == "epoch 1/3  200 of 1000  20 examples/s  2:20 left"
-    assert len(printed) == 50 / LINE_SECONDS + 1
+    assert len(printed) == 50 / LINE_SECONDS + 2
+    assert printed[-2] == "epoch 1/3  evaluating"
     assert printed[-1] == "epoch 1/3  loss 1.5000  given 50.00 %  test 25.00 %  20 examples/s  1:40 left"
+
+
+def test_short_epochs_get_one_line(capsys):
+    lines = Lines(Console(width=200))
+    lines.started(record(), 0)
+    lines.batch(0, 1000, 1000)
+    lines.evaluating(0)
+    lines.epoch(Epoch(1, 1.5, 0.5, None, 0.25, 0.1, 50.0))
+    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_a_run_taken_up_again_counts_its_pace_from_there(monkeypatch, capsys):

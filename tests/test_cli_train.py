@@ -161,6 +161,8 @@ def test_json_prints_one_object_and_nothing_else_on_stdout():
         (["digits/ce", "--model", "gone:network"], "cannot import gone"),
         (["cifar10/ce"], "'noiseproof data fetch cifar10' downloads it"),
         (["digits/ce", "--set", "dataset=b.npz"], "--set does not take dataset: RECIPE or --data says it"),
+        (["digits/ce", "--model", "resnt18", "--dry-run"], "unknown model 'resnt18'; did you mean 'resnet18'?"),
+        (["digits/ce", "--set", "augment=crop", "--dry-run"], "augment must be one of none, flip, crop-flip"),
         (["digits/ce", "--set", "seed=3"], "--set does not take seed: give --seed"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -13,6 +13,8 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from noiseproof.data.keyed import keyed_order
+from noiseproof.data.loader import ORDER
 from noiseproof.train.distributed import SharedNorm
 
 SCRIPT = """
@@ -123,6 +125,7 @@ def test_two_processes_train_what_one_does(place):
     recipe = settings(place, test_share=0.3, noise="symmetric:0.3")
     one, two = (processes(place, world, place / f"world{world}", recipe) for world in (1, 2))
     assert one["task"] == two["task"]
+    assert [record["environment"]["processes"] for record in (one, two)] == [1, 2]
     for ours, expected in zip(two["epochs"], one["epochs"], strict=True):
         assert ours["loss"] == pytest.approx(expected["loss"], rel=1e-5)
         for key in ("given_accuracy", "clean_accuracy", "test_accuracy", "lr"):
@@ -150,13 +153,37 @@ def test_every_process_knows_the_result_and_one_writes_it(place):
     ]
 
 
-def test_the_command_under_torchrun_speaks_once(place):
+def under_torchrun(place, *words):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     given = ["jal-ce", "--data", "list.txt", "--model", "own_model:small", "--out", "runs", "--workers", "0", "--device", "cpu"]
-    chosen = ["--set", "epochs=1", "--set", "batch=8", "--set", "augment=none", "--set", "precision=float32", "--json"]
-    command = [*torchrun, "-m", "noiseproof", "train", *given, *chosen]
+    chosen = ["--set", "epochs=1", "--set", "augment=none", "--set", "precision=float32"]
+    command = [*torchrun, "-m", "noiseproof", "train", *given, *chosen, *words]
     own = {**os.environ, "PYTHONPATH": str(place), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=own, cwd=place, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, env=own, cwd=place, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_stops_one_process_is_said_once(place, rank):
+    """An image is damaged that only this process reads: of a batch of 20 each has ten."""
+    damaged = keyed_order(21, 3, 0, ORDER)[10 * rank + 5]
+    (place / f"{damaged}.png").write_bytes(b"not an image")
+    done = under_torchrun(place, "--set", "batch=20", "--seed", "3")
+    assert done.returncode
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    who = "process 1: " if rank else ""
+    assert len(errors) == 1, done.stderr
+    assert errors[0].startswith(f"error: {who}./{damaged}.png: not an image")
+
+
+def test_what_stops_all_processes_is_said_once(place):
+    done = under_torchrun(place, "--set", "batch=7")
+    assert done.returncode
+    assert done.stderr.count("batch=7 cannot be divided evenly among 2 processes") == 1
+    assert "error: batch=7" in done.stderr
+
+
+def test_the_command_under_torchrun_speaks_once(place):
+    done = under_torchrun(place, "--set", "batch=8", "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["status"] == "finished"

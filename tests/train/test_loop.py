@@ -121,6 +121,19 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_record(digits, t
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
 
 
+def test_a_loss_that_is_not_finite_is_noticed_before_the_end_of_a_long_epoch(digits):
+    class Count(Observer):
+        steps = 0
+
+        def batch(self, epoch, done, total):
+            self.steps += 1
+
+    observer = Count()
+    with pytest.raises(DivergenceError, match=r"in epoch 1, step [2-9] of 325, at"):
+        train(override(digits, {"lr": 1e30, "batch": 4}), observer=observer)
+    assert observer.steps == 100
+
+
 def test_weights_that_break_in_the_very_last_step_are_noticed(digits, tmp_path):
     """One step: its loss is computed before the weights are ruined, so every loss is finite."""
     wild = override(digits, {"lr": 1e30, "epochs": 1, "batch": 2000})

@@ -1,12 +1,15 @@
 """A user's own data and own model go through the same loop."""
 
 import dataclasses
+import importlib
+import shutil
+import sys
 import warnings
 
 import numpy as np
 import pytest
 
-from noiseproof.train import Recipe, RunOptions, train
+from noiseproof.train import CheckpointError, Recipe, RunOptions, train
 
 TINY = """
 import torch
@@ -214,6 +217,44 @@ def test_weights_that_are_not_there_are_named_with_the_way_out(colours):
         FileNotFoundError, match=r"no file of weights /.*gone\.pth; say where it is, weights=PATH, or start without"
     ):
         train(recipe(colours, model="resnet18", weights="gone.pth"))
+
+
+def test_another_file_of_weights_is_another_run(tmp_path):
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(40, 5)), y=np.arange(40) % 2)
+    weights = tmp_path / "weights.safetensors"
+    chosen = recipe(str(tmp_path / "x.npz"), model="mlp", weights=str(weights), epochs=1)
+    for seed in (1, 2):
+        train(dataclasses.replace(chosen, weights=None, seed=seed), folder=tmp_path / str(seed))
+    shutil.copy(tmp_path / "1" / weights.name, weights)
+    train(chosen, folder=tmp_path / "run")
+    shutil.copy(tmp_path / "2" / weights.name, weights)
+    with pytest.raises(CheckpointError, match="is of another run: its files of data were"):
+        train(chosen, folder=tmp_path / "run")
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_model_of_ones_own_whose_code_has_changed_is_another_run(tmp_path, monkeypatch, interrupted, finished):
+    """Its comments may change."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(code):
+        (tmp_path / "edited.py").write_text(code)
+        sys.modules.pop("edited", None)
+        importlib.invalidate_caches()
+
+    code = "from torch import nn\n\n\ndef network(classes):\n    return nn.Sequential(nn.Linear(5, classes), nn.{}())\n"
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(40, 5)), y=np.arange(40) % 2)
+    chosen = recipe(str(tmp_path / "x.npz"), model="edited:network", epochs=3)
+    write(code.format("ReLU"))
+    if finished:
+        train(chosen, folder=tmp_path / "run")
+    else:
+        interrupted(chosen, tmp_path / "run", 2)
+    write(code.format("Tanh"))
+    with pytest.raises(CheckpointError, match="is of another run: its model's lines of code were"):
+        train(chosen, folder=tmp_path / "run")
+    write("# The best of all networks.\n" + code.format("ReLU"))
+    assert train(chosen, folder=tmp_path / "run").record.status == "finished"
 
 
 @pytest.mark.usefixtures("own")

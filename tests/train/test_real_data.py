@@ -31,7 +31,7 @@ def trained(*words):
     done = CliRunner().invoke(app, ["train", *words, *SMALL, "--set", "precision=float32", "--device", "cpu", "--json"])
     assert done.exit_code == 0, done.output
     facts = json.loads(done.stdout)
-    return facts, json.loads((Path(facts["folder"]) / "record.json").read_text())
+    return facts, json.loads((Path(facts["folder"]) / "record.json").read_text()), done.stderr
 
 
 def test_webvision_is_tested_on_its_own_and_on_imagenets_images(tmp_path):
@@ -46,12 +46,17 @@ def test_webvision_is_tested_on_its_own_and_on_imagenets_images(tmp_path):
         picture(web / "val_images_256" / f"v{k}.jpg", k)
     for k, line in enumerate(SYNSETS):
         picture(root / "imagenet" / "val" / line.split()[0] / "one.JPEG", 100 + k)
-    facts, record = trained("webvision/jal-ce", "--data", str(root), "--out", str(tmp_path / "runs"))
+    facts, record, shown = trained("webvision/jal-ce", "--data", str(root), "--out", str(tmp_path / "runs"))
     assert record["recipe"]["loss_options"] == {"alpha": 50.0, "beta": 1.0, "a": 30.0}
     assert (record["task"]["examples"], record["task"]["test_examples"]) == (9, 2)
     assert record["task"]["other_tests"] == {"ilsvrc12": 50}
     assert facts["result"]["ilsvrc12_accuracy"] == record["epochs"][-1]["other_accuracies"]["ilsvrc12"]
     assert facts["result"]["test_accuracy"] in (0.0, 0.5, 1.0)
+    assert "no ILSVRC12 images" not in shown
+    (root / "imagenet").rename(root / "elsewhere")
+    facts, _, shown = trained("webvision/jal-ce", "--data", str(root), "--out", str(tmp_path / "without"))
+    assert "no ILSVRC12 images to test on as well: they are looked for in and beside WebVision's folder" in shown
+    assert "ilsvrc12_accuracy" not in facts["result"]
 
 
 def test_clothing1m_starts_from_the_weights_in_the_data_folder(tmp_path):
@@ -69,7 +74,7 @@ def test_clothing1m_starts_from_the_weights_in_the_data_folder(tmp_path):
     assert refused.exit_code == 2
     assert "no file of weights" in " ".join(refused.output.split())
     save_file(create_model("resnet18", 1000, stem="imagenet").state_dict(), root / "start.safetensors")
-    facts, record = trained(*words)
+    facts, record, _ = trained(*words)
     assert record["recipe"]["loss_options"] == {"alpha": 5.0, "beta": 0.1, "a": 5.0}
     assert (record["task"]["examples"], record["task"]["test_examples"], record["task"]["classes"]) == (4, 2, 14)
     assert facts["status"] == "finished"

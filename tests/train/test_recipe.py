@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from noiseproof import paper
 from noiseproof.train import Recipe, folder_name, override
 
 DIGITS = Recipe(
@@ -96,6 +97,16 @@ def test_another_loss_or_model_does_not_inherit_options():
     assert override(DIGITS, {"loss": "jal-ce"}).loss_options == {"a": 20}
     assert override(DIGITS, {"model": "resnet18"}).model_options == {}
     assert override(DIGITS, {"model": "resnet18", "model.stem": "imagenet"}).model_options == {"stem": "imagenet"}
+
+
+def test_residual_networks_share_their_stem():
+    """Images of 224x224 through the stem for 32x32 would take sixteen times as long."""
+    web = paper.recipe("webvision/jal-ce", seed=1)
+    assert web.model_options["stem"] == "imagenet"
+    assert len(web.model_options) > 1
+    assert override(web, {"model": "resnet18"}).model_options == {"stem": "imagenet"}
+    assert override(web, {"model": "resnet18", "model.stem": "cifar"}).model_options == {"stem": "cifar"}
+    assert override(web, {"model": "cnn8"}).model_options == {}
 
 
 def test_a_shorter_run_keeps_the_epochs_it_reaches():

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from noiseproof.train import CheckpointError, Record, override, train
+from noiseproof.train import CheckpointError, Record, loop, override, train
 from noiseproof.train.checkpoint import read_checkpoint
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -139,6 +139,16 @@ def test_a_run_stopped_within_an_epoch_ends_the_same(digits, tmp_path, files, in
     assert len(read_checkpoint(tmp_path / "stopped")[1]["epochs"]) == epoch - 1
     train(digits, folder=tmp_path / "stopped")
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+def test_the_record_names_every_machine_that_a_run_was_on(digits, tmp_path, monkeypatch, interrupted):
+    for machine, epoch in (("first", 2), ("first", 3), ("second", 4)):
+        monkeypatch.setattr(loop, "environment", lambda device, name=machine: {"machine": name, "date": "a day"})
+        interrupted(digits, tmp_path, epoch)
+    monkeypatch.setattr(loop, "environment", lambda device: {"machine": "third", "date": "another day"})
+    found = train(digits, folder=tmp_path).record.environment
+    assert found["machine"] == "third"
+    assert [place["machine"] for place in found["earlier"]] == ["first", "second"]
 
 
 def test_a_run_stopped_before_its_first_checkpoint_starts_anew(digits, tmp_path, files, interrupted):

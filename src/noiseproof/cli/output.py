@@ -11,7 +11,7 @@ from rich.markup import escape
 console = Console()
 
 
-def fail(error: Exception) -> NoReturn:
+def fail(error: Exception | str) -> NoReturn:
     """End with one line that says what is wrong."""
     Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
     raise typer.Exit(2)

@@ -63,6 +63,10 @@ class Several(Observer):
         for observer in self.observers:
             observer.batch(epoch, done, total)
 
+    def evaluating(self, epoch: int) -> None:
+        for observer in self.observers:
+            observer.evaluating(epoch)
+
     def epoch(self, facts: Epoch) -> None:
         for observer in self.observers:
             observer.epoch(facts)
@@ -97,6 +101,8 @@ class Lines(Observer):
 
     def __init__(self, console: Console) -> None:
         self.console, self.told = console, time.monotonic()
+        self.within = -1
+        """The epoch that a line was last printed in, counted from 0"""
 
     def started(self, record: Record, epochs_done: int) -> None:
         self.epochs = record.recipe.epochs
@@ -107,7 +113,12 @@ class Lines(Observer):
     def batch(self, epoch: int, done: int, total: int) -> None:
         self.pace.reach(epoch, done)
         if time.monotonic() - self.told >= LINE_SECONDS:
+            self.within = epoch
             self._tell(f"{self._label(epoch + 1)}  {done} of {total}  {self.pace.text()}")
+
+    def evaluating(self, epoch: int) -> None:
+        if self.within == epoch:  # where training has lines of its own, evaluation may take as long
+            self._tell(f"{self._label(epoch + 1)}  evaluating")
 
     def epoch(self, facts: Epoch) -> None:
         self.pace.reach(facts.epoch, 0)
@@ -154,6 +165,9 @@ class Bar(Observer):
         self.pace.reach(epoch, done)
         self._show(epoch + 1)
 
+    def evaluating(self, epoch: int) -> None:
+        self._show(epoch + 1, "evaluating")
+
     def epoch(self, facts: Epoch) -> None:
         self.display.numbers = f"epoch {facts.epoch}: loss {number(facts.loss)}  {accuracies(facts)}"
 
@@ -164,9 +178,9 @@ class Bar(Observer):
         """Give the terminal back, however the run ended."""
         self.display.stop()
 
-    def _show(self, epoch: int) -> None:
+    def _show(self, epoch: int, doing: str = "") -> None:
         label = f"epoch {epoch}/{self.epochs}"
-        self.display.update(self.task, completed=self.pace.done, description=label, pace=self.pace.text())
+        self.display.update(self.task, completed=self.pace.done, description=label, pace=doing or self.pace.text())
 
 
 class TensorBoard(Observer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,6 +62,10 @@ Dry = Annotated[bool, typer.Option("--dry-run", help="Print the whole recipe and
 Every = Annotated[float, typer.Option("--checkpoint-every", metavar="SECONDS", help="0 is after each epoch.", min=0.0)]
 
 
+FIRST_SPEAKS = 3.0
+"""Seconds that another process than the first waits before it says what is wrong."""
+
+
 def train(
     name: Name,
     noise: Noise = "none",
@@ -110,7 +115,7 @@ def train(
         if os.environ.get("LOCAL_RANK", "0") != "0":  # another machine's trouble may be its own
             raise typer.Exit(2) from None
         fail(error)
-    with _endings(plan, as_json, observers), process_group(options.device) as (place, own):
+    with process_group(options.device) as (place, own), _endings(plan, as_json, observers):
         speaks = place.rank == 0
         before = Record.read(plan.folder)
         task = plan.task or prepare(plan.recipe, plan.data)
@@ -162,7 +167,9 @@ def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[N
         if ":" in plan.recipe.model and _is_foreign(error):
             raise  # from the user's own model: the trace says where
         if not speaks:
-            raise typer.Exit(2) from None
+            # With the same trouble the first process says so, ends, and torchrun ends this one meanwhile.
+            time.sleep(FIRST_SPEAKS)
+            fail(f"process {os.environ['RANK']}: {error}")
         fail(error)
 
 
@@ -206,6 +213,13 @@ def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console, fi
         lines.append(f"{len(task.test)} held out to test on, labels as given: where these are wrong, so is the test accuracy")
     else:
         lines.append(f"{len(task.test)} examples to test on")
+    if task.name == "webvision" and not task.other_tests:
+        lines.append(
+            "no ILSVRC12 images to test on as well: they are looked for in and beside WebVision's folder, as "
+            "ilsvrc12/val/n01440764/... with a folder for each class"
+        )
+    if 0 < (rest := len(task.train) % recipe.batch) < options.place.world:
+        lines.append(f"the last {rest} examples of each epoch are left out: fewer than the {options.place.world} processes")
     way = f"{recipe.model}, {recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {options.device}"
     lines.append("finished before: nothing is trained now" if finished else way)
     if not finished and fast_path_suits(recipe, task.train, options):

@@ -210,6 +210,11 @@ class FileFeed:
         train_framing, test_framing = transforms.train_framing, transforms.test_framing
         if train_framing is None or test_framing is None or transforms.train is None:
             raise ValueError("image files need an augmentation and a framing: those of Transforms.named")
+        if batch % place.world:
+            raise ValueError(
+                f"batch={batch} cannot be divided evenly among {place.world} processes, as image files must be; "
+                f"set batch={max(1, batch // place.world) * place.world}, say"
+            )
         self.augment = transforms.train
         self.transforms, self.seed, self.device, self.files = transforms, seed, device, files
         shared: dict[str, Any] = {

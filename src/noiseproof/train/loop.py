@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkp
 from noiseproof.train.confidence import read_confidence, write_confidence
 from noiseproof.train.folder import claimed
 from noiseproof.train.memory import advice_on_memory
+from noiseproof.train.network import own_code
 from noiseproof.train.paths import start_run
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import Epoch, Record, environment
@@ -34,6 +36,7 @@ PART = {
     "noise": "labels",
     "sources": "files of data",
     "other_tests": "further examples to test on",
+    "model": "model's lines of code",
 }
 """What a record says of its task, in words."""
 
@@ -46,6 +49,9 @@ class Observer:
 
     def batch(self, epoch: int, done: int, total: int) -> None:
         """After a batch: examples done of those in the epoch, which is counted from 0."""
+
+    def evaluating(self, epoch: int) -> None:
+        """After the last batch of an epoch, which is counted from 0, before its evaluation."""
 
     def epoch(self, facts: Epoch) -> None:
         """After an epoch and its evaluation."""
@@ -102,6 +108,8 @@ class Loop:
         start = time.perf_counter()
         self.task = prepare(recipe, data) if task is None else task
         self.record = Record.of(recipe, self.task, environment(options.device))
+        if (code := own_code(recipe)) is not None:
+            self.record.task["model"] = code
         self.predictions: dict[int, Predictions] = {}
         self.record.add_seconds("prepare", time.perf_counter() - start)
 
@@ -123,7 +131,8 @@ class Loop:
             return finished
         with self._timed("prepare"), advice_on_memory(self.recipe, self.task, self.options):
             run = start_run(self.recipe, self.task, self.options)
-        self.record.environment = {**self.record.environment, "path": run.path, "deterministic": self.options.deterministic}
+        how = {"path": run.path, "deterministic": self.options.deterministic, "processes": self.options.place.world}
+        self.record.environment = {**self.record.environment, **how}
         try:
             self._course(run)
         finally:
@@ -150,6 +159,7 @@ class Loop:
         total, world = len(run.feed), self.options.place.world
         with self._timed("train"), advice_on_memory(self.recipe, self.task, self.options, run):
             sums = run.train_epoch(epoch, lambda done: self.observer.batch(epoch, min(total, done * world), total))
+        self.observer.evaluating(epoch)
         with self._timed("evaluate"):
             accuracy, others = run.accuracy(), run.other_accuracies()
             if epoch + 1 in (*self.recipe.confidence_epochs, self.recipe.epochs):
@@ -193,9 +203,10 @@ class Loop:
 
     def _write_results(self, run: Run, folder: Path) -> None:
         """The record comes last: it says that the run is finished, so all else must be there."""
-        weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in run.network.state_dict().items()}
-        write_tensors(folder / WEIGHTS, weights)
-        write_confidence(folder, self.task, self.predictions)
+        with self._timed("save"):
+            weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in run.network.state_dict().items()}
+            write_tensors(folder / WEIGHTS, weights)
+            write_confidence(folder, self.task, self.predictions)
         self._write_record()
         (folder / CHECKPOINT).unlink(missing_ok=True)
 
@@ -228,7 +239,7 @@ class Loop:
             if name.startswith("predictions.probability."):
                 epoch = int(name.rpartition(".")[2])
                 self.predictions[epoch] = Predictions(tensor.numpy(), tensors[f"predictions.predicted.{epoch}"].numpy())
-        record.environment = self.record.environment
+        record.environment = self.record.environment | _earlier(record.environment, self.record.environment)
         self.record = record
         return len(record.epochs)
 
@@ -268,6 +279,15 @@ class Loop:
         start = time.perf_counter()
         yield
         self.record.add_seconds(phase, time.perf_counter() - start)
+
+
+def _earlier(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """Where the epochs were computed that an interrupted run has already: other machines, versions or commits than now."""
+    known: list[dict[str, Any]] = before.get("earlier", [])
+    last = {key: value for key, value in before.items() if key != "earlier"}
+    if last | {"date": None} != now | {"date": None}:
+        known = [*known, last]
+    return {"earlier": known} if known else {}
 
 
 def _share(agrees: NDArray[np.bool_]) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import importlib
 import inspect
 import threading
@@ -18,9 +20,9 @@ from noiseproof.data import ImageFiles, Split
 from noiseproof.models import create_model, find_model, list_models, load_weights
 from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.task import Task, named_file
+from noiseproof.train.task import Task, weights_file
 
-__all__ = ["build_network", "drawing_from", "logits_of", "nothing_drawn"]
+__all__ = ["build_network", "drawing_from", "logits_of", "nothing_drawn", "own_code"]
 
 
 _drawing = threading.RLock()
@@ -74,8 +76,22 @@ def _from_catalogue(recipe: Recipe, split: Split | ImageFiles, classes: int) -> 
     return create_model(model, classes, **options)
 
 
-def _own(recipe: Recipe, classes: int) -> nn.Module:
-    """The user's model: a function of the number of classes that returns a module."""
+def own_code(recipe: Recipe) -> str | None:
+    """The checksum of the module that the user's own model is in, whatever its comments and layout; none if there is no source.
+
+    Modules that it imports are not looked at.
+    """
+    if ":" not in recipe.model:
+        return None
+    module = inspect.getmodule(_own_function(recipe))
+    try:
+        source = ast.unparse(ast.parse(inspect.getsource(module))) if module is not None else None
+    except (OSError, TypeError, SyntaxError):
+        return None
+    return None if source is None else hashlib.sha256(source.encode()).hexdigest()
+
+
+def _own_function(recipe: Recipe) -> Callable[..., Any]:
     module_name, _, name = recipe.model.partition(":")
     try:
         function: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
@@ -87,6 +103,12 @@ def _own(recipe: Recipe, classes: int) -> nn.Module:
         raise ValueError(f"model {recipe.model!r}: {module_name} has no {name!r}") from error
     if not callable(function):
         raise TypeError(f"model {recipe.model!r} must be a function of the number of classes, got {type(function).__name__}")
+    return function
+
+
+def _own(recipe: Recipe, classes: int) -> nn.Module:
+    """The user's model: a function of the number of classes that returns a module."""
+    function = _own_function(recipe)
     try:
         inspect.signature(function).bind(classes, **recipe.model_options)
     except TypeError as error:
@@ -104,10 +126,7 @@ def _own(recipe: Recipe, classes: int) -> nn.Module:
 def _start_from(network: nn.Module, file: str, root: Path | None) -> None:
     if not isinstance(network, Classifier):
         raise ValueError("weights are read for the catalogue's models; a function of your own can load its own")
-    try:
-        path = named_file(file, root, "file of weights")
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}; say where it is, weights=PATH, or start without one, weights=none") from error
+    path = weights_file(file, root)
     try:
         load_weights(network, path)
     except ValueError as error:

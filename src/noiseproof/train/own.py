@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data import Dataset, ImageFiles, Split
-from noiseproof.train.recipe import Recipe
+from noiseproof.train.recipe import Recipe, override
 
 __all__ = ["held_out", "own_recipe"]
 
@@ -73,12 +73,8 @@ def own_recipe(
     facts = dict(_defaults(dataset.train))
     if not gpu and facts.get("precision") == "bf16":
         facts["precision"] = "float32"
-    if model is not None and model != facts["model"]:
-        # The options were the other model's; only the stem is every ResNet's.
-        options = facts.get("model_options", {})
-        kept = {"stem": options["stem"]} if model.startswith("resnet") and "stem" in options else {}
-        facts |= {"model": model, "model_options": kept}
-    return Recipe(dataset=place, loss=loss, noise=noise, seed=seed, **facts)
+    recipe = Recipe(dataset=place, loss=loss, noise=noise, seed=seed, **facts)
+    return recipe if model is None else override(recipe, {"model": model})
 
 
 def _defaults(train: Split | ImageFiles) -> dict[str, Any]:

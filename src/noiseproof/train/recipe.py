@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_type_hints
 
 from noiseproof.losses import RobustLoss, create_loss, find_loss
+from noiseproof.models import find_model
 from noiseproof.train.schedule import Schedule
+from noiseproof.train.transforms import check_augmentation
 
 __all__ = ["Recipe", "override"]
 
@@ -87,6 +89,9 @@ class Recipe:
         if (reduction := self.criterion().reduction) != "mean":
             raise ValueError(f"a recipe trains on the mean of the loss, got loss.reduction={reduction}")
         Schedule.parse(self.schedule)
+        check_augmentation(self.augment)
+        if ":" not in self.model:
+            find_model(self.model)
 
     def criterion(self) -> RobustLoss:
         """The loss itself."""
@@ -133,13 +138,19 @@ def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
     for owner in ("loss", "model"):
         options = f"{owner}_options"
         if recipe is not None and owner in changes and getattr(recipe, owner) != facts[owner] and options not in changes:
-            # The options belonged to the other one.
-            given = {name.partition(".")[2] for name in changes if name.startswith(f"{owner}.")}
-            facts[options] = {name: value for name, value in facts[options].items() if name in given}
+            # The options belonged to the other one; only the stem is every ResNet's.
+            kept = {name.partition(".")[2] for name in changes if name.startswith(f"{owner}.")}
+            if _is_resnet(getattr(recipe, owner)) and _is_resnet(facts[owner]):
+                kept.add("stem")
+            facts[options] = {name: value for name, value in facts[options].items() if name in kept}
     if recipe is not None and "epochs" in changes and "confidence_epochs" not in changes and type(facts["epochs"]) is int:
         # A shorter run keeps what it reaches.
         facts["confidence_epochs"] = tuple(epoch for epoch in recipe.confidence_epochs if epoch <= facts["epochs"])
     return Recipe(**facts)
+
+
+def _is_resnet(model: Any) -> bool:
+    return isinstance(model, str) and model.lower().startswith("resnet")
 
 
 def _read(value: Any) -> Any:

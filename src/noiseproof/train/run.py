@@ -31,6 +31,8 @@ __all__ = ["DivergenceError", "EpochSums", "Predictions", "Run", "RunOptions", "
 
 NETWORK = 3
 """The stream of random numbers that a network itself may use, for dropout say."""
+LOOK_STEPS = 100
+"""After so many steps the losses are looked at: an epoch can take hours, and one that diverges should not."""
 
 
 class DivergenceError(RuntimeError):
@@ -150,6 +152,8 @@ class Run:
                     clean.append((predicted == self.clean[batch.indices]).sum())
                 done += len(batch.labels)
                 on_batch(done)
+                if len(losses) % LOOK_STEPS == 0:
+                    self._finite(epoch, torch.stack(losses))
         return self.sums(epoch, torch.stack(losses), given, clean, done)
 
     def step(self, batch: Batch, lr: float) -> tuple[Tensor, Tensor]:
@@ -166,16 +170,21 @@ class Run:
 
     def sums(self, epoch: int, losses: Tensor, given: list[Tensor], clean: list[Tensor], done: int) -> EpochSums:
         """Read the epoch's numbers, at its end: before that the host does not wait for the device."""
-        values = self.together.mean(losses).tolist()
-        wrong = [step for step, value in enumerate(values) if not math.isfinite(value)]
-        if wrong:
-            raise DivergenceError(
-                f"the loss is {values[wrong[0]]} in epoch {epoch + 1}, step {wrong[0] + 1} of {len(values)}, "
-                f"at learning rate {self.lr(epoch):.3g}; try a lower one, or a clip"
-            )
+        values = self._finite(epoch, losses)
         whole = self.together.total_of(done)
         right = [self.together.total_of(sum(int(count) for count in counts)) for counts in (given, clean)]
         return EpochSums(sum(values) / len(values), right[0] / whole, right[1] / whole if clean else None)
+
+    def _finite(self, epoch: int, losses: Tensor) -> list[float]:
+        """The losses of an epoch's first steps as numbers; an error if one is not finite."""
+        values: list[float] = self.together.mean(losses).tolist()
+        for step, value in enumerate(values):
+            if not math.isfinite(value):
+                raise DivergenceError(
+                    f"the loss is {value} in epoch {epoch + 1}, step {step + 1} of {self.feed.steps()}, "
+                    f"at learning rate {self.lr(epoch):.3g}; try a lower one, or a clip"
+                )
+        return values
 
     def accuracy(self) -> float | None:
         """On the test split, if there is one."""

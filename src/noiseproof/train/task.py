@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from noiseproof import noise
 from noiseproof.data import Dataset, ImageFiles, Split, data_root, open_dataset
+from noiseproof.data.dataset import sha256
 from noiseproof.noise import NoisyLabels
 from noiseproof.train.own import held_out
 from noiseproof.train.recipe import Recipe
 
-__all__ = ["Task", "named_file", "prepare", "with_noise"]
+__all__ = ["Task", "named_file", "prepare", "weights_file", "with_noise"]
 
 ASYMMETRIC = {"cifar10": "cifar10", "cifar100": "cifar100", "mnist": "mnist", "fashion-mnist": None}
 
@@ -67,6 +68,8 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Ta
         train = dataclasses.replace(dataset.train, labels=noisy.labels)
         clean = labels
     others, sources = dataset.other_tests, dataset.sources
+    if recipe.weights is not None:
+        sources = sources | {recipe.weights: sha256(weights_file(recipe.weights, root))}
     task = Task(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root)
     return _without_test_share(task, recipe.test_share) if recipe.test_share else task
 
@@ -147,6 +150,14 @@ def named_file(file: str, root: Path | None, what: str) -> Path:
     if found is None:
         raise FileNotFoundError(f"no {what} {' or '.join(map(str, places))}")
     return found
+
+
+def weights_file(file: str, root: Path | None) -> Path:
+    """The file of weights that a recipe starts from."""
+    try:
+        return named_file(file, root, "file of weights")
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}; say where it is, weights=PATH, or start without one, weights=none") from error
 
 
 def _rate(spec: str, text: str) -> float:

@@ -91,6 +91,9 @@ class _Stoppable(Observer):
             raise _StoppedError
         self.observer.batch(epoch, done, total)
 
+    def evaluating(self, epoch: int) -> None:
+        self.observer.evaluating(epoch)
+
     def epoch(self, facts: Epoch) -> None:
         self.observer.epoch(facts)
 

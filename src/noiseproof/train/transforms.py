@@ -33,7 +33,7 @@ from noiseproof.data import (
 )
 from noiseproof.data.operation import Operation
 
-__all__ = ["AUGMENTATIONS", "Transforms"]
+__all__ = ["AUGMENTATIONS", "Transforms", "check_augmentation"]
 
 PRESETS: dict[str, tuple[Callable[..., Augment], Normalize]] = {
     "cifar10": (cifar10_augment, CIFAR10),
@@ -51,6 +51,11 @@ AUGMENTATIONS = (*SIMPLE, *PRESETS)
 deviation, or by ImageNet's where the images are files; the others are the experiments'."""
 
 
+def check_augmentation(name: str) -> None:
+    if name not in AUGMENTATIONS:
+        raise ValueError(f"augment must be one of {', '.join(AUGMENTATIONS)}, got {name!r}")
+
+
 @dataclass(frozen=True)
 class Transforms:
     """How inputs are made ready, for training and for evaluation. Features, which are no images, go as they are."""
@@ -63,8 +68,7 @@ class Transforms:
     @staticmethod
     def named(name: str, split: Split | ImageFiles, **output: Any) -> Transforms:
         """Those of a recipe's ``augment`` for inputs like these; ``output`` is the dtype and memory format of the result."""
-        if name not in AUGMENTATIONS:
-            raise ValueError(f"augment must be one of {', '.join(AUGMENTATIONS)}, got {name!r}")
+        check_augmentation(name)
         if isinstance(split, ImageFiles):
             return _for_files(name, **output)
         if split.inputs.dtype != np.uint8:
