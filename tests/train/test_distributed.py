@@ -171,7 +171,7 @@ def test_what_stops_one_process_is_said_once(place, rank):
     assert done.returncode
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     who = "process 1: " if rank else ""
-    assert "the last batch of an epoch, 1, is left out: fewer examples than the 2 processes" in done.stdout
+    assert "the last batch of an epoch, 1, is left out: fewer than the 2 processes" in done.stdout
     assert len(errors) == 1, done.stderr
     assert errors[0].startswith(f"error: {who}./{damaged}.png: not an image")
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from noiseproof.train import CheckpointError, Recipe, RunOptions, train
+from noiseproof.train.network import own_code
 
 TINY = """
 import torch
@@ -239,7 +240,8 @@ def test_a_model_of_ones_own_whose_code_has_changed_is_another_run(tmp_path, mon
 
     def write(code):
         (tmp_path / "edited.py").write_text(code)
-        sys.modules.pop("edited", None)
+        for name in ("edited", "named"):
+            sys.modules.pop(name, None)
         importlib.invalidate_caches()
 
     code = "from torch import nn\n\n\ndef network(classes):\n    return nn.Sequential(nn.Linear(5, classes), nn.{}())\n"
@@ -253,6 +255,10 @@ def test_a_model_of_ones_own_whose_code_has_changed_is_another_run(tmp_path, mon
     write(code.format("Tanh"))
     with pytest.raises(CheckpointError, match="is of another run: its model's lines of code were"):
         train(chosen, folder=tmp_path / "run")
+    # Named where it is imported, it is the same code.
+    (tmp_path / "named.py").write_text("from functools import partial\nfrom edited import network\nother = partial(network)\n")
+    named, other = (own_code(dataclasses.replace(chosen, model=f"named:{name}")) for name in ("network", "other"))
+    assert named == own_code(chosen) != other
     write("# The best of all networks.\n" + code.format("ReLU"))
     assert train(chosen, folder=tmp_path / "run").record.status == "finished"
 

@@ -219,7 +219,7 @@ def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console, fi
             "ilsvrc12/val/n01440764/... with a folder for each class"
         )
     if 0 < (rest := len(task.train) % recipe.batch) < options.place.world:
-        lines.append(f"the last batch of an epoch, {rest}, is left out: fewer examples than the {options.place.world} processes")
+        lines.append(f"the last batch of an epoch, {rest}, is left out: fewer than the {options.place.world} processes")
     way = f"{recipe.model}, {recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {options.device}"
     lines.append("finished before: nothing is trained now" if finished else way)
     if not finished and fast_path_suits(recipe, task.train, options):

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import importlib
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,12 +84,14 @@ def own_code(recipe: Recipe) -> str | None:
     """
     if ":" not in recipe.model:
         return None
-    module = inspect.getmodule(_own_function(recipe))
+    function = _own_function(recipe)
+    # A function may come from another module than the one it was named in; other objects do not say where they were made.
+    defined = inspect.isfunction(function) or inspect.isclass(function)
     try:
-        source = ast.unparse(ast.parse(inspect.getsource(module))) if module is not None else None
-    except (OSError, TypeError, SyntaxError):
+        source = inspect.getsource(sys.modules[function.__module__ if defined else recipe.model.partition(":")[0]])
+        return hashlib.sha256(ast.unparse(ast.parse(source)).encode()).hexdigest()
+    except (KeyError, OSError, TypeError, SyntaxError):
         return None
-    return None if source is None else hashlib.sha256(source.encode()).hexdigest()
 
 
 def _own_function(recipe: Recipe) -> Callable[..., Any]:
