@@ -169,7 +169,7 @@ class Run:
         return loss.detach(), logits.detach().argmax(1)
 
     def sums(self, epoch: int, losses: Tensor, given: list[Tensor], clean: list[Tensor], done: int) -> EpochSums:
-        """Read the epoch's numbers, at its end: before that the host does not wait for the device."""
+        """Read the epoch's numbers, at its end: reading means waiting for the device."""
         values = self._finite(epoch, losses)
         whole = self.together.total_of(done)
         right = [self.together.total_of(sum(int(count) for count in counts)) for counts in (given, clean)]
