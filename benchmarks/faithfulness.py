@@ -20,11 +20,10 @@ from typing import Any
 
 import torch
 
-from noiseproof.paper import recipe
+from noiseproof.paper import SEEDS, recipe
 from noiseproof.train import Observer, Outcome, Record, RunOptions, train_together
 
 CELLS = (("jal-ce", "symmetric:0.8"), ("ce", "none"))
-SEEDS = (123, 124, 125)
 
 
 class Lines(Observer):

@@ -62,10 +62,14 @@ def test_the_bar_shows_epoch_numbers_and_pace_in_eighty_columns():
         bar.epoch(Epoch(1, 1.5, 0.5, 0.75, 0.25, 0.1, 50.0))
         for part in bar.display.get_renderables():
             console.print(part)
+        bar.evaluating(1)
+        for part in bar.display.get_renderables():
+            console.print(part)
         bar.close()
         text = console.export_text()
     assert "epoch 1/3" in text
     assert "examples/s" in text
+    assert "evaluating" in text
     assert "epoch 1: loss 1.5000  given 50.00 %  clean 75.00 %  test 25.00 %" in text
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from noiseproof.models import create_model
-from noiseproof.paper import cells
+from noiseproof.paper import SEEDS, cells
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "records"
@@ -27,7 +27,6 @@ BATCH, STEPS = 128, 391
 MEMORY = 4.8e12
 """Bytes a second that the memory of an H200 moves, as its data sheet has it."""
 NETWORKS = {"cifar10": ("cnn8", 10), "cifar100": ("resnet34", 100)}
-PAPER_SEEDS = range(123, 126)
 PUBLISHED_SCRIPT = 4.05
 """Seconds an epoch of CIFAR-10 takes the published script on the same GPU, with 16 CPU cores and 8 loader workers."""
 
@@ -185,7 +184,7 @@ def faithfulness(lines: list[dict[str, Any]]) -> str:
         )
         paper = Sample(cell.mean, cell.std or math.nan, cell.trials or 1)
         for precision, values in found.items():
-            theirs = {seed: value for seed, value in values.items() if seed in PAPER_SEEDS}
+            theirs = {seed: value for seed, value in values.items() if seed in SEEDS}
             for some in (theirs, values) if len(values) > len(theirs) else (theirs,):
                 own = Sample.of(some.values())
                 seeds = f"{min(some)} to {max(some)}"
@@ -196,8 +195,8 @@ def faithfulness(lines: list[dict[str, Any]]) -> str:
         "## Whether it trains what the paper trained\n\n"
         f"{_where(runs)}. `benchmarks/faithfulness.py`: CIFAR-10, the profile `paper-code`, 120 epochs, several runs side by "
         "side. Means and deviations over seeds; differences in points, with 95 % intervals by Welch's t. With zero in the "
-        f"interval, it is no more than seeds make. The paper's are three trials, of the seeds {min(PAPER_SEEDS)} to "
-        f"{max(PAPER_SEEDS)}: most of an interval's width is theirs where ours are more.\n\n"
+        f"interval, it is no more than seeds make. The paper's are three trials, of the seeds {min(SEEDS)} to "
+        f"{max(SEEDS)}: most of an interval's width is theirs where ours are more.\n\n"
         + _table(head, rows)
         + "\nWhat bf16 changes against TF32, over all seeds:\n\n"
         + _table(["loss", "noise", "bf16 - TF32"], apart)

@@ -102,6 +102,11 @@ def test_a_finished_run_with_a_damaged_file_says_so(digits, tmp_path):
         train(digits, folder=tmp_path)
 
 
+def test_the_last_write_is_timed_as_well(digits, tmp_path):
+    train(override(digits, {"epochs": 1}), folder=tmp_path)
+    assert Record.read(tmp_path).seconds["save"] > 0
+
+
 def test_a_record_that_is_none_is_refused(digits, tmp_path):
     (tmp_path / "record.json").write_text('{"format": 1}', encoding="utf-8")
     with pytest.raises(ValueError, match=r"record\.json: not the record of a run"):

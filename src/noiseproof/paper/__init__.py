@@ -13,10 +13,11 @@ repeats what was run; ``paper-text`` follows the text. :func:`differences` lists
 
 from noiseproof.paper.cells import Cell, cells
 from noiseproof.paper.fidelity import PROFILES, Difference, Profile
-from noiseproof.paper.recipes import QuotedError, differences, list_recipes, recipe, recipe_of
+from noiseproof.paper.recipes import SEEDS, QuotedError, differences, list_recipes, recipe, recipe_of
 
 __all__ = [
     "PROFILES",
+    "SEEDS",
     "Cell",
     "Difference",
     "Profile",

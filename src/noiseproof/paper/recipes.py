@@ -14,7 +14,7 @@ from noiseproof.paper.noise import NOISE, resolve_noise
 from noiseproof.paper.settings import SETTINGS, decay
 from noiseproof.train import Recipe, override
 
-__all__ = ["QuotedError", "differences", "list_recipes", "recipe", "recipe_of"]
+__all__ = ["SEEDS", "QuotedError", "differences", "list_recipes", "recipe", "recipe_of"]
 
 TRAINED_ON = {"ilsvrc12": "webvision"}
 """ILSVRC12's validation images only test the networks that WebVision trained."""
@@ -24,16 +24,20 @@ TRAINABLE = ("statistics", "logits")
 """What the losses read that the trainer can call."""
 
 
+SEEDS = (123, 124, 125)
+"""Of the paper's trials."""
+
+
 class QuotedError(ValueError):
     """The number was copied from another paper, so there is no run to repeat."""
 
 
-def recipe(name: str, *, noise: str = "none", seed: int = 123, profile: str = "paper-code") -> Recipe:
+def recipe(name: str, *, noise: str = "none", seed: int = SEEDS[0], profile: str = "paper-code") -> Recipe:
     """The recipe DATASET/LOSS, as the paper writes the names or as the catalogue does.
 
     ``noise`` is ``symmetric:0.8``, ``asymmetric:0.4``, ``instance:0.4``, ``human:worst`` or what else a recipe takes.
-    ``profile`` chooses where the paper's text and its code differ, see :func:`differences`. The published means are over the
-    seeds 123, 124 and 125.
+    ``profile`` chooses where the paper's text and its code differ, see :func:`differences`. The published means are over
+    ``SEEDS``.
 
     >>> found = recipe("CIFAR100/NCE+RCE", noise="asymmetric:0.4")
     >>> found.loss_options, found.noise, found.l2
@@ -49,7 +53,7 @@ def recipe(name: str, *, noise: str = "none", seed: int = 123, profile: str = "p
     return Recipe(dataset=dataset, loss=loss, loss_options=options, noise=spec, seed=seed, **facts)
 
 
-def recipe_of(cell: Cell, seed: int = 123, profile: str = "paper-code") -> Recipe:
+def recipe_of(cell: Cell, seed: int = SEEDS[0], profile: str = "paper-code") -> Recipe:
     """The recipe behind a published number. One run: the number is the mean over several seeds.
 
     A cell of ILSVRC12 has the recipe of WebVision's: the same run is tested on both. QuotedError where the paper did not train.
