@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from noiseproof.data.dataset import DataError, from_arrays, load_digits, load_npz, sha256
+from noiseproof.data.dataset import from_arrays, load_digits, load_npz, sha256
+from noiseproof.data.examples import DataError
 
 
 def test_arrays_become_a_data_set():

@@ -15,7 +15,7 @@ import pytest
 from misbehaving import md5, serving
 
 from noiseproof.data import download as downloads
-from noiseproof.data.dataset import DataError
+from noiseproof.data.examples import DataError
 from noiseproof.data.fetch import ELSEWHERE, SOURCES, RemoteFile, Source, fetch
 
 PAGE = "http://localhost/about"

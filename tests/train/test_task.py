@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from noiseproof import noise
-from noiseproof.data import Dataset, ImageFiles, Split, from_arrays, load_digits
+from noiseproof.data import Dataset, ImageFiles, Split, from_arrays, held_out, load_digits
 from noiseproof.train import Recipe, prepare, with_noise
-from noiseproof.train.own import held_out, own_recipe
+from noiseproof.train.defaults import own_recipe
 
 DIGITS = Recipe(dataset="digits", loss="ce", seed=3)
 

@@ -1,7 +1,8 @@
 """Data sets in memory or in image files, their official formats, and batched augmentation of images on tensors.
 
+examples       Split (inputs in memory) and ImageFiles (paths), the examples of one split
 dataset        Dataset, the value all readers return; arrays, .npz files, scikit-learn's digits
-images         ImageFiles, for images that stay in files; folders of classes; decoding one file
+images         folders of classes; decoding one file
 lists          lists of "path label" lines, WebVision, Clothing1M
 official       CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
 places         where data sets are kept; open_dataset, by name or by place
@@ -30,10 +31,11 @@ from noiseproof.data.augment import (
     webvision_augment,
 )
 from noiseproof.data.color import ColorJitter
-from noiseproof.data.dataset import DataError, Dataset, Split, from_arrays, in_memory, load_digits, load_npz
+from noiseproof.data.dataset import Dataset, from_arrays, load_digits, load_npz
+from noiseproof.data.examples import DataError, Examples, ImageFiles, Split, held_out, in_memory
 from noiseproof.data.fetch import fetch
 from noiseproof.data.framing import Centre, Framing, RandomPart, Squash
-from noiseproof.data.images import ImageFiles, load_image_folder, read_image
+from noiseproof.data.images import load_image_folder, read_image
 from noiseproof.data.indexing import HorizontalFlip, RandomCrop, Rotation
 from noiseproof.data.lists import load_clothing1m, load_list, load_webvision
 from noiseproof.data.loader import Batch, ImageLoader
@@ -53,6 +55,7 @@ __all__ = [
     "ColorJitter",
     "DataError",
     "Dataset",
+    "Examples",
     "Framing",
     "HorizontalFlip",
     "ImageFiles",
@@ -73,6 +76,7 @@ __all__ = [
     "evaluation",
     "fetch",
     "from_arrays",
+    "held_out",
     "in_memory",
     "load_cifar10",
     "load_cifar100",

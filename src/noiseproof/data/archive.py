@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from noiseproof.data.dataset import DataError
+from noiseproof.data.examples import DataError
 
 __all__ = ["unpack"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from noiseproof.data.dataset import DataError
+from noiseproof.data.examples import DataError
 
 if TYPE_CHECKING:
     import requests

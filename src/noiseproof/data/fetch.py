@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from noiseproof.data.archive import unpack
-from noiseproof.data.dataset import DataError
 from noiseproof.data.download import Download, Progress, UnreachableError, checksum
+from noiseproof.data.examples import DataError
 from noiseproof.data.official import CIFAR10_BINARY, CIFAR10_PYTHON, CIFAR100_BINARY, CIFAR100_PYTHON
 from noiseproof.data.places import data_root
 

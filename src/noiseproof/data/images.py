@@ -10,19 +10,19 @@ import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.dataset import DataError, Dataset
+from noiseproof.data.dataset import Dataset
+from noiseproof.data.examples import DataError, ImageFiles
 
 if TYPE_CHECKING:
     import PIL.Image
 
-__all__ = ["EXTENSIONS", "ImageFiles", "Opener", "class_files", "decode", "load_image_folder", "open_file", "read_image"]
+__all__ = ["EXTENSIONS", "Opener", "class_files", "decode", "load_image_folder", "open_file", "read_image"]
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"})
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "PPM", "TIFF")
@@ -32,32 +32,6 @@ JUNK = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir
 TEST_FOLDERS = ("test", "val", "validation")
 Opener = Callable[[str], BinaryIO]
 """Gives a path's content as a binary file that can seek."""
-
-
-@dataclass(frozen=True, eq=False)
-class ImageFiles:
-    """Examples of one split that are image files: a path for each, as text, and int64 labels ``[N]``.
-
-    For other labels of the same files: ``dataclasses.replace(files, labels=noisy)``. A million paths take about 120 MB.
-    """
-
-    paths: tuple[str, ...]
-    labels: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        paths, labels = tuple(map(os.fsdecode, self.paths)), np.asarray(self.labels)
-        if labels.shape != (len(paths),) or labels.dtype.kind not in "iu":
-            raise DataError(f"labels must be {len(paths)} integers, one per path, got {labels.dtype} of shape {labels.shape}")
-        if labels.size and labels.min() < 0:
-            raise DataError(f"labels must be in [0, inf), got {labels.min()}")
-        object.__setattr__(self, "paths", paths)
-        object.__setattr__(self, "labels", labels.astype(np.int64))
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __repr__(self) -> str:
-        return f"ImageFiles({len(self)} files{f', the first {self.paths[0]!r}' if self.paths else ''})"
 
 
 def load_image_folder(folder: str | Path, *, name: str | None = None, test: str | None = None) -> Dataset:

@@ -15,8 +15,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from noiseproof.data.dataset import MOST_CLASSES, DataError, Dataset, class_names, sha256
-from noiseproof.data.images import ImageFiles, class_files
+from noiseproof.data.dataset import MOST_CLASSES, Dataset, class_names, sha256
+from noiseproof.data.examples import DataError, ImageFiles
+from noiseproof.data.images import class_files
 
 __all__ = ["load_clothing1m", "load_list", "load_webvision"]
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from noiseproof.data.dataset import DataError
+from noiseproof.data.examples import DataError, ImageFiles
 from noiseproof.data.framing import Framing
-from noiseproof.data.images import ImageFiles, Opener, decode, open_file
+from noiseproof.data.images import Opener, decode, open_file
 from noiseproof.data.keyed import keyed_order
 from noiseproof.data.operation import check_integer
 

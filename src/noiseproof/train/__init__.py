@@ -17,14 +17,14 @@ paths        plain or fast: start_run
 fast         the fast path, a step in a CUDA graph
 folder       what a run's folder is called, and that one process at a time works in it
 memory       which batch would fit when the memory does not
-own          a recipe for data that no recipe knows
+defaults     the default recipe for data of your own
 """
 
 from noiseproof.train.checkpoint import CheckpointError
+from noiseproof.train.defaults import own_recipe
 from noiseproof.train.folder import folder_name
 from noiseproof.train.loop import Observer, Outcome, train
 from noiseproof.train.memory import OutOfMemoryError
-from noiseproof.train.own import own_recipe
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Epoch, Record
 from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof import noise
-from noiseproof.data import Dataset, ImageFiles, Split, data_root, open_dataset
+from noiseproof.data import Dataset, Examples, Split, data_root, held_out, open_dataset
 from noiseproof.data.dataset import sha256
 from noiseproof.noise import NoisyLabels
-from noiseproof.train.own import held_out
 from noiseproof.train.recipe import Recipe
 
 __all__ = ["Task", "named_file", "prepare", "weights_file", "with_noise"]
@@ -28,13 +27,13 @@ class Task:
 
     name: str
     classes: tuple[str, ...]
-    train: Split | ImageFiles
-    test: Split | ImageFiles | None
+    train: Examples
+    test: Examples | None
     clean: NDArray[np.int64] | None
     noise: dict[str, Any]
     """What the record says of the labels: their hash, and for noise that was added the rate and the rule"""
     sources: dict[str, str]
-    other_tests: dict[str, Split | ImageFiles] = field(default_factory=dict)
+    other_tests: dict[str, Examples] = field(default_factory=dict)
     root: Path | None = None
     """The folder of data sets, in which files that a recipe names are looked for"""
 
@@ -65,7 +64,7 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Ta
         facts = {"spec": recipe.noise, "hash": noisy.hash, "rate": noisy.rate}
         if noisy.rule is not None:
             facts |= {"rule": noisy.rule, "seed": noisy.seed}
-        train = dataclasses.replace(dataset.train, labels=noisy.labels)
+        train = dataset.train.with_labels(noisy.labels)
         clean = labels
     others, sources = dataset.other_tests, dataset.sources
     if recipe.weights is not None:
@@ -84,27 +83,19 @@ def _without_test_share(task: Task, share: float) -> Task:
     mask = held_out(task.train.labels if task.clean is None else task.clean, share)
     if not mask.any() or mask.all():
         raise ValueError(f"test_share {share} of {len(mask)} examples leaves none to {'train' if mask.all() else 'test'} on")
-    test = _part(task.train, mask)
+    test, clean = task.train.take(mask), None
     if task.clean is not None:
-        test = dataclasses.replace(test, labels=task.clean[mask])
-    task = dataclasses.replace(
-        task, train=_part(task.train, ~mask), test=test, clean=None if task.clean is None else task.clean[~mask]
-    )
+        test, clean = test.with_labels(task.clean[mask]), task.clean[~mask]
+    task = dataclasses.replace(task, train=task.train.take(~mask), test=test, clean=clean)
     facts = task.noise | {"hash": noise.label_hash(task.train.labels)}
     if task.wrong is not None:
         facts["rate"] = float(task.wrong.mean())
     return dataclasses.replace(task, noise=facts)
 
 
-def _part(split: Split | ImageFiles, mask: NDArray[np.bool_]) -> Split | ImageFiles:
-    if isinstance(split, Split):
-        return Split(split.inputs[mask], split.labels[mask])
-    return ImageFiles(tuple(path for path, taken in zip(split.paths, mask, strict=True) if taken), split.labels[mask])
-
-
 def _checked_images(dataset: Dataset) -> Dataset:
     """Grey images ``[N, H, W]`` with their one channel; an error for arrays that cannot be images ``[N, H, W, C]``."""
-    if isinstance(dataset.train, ImageFiles) or dataset.train.inputs.dtype != np.uint8:
+    if dataset.train.kind != "images":
         return dataset
     shape = dataset.train.inputs.shape
     if len(shape) == 3:
@@ -134,7 +125,7 @@ def noisy_labels(dataset: Dataset, recipe: Recipe, root: Path | None) -> NoisyLa
             raise FileNotFoundError(f"{error}; 'noiseproof data list' says where published ones come from") from error
         return noise.read_noisy_labels(path, labels, classes, name or None)
     if kind == "instance":
-        if isinstance(dataset.train, ImageFiles):
+        if not dataset.train.in_memory:
             raise ValueError("instance noise needs the images in memory; make the labels first and give labels:FILE")
         return noise.instance_dependent(dataset.train.inputs, labels, _rate(recipe.noise, rest), recipe.seed, classes=classes)
     if kind == "asymmetric":

@@ -1,16 +1,13 @@
-"""A recipe for data that no recipe knows: sound defaults by the kind of the inputs, and a share held out to test on."""
+"""The default recipe for data of one's own, by the kind of its inputs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from noiseproof.data import Dataset, ImageFiles, Split
+from noiseproof.data import Dataset, Examples
 from noiseproof.train.recipe import Recipe, override
 
-__all__ = ["held_out", "own_recipe"]
+__all__ = ["own_recipe"]
 
 FEATURES: dict[str, Any] = {
     "model": "mlp",
@@ -77,26 +74,10 @@ def own_recipe(
     return recipe if model is None else override(recipe, {"model": model})
 
 
-def _defaults(train: Split | ImageFiles) -> dict[str, Any]:
-    if isinstance(train, ImageFiles):
+def _defaults(train: Examples) -> dict[str, Any]:
+    if train.kind == "files":
         return FILES
-    if train.inputs.dtype != np.uint8:
+    if train.kind == "features":
         return FEATURES
     large = max(train.inputs.shape[1:3]) > LARGE
     return IMAGES | {"model_options": {"stem": "imagenet"}} if large else IMAGES
-
-
-def held_out(labels: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
-    """Which examples to test on: the share of every class, to within one example, and the same ones for every seed.
-
-    >>> held_out(np.array([0, 1] * 10), 0.2).sum()
-    np.int64(4)
-    """
-    count = len(labels)
-    order = np.random.default_rng(0).permutation(count)
-    by_class = order[np.argsort(labels[order], kind="stable")]
-    # Evenly spaced in the order of the classes.
-    reached = np.floor(np.arange(count + 1) * share + 1e-9)
-    mask = np.zeros(count, bool)
-    mask[by_class[np.diff(reached) > 0]] = True
-    return mask
