@@ -28,8 +28,8 @@ from noiseproof.train.memory import OutOfMemoryError
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Epoch, Record
 from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions
-from noiseproof.train.task import Task, prepare, with_noise
 from noiseproof.train.side_by_side import train_together
+from noiseproof.train.task import Task, prepare, with_noise
 
 __all__ = [
     "CheckpointError",

@@ -23,7 +23,7 @@ from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task, weights_file
 
-__all__ = ["build_network", "drawing_from", "logits_of", "nothing_drawn", "model_code_hash"]
+__all__ = ["build_network", "drawing_from", "logits_of", "model_code_hash", "nothing_drawn"]
 
 
 _drawing = threading.RLock()

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from noiseproof.data import ImageFiles, Split
 from noiseproof.models.base import Classifier
+from noiseproof.train.bf16_check import check_bf16
 from noiseproof.train.distributed import Processes
 from noiseproof.train.feed import SINGLE, Batch, Feed, FileFeed, MemoryFeed, Rank, generator_for
-from noiseproof.train.bf16_check import check_bf16
 from noiseproof.train.network import build_network, logits_of, nothing_drawn
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.schedule import Schedule
