@@ -22,7 +22,7 @@ from noiseproof.cli.progress import Bar, Lines, Several, TensorBoard, duration
 from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task, prepare
 from noiseproof.train import train as run_recipe
 from noiseproof.train.distributed import process_group
-from noiseproof.train.paths import fast_path_suits
+from noiseproof.train.engine_choice import fast_path_suits
 
 __all__ = ["train"]
 

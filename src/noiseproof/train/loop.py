@@ -16,13 +16,14 @@ from torch import Tensor
 
 from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
 from noiseproof.train.confidence import read_confidence, write_confidence
+from noiseproof.train.engine_choice import start_run
 from noiseproof.train.folder import claimed
 from noiseproof.train.memory import advice_on_memory
 from noiseproof.train.network import model_code_hash
-from noiseproof.train.paths import start_run
+from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import Epoch, Record, environment
-from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions, precision_of
+from noiseproof.train.run import DivergenceError, Predictions, Run
 from noiseproof.train.task import Task, prepare
 
 __all__ = ["Loop", "Observer", "Outcome", "train"]
@@ -131,7 +132,7 @@ class Loop:
             return finished
         with self._timed("prepare"), advice_on_memory(self.recipe, self.task, self.options):
             run = start_run(self.recipe, self.task, self.options)
-        how = {"path": run.path, "deterministic": self.options.deterministic, "processes": self.options.process.world}
+        how = {"path": run.engine.name, "deterministic": self.options.deterministic, "processes": self.options.process.world}
         self.record.environment = {**self.record.environment, **how}
         try:
             self._course(run)

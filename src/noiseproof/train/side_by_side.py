@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from noiseproof.data import data_root, open_dataset
+from noiseproof.train.engine_choice import fast_path_suits
 from noiseproof.train.loop import Loop, Observer, Outcome
-from noiseproof.train.paths import fast_path_suits
+from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import Epoch, Record
-from noiseproof.train.run import RunOptions, precision_of
 from noiseproof.train.task import with_noise
 
 __all__ = ["train_together"]
