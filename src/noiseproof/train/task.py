@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof import noise
-from noiseproof.data import Dataset, Examples, Split, data_root, held_out, open_dataset
+from noiseproof.data import Dataset, Examples, Split, data_root, held_out, in_memory, open_dataset
 from noiseproof.data.dataset import sha256
 from noiseproof.files import find_file
 from noiseproof.noise import NoiseSpec
@@ -102,22 +102,23 @@ def _without_test_share(task: Task, share: float) -> Task:
 
 def _checked_images(dataset: Dataset) -> Dataset:
     """Grey images ``[N, H, W]`` with their one channel; an error for arrays that cannot be images ``[N, H, W, C]``."""
-    if dataset.train.kind != "images":
+    train = dataset.train
+    if train.kind != "images":
         return dataset
-    shape = dataset.train.inputs.shape
+    shape = train.inputs.shape
     if len(shape) == 3:
-        return dataclasses.replace(dataset, train=_with_channel(dataset.train), test=_with_channel(dataset.test))
+        test = None if dataset.test is None else _with_channel(in_memory(dataset.test))
+        return dataclasses.replace(dataset, train=_with_channel(train), test=test)
     if len(shape) != 4 or shape[3] > 4:
-        way = "; transpose(0, 2, 3, 1) puts the channels last" if len(shape) == 4 and shape[1] <= 4 else ""
+        way = "transpose(0, 2, 3, 1) puts the channels last" if train.channels_first else "features must be floating"
         raise ValueError(
-            f"{dataset.name}: uint8 inputs must be images [N, H, W] or [N, H, W, C] of at most 4 channels, got {shape}"
-            f"{way or '; features must be floating'}"
+            f"{dataset.name}: uint8 inputs must be images [N, H, W] or [N, H, W, C] of at most 4 channels, got {shape}; {way}"
         )
     return dataset
 
 
-def _with_channel(split: Any) -> Any:
-    return None if split is None else Split(split.inputs[..., None], split.labels)
+def _with_channel(split: Split) -> Split:
+    return Split(split.inputs[..., None], split.labels)
 
 
 def weights_file(file: str, root: Path | None) -> Path:
