@@ -40,7 +40,7 @@ CLASSES = {"cifar10": 10, "cifar100": 100}
 PRECISIONS: dict[str, tuple[Precision, ...]] = {"cifar10": ("bf16", "tf32"), "cifar100": ("bf16",)}
 TOGETHER = {"cifar10": (1, 2, 4, 8), "cifar100": (1, 2, 3)}
 """Runs at once, on the fast path"""
-WAYS: dict[str, Kernels | None] = {"eager": None, "graph": "torch", "compiled graph": "compiled", "fast path": "own"}
+WAYS: dict[str, Kernels | None] = {"eager": None, "graph": "torch", "compiled graph": "compiled", "fast path": "triton"}
 KINDS = {
     "optimiser": ("_step", "_square_sums", "_scale"),
     "norm, relu, pool": ("moments", "forward", "backward_sums", "backward_inputs"),
@@ -121,7 +121,7 @@ def profile(run: GraphRun, steps: int = 20) -> dict[str, Any]:
 
 def measure(protocol: Recipe, task: Task, way: str, together: int, epochs: int) -> dict[str, Any]:
     kernels, device = WAYS[way], torch.device("cuda")
-    options = RunOptions(device=device, alone=together == 1)
+    options = RunOptions(device=device, shares_device=together > 1)
     recipes = [dataclasses.replace(protocol, seed=seed) for seed in range(together)]
     with precision_of(protocol, False):
         begun = time.perf_counter()
@@ -140,7 +140,7 @@ def measure(protocol: Recipe, task: Task, way: str, together: int, epochs: int) 
         }
         if kernels is not None and together == 1:
             # One kernel at a time, or those at work at once would be counted with each other's time.
-            one_at_a_time = GraphRun(protocol, task, dataclasses.replace(options, alone=False), kernels=kernels)
+            one_at_a_time = GraphRun(protocol, task, dataclasses.replace(options, shares_device=True), kernels=kernels)
             one_at_a_time.train_epoch(0)  # a device draws more power, and slows down, for numbers that are not 0
             result["profile"] = profile(one_at_a_time)
     return result

@@ -14,7 +14,7 @@ from triton.runtime.jit import JITFunction
 
 from noiseproof.models import create_model
 from noiseproof.train import Recipe
-from noiseproof.train.fast.graph import _take_own_kernels
+from noiseproof.train.fast.graph import _use_triton_layers
 from noiseproof.train.fast.lean import LeanWeights
 from noiseproof.train.fast.sgd import FusedSgd
 from noiseproof.train.fast.streams import SideStream
@@ -49,7 +49,7 @@ def step(model, options, precision):
     half, device = precision == "bf16", torch.device("cpu")
     network = create_model(model, 10, **options)
     lean = LeanWeights(network, multiple=8 if half else 4, half=half)
-    _take_own_kernels(lean.template, SideStream(None), device, precision)
+    _use_triton_layers(lean.template, SideStream(None), device, precision)
     channels = next(iter(lean.leaves.values())).shape[1]
     images = torch.zeros((2, channels, 32, 32), dtype=torch.bfloat16 if half else torch.float32)
     logits = functional_call(lean.template, {**lean.leaves, **lean.buffers}, (images.to(memory_format=torch.channels_last),))

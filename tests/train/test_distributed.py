@@ -25,11 +25,11 @@ from noiseproof.train import Recipe, RunOptions, train
 from noiseproof.train.distributed import process_group
 
 facts = json.loads(sys.argv[1])
-with process_group(torch.device("cpu")) as (place, device):
-    options = RunOptions(device=device, workers=facts["workers"], place=place)
-    folder = Path(facts["folder"] + (facts["elsewhere"] if place.rank else ""))
+with process_group(torch.device("cpu")) as (process, device):
+    options = RunOptions(device=device, workers=facts["workers"], process=process)
+    folder = Path(facts["folder"] + (facts["elsewhere"] if process.rank else ""))
     outcome = train(Recipe.from_dict(facts["recipe"]), folder=folder, options=options, checkpoint_seconds=0)
-    Path(facts["folder"] + f".rank{place.rank}.json").write_text(json.dumps(outcome.record.as_dict()["result"]))
+    Path(facts["folder"] + f".rank{process.rank}.json").write_text(json.dumps(outcome.record.as_dict()["result"]))
 threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
 assert not any("gloo" in name for name in threads), threads  # one that is left may abort the process as Python ends
 """

@@ -9,7 +9,7 @@ import torch
 
 from noiseproof.data import Augment, ImageFiles, RandomCrop, Split, load_image_folder
 from noiseproof.train import Recipe, Run, RunOptions, Task
-from noiseproof.train.feed import EpochPlan, FileFeed, MemoryFeed, Place
+from noiseproof.train.feed import EpochPlan, FileFeed, MemoryFeed, Rank
 from noiseproof.train.transforms import Transforms
 
 CPU = torch.device("cpu")
@@ -78,7 +78,7 @@ def test_large_examples_are_evaluated_fewer_at_a_time(split, monkeypatch):
 @pytest.mark.parametrize("world", [2, 3])
 def test_processes_share_each_batch_and_together_are_one(split, world):
     alone = list(feed(split, batch=18).epoch(1))
-    together = [list(feed(split, batch=18, place=Place(rank, world)).epoch(1)) for rank in range(world)]
+    together = [list(feed(split, batch=18, process=Rank(rank, world)).epoch(1)) for rank in range(world)]
     for step, batch in enumerate(alone):
         parts = [batches[step] for batches in together]
         for k in range(3):

@@ -59,15 +59,15 @@ def away(state, other):
 
 
 @pytest.mark.parametrize(
-    ("alone", "kernels", "changes"),
+    ("shared", "kernels", "changes"),
     [
-        (True, "own", {"model_options": {"widths": [8, 5, 8]}}),
-        (False, "own", {"clip": None, "l1": 0.0, "l2": 1e-4, "nesterov": True}),
-        (True, "torch", {}),
+        (False, "triton", {"model_options": {"widths": [8, 5, 8]}}),
+        (True, "triton", {"clip": None, "l1": 0.0, "l2": 1e-4, "nesterov": True}),
+        (False, "torch", {}),
     ],
     ids=["alone", "beside others", "torch's kernels"],
 )
-def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(alone, kernels, changes, monkeypatch):
+def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(shared, kernels, changes, monkeypatch):
     """An epoch of three parts, the last batch a smaller one; then an evaluation, the state, and another epoch from there."""
     if torch.cuda.is_available():
         pytest.skip("there is a device")
@@ -80,7 +80,7 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(alo
     no_device.take_away(monkeypatch)
     monkeypatch.setattr(staging, "STAGED", 1)
     recipe = recipe_of(batch=16, **{"model_options": {"widths": [8, 8, 8]}, **changes})
-    task, options = images_task(recipe, count=44), RunOptions(alone=alone)
+    task, options = images_task(recipe, count=44), RunOptions(shares_device=shared)
     plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options, kernels=kernels)
     (expected, facts), (ours, our_facts) = losses_of(plain, [0]), losses_of(fast, [0])
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
@@ -100,7 +100,7 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(alo
 @pytest.mark.parametrize(
     "changes", [{}, {"l1": 0.0, "l2": 1e-4, "nesterov": True}, {"clip": None}], ids=["l1", "l2", "unclipped"]
 )
-@pytest.mark.parametrize("kernels", ["own", "compiled", "torch"])
+@pytest.mark.parametrize("kernels", ["triton", "compiled", "torch"])
 def test_the_fast_path_is_the_plain_one_in_float32(kernels, changes):
     """As near to it as the plain one is to itself with its sums in another order; rounding grows from step to step."""
     from noiseproof.train.fast.graph import GraphRun
@@ -125,7 +125,7 @@ def test_the_fast_path_is_the_plain_one_in_float32(kernels, changes):
 
 
 @cuda
-@pytest.mark.parametrize("kernels", ["own", "torch"])
+@pytest.mark.parametrize("kernels", ["triton", "torch"])
 def test_a_residual_network_takes_the_fast_path_too(kernels):
     """One step: shortcuts, with and without a convolution in them."""
     from noiseproof.train.fast.graph import GraphRun
@@ -186,15 +186,15 @@ def test_images_that_the_augmentation_enlarges_take_the_fast_path():
 
 @cuda
 def test_streams_are_taken_once_and_given_back():
-    from noiseproof.train.fast.streams import POOL, OwnStreams
+    from noiseproof.train.fast.streams import POOL, RunStreams
 
-    own = OwnStreams(torch.device("cuda", 0))
+    own = RunStreams(torch.device("cuda", 0))
     taken = [own.take() for _ in range(POOL)]
     assert len({stream.cuda_stream for stream in taken}) == POOL
     with pytest.raises(RuntimeError, match="no stream is free"):
-        OwnStreams(torch.device("cuda", 0)).take()
+        RunStreams(torch.device("cuda", 0)).take()
     own.close()
-    assert OwnStreams(torch.device("cuda", 0)).take().cuda_stream in {stream.cuda_stream for stream in taken}
+    assert RunStreams(torch.device("cuda", 0)).take().cuda_stream in {stream.cuda_stream for stream in taken}
 
 
 @cuda
@@ -258,7 +258,7 @@ def test_runs_side_by_side_give_exactly_what_each_gives_alone(precision):
 
     recipes = [recipe_of(precision=precision, seed=seed, loss_options={"a": a}) for seed in (0, 1) for a in (10.0, 30.0)]
     options = RunOptions(device=torch.device("cuda"))
-    crowded = dataclasses.replace(options, alone=False)
+    crowded = dataclasses.replace(options, shares_device=True)
     with precision_of(recipes[0], deterministic=False):
         alone, accuracies = [], []
         for recipe in recipes:

@@ -115,11 +115,11 @@ def train(
         if os.environ.get("LOCAL_RANK", "0") != "0":  # another machine's trouble may be its own
             raise typer.Exit(2) from None
         fail(error)
-    with process_group(options.device) as (place, own), _endings(plan, as_json, observers):
-        speaks = place.rank == 0
+    with process_group(options.device) as (process, local), _endings(plan, as_json, observers):
+        speaks = process.rank == 0
         before = Record.read(plan.folder)
         task = plan.task or prepare(plan.recipe, plan.data)
-        options = dataclasses.replace(options, device=own, place=place)
+        options = dataclasses.replace(options, device=local, process=process)
         if speaks and not quiet:
             _print_start(plan, task, options, shown, finished=before is not None and before.status == "finished")
         record = run_recipe(
@@ -218,8 +218,8 @@ def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console, fi
             "no ILSVRC12 images to test on as well: they are looked for in and beside WebVision's folder, as "
             "ilsvrc12/val/n01440764/... with a folder for each class"
         )
-    if 0 < (rest := len(task.train) % recipe.batch) < options.place.world:
-        lines.append(f"the last batch of an epoch, {rest}, is left out: fewer than the {options.place.world} processes")
+    if 0 < (rest := len(task.train) % recipe.batch) < options.process.world:
+        lines.append(f"the last batch of an epoch, {rest}, is left out: fewer than the {options.process.world} processes")
     way = f"{recipe.model}, {recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {options.device}"
     lines.append("finished before: nothing is trained now" if finished else way)
     if not finished and fast_path_suits(recipe, task.train, options):

@@ -11,7 +11,7 @@ loop         train: epochs, records, checkpoints, going on after an interruption
 record       what a run writes about itself
 checkpoint   the state of a run on disk
 confidence   how sure a run was of each given label, as a file
-together     several runs side by side
+side_by_side several runs on one device
 distributed  several processes that train one network
 paths        plain or fast: start_run
 fast         the fast path, a step in a CUDA graph
@@ -28,8 +28,8 @@ from noiseproof.train.memory import OutOfMemoryError
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Epoch, Record
 from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions
+from noiseproof.train.side_by_side import train_together
 from noiseproof.train.task import Task, prepare, with_noise
-from noiseproof.train.together import train_together
 
 __all__ = [
     "CheckpointError",

@@ -20,31 +20,30 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from noiseproof.train.feed import ALONE, Place
+from noiseproof.train.feed import SINGLE, Rank
 
-__all__ = ["Together", "process_group"]
+__all__ = ["Processes", "process_group"]
 
 Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
 @contextmanager
-def process_group(device: torch.device) -> Iterator[tuple[Place, torch.device]]:
-    """This process's place among those that torchrun started, and its device; alone if it started none.
+def process_group(device: torch.device) -> Iterator[tuple[Rank, torch.device]]:
+    """This process's rank among those that torchrun started, and its device; the only one if torchrun started none.
 
     On CUDA each process has the GPU of its local rank.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        yield ALONE, device
+        yield SINGLE, device
         return
-    own = device
-    if own.type == "cuda":
-        own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(own)
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
     _import_without_a_group()
-    dist.init_process_group("nccl" if own.type == "cuda" else "gloo")
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        yield Place(dist.get_rank(), world), own
+        yield Rank(dist.get_rank(), world), device
     finally:
         gc.collect()  # a network that is part of a cycle would hold the group
         dist.destroy_process_group()
@@ -58,22 +57,22 @@ def _import_without_a_group() -> None:
     importlib.import_module("torch.distributed.nn.functional")
 
 
-class Together:
-    """What the processes do with one another; alone, nothing."""
+class Processes:
+    """What the processes do with one another; a single one does nothing."""
 
-    def __init__(self, place: Place, device: torch.device) -> None:
-        self.place, self.device = place, device
+    def __init__(self, process: Rank, device: torch.device) -> None:
+        self.process, self.device = process, device
 
     @property
-    def alone(self) -> bool:
-        return self.place.world == 1
+    def single(self) -> bool:
+        return self.process.world == 1
 
     def joined(self, network: nn.Module, unused: bool) -> nn.Module:
         """The network as a step calls it: its BatchNorm sees the whole batch, and its gradients are averaged.
 
         ``unused`` says that some parameters may have none.
         """
-        if self.alone:
+        if self.single:
             return network
         with_norms = shared_norms(network) if self.device.type == "cpu" else nn.SyncBatchNorm.convert_sync_batchnorm(network)
         devices = [self.device] if self.device.type == "cuda" else None
@@ -81,29 +80,29 @@ class Together:
 
     def weight(self, count: int) -> Tensor:
         """With this factor on the mean over each process's ``count`` examples, their average is the mean over all examples."""
-        return count * self.place.world / self.total(torch.full((1,), float(count), device=self.device))[0]
+        return count * self.process.world / self.total(torch.full((1,), float(count), device=self.device))[0]
 
     def total(self, values: Tensor) -> Tensor:
         """Summed over the processes."""
-        if not self.alone:
+        if not self.single:
             dist.all_reduce(values)
         return values
 
     def mean(self, values: Tensor) -> Tensor:
         """Averaged over the processes."""
-        return values if self.alone else self.total(values) / self.place.world
+        return values if self.single else self.total(values) / self.process.world
 
     def total_of(self, count: int) -> int:
         """A number that each process has, summed."""
-        return count if self.alone else int(self.total(torch.tensor([count], device=self.device)))
+        return count if self.single else int(self.total(torch.tensor([count], device=self.device)))
 
     def gathered(self, values: NDArray[Any]) -> NDArray[Any]:
         """An array of which every process has filled its own places and left zeros in the others'."""
-        return values if self.alone else self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
+        return values if self.single else self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
 
     def check_agreement(self, what: str, number: int) -> None:
         """An error if the processes do not have the same number."""
-        if self.alone:
+        if self.single:
             return
         numbers = torch.tensor([number, -number], device=self.device)
         dist.all_reduce(numbers, op=dist.ReduceOp.MAX)

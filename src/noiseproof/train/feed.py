@@ -20,7 +20,7 @@ from torch import Tensor
 from noiseproof.data import Augment, ImageFiles, ImageLoader, Split
 from noiseproof.train.transforms import Transforms, as_tensor
 
-__all__ = ["ALONE", "Batch", "EpochPlan", "Feed", "FileFeed", "MemoryFeed", "Place", "generator_for"]
+__all__ = ["SINGLE", "Batch", "EpochPlan", "Feed", "FileFeed", "MemoryFeed", "Rank", "generator_for"]
 
 ORDER, AUGMENT = 1, 2
 """The streams of random numbers of an epoch."""
@@ -29,8 +29,8 @@ EVALUATION_NUMBERS = 2**24
 """At most so many examples, and so many numbers in them, are evaluated at a time."""
 
 
-class Place(NamedTuple):
-    """Where this process stands among ``world`` that train together."""
+class Rank(NamedTuple):
+    """Of the processes that train one network, this one; the batches are divided among them."""
 
     rank: int = 0
     world: int = 1
@@ -40,7 +40,7 @@ class Place(NamedTuple):
         return slice(self.rank * count // self.world, (self.rank + 1) * count // self.world)
 
 
-ALONE = Place()
+SINGLE = Rank()
 
 
 class Batch(NamedTuple):
@@ -137,19 +137,19 @@ class MemoryFeed:
         batch: int,
         seed: int,
         device: torch.device,
-        place: Place = ALONE,
+        process: Rank = SINGLE,
     ) -> None:
         self.split = split
         self.inputs = _on_device(split, device)
         self.labels = torch.from_numpy(split.labels).to(device)
-        self.transforms, self.batch, self.seed, self.device, self.place = transforms, batch, seed, device, place
+        self.transforms, self.batch, self.seed, self.device, self.process = transforms, batch, seed, device, process
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def steps(self) -> int:
         whole, rest = divmod(len(self), self.batch)
-        return whole + (rest >= self.place.world)
+        return whole + (rest >= self.process.world)
 
     def plan(self, epoch: int) -> EpochPlan:
         """The random part of an epoch, drawn on the CPU, so that it is the same for every device."""
@@ -165,16 +165,16 @@ class MemoryFeed:
         plan = self.plan(epoch)
         for start in range(0, len(self), self.batch):
             count = min(self.batch, len(self) - start)
-            if count < self.place.world:  # too few for every process to have one
+            if count < self.process.world:  # too few for every process to have one
                 return
-            share = self.place.share(count)
+            share = self.process.share(count)
             part = plan.part(start + share.start, start + share.stop)
             yield Batch(self.examples(part), self.labels[part.order], part.order)
 
     def in_order(self) -> Iterator[Batch]:
         for start in range(0, len(self), self.evaluation_batch):
             whole = torch.arange(start, min(start + self.evaluation_batch, len(self)), device=self.device)
-            indices = whole[self.place.share(len(whole))]
+            indices = whole[self.process.share(len(whole))]
             yield Batch(self._unchanged(indices), self.labels[indices], indices)
 
     @cached_property
@@ -205,15 +205,15 @@ class FileFeed:
         device: torch.device,
         workers: int,
         skip_corrupt: bool = False,
-        place: Place = ALONE,
+        process: Rank = SINGLE,
     ) -> None:
         train_framing, test_framing = transforms.train_framing, transforms.test_framing
         if train_framing is None or test_framing is None or transforms.train is None:
             raise ValueError("image files need an augmentation and a framing: those of Transforms.named")
-        if batch % place.world:
+        if batch % process.world:
             raise ValueError(
-                f"batch={batch} cannot be divided evenly among {place.world} processes, as image files must be; "
-                f"set batch={max(1, batch // place.world) * place.world}, say"
+                f"batch={batch} cannot be divided evenly among {process.world} processes, as image files must be; "
+                f"set batch={max(1, batch // process.world) * process.world}, say"
             )
         self.augment = transforms.train
         self.transforms, self.seed, self.device, self.files = transforms, seed, device, files
@@ -222,8 +222,8 @@ class FileFeed:
             "workers": workers,
             "device": device,
             "skip_corrupt": skip_corrupt,
-            "rank": place.rank,
-            "world": place.world,
+            "rank": process.rank,
+            "world": process.world,
         }
         rest = len(files) % batch
         self._train = ImageLoader(
@@ -231,10 +231,10 @@ class FileFeed:
             train_framing,
             batch_size=batch,
             shuffle=True,
-            drop_last=0 < rest < place.world,
+            drop_last=0 < rest < process.world,
             **shared,
         )
-        self._test = ImageLoader(files, test_framing, batch_size=64 * place.world, shuffle=False, **shared)
+        self._test = ImageLoader(files, test_framing, batch_size=64 * process.world, shuffle=False, **shared)
 
     def __len__(self) -> int:
         return len(self.files)

@@ -18,7 +18,7 @@ from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkp
 from noiseproof.train.confidence import read_confidence, write_confidence
 from noiseproof.train.folder import claimed
 from noiseproof.train.memory import advice_on_memory
-from noiseproof.train.network import own_code
+from noiseproof.train.network import model_code_hash
 from noiseproof.train.paths import start_run
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import Epoch, Record, environment
@@ -108,7 +108,7 @@ class Loop:
         start = time.perf_counter()
         self.task = prepare(recipe, data) if task is None else task
         self.record = Record.of(recipe, self.task, environment(options.device))
-        if (code := own_code(recipe)) is not None:
+        if (code := model_code_hash(recipe)) is not None:
             self.record.task["model"] = code
         self.predictions: dict[int, Predictions] = {}
         self.record.add_seconds("prepare", time.perf_counter() - start)
@@ -119,7 +119,7 @@ class Loop:
             return self._claimed()
 
     def _claimed(self) -> Outcome:
-        if self.folder is None or self.options.place.rank != 0:
+        if self.folder is None or self.options.process.rank != 0:
             return self._run()
         self.folder.mkdir(parents=True, exist_ok=True)
         with claimed(self.folder):
@@ -131,7 +131,7 @@ class Loop:
             return finished
         with self._timed("prepare"), advice_on_memory(self.recipe, self.task, self.options):
             run = start_run(self.recipe, self.task, self.options)
-        how = {"path": run.path, "deterministic": self.options.deterministic, "processes": self.options.place.world}
+        how = {"path": run.path, "deterministic": self.options.deterministic, "processes": self.options.process.world}
         self.record.environment = {**self.record.environment, **how}
         try:
             self._course(run)
@@ -142,7 +142,7 @@ class Loop:
     def _course(self, run: Run) -> None:
         """From the first epoch that is missing to the results."""
         first = self._resume(run)
-        run.together.check_agreement("the epochs that are done", first)
+        run.processes.check_agreement("the epochs that are done", first)
         self.observer.started(self.record, first)
         try:
             for epoch in range(first, self.recipe.epochs):
@@ -156,7 +156,7 @@ class Loop:
 
     def _epoch(self, run: Run, epoch: int) -> None:
         start = time.perf_counter()
-        total, world = len(run.feed), self.options.place.world
+        total, world = len(run.feed), self.options.process.world
         with self._timed("train"), advice_on_memory(self.recipe, self.task, self.options, run):
             sums = run.train_epoch(epoch, lambda done: self.observer.batch(epoch, min(total, done * world), total))
         self.observer.evaluating(epoch)
@@ -197,7 +197,7 @@ class Loop:
         if run.test_images_left_out:
             self.record.result["test_images_left_out"] = run.test_images_left_out
         self.record.status = "finished"
-        if self.folder is not None and self.options.place.rank == 0:
+        if self.folder is not None and self.options.process.rank == 0:
             self._write_results(run, self.folder)
         self.observer.ended(self.record)
 
@@ -219,7 +219,7 @@ class Loop:
         if record.status != "finished":
             return None
         predictions = read_confidence(folder)
-        if self.options.place.rank == 0:  # it is there if the run was killed between writing its record and this
+        if self.options.process.rank == 0:  # it is there if the run was killed between writing its record and this
             (folder / CHECKPOINT).unlink(missing_ok=True)
         return Outcome(record, self.task, predictions)
 
@@ -258,7 +258,7 @@ class Loop:
             )
 
     def _save(self, run: Run) -> None:
-        if self.folder is None or self.options.place.rank != 0:
+        if self.folder is None or self.options.process.rank != 0:
             return
         self._write_record()
         if time.monotonic() - self.saved_at < self.checkpoint_seconds:
@@ -271,7 +271,7 @@ class Loop:
         self.saved_at = time.monotonic()
 
     def _write_record(self) -> None:
-        if self.folder is not None and self.options.place.rank == 0:
+        if self.folder is not None and self.options.process.rank == 0:
             self.record.write(self.folder)
 
     @contextmanager

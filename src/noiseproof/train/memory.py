@@ -46,8 +46,8 @@ def _is_out_of_memory(error: RuntimeError) -> bool:
 
 def _advice(recipe: Recipe, task: Task, options: RunOptions) -> str:
     where = f"out of memory on {options.device} with batch {recipe.batch}"
-    if options.place.world > 1:
-        return f"{where} divided among {options.place.world} processes: set a smaller one"
+    if options.process.world > 1:
+        return f"{where} divided among {options.process.world} processes: set a smaller one"
     fits = largest_batch(recipe, task, options)
     if fits is None:
         return f"{where}, and no smaller one fits: take a smaller model or smaller inputs, or another device"

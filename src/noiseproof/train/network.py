@@ -23,7 +23,7 @@ from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task, weights_file
 
-__all__ = ["build_network", "drawing_from", "logits_of", "nothing_drawn", "own_code"]
+__all__ = ["build_network", "drawing_from", "logits_of", "model_code_hash", "nothing_drawn"]
 
 
 _drawing = threading.RLock()
@@ -54,7 +54,7 @@ def build_network(recipe: Recipe, task: Task) -> nn.Module:
     """
     classes = len(task.classes)
     with drawing_from(recipe.seed):
-        network = _own(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, task.train, classes)
+        network = _user_model(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, task.train, classes)
         if recipe.weights is not None:
             _start_from(network, recipe.weights, task.root)
     return network
@@ -77,14 +77,14 @@ def _from_catalogue(recipe: Recipe, split: Split | ImageFiles, classes: int) -> 
     return create_model(model, classes, **options)
 
 
-def own_code(recipe: Recipe) -> str | None:
+def model_code_hash(recipe: Recipe) -> str | None:
     """The checksum of the module that the user's own model is in, whatever its comments and layout; none if there is no source.
 
     Modules that it imports are not looked at.
     """
     if ":" not in recipe.model:
         return None
-    function = _own_function(recipe)
+    function = _user_function(recipe)
     # A function may come from another module than the one it was named in; other objects do not say where they were made.
     defined = inspect.isfunction(function) or inspect.isclass(function)
     try:
@@ -94,7 +94,7 @@ def own_code(recipe: Recipe) -> str | None:
         return None
 
 
-def _own_function(recipe: Recipe) -> Callable[..., Any]:
+def _user_function(recipe: Recipe) -> Callable[..., Any]:
     module_name, _, name = recipe.model.partition(":")
     try:
         function: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
@@ -109,9 +109,9 @@ def _own_function(recipe: Recipe) -> Callable[..., Any]:
     return function
 
 
-def _own(recipe: Recipe, classes: int) -> nn.Module:
+def _user_model(recipe: Recipe, classes: int) -> nn.Module:
     """The user's model: a function of the number of classes that returns a module."""
-    function = _own_function(recipe)
+    function = _user_function(recipe)
     try:
         inspect.signature(function).bind(classes, **recipe.model_options)
     except TypeError as error:

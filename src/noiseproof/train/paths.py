@@ -30,7 +30,7 @@ def fast_path_suits(recipe: Recipe, train: Split | ImageFiles, options: RunOptio
     return (
         options.fast
         and options.device.type == "cuda"
-        and options.place.world == 1
+        and options.process.world == 1
         and not options.deterministic
         and recipe.optimiser == "sgd"
         and recipe.loss not in DRAWING

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from noiseproof.data import ImageFiles, Split
 from noiseproof.models.base import Classifier
-from noiseproof.train.distributed import Together
-from noiseproof.train.feed import ALONE, Batch, Feed, FileFeed, MemoryFeed, Place, generator_for
-from noiseproof.train.half import check_half
+from noiseproof.train.bf16_check import check_bf16
+from noiseproof.train.distributed import Processes
+from noiseproof.train.feed import SINGLE, Batch, Feed, FileFeed, MemoryFeed, Rank, generator_for
 from noiseproof.train.network import build_network, logits_of, nothing_drawn
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.schedule import Schedule
@@ -64,9 +64,9 @@ class RunOptions:
     deterministic: bool = False
     fast: bool = True
     """Whether to take the fast path on CUDA where it can be taken"""
-    alone: bool = True
-    """Whether the fast path has the device to itself: it then does several things at a time, which would slow others down"""
-    place: Place = ALONE
+    shares_device: bool = False
+    """Whether other runs are at work on the device: the fast path then keeps to one stream, so as not to slow them down"""
+    process: Rank = SINGLE
 
     def __post_init__(self) -> None:
         if str(self.device) == "cuda" and torch.cuda.is_available():
@@ -84,7 +84,7 @@ class Run:
         options = options or RunOptions()
         self.recipe, self.task, self.options = recipe, task, options
         if recipe.precision == "bf16" and options.device.type == "cpu":
-            check_half()
+            check_bf16()
         self.schedule = Schedule.parse(recipe.schedule)
         self.criterion = recipe.criterion().to(options.device)
         network = build_network(recipe, task).to(options.device)
@@ -94,8 +94,8 @@ class Run:
         self.weights = Weights(self.network.named_parameters())
         self.update = update_for(recipe, self.weights.flat)
         transforms = Transforms.named(recipe.augment, task.train, memory_format=layout)
-        self.together = Together(options.place, options.device)
-        self.joined = self.together.joined(self.network, unused=":" in recipe.model)
+        self.processes = Processes(options.process, options.device)
+        self.joined = self.processes.joined(self.network, unused=":" in recipe.model)
         self.feed = self._feed(task.train, transforms)
         self.test_feed = None if task.test is None else self._feed(task.test, transforms)
         self.other_feeds = {name: self._feed(split, transforms) for name, split in task.other_tests.items()}
@@ -105,7 +105,12 @@ class Run:
 
     def _feed(self, split: Split | ImageFiles, transforms: Transforms) -> Feed:
         recipe, options = self.recipe, self.options
-        shared: dict[str, Any] = {"batch": recipe.batch, "seed": recipe.seed, "device": options.device, "place": options.place}
+        shared: dict[str, Any] = {
+            "batch": recipe.batch,
+            "seed": recipe.seed,
+            "device": options.device,
+            "process": options.process,
+        }
         if isinstance(split, Split):
             return MemoryFeed(split, transforms, **shared)
         return FileFeed(split, transforms, workers=options.workers, skip_corrupt=options.skip_corrupt, **shared)
@@ -123,7 +128,7 @@ class Run:
 
     def _trains_on_one(self) -> bool:
         """Whether a batch may be one example: a BatchNorm needs several numbers of each channel."""
-        if not isinstance(self.network, Classifier) or isinstance(self.feed, FileFeed) or not self.together.alone:
+        if not isinstance(self.network, Classifier) or isinstance(self.feed, FileFeed) or not self.processes.single:
             # What cannot be tried. A BatchNorm of features has one number of each for sure.
             return not any(isinstance(module, nn.BatchNorm1d) for module in self.network.modules())
         example = next(iter(self.feed.in_order())).inputs[:1]
@@ -162,8 +167,8 @@ class Run:
         with self.autocast():
             logits = logits_of(self.joined, batch.inputs, len(self.task.classes))
         loss = self.criterion(logits.float(), batch.labels)
-        if not self.together.alone:
-            loss = loss * self.together.weight(len(batch.labels))
+        if not self.processes.single:
+            loss = loss * self.processes.weight(len(batch.labels))
         loss.backward()
         self.update(self.weights.flat, self.weights.gradient(), lr)
         return loss.detach(), logits.detach().argmax(1)
@@ -171,13 +176,13 @@ class Run:
     def sums(self, epoch: int, losses: Tensor, given: list[Tensor], clean: list[Tensor], done: int) -> EpochSums:
         """Read the epoch's numbers, at its end: reading means waiting for the device."""
         values = self._finite(epoch, losses)
-        whole = self.together.total_of(done)
-        right = [self.together.total_of(sum(int(count) for count in counts)) for counts in (given, clean)]
+        whole = self.processes.total_of(done)
+        right = [self.processes.total_of(sum(int(count) for count in counts)) for counts in (given, clean)]
         return EpochSums(sum(values) / len(values), right[0] / whole, right[1] / whole if clean else None)
 
     def _finite(self, epoch: int, losses: Tensor) -> list[float]:
         """The losses of an epoch's first steps as numbers; an error if one is not finite."""
-        values: list[float] = self.together.mean(losses).tolist()
+        values: list[float] = self.processes.mean(losses).tolist()
         for step, value in enumerate(values):
             if not math.isfinite(value):
                 raise DivergenceError(
@@ -201,9 +206,9 @@ class Run:
         for batch, logits in self._evaluated(feed):
             right.append((logits.argmax(1) == batch.labels).sum())
             seen += len(batch.labels)
-        seen = self.together.total_of(seen)
+        seen = self.processes.total_of(seen)
         self.test_images_left_out += len(feed) - seen
-        return self.together.total_of(sum(int(count) for count in right)) / seen
+        return self.processes.total_of(sum(int(count) for count in right)) / seen
 
     def predictions(self) -> Predictions:
         """Of the training examples as they are, without augmentation."""
@@ -214,7 +219,7 @@ class Run:
             given = torch.softmax(logits.float(), 1).gather(1, batch.labels[:, None])[:, 0]
             probability[indices] = given.cpu().numpy()
             predicted[indices] = logits.argmax(1).cpu().numpy() + 1  # 0 is for damaged images, which have no prediction
-        return Predictions(self.together.gathered(probability), self.together.gathered(predicted) - 1)
+        return Predictions(self.processes.gathered(probability), self.processes.gathered(predicted) - 1)
 
     def _evaluated(self, feed: Feed) -> Iterator[tuple[Batch, Tensor]]:
         self.network.eval()
@@ -243,7 +248,7 @@ class Run:
         """Torch's own generators, set for the epoch: a network with dropout draws the same after an interruption."""
         devices = [self.options.device] if self.options.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
-            rank = (self.options.place.rank,) if self.options.place.rank else ()
+            rank = (self.options.process.rank,) if self.options.process.rank else ()
             torch.manual_seed(generator_for(self.recipe.seed, epoch, NETWORK, *rank).initial_seed())
             yield
 

@@ -24,7 +24,7 @@ from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
 from noiseproof.train.fast.sgd import FusedSgd
 from noiseproof.train.fast.staging import Staging
 from noiseproof.train.fast.stem import StemConv
-from noiseproof.train.fast.streams import OwnStreams, SideStream
+from noiseproof.train.fast.streams import RunStreams, SideStream
 from noiseproof.train.fast.tally import Tally
 from noiseproof.train.feed import Batch, Feed, MemoryFeed
 from noiseproof.train.network import logits_of, nothing_drawn
@@ -39,7 +39,7 @@ NORM_MOMENTUM = 0.1
 """Of BatchNorm's running statistics."""
 
 
-Kernels = Literal["own", "compiled", "torch"]
+Kernels = Literal["triton", "compiled", "torch"]
 T = TypeVar("T")
 
 
@@ -61,7 +61,7 @@ class GraphRun(Run):
     _compiled: ClassVar[dict[Any, Callable[..., Any]]] = {}
     """By structure and loss: runs that differ in neither share their code, hence round alike."""
 
-    def __init__(self, recipe: Recipe, task: Task, options: RunOptions, *, kernels: Kernels = "own") -> None:
+    def __init__(self, recipe: Recipe, task: Task, options: RunOptions, *, kernels: Kernels = "triton") -> None:
         super().__init__(recipe, task, options)
         if not isinstance(self.network, Classifier) or not isinstance(self.feed, MemoryFeed):
             raise TypeError("the fast path needs a network of the catalogue and examples in memory")
@@ -73,9 +73,9 @@ class GraphRun(Run):
         self.update.state = {"momentum": velocity}
         places = [(place.start, place.stop - place.start) for place in self.lean.places.values()]
         self.fused = FusedSgd(recipe, self.lean.flat, velocity, self.lean.copy, places)
-        self.streams = OwnStreams(device)
+        self.streams = RunStreams(device)
         self.stream = self.streams.take(priority=-1)  # what the network waits for goes first
-        self.side = SideStream(self.streams.take() if options.alone else None)
+        self.side = SideStream(None if options.shares_device else self.streams.take())
         self.staging = Staging(
             self.feed,
             self.clean,
@@ -88,8 +88,8 @@ class GraphRun(Run):
         shape = next(iter(self.feed.in_order())).inputs.shape[1:]
         self.examined = torch.zeros((self.feed.evaluation_batch, *shape), device=device).to(memory_format=torch.channels_last)
         self.kernels = kernels
-        if kernels == "own":
-            _take_own_kernels(self.lean.template, self.side, device, recipe.precision)
+        if kernels == "triton":
+            _use_triton_layers(self.lean.template, self.side, device, recipe.precision)
         self._tables: list[Tensor] = []
         self._pool = torch.cuda.graph_pool_handle()
         torch.cuda.current_stream(device).synchronize()
@@ -254,7 +254,7 @@ class GraphRun(Run):
         return self._compiled[key]
 
 
-def _take_own_kernels(template: nn.Module, side: SideStream, device: torch.device, precision: str) -> None:
+def _use_triton_layers(template: nn.Module, side: SideStream, device: torch.device, precision: str) -> None:
     """Put our layers in the place of each BatchNorm, convolution and linear layer, under its name."""
     first = next(module for module in template.modules() if isinstance(module, nn.Conv2d))
     for parent in list(template.modules()):

@@ -27,8 +27,8 @@ Norm = nn.BatchNorm1d | nn.BatchNorm2d
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a parameter is in a vector of all of them, and its shape there, of which the network's own is a corner."""
+class Span:
+    """Where a parameter is in a vector of all of them, and its shape there; the network's parameter is a corner of it."""
 
     start: int
     shape: torch.Size
@@ -46,7 +46,7 @@ class Place:
             return part.view(outer, height, width, inner).permute(0, 3, 1, 2)
         return part.view(self.shape)
 
-    def own(self, vector: Tensor) -> Tensor:
+    def corner_of(self, vector: Tensor) -> Tensor:
         return self.whole(vector)[tuple(slice(size) for size in self.corner)]
 
 
@@ -72,10 +72,10 @@ class LeanWeights:
         folded = {names[id(layer.bias)]: norm for layer, norm in before_norm(network)}
         copied = [name for name in names.values() if name not in folded and not _of_norm(network, name)]
         rest = [name for name in names.values() if name not in folded and name not in copied]
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, Span] = {}
         end = 0
         for name in (*copied, *folded, *rest):
-            self.places[name] = Place(end, shapes[name], self._parameters[name].shape)
+            self.places[name] = Span(end, shapes[name], self._parameters[name].shape)
             end = round_up(self.places[name].stop, ALIGNMENT)
         device = next(network.parameters()).device
         self.flat = torch.zeros(end, device=device)
@@ -94,7 +94,7 @@ class LeanWeights:
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """The parts of a vector like :attr:`flat`, each with its parameter's name and the network's own shape."""
-        return {name: self.places[name].own(vector) for name in self._parameters}
+        return {name: self.places[name].corner_of(vector) for name in self._parameters}
 
     def refresh(self) -> None:
         """Bring the bfloat16 copy up to date, after the weights were set from outside."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["OwnStreams", "SideStream"]
+__all__ = ["RunStreams", "SideStream"]
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ _taken: set[int] = set()
 _lock = threading.RLock()
 
 
-class OwnStreams:
+class RunStreams:
     """A run's streams, each of which no other run has: what one run launches must not get into a graph another one captures."""
 
     def __init__(self, device: torch.device) -> None:

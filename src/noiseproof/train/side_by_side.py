@@ -30,7 +30,7 @@ def train_together(
     checkpoint_seconds: float = 60.0,
     observers: Sequence[Observer] | None = None,
 ) -> list[Outcome | Exception]:
-    """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it would give alone there.
+    """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it would give on its own there.
 
     A data set that several recipes name is opened once and is on the device once. The outcomes are in the order of the recipes;
     a run that failed leaves its error there and does not stop the others. ``folders`` and ``observers`` have one for each
@@ -48,7 +48,7 @@ def train_together(
     datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
     if not all(fast_path_suits(recipe, datasets[recipe.dataset].train, options) for recipe in recipes):
         at_once = 1  # plain runs share torch's random state, and gain nothing side by side
-    options = dataclasses.replace(options, alone=min(at_once, len(recipes)) == 1)
+    options = dataclasses.replace(options, shares_device=min(at_once, len(recipes)) > 1)
 
     stopping = threading.Event()
 

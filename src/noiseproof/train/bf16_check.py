@@ -6,7 +6,7 @@ import functools
 import subprocess
 import sys
 
-__all__ = ["check_half"]
+__all__ = ["check_bf16"]
 
 TRIAL = """
 import torch
@@ -18,7 +18,7 @@ y = torch.nn.functional.conv2d(x, w, padding=1).mean((2, 3))
 
 
 @functools.cache
-def check_half() -> None:
+def check_bf16() -> None:
     """A ValueError if a small network in bf16 fails on the CPU; it takes as long as torch does to import.
 
     A trial that fails for another reason, or cannot be made, says nothing.
