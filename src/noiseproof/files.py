@@ -1,4 +1,4 @@
-"""Writing files so that a file that exists is whole."""
+"""Writing files so that a file that exists is whole, and finding those that a recipe names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["write_whole"]
+__all__ = ["find_file", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -24,3 +24,14 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         if isinstance(error, OSError) and error.errno and error.filename in (None, str(beside)):  # a full disk says no name
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def find_file(file: str, root: Path | None, what: str, way: str) -> Path:
+    """A file by its name: a relative path is looked for in ``root``, then here. The error says ``what`` is not there, and the
+    ``way`` out."""
+    path = Path(file).expanduser()
+    places = [path] if path.is_absolute() or root is None else [root / path, path]
+    for place in places:
+        if place.is_file():
+            return place
+    raise FileNotFoundError(f"no {what} {' or '.join(map(str, places))}; {way}")

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from noiseproof.data.keyed import keyed_order
 from noiseproof.data.loader import ORDER
+from noiseproof.keyed_random import keyed_order
 from noiseproof.train.distributed import SharedNorm
 
 SCRIPT = """

@@ -22,7 +22,7 @@ from rich.text import Text
 from noiseproof import noise as label_noise
 from noiseproof.cli import pictures
 from noiseproof.cli.output import console, fail
-from noiseproof.data import Dataset, ImageFiles, Split, data_root, open_dataset
+from noiseproof.data import Dataset, Examples, data_root, open_dataset
 from noiseproof.data import fetch as fetch_files
 from noiseproof.data.download import Progress
 from noiseproof.data.fetch import ELSEWHERE, SOURCES
@@ -132,12 +132,12 @@ def describe(dataset: Dataset, split: str, labels: Path | None = None, name: str
     clean, count = dataset.splits[split].labels, len(dataset.classes)
     given = None if labels is None else label_noise.read_noisy_labels(labels, clean, count, name)
     splits = {key: (len(part), _inputs(part)) for key, part in dataset.splits.items()}
-    counts, first = np.bincount(clean, minlength=count), any(map(pictures.channels_first, dataset.splits.values()))
+    counts, first = np.bincount(clean, minlength=count), any(map(_channels_first, dataset.splits.values()))
     return Summary(dataset.name, dataset.classes, splits, split, counts, dataset.sources, given, first)
 
 
-def _inputs(split: Split | ImageFiles) -> str:
-    if isinstance(split, ImageFiles):
+def _inputs(split: Examples) -> str:
+    if not split.in_memory:
         return "images in files"
     x = split.inputs
     text = f"{'x'.join(map(str, x.shape[1:]))} {x.dtype}"
@@ -146,10 +146,14 @@ def _inputs(split: Split | ImageFiles) -> str:
     return f"{text} in [{x.min():.4g}, {x.max():.4g}], mean {x.mean():.4g}, std {x.std():.4g}"
 
 
+def _channels_first(split: Examples) -> bool:
+    return split.in_memory and split.channels_first
+
+
 def _write_picture(dataset: Dataset, split: str, given: NDArray[np.int64] | None, seed: int, path: Path) -> None:
     per_class = 8 if len(dataset.classes) <= pictures.ROWS else 1
     found = pictures.choose_images(dataset, split, per_class, given=given, seed=seed)
-    if not found and pictures.channels_first(dataset.splits[split]):
+    if not found and _channels_first(dataset.splits[split]):
         raise ValueError(f"{dataset.name}: {CHANNELS_FIRST}")
     if not found:
         raise ValueError(f"{dataset.name}: its inputs are not images, so there is nothing to draw; leave out --png")

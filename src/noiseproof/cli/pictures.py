@@ -16,9 +16,9 @@ from rich.console import Group
 from rich.style import Style
 from rich.text import Text
 
-from noiseproof.data import Dataset, ImageFiles, Split, read_image
+from noiseproof.data import Dataset, Examples, read_image
 
-__all__ = ["ClassImages", "channels_first", "choose_images", "half_blocks", "picture_file"]
+__all__ = ["ClassImages", "choose_images", "half_blocks", "picture_file"]
 
 Image = NDArray[np.uint8]
 CELLS = 12
@@ -55,8 +55,8 @@ def choose_images(
     return found
 
 
-def _image(dataset: Dataset, examples: Split | ImageFiles, index: int) -> Image | None:
-    if isinstance(examples, ImageFiles):
+def _image(dataset: Dataset, examples: Examples, index: int) -> Image | None:
+    if not examples.in_memory:
         return read_image(examples.paths[index])
     value = examples.inputs[index]
     if dataset.name == "digits" and value.shape == (64,):  # the one set of features that is known to be a picture
@@ -66,13 +66,6 @@ def _image(dataset: Dataset, examples: Split | ImageFiles, index: int) -> Image 
     if value.dtype != np.uint8 or value.ndim != 3 or value.shape[-1] not in (1, 3):
         return None
     return np.repeat(value, 3, -1) if value.shape[-1] == 1 else value
-
-
-def channels_first(split: Split | ImageFiles) -> bool:
-    """Whether the inputs look like images whose channels come first, which training refuses."""
-    if isinstance(split, ImageFiles) or split.inputs.dtype != np.uint8 or split.inputs.ndim != 4:
-        return False
-    return bool(split.inputs.shape[1] <= 4 < split.inputs.shape[3])
 
 
 def half_blocks(found: Sequence[ClassImages]) -> Columns:

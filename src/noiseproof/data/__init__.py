@@ -8,9 +8,8 @@ official       CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
 places         where data sets are kept; open_dataset, by name or by place
 fetch          official addresses and checksums; download continues what was interrupted, archive unpacks what may be hostile
 framing        Squash, Centre, RandomPart                    a file's image becomes a picture of fixed size
-keyed          random numbers that are a function of seed, epoch and image
 loader         ImageLoader, batches of image files           decoded in worker processes, deterministic
-operation      what every augmentation is: draw parameters, then apply them
+image_operation  Operation, the interface of every augmentation: draw parameters, then apply them
 indexing       RandomCrop, HorizontalFlip, Rotation          only move pixels; a chain of them is one gather
 resizing       RandomResizedCrop, ResizeCenterCrop           resample, bilinear
 color          ColorJitter                                   on values
@@ -35,12 +34,12 @@ from noiseproof.data.dataset import Dataset, from_arrays, load_digits, load_npz
 from noiseproof.data.examples import DataError, Examples, ImageFiles, Split, held_out, in_memory
 from noiseproof.data.fetch import fetch
 from noiseproof.data.framing import Centre, Framing, RandomPart, Squash
+from noiseproof.data.image_operation import Operation
 from noiseproof.data.images import load_image_folder, read_image
 from noiseproof.data.indexing import HorizontalFlip, RandomCrop, Rotation
 from noiseproof.data.lists import load_clothing1m, load_list, load_webvision
 from noiseproof.data.loader import Batch, ImageLoader
 from noiseproof.data.official import load_cifar10, load_cifar100, load_idx, read_idx
-from noiseproof.data.operation import Operation
 from noiseproof.data.places import data_root, open_dataset
 from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import torch
 from torch import Tensor
 
+from noiseproof.checks import check_range
 from noiseproof.data.color import ColorJitter
+from noiseproof.data.image_operation import Operation, Size, check_images
 from noiseproof.data.indexing import HorizontalFlip, IndexOperation, RandomCrop, Rotation, source_pixels
-from noiseproof.data.operation import Operation, Size, check_images, check_range
 from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
 
 __all__ = [
@@ -80,8 +81,8 @@ class Augment:
                 raise TypeError(f"operations must be augmentations, got {operation!r}")
         if len(self.mean) != len(self.std) or not self.mean:
             raise ValueError(f"mean and std must be of one length, at least 1, got {len(self.mean)} and {len(self.std)}")
-        mean = tuple(check_range("mean", value, 0, 1) for value in self.mean)
-        std = tuple(check_range("std", value, 0, above=True) for value in self.std)
+        mean = tuple(check_range("mean", value, at_least=0, at_most=1) for value in self.mean)
+        std = tuple(check_range("std", value, above=0) for value in self.std)
         if not self.dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating point type, got {self.dtype}")
         if self.memory_format not in (torch.contiguous_format, torch.channels_last):

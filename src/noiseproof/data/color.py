@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noiseproof.data.operation import Operation, Size, check_range, in_unit_range, uniform
+from noiseproof.checks import check_range
+from noiseproof.data.image_operation import Operation, Size, in_unit_range, uniform
 
 __all__ = ["ColorJitter", "Jitter", "shift_hue", "to_grey"]
 
@@ -43,8 +44,8 @@ class ColorJitter(Operation):
 
     def __post_init__(self) -> None:
         for name in ("brightness", "contrast", "saturation"):
-            check_range(name, getattr(self, name), 0)
-        check_range("hue", self.hue, 0, 0.5)
+            check_range(name, getattr(self, name), at_least=0)
+        check_range("hue", self.hue, at_least=0, at_most=0.5)
 
     def draw(self, n: int, size: Size, generator: torch.Generator) -> Jitter:
         factors = [uniform((n,), max(0.0, 1 - b), 1 + b, generator) for b in (self.brightness, self.contrast, self.saturation)]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from noiseproof.data.examples import DataError, Examples, Split
 
-__all__ = ["Dataset", "class_names", "from_arrays", "load_digits", "load_npz", "sha256"]
+__all__ = ["Dataset", "from_arrays", "load_digits", "load_npz", "sha256"]
 
 
 MOST_CLASSES = 2**20
@@ -105,12 +103,6 @@ def load_digits(test_size: int = 500, seed: int = 0) -> Dataset:
     features, labels = (features[order] / 16).astype(np.float32), labels[order]
     test, train = slice(None, test_size), slice(test_size, None)
     return from_arrays(features[train], labels[train], features[test], labels[test], name="digits")
-
-
-def class_names(name: str) -> tuple[str, ...]:
-    """What the classes of a well-known data set are called, in the order of its labels."""
-    facts = json.loads(resources.files("noiseproof").joinpath("classes.json").read_text(encoding="utf-8"))
-    return tuple(facts[name]["classes"])
 
 
 def sha256(path: Path) -> str:

@@ -45,6 +45,11 @@ class Split:
             return None
         return int(self.inputs.shape[-1 if self.kind == "images" else 1])
 
+    @property
+    def channels_first(self) -> bool:
+        """Whether images look like ``[N, C, H, W]``, which are not read as such."""
+        return self.kind == "images" and self.inputs.ndim == 4 and self.inputs.shape[1] <= 4 < self.inputs.shape[3]
+
     def take(self, indices: ArrayLike) -> Split:
         """The examples at these integer indices, or where a boolean mask is true."""
         chosen = _positions(len(self), indices)
@@ -138,7 +143,7 @@ def checked_labels(labels: ArrayLike, count: int, each: str) -> NDArray[np.int64
 
 def _positions(count: int, indices: ArrayLike) -> NDArray[np.int64]:
     given = np.asarray(indices)
-    chosen: NDArray[np.int64] = np.arange(count)[
-        given if given.size else given.astype(np.int64)
-    ]  # an empty list is an array of floats
+    if not given.size:  # an empty list is an array of floats
+        given = given.astype(np.int64)
+    chosen: NDArray[np.int64] = np.arange(count)[given]
     return chosen

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from noiseproof.data.keyed import Word, keyed_uniform
-from noiseproof.data.operation import Size, check_integer
+from noiseproof.checks import check_integer
+from noiseproof.data.image_operation import Size
 from noiseproof.data.resizing import TRIES, RandomResizedCrop
+from noiseproof.keyed_random import Word, keyed_uniform
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -56,8 +57,8 @@ class Squash(Framing):
     width: int = 256
 
     def __post_init__(self) -> None:
-        check_integer("height", self.height, 1)
-        check_integer("width", self.width, 1)
+        check_integer("height", self.height, at_least=1)
+        check_integer("width", self.width, at_least=1)
 
     @property
     def output_size(self) -> Size:
@@ -78,8 +79,8 @@ class Centre(Framing):
     size: int = 224
 
     def __post_init__(self) -> None:
-        check_integer("size", self.size, 1)
-        check_integer("resize", self.resize, self.size)
+        check_integer("size", self.size, at_least=1)
+        check_integer("resize", self.resize, at_least=self.size)
 
     @property
     def output_size(self) -> Size:

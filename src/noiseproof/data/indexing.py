@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noiseproof.data.operation import Operation, Size, check_integer, check_range, uniform
+from noiseproof.checks import check_integer, check_range
+from noiseproof.data.image_operation import Operation, Size, uniform
 
 __all__ = ["Crop", "Flip", "HorizontalFlip", "IndexOperation", "Pixels", "RandomCrop", "Rotated", "Rotation", "source_pixels"]
 
@@ -86,9 +87,9 @@ class RandomCrop(IndexOperation):
     size: int | None = None
 
     def __post_init__(self) -> None:
-        check_integer("padding", self.padding, 0)
+        check_integer("padding", self.padding, at_least=0)
         if self.size is not None:
-            check_integer("size", self.size, 1)
+            check_integer("size", self.size, at_least=1)
 
     def output_size(self, size: Size) -> Size:
         if self.size is None:
@@ -121,7 +122,7 @@ class HorizontalFlip(IndexOperation):
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        check_range("p", self.p, 0, 1)
+        check_range("p", self.p, at_least=0, at_most=1)
 
     def draw(self, n: int, size: Size, generator: torch.Generator) -> Flip:
         return Flip(uniform((n,), 0, 1, generator) < self.p)
@@ -150,7 +151,7 @@ class Rotation(IndexOperation):
     degrees: float = 20.0
 
     def __post_init__(self) -> None:
-        check_range("degrees", self.degrees, 0, 180)
+        check_range("degrees", self.degrees, at_least=0, at_most=180)
 
     def draw(self, n: int, size: Size, generator: torch.Generator) -> Rotated:
         return Rotated(uniform((n,), -self.degrees, self.degrees, generator))

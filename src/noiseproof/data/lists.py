@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from noiseproof.data.dataset import MOST_CLASSES, Dataset, class_names, sha256
+from noiseproof.classes import class_names
+from noiseproof.data.dataset import MOST_CLASSES, Dataset, sha256
 from noiseproof.data.examples import DataError, ImageFiles
 from noiseproof.data.images import class_files
 

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from noiseproof.checks import check_integer
 from noiseproof.data.examples import DataError, ImageFiles
 from noiseproof.data.framing import Framing
 from noiseproof.data.images import Opener, decode, open_file
-from noiseproof.data.keyed import keyed_order
-from noiseproof.data.operation import check_integer
+from noiseproof.keyed_random import keyed_order
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -90,13 +90,13 @@ class ImageLoader:
             raise TypeError(f"framing must be a Framing (Squash, Centre, RandomPart), got {framing!r}")
         self.files = files
         self.framing = framing
-        self.batch_size = check_integer("batch_size", batch_size, 1)
+        self.batch_size = check_integer("batch_size", batch_size, at_least=1)
         self.seed = _check_word("seed", seed)
         self.shuffle = shuffle
-        self.workers = check_integer("workers", workers, 0)
+        self.workers = check_integer("workers", workers, at_least=0)
         self.device = torch.device(device)
         self.skip_corrupt = skip_corrupt
-        self.rank, self.world = check_integer("rank", rank, 0), check_integer("world", world, 1)
+        self.rank, self.world = check_integer("rank", rank, at_least=0), check_integer("world", world, at_least=1)
         self.drop_last = drop_last
         self.opener = opener
         self.skipped: list[str] = []
@@ -301,6 +301,6 @@ def _as_it_is(decoded: Any) -> Any:
 
 def _check_word(name: str, value: int) -> int:
     """A word of a key."""
-    if check_integer(name, value, 0) >= 2**64:
+    if check_integer(name, value, at_least=0) >= 2**64:
         raise ValueError(f"{name} must be in [0, 2**64), got {value}")
     return value

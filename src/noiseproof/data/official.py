@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.dataset import Dataset, class_names, from_arrays, sha256
+from noiseproof.classes import class_names
+from noiseproof.data.dataset import Dataset, from_arrays, sha256
 from noiseproof.data.examples import DataError
 
 __all__ = ["load_cifar10", "load_cifar100", "load_idx", "read_idx"]

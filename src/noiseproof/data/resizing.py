@@ -15,8 +15,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
+from noiseproof.checks import check_integer, check_range
+from noiseproof.data.image_operation import Operation, Size, in_unit_range, uniform
 from noiseproof.data.indexing import Pixels
-from noiseproof.data.operation import Operation, Size, check_integer, check_range, in_unit_range, uniform
 
 __all__ = ["RandomResizedCrop", "ResizeCenterCrop", "Window"]
 
@@ -48,11 +49,11 @@ class RandomResizedCrop(Operation):
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
 
     def __post_init__(self) -> None:
-        check_integer("size", self.size, 1)
-        check_range("scale[1]", self.scale[1], 0, 1, above=True)
-        check_range("scale[0]", self.scale[0], 0, self.scale[1], above=True)
-        check_range("ratio[1]", self.ratio[1], 0, above=True)
-        check_range("ratio[0]", self.ratio[0], 0, self.ratio[1], above=True)
+        check_integer("size", self.size, at_least=1)
+        check_range("scale[1]", self.scale[1], above=0, at_most=1)
+        check_range("scale[0]", self.scale[0], above=0, at_most=self.scale[1])
+        check_range("ratio[1]", self.ratio[1], above=0)
+        check_range("ratio[0]", self.ratio[0], above=0, at_most=self.ratio[1])
 
     def output_size(self, size: Size) -> Size:
         return self.size, self.size
@@ -120,8 +121,8 @@ class ResizeCenterCrop(Operation):
     size: int = 224
 
     def __post_init__(self) -> None:
-        check_integer("size", self.size, 1)
-        check_integer("resize", self.resize, self.size)
+        check_integer("size", self.size, at_least=1)
+        check_integer("resize", self.resize, at_least=self.size)
 
     def output_size(self, size: Size) -> Size:
         return self.size, self.size

@@ -1,4 +1,4 @@
-"""What a run trains on: the data set with the labels of the recipe's noise, and the truth about that noise."""
+"""What a run trains on: the data set with the recipe's noise on its labels, and the clean labels where they are known."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof import noise
-from noiseproof.data import Dataset, Examples, Split, data_root, held_out, open_dataset
+from noiseproof.data import Dataset, Examples, Split, data_root, held_out, in_memory, open_dataset
 from noiseproof.data.dataset import sha256
-from noiseproof.noise import NoisyLabels
+from noiseproof.files import find_file
+from noiseproof.noise import NoiseSpec
 from noiseproof.train.recipe import Recipe
 
-__all__ = ["Task", "named_file", "prepare", "weights_file", "with_noise"]
-
-ASYMMETRIC = {"cifar10": "cifar10", "cifar100": "cifar100", "mnist": "mnist", "fashion-mnist": None}
+__all__ = ["Task", "prepare", "weights_file", "with_noise"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,15 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Ta
         facts: dict[str, Any] = {"spec": "none", "hash": noise.label_hash(labels)}
         clean, train = None, dataset.train
     else:
-        noisy = noisy_labels(dataset, recipe, root)
+        noisy, _ = NoiseSpec.parse(recipe.noise).apply(
+            labels,
+            recipe.seed,
+            recipe.noise_rule,
+            classes=len(dataset.classes),
+            images=dataset.train.inputs if dataset.train.in_memory else None,
+            dataset=dataset.name,
+            root=root,
+        )
         facts = {"spec": recipe.noise, "hash": noisy.hash, "rate": noisy.rate}
         if noisy.rule is not None:
             facts |= {"rule": noisy.rule, "seed": noisy.seed}
@@ -95,72 +102,25 @@ def _without_test_share(task: Task, share: float) -> Task:
 
 def _checked_images(dataset: Dataset) -> Dataset:
     """Grey images ``[N, H, W]`` with their one channel; an error for arrays that cannot be images ``[N, H, W, C]``."""
-    if dataset.train.kind != "images":
+    train = dataset.train
+    if train.kind != "images":
         return dataset
-    shape = dataset.train.inputs.shape
+    shape = train.inputs.shape
     if len(shape) == 3:
-        return dataclasses.replace(dataset, train=_with_channel(dataset.train), test=_with_channel(dataset.test))
+        test = None if dataset.test is None else _with_channel(in_memory(dataset.test))
+        return dataclasses.replace(dataset, train=_with_channel(train), test=test)
     if len(shape) != 4 or shape[3] > 4:
-        way = "; transpose(0, 2, 3, 1) puts the channels last" if len(shape) == 4 and shape[1] <= 4 else ""
+        way = "transpose(0, 2, 3, 1) puts the channels last" if train.channels_first else "features must be floating"
         raise ValueError(
-            f"{dataset.name}: uint8 inputs must be images [N, H, W] or [N, H, W, C] of at most 4 channels, got {shape}"
-            f"{way or '; features must be floating'}"
+            f"{dataset.name}: uint8 inputs must be images [N, H, W] or [N, H, W, C] of at most 4 channels, got {shape}; {way}"
         )
     return dataset
 
 
-def _with_channel(split: Any) -> Any:
-    return None if split is None else Split(split.inputs[..., None], split.labels)
-
-
-def noisy_labels(dataset: Dataset, recipe: Recipe, root: Path | None) -> NoisyLabels:
-    """The training labels under the recipe's noise, drawn anew for its seed."""
-    classes, labels = len(dataset.classes), dataset.train.labels
-    kind, _, rest = recipe.noise.partition(":")
-    if kind == "labels":
-        file, _, name = rest.partition("#")
-        try:
-            path = named_file(file, root, "label file")
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error}; 'noiseproof data list' says where published ones come from") from error
-        return noise.read_noisy_labels(path, labels, classes, name or None)
-    if kind == "instance":
-        if not dataset.train.in_memory:
-            raise ValueError("instance noise needs the images in memory; make the labels first and give labels:FILE")
-        return noise.instance_dependent(dataset.train.inputs, labels, _rate(recipe.noise, rest), recipe.seed, classes=classes)
-    if kind == "asymmetric":
-        recipe = dataclasses.replace(recipe, noise=_asymmetric_spec(dataset.name, rest))
-    return noise.from_spec(recipe.noise, classes).apply(labels, recipe.seed, recipe.noise_rule)
-
-
-def named_file(file: str, root: Path | None, what: str) -> Path:
-    """A file that a recipe names: a relative path is looked for in the data folder, then here."""
-    path = Path(file).expanduser()
-    places = [path] if path.is_absolute() or root is None else [root / path, path]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        raise FileNotFoundError(f"no {what} {' or '.join(map(str, places))}")
-    return found
+def _with_channel(split: Split) -> Split:
+    return Split(split.inputs[..., None], split.labels)
 
 
 def weights_file(file: str, root: Path | None) -> Path:
     """The file of weights that a recipe starts from."""
-    try:
-        return named_file(file, root, "file of weights")
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}; say where it is, weights=PATH, or start without one, weights=none") from error
-
-
-def _rate(spec: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"the rate in {spec!r} must be a number, got {text!r}") from None
-
-
-def _asymmetric_spec(dataset: str, rate: str) -> str:
-    kind = ASYMMETRIC.get(dataset)
-    if kind is None:
-        known = ", ".join(name for name, kind in ASYMMETRIC.items() if kind)
-        raise ValueError(f"asymmetric noise is defined for {known}, not for {dataset}; use pairflip or a matrix's file")
-    return f"asymmetric-{kind}:{rate}"
+    return find_file(file, root, "file of weights", "say where it is, weights=PATH, or start without one, weights=none")

@@ -31,7 +31,7 @@ from noiseproof.data import (
     evaluation,
     webvision_augment,
 )
-from noiseproof.data.operation import Operation
+from noiseproof.data.image_operation import Operation
 
 __all__ = ["AUGMENTATIONS", "Transforms", "check_augmentation"]
 

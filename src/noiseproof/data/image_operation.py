@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["Operation", "Size", "check_images", "check_integer", "check_range", "in_unit_range", "uniform"]
+__all__ = ["Operation", "Size", "check_images", "in_unit_range", "uniform"]
 
 Size = tuple[int, int]
 """Height and width."""
@@ -58,32 +57,3 @@ def check_images(images: Tensor, channels: int) -> None:
         raise ValueError(f"images must be [N, C, H, W], got shape {list(images.shape)}")
     if images.shape[1] != channels:
         raise ValueError(f"images must have {channels} channels, as mean and std do, got {images.shape[1]}")
-
-
-def check_range(name: str, value: float, low: float, high: float = math.inf, *, above: bool = False) -> float:
-    """``value`` as a float if it is in [low, high], or (low, high] with ``above``.
-
-    >>> check_range("p", 1.5, 0, 1)
-    Traceback (most recent call last):
-    ValueError: p must be in [0, 1], got 1.5
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if math.isfinite(value) and low <= value <= high and not (above and value == low):
-        return float(value)
-    end = f"{high:g}]" if high < math.inf else "inf)"
-    raise ValueError(f"{name} must be in {'(' if above else '['}{low:g}, {end}, got {value}")
-
-
-def check_integer(name: str, value: int, low: int) -> int:
-    """``value`` if it is an integer and at least ``low``.
-
-    >>> check_integer("padding", -1, 0)
-    Traceback (most recent call last):
-    ValueError: padding must be in [0, inf), got -1
-    """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < low:
-        raise ValueError(f"{name} must be in [{low}, inf), got {value}")
-    return value
