@@ -94,6 +94,9 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(sha
     assert [fact[1:] for fact in our_facts] == [fact[1:] for fact in facts]
     assert plain.accuracy() == fast.accuracy()
     np.testing.assert_allclose(fast.predictions().probability, plain.predictions().probability, atol=1e-5)
+    for split in (task.train, task.test):
+        np.testing.assert_allclose(fast.probabilities(split), plain.probabilities(split), atol=1e-5)
+        np.testing.assert_allclose(fast.logits(split), plain.logits(split), rtol=1e-4, atol=1e-4)
     distance = away(plain.state(), fast.state())
     folded = {f"update.momentum.{name}" for name in fast.engine.lean.spans if name not in fast.engine.lean.leaves}
     assert max(distance[name] for name in distance.keys() - folded) < 1e-4
@@ -229,6 +232,7 @@ def test_an_evaluation_in_a_graph_is_the_plain_one():
         fast.load_state(plain.state())
         assert plain.accuracy() == fast.accuracy()
         expected, ours = plain.predictions(), fast.predictions()
+        np.testing.assert_allclose(fast.probabilities(task.test), plain.probabilities(task.test), rtol=1e-3, atol=1e-6)
     np.testing.assert_allclose(ours.probability, expected.probability, rtol=1e-3, atol=1e-6)
     assert (ours.predicted == expected.predicted).mean() > 0.998
 

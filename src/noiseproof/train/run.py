@@ -185,6 +185,28 @@ class Run:
                 predicted[indices] = logits.argmax(1).cpu().numpy() + 1  # 0 is for damaged images, which have no prediction
             return Predictions(self.processes.gathered(probability), self.processes.gathered(predicted) - 1)
 
+    def probabilities(self, split: Examples) -> NDArray[np.float32]:
+        """Of all classes, ``[N, K]``, for the examples of a split; nan for damaged images, which are left out on request."""
+        return self._outputs(split, lambda logits: torch.softmax(logits, 1))
+
+    def logits(self, split: Examples) -> NDArray[np.float32]:
+        """Like :meth:`probabilities`, before the softmax."""
+        return self._outputs(split, lambda logits: logits)
+
+    def _outputs(self, split: Examples, function: Callable[[Tensor], Tensor]) -> NDArray[np.float32]:
+        feed = self.feed if split is self.task.train else self._feed(split)
+        outputs = np.zeros((len(feed), len(self.task.classes)), dtype=np.float32)
+        seen = np.zeros(len(feed), dtype=np.int64)
+        with self.engine.on_stream():
+            for batch, logits in self.engine.evaluated(feed):
+                indices = batch.indices.cpu().numpy()
+                outputs[indices], seen[indices] = function(logits.float()).cpu().numpy(), 1
+            outputs, seen = self.processes.gathered(outputs), self.processes.gathered(seen)
+        if feed is not self.feed:
+            feed.close()
+        outputs[seen == 0] = np.nan
+        return outputs
+
     def close(self) -> None:
         """Free what outlives the last epoch: the processes that decode images, and what the engine holds."""
         for feed in (self.feed, self.test_feed, *self.other_feeds.values()):
