@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ class Operation:
     Images are uint8 in 0..255 or floating point in [0, 1], ``[N, C, H, W]``, all of one size.
     """
 
-    random: ClassVar[bool] = True
+    random = True
     """Whether :meth:`draw` needs a generator."""
 
     def output_size(self, size: Size) -> Size:

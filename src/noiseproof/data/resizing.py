@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
@@ -115,7 +114,7 @@ class ResizeCenterCrop(Operation):
     copied exactly.
     """
 
-    random: ClassVar[bool] = False
+    random = False
 
     resize: int = 256
     size: int = 224
