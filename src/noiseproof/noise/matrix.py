@@ -103,11 +103,10 @@ class LabelNoise:
         """
         if rule not in RULES:
             raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-            raise TypeError(f"seed must be an integer, got {seed!r}")
+        seed = check_integer("seed", seed)
         clean = as_labels(labels, self.classes, "labels")
-        noisy = corrupt(clean, self.matrix, int(seed), rule)
-        return NoisyLabels.compare(clean, noisy, self.classes, seed=int(seed), rule=rule)
+        noisy = corrupt(clean, self.matrix, seed, rule)
+        return NoisyLabels.compare(clean, noisy, self.classes, seed=seed, rule=rule)
 
 
 def symmetric(classes: int, rate: float) -> LabelNoise:
