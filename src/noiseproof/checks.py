@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from typing import SupportsIndex
 
 __all__ = ["check_integer", "check_range"]
 
@@ -35,15 +37,16 @@ def check_range(
     raise ValueError(f"{name} must be in {low}, {high}, got {value}")
 
 
-def check_integer(name: str, value: int, *, at_least: int) -> int:
-    """``value`` if it is an integer of at least that.
+def check_integer(name: str, value: SupportsIndex, *, at_least: float = -math.inf) -> int:
+    """``value`` as an int if it is an integer, NumPy's included, of at least that.
 
     >>> check_integer("padding", -1, at_least=0)
     Traceback (most recent call last):
     ValueError: padding must be at least 0, got -1
     """
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {value}")
-    return value
+    number = operator.index(value)
+    if number < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {number}")
+    return number

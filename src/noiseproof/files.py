@@ -1,14 +1,15 @@
-"""Writing files so that a file that exists is whole, and finding those that a recipe names."""
+"""Files: written so that one that exists is whole, found by name, and their checksums."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["find_file", "write_whole"]
+__all__ = ["checksum", "find_file", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -35,3 +36,9 @@ def find_file(file: str, root: Path | None, what: str, way: str) -> Path:
         if place.is_file():
             return place
     raise FileNotFoundError(f"no {what} {' or '.join(map(str, places))}; {way}")
+
+
+def checksum(path: Path, algorithm: str = "sha256") -> str:
+    """Of a file, read in pieces. MD5 and SHA-1 are only for comparing with what is published."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()

@@ -25,8 +25,8 @@ from noiseproof.cli.output import console, fail
 from noiseproof.data import Dataset, Examples, data_root, open_dataset
 from noiseproof.data import fetch as fetch_files
 from noiseproof.data.download import Progress
-from noiseproof.data.fetch import ELSEWHERE, SOURCES
-from noiseproof.data.places import NAMES, find_dataset
+from noiseproof.data.known import ELSEWHERE, NAMES, SOURCES
+from noiseproof.data.places import find_dataset
 from noiseproof.noise import NoisyLabels
 
 app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_help=True)

@@ -5,8 +5,9 @@ dataset        Dataset, the value all readers return; arrays, .npz files, scikit
 images         folders of classes; decoding one file
 lists          lists of "path label" lines, WebVision, Clothing1M
 official       CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
-places         where data sets are kept; open_dataset, by name or by place
-fetch          official addresses and checksums; download continues what was interrupted, archive unpacks what may be hostile
+known          the data sets that have a name: how they are recognised, read and fetched
+places         where data sets are kept; open_dataset, by name or by path
+fetch          official addresses and checksums; download resumes what was interrupted, archive unpacks what may be hostile
 framing        Squash, Centre, RandomPart                    a file's image becomes a picture of fixed size
 loader         ImageLoader, batches of image files           decoded in worker processes, deterministic
 image_operation  Operation, the interface of every augmentation: draw parameters, then apply them

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noiseproof.data.examples import DataError, Examples, Split
+from noiseproof.files import checksum
 
-__all__ = ["Dataset", "from_arrays", "load_digits", "load_npz", "sha256"]
+__all__ = ["Dataset", "from_arrays", "load_digits", "load_npz"]
 
 
 MOST_CLASSES = 2**20
@@ -89,9 +89,8 @@ def load_npz(path: str | Path) -> Dataset:
     missing = [key for key in ("x", "y") if key not in arrays]
     if missing:
         raise DataError(f"{path}: no array named {missing[0]!r}; it has {', '.join(sorted(arrays)) or 'none'}")
-    return from_arrays(
-        arrays["x"], arrays["y"], arrays.get("x_test"), arrays.get("y_test"), name=path.stem, sources={path.name: sha256(path)}
-    )
+    test, sources = (arrays.get("x_test"), arrays.get("y_test")), {path.name: checksum(path)}
+    return from_arrays(arrays["x"], arrays["y"], *test, name=path.stem, sources=sources)
 
 
 def load_digits(test_size: int = 500, seed: int = 0) -> Dataset:
@@ -103,15 +102,6 @@ def load_digits(test_size: int = 500, seed: int = 0) -> Dataset:
     features, labels = (features[order] / 16).astype(np.float32), labels[order]
     test, train = slice(None, test_size), slice(test_size, None)
     return from_arrays(features[train], labels[train], features[test], labels[test], name="digits")
-
-
-def sha256(path: Path) -> str:
-    """Of a file, read in pieces."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(2**20):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def _split(inputs: ArrayLike, labels: ArrayLike, classes: int | None, where: str) -> Split:

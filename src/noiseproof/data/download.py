@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import time
@@ -14,11 +13,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from noiseproof.data.examples import DataError
+from noiseproof.files import checksum
 
 if TYPE_CHECKING:
     import requests
 
-__all__ = ["Download", "Progress", "UnreachableError", "checksum"]
+__all__ = ["Download", "Progress", "UnreachableError"]
 
 Progress = Callable[[str, int, int | None], object]
 """Is told a file's name, how many of its bytes are there, and how many there will be if the server says."""
@@ -40,12 +40,6 @@ class UnreachableError(DataError):
         super().__init__(message)
         self.again = again
         """Whether asking again may help"""
-
-
-def checksum(path: Path, algorithm: str = "md5") -> str:
-    """Of a file, read in pieces; MD5 and SHA-1 are what is published, not what would be chosen."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 @dataclass
@@ -72,9 +66,9 @@ class Download:
         for last in (False, True):
             self._joined = False
             self._ends.clear()
-            if not self._size() or checksum(self.part) != self.md5:
+            if not self._size() or checksum(self.part, "md5") != self.md5:
                 self._persist(url)
-            found = checksum(self.part)
+            found = checksum(self.part, "md5")
             if found == self.md5:
                 os.replace(self.part, output_file)
                 self._forget()
@@ -152,7 +146,7 @@ class Download:
 
     def _is_end(self, have: int) -> bool:
         """Whether an answer of unknown length was whole: the checksum is right, or another one ended in the same place."""
-        if have in self._ends or checksum(self.part) == self.md5:
+        if have in self._ends or checksum(self.part, "md5") == self.md5:
             return True
         self._ends.add(have)
         return False

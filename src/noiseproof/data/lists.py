@@ -16,14 +16,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from noiseproof.classes import class_names
-from noiseproof.data.dataset import MOST_CLASSES, Dataset, sha256
+from noiseproof.data.dataset import MOST_CLASSES, Dataset
 from noiseproof.data.examples import DataError, ImageFiles
 from noiseproof.data.images import class_files
+from noiseproof.files import checksum
 
-__all__ = ["load_clothing1m", "load_list", "load_webvision"]
+__all__ = ["imagenet_beside", "load_clothing1m", "load_list", "load_webvision"]
 
 LABEL = re.compile(r"-?[0-9]{1,18}")
 GOOGLE = "google"
+FIRST_OF_IMAGENET = ("n01440764", "0")
+"""The folder of ImageNet's first class, by synset or by number."""
 KeyList = Literal["noisy_train", "clean_train", "clean_val", "clean_test"]
 
 
@@ -97,6 +100,16 @@ def load_webvision(
         return Dataset("webvision", train, test, names, sources)
     other, more = _ilsvrc12(Path(imagenet), synsets, check_files)
     return Dataset("webvision", train, test, names, sources | more, {"ilsvrc12": other})
+
+
+def imagenet_beside(folder: Path) -> Path | None:
+    """ImageNet's validation images, if they are in or next to WebVision's folder, one sub-folder per class.
+
+    Another layout (the images as published are all in one folder) is ignored, since nobody asked for it by name.
+    """
+    places = (place / name for place in (folder, folder.parent) for name in ("ilsvrc12", "imagenet", "ILSVRC2012"))
+    firsts = [Path(inside, name) for inside in ("val", "") for name in FIRST_OF_IMAGENET]
+    return next((place for place in places if any((place / first).is_dir() for first in firsts)), None)
 
 
 def load_clothing1m(
@@ -216,7 +229,7 @@ def _check_files(listing: Listing, paths: list[str]) -> None:
 def _sources(paths: Sequence[Path]) -> dict[str, str]:
     """SHA-256 by name, or by path where two files have one name."""
     names = [path.name for path in paths]
-    return {path.name if names.count(path.name) == 1 else str(path): sha256(path) for path in paths}
+    return {path.name if names.count(path.name) == 1 else str(path): checksum(path) for path in paths}
 
 
 def _place(folder: Path, places: Sequence[str], witness: str) -> Path:
@@ -261,4 +274,4 @@ def _clothing_names(path: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     names = tuple(text for _, text in _lines(path))
     if len(names) != len(known):
         raise DataError(f"{path}: {len(known)} names expected, found {len(names)}")
-    return names, {path.name: sha256(path)}
+    return names, {path.name: checksum(path)}

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.classes import class_names
-from noiseproof.data.dataset import Dataset, from_arrays, sha256
+from noiseproof.data.dataset import Dataset, from_arrays
 from noiseproof.data.examples import DataError
+from noiseproof.files import checksum
 
 __all__ = ["load_cifar10", "load_cifar100", "load_idx", "read_idx"]
 
@@ -87,7 +88,7 @@ def load_idx(folder: str | Path, name: str = "mnist") -> Dataset:
         if array.ndim != wanted or array.dtype != np.uint8:
             raise DataError(f"{path}: should hold bytes in {wanted} dimensions, found {array.dtype} in {array.ndim}")
         arrays.append(array)
-        sources[path.name] = sha256(path)
+        sources[path.name] = checksum(path)
     x, y, x_test, y_test = arrays
     classes = class_names("fashion-mnist" if name == "fashion-mnist" else "mnist")
     return from_arrays(x[..., None], y, x_test[..., None], y_test, name=name, classes=classes, sources=sources)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Callable
-from typing import Literal, SupportsIndex, TypeVar
+from typing import Literal, TypeVar
 
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor, nn
 
-__all__ = ["Classifier", "Initialisation", "activated", "check_count", "draw_published", "draw_torchvision", "replace_head"]
+from noiseproof.checks import check_integer
+
+__all__ = ["Classifier", "Initialisation", "activated", "draw_published", "draw_torchvision", "replace_head"]
 
 Initialisation = Literal["published", "torchvision"]
 HEAD = "fc"
@@ -70,7 +71,7 @@ def replace_head(model: M, classes: int) -> M:
     old = model.classifier
     new = nn.Linear(
         old.in_features,
-        check_count("classes", classes, at_least=2),
+        check_integer("classes", classes, at_least=2),
         bias=old.bias is not None,
         device=old.weight.device,
         dtype=old.weight.dtype,
@@ -112,21 +113,6 @@ def draw_torchvision(module: nn.Module) -> None:
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-
-
-def check_count(name: str, value: SupportsIndex, *, at_least: int) -> int:
-    """``value`` as an int if it is an integer of at least this; an error that says so if not.
-
-    >>> check_count("classes", 1, at_least=2)
-    Traceback (most recent call last):
-    ValueError: classes must be at least 2, got 1
-    """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    count = operator.index(value)
-    if count < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {count}")
-    return count
 
 
 def round_up(value: int, multiple: int) -> int:

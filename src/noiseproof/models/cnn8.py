@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from noiseproof.models.base import Classifier, activated, check_count, draw_published, round_up, shape_text
+from noiseproof.checks import check_integer
+from noiseproof.models.base import Classifier, activated, draw_published, round_up, shape_text
 
 __all__ = ["CNN8"]
 
@@ -27,9 +28,9 @@ class CNN8(Classifier):
 
     def __init__(self, classes: int, *, in_channels: int = 3, widths: Sequence[int] = WIDTHS) -> None:
         super().__init__()
-        classes = check_count("classes", classes, at_least=2)
-        self.in_channels = check_count("in_channels", in_channels, at_least=1)
-        self.widths = tuple(check_count(f"widths[{k}]", width, at_least=1) for k, width in enumerate(widths))
+        classes = check_integer("classes", classes, at_least=2)
+        self.in_channels = check_integer("in_channels", in_channels, at_least=1)
+        self.widths = tuple(check_integer(f"widths[{k}]", width, at_least=1) for k, width in enumerate(widths))
         layers: list[nn.Module] = []
         before = self.in_channels
         for width in self.widths:

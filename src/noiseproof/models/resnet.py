@@ -11,11 +11,11 @@ from typing import ClassVar, Literal, TypedDict, Unpack
 
 from torch import Tensor, nn
 
+from noiseproof.checks import check_integer
 from noiseproof.models.base import (
     Classifier,
     Initialisation,
     activated,
-    check_count,
     draw_published,
     draw_torchvision,
     round_up,
@@ -124,8 +124,8 @@ class ResNet(Classifier):
             raise ValueError(f"init must be one of {', '.join(DRAW)} or None, got {init!r}")
         if len(depths) != 4:
             raise ValueError(f"depths must have 4 numbers of blocks, got {list(depths)}")
-        classes = check_count("classes", classes, at_least=2)
-        self.in_channels = check_count("in_channels", in_channels, at_least=1)
+        classes = check_integer("classes", classes, at_least=2)
+        self.in_channels = check_integer("in_channels", in_channels, at_least=1)
         self.block, self.depths, self.stem = block, tuple(depths), stem
         self.initialisation = DRAWN_FOR_STEM[stem] if init is None else init
         # Parameters enter the state dict in the order of assignment, which is torchvision's.
@@ -139,7 +139,7 @@ class ResNet(Classifier):
             width = 64 * 2**stage
             blocks = [block(before, width, 1 if stage == 0 else 2)]
             before = width * block.expansion
-            blocks += [block(before, width) for _ in range(check_count(f"depths[{stage}]", depth, at_least=1) - 1)]
+            blocks += [block(before, width) for _ in range(check_integer(f"depths[{stage}]", depth, at_least=1) - 1)]
             stages.append(nn.Sequential(*blocks))
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
         self.fc = nn.Linear(before, classes)

@@ -1,4 +1,4 @@
-"""Noisy labels in files: people's and papers' label files, and our own with a manifest that can be checked."""
+"""Noisy labels in files: published label files, and our own with a manifest that can be verified."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def read_noisy_labels(path: str | Path, clean: ArrayLike, classes: int, name: st
 
 
 def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, noisy: NoisyLabels, version: str) -> Path:
-    """Write the labels and a manifest that tells how they came about; returns the manifest's path.
+    """Write the labels and a manifest of how they were made; returns the manifest's path.
 
     Labels that were read from a file have no rule and no seed: give them a noise with a name of its own, such as ``people``.
     """
@@ -146,7 +146,7 @@ def _instance_anew(path: Path, facts: dict[str, Any], clean: ArrayLike, images: 
 
 
 def _check_rule(path: Path, noise: str, seed: int | None, rule: str | None) -> None:
-    """Without a rule the labels cannot be made anew, so whoever leaves it out must not claim that they can."""
+    """Noise by a matrix must state its rule: without it the labels cannot be made again and compared."""
     if rule is None and noise != INSTANCE and (noise in (*MATRIX_NOISES, "matrix", "file") or seed is not None):
         raise ValueError(
             f"{path}: {noise} noise with seed {seed} must state its rule, got none; only {INSTANCE} noise, and labels from a "

@@ -1,4 +1,4 @@
-"""Instance-dependent noise: whether a label changes, and to what, depends on the image."""
+"""Instance-dependent noise: whether a label changes, and to which class, depends on the image."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def instance_dependent(images: ArrayLike, labels: ArrayLike, rate: float, seed: 
     ``rate``. If it flips, the new label is drawn from a softmax of a random projection of the image, one projection per clean
     class. As many labels flip as the rates add up to, so the realised rate is the asked one.
 
-    Integer images are projected on random signs, which is exact in floating point, so the same seed gives the same labels on
-    every machine. Two choices differ from the usual script: signs instead of normal numbers, and pixels are centred first.
+    Two choices differ from the usual script: pixels are centred first, and projected on random signs instead of normal
+    numbers. For integer images that is exact in floating point, so the same seed gives the same labels on every machine.
     """
     check_range("rate", rate, at_least=0, below=1)
     pixels = np.asarray(images)
@@ -51,11 +51,7 @@ def instance_dependent(images: ArrayLike, labels: ArrayLike, rate: float, seed: 
 
 
 def asked_noise(images: NDArray[Any], rate: float, classes: int) -> LabelNoise:
-    """What a manifest states of instance noise.
-
-    As a matrix it is symmetric: every image's expected rate is the rate, and the random projections favour no class. What one
-    seed's projections make of it is the realised matrix.
-    """
+    """Instance noise as a manifest states it: its matrix is symmetric, since the random projections favour no class."""
     facts = {"classes": classes, "rate": rate, "images_hash": image_hash(images)}
     return LabelNoise(symmetric(classes, rate).matrix, INSTANCE, facts)
 

@@ -1,4 +1,4 @@
-"""Label noise as a value: a transition matrix that says what it did."""
+"""Label noise by a transition matrix, and noisy labels with what the noise changed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,7 @@ from noiseproof.checks import check_integer, check_range
 from noiseproof.classes import class_facts
 from noiseproof.noise.sampling import RULES, Labels, Rule, corrupt
 
-__all__ = [
-    "LabelNoise",
-    "NoisyLabels",
-    "asymmetric",
-    "from_file",
-    "from_matrix",
-    "label_hash",
-    "pairflip",
-    "symmetric",
-]
+__all__ = ["LabelNoise", "NoisyLabels", "asymmetric", "from_file", "from_matrix", "label_hash", "pairflip", "symmetric"]
 
 MOVES = {
     "cifar10": {9: 1, 2: 0, 4: 7, 3: 5, 5: 3},
@@ -35,7 +26,12 @@ MOVES = {
 seven to one, two to seven, five and six swapped, three to eight."""
 ASYMMETRIC = {"cifar10": 10, "cifar100": 100, "cifar100-blocks": 100, "mnist": 10}
 """The kinds of asymmetric noise, and their numbers of classes."""
-MATRIX_FILES = (".npy", ".csv", ".json")
+MATRIX_FILES: dict[str, Callable[[Path], Any]] = {
+    ".npy": lambda path: np.load(path, allow_pickle=False),
+    ".csv": lambda path: np.loadtxt(path, delimiter=",", ndmin=2),
+    ".json": lambda path: json.loads(path.read_text(encoding="utf-8")),
+}
+"""What reads a transition matrix, by a file's suffix."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ class NoisyLabels:
 
     @staticmethod
     def compare(clean: ArrayLike, noisy: ArrayLike, classes: int, **facts: Any) -> NoisyLabels:
-        """What became of ``clean`` in ``noisy``."""
+        """From clean and noisy labels of the same examples."""
         before, after = as_labels(clean, classes, "clean labels"), as_labels(noisy, classes, "noisy labels")
         if before.shape != after.shape:
             raise ValueError(f"clean and noisy labels must be as many: {len(before)} and {len(after)}")
@@ -103,17 +99,16 @@ class LabelNoise:
         """
         if rule not in RULES:
             raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-            raise TypeError(f"seed must be an integer, got {seed!r}")
+        seed = check_integer("seed", seed)
         clean = as_labels(labels, self.classes, "labels")
-        noisy = corrupt(clean, self.matrix, int(seed), rule)
-        return NoisyLabels.compare(clean, noisy, self.classes, seed=int(seed), rule=rule)
+        noisy = corrupt(clean, self.matrix, seed, rule)
+        return NoisyLabels.compare(clean, noisy, self.classes, seed=seed, rule=rule)
 
 
 def symmetric(classes: int, rate: float) -> LabelNoise:
     """A label changes with probability ``rate``, to any other class equally likely."""
-    check_integer("classes", classes, at_least=2)
-    matrix = np.full((classes, classes), check_range("rate", rate, at_least=0, at_most=1) / (classes - 1))
+    classes, rate = check_integer("classes", classes, at_least=2), check_range("rate", rate, at_least=0, at_most=1)
+    matrix = np.full((classes, classes), rate / (classes - 1))
     np.fill_diagonal(matrix, 1 - rate)
     return LabelNoise(matrix, "symmetric", {"classes": classes, "rate": rate})
 
@@ -139,7 +134,7 @@ def asymmetric(kind: str, rate: float) -> LabelNoise:
 
 def pairflip(classes: int, rate: float) -> LabelNoise:
     """Every label changes to the next class with probability ``rate``."""
-    check_integer("classes", classes, at_least=2)
+    classes = check_integer("classes", classes, at_least=2)
     return _moving(classes, {k: (k + 1) % classes for k in range(classes)}, rate, "pairflip")
 
 
@@ -156,14 +151,7 @@ def from_file(path: str | Path) -> LabelNoise:
             f"{path}: a transition matrix is read from {', '.join(MATRIX_FILES)}, got {path.suffix or 'no suffix'!r}"
         )
     try:
-        matrix: Any
-        if path.suffix == ".npy":
-            matrix = np.load(path, allow_pickle=False)
-        elif path.suffix == ".csv":
-            matrix = np.loadtxt(path, delimiter=",", ndmin=2)
-        else:
-            matrix = json.loads(path.read_text(encoding="utf-8"))
-        return LabelNoise(matrix, "file", {"file": path.name})
+        return LabelNoise(MATRIX_FILES[path.suffix](path), "file", {"file": path.name})
     except FileNotFoundError:
         raise
     except (ValueError, OSError, TypeError) as error:
@@ -176,11 +164,11 @@ def label_hash(labels: ArrayLike) -> str:
 
 
 class LabelError(ValueError):
-    """Labels that are not classes."""
+    """Labels outside the range of the classes."""
 
 
 def as_labels(labels: ArrayLike, classes: int, name: str) -> Labels:
-    """As int64, checked to be class indices."""
+    """The labels as int64, checked to be class indices."""
     array = np.asarray(labels)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise TypeError(f"{name} must be a vector of integers, got {array.dtype} of shape {array.shape}")
@@ -206,7 +194,7 @@ def checked_matrix(matrix: ArrayLike) -> NDArray[np.float64]:
 
 
 def _moving(classes: int, moves: dict[int, int], rate: float, name: str) -> LabelNoise:
-    check_range("rate", rate, at_least=0, at_most=1)
+    rate = check_range("rate", rate, at_least=0, at_most=1)
     matrix = np.eye(classes)
     for source, destination in moves.items():
         matrix[source, source] = 1 - rate
@@ -215,16 +203,16 @@ def _moving(classes: int, moves: dict[int, int], rate: float, name: str) -> Labe
 
 
 class MatrixNoise(NamedTuple):
-    """How noise with a name and a rate is made."""
+    """A kind of noise: ``make(classes, rate)``, and the number of classes where it is defined for one only."""
 
     make: Callable[[int, float], LabelNoise]
-    """From the number of classes and the rate"""
     classes: int | None = None
-    """The number of classes, where the noise is defined for one only"""
 
 
-MATRIX_NOISES = {"symmetric": MatrixNoise(symmetric), "pairflip": MatrixNoise(pairflip)} | {
-    f"asymmetric-{kind}": MatrixNoise(lambda _, rate, kind=kind: asymmetric(kind, rate), classes)  # type: ignore[misc]
-    for kind, classes in ASYMMETRIC.items()
-}
-"""Noise by a matrix, by the name that is written before the rate: an entry is all that a further one needs."""
+def _asymmetric(kind: str) -> MatrixNoise:
+    return MatrixNoise(lambda classes, rate: asymmetric(kind, rate), ASYMMETRIC[kind])
+
+
+MATRIX_NOISES = {"symmetric": MatrixNoise(symmetric), "pairflip": MatrixNoise(pairflip)}
+MATRIX_NOISES |= {f"asymmetric-{kind}": _asymmetric(kind) for kind in ASYMMETRIC}
+"""Noise by a matrix, by the name before the colon. A further one is an entry here, and no more."""

@@ -23,7 +23,7 @@ NONE, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"
 
 @dataclass(frozen=True)
 class NoiseSpec:
-    """What a text says of noise; ``str`` gives the text back.
+    """Noise as text, parsed; ``str`` gives the text back.
 
     >>> NoiseSpec.parse("symmetric:0.80")
     NoiseSpec(kind='symmetric', rate=0.8, file='', name=None)
@@ -40,7 +40,7 @@ class NoiseSpec:
 
     @staticmethod
     def parse(text: str) -> NoiseSpec:
-        """A kind that does not exist is refused when it is applied; a rate that is none, here."""
+        """ValueError for a rate out of range; an unknown kind is refused by :meth:`matrix` and :meth:`apply`."""
         kind, colon, rest = text.partition(":")
         if text == NONE:
             return NoiseSpec(NONE)
@@ -79,10 +79,8 @@ class NoiseSpec:
                 raise ValueError(f"{self.kind} noise needs the number of classes: give --classes (classes=)")
             noise = make(count, self.rate)
         else:
-            known = ", ".join(MATRIX_NOISES)
-            raise ValueError(
-                f"unknown noise {self.kind!r}; there are {known}, and matrices from {', '.join(MATRIX_FILES)} files"
-            )
+            known, files = ", ".join(MATRIX_NOISES), ", ".join(MATRIX_FILES)
+            raise ValueError(f"unknown noise {self.kind!r}; there are {known}, and matrices from {files} files")
         if classes is not None and noise.classes != classes:
             way = f"take a noise of {classes} classes, or leave out --classes (classes=) where it is given"
             raise ValueError(f"{self} is of {noise.classes} classes, got {classes}; {way}")
@@ -99,7 +97,7 @@ class NoiseSpec:
         dataset: str | None = None,
         root: Path | None = None,
     ) -> tuple[NoisyLabels, LabelNoise | None]:
-        """The noisy labels, and the noise as a manifest states it; none for labels that were read from a file.
+        """The noisy labels, and the noise as a manifest states it: None for labels that were read from a file.
 
         ``classes`` is read from the labels if left out. Instance noise needs the ``images``, ``asymmetric`` the name of the
         ``dataset``; a file of labels is looked for in ``root`` first. Only noise by a matrix has a ``rule``.
@@ -109,10 +107,12 @@ class NoiseSpec:
             way = "'noiseproof data list' says where published ones come from"
             return read_noisy_labels(find_file(self.file, root, "label file", way), clean, count, self.name), None
         if self.kind == INSTANCE:
+            if images is None and dataset is None:
+                raise ValueError(f"{self} depends on the images: give --dataset NAME_OR_PATH (images=) instead of --labels")
             if images is None:
-                raise ValueError(self._no_images(dataset))
-            noisy = instance_dependent(images, clean, self.rate, seed, count)
-            return noisy, asked_noise(images, self.rate, count)
+                way = "give a data set in arrays, such as an .npz file"
+                raise ValueError(f"{self} needs the images in memory, and those of {dataset} are in files; {way}")
+            return instance_dependent(images, clean, self.rate, seed, count), asked_noise(images, self.rate, count)
         known = MATRIX_NOISES.get(self.kind)
         noise = self._of(dataset).matrix(count if known is not None and known.classes is None else classes)
         return noise.apply(clean, seed, rule), noise
@@ -126,14 +126,6 @@ class NoiseSpec:
             known = ", ".join(kind for kind in MATRIX_NOISES if kind.startswith(f"{ASYMMETRIC}-"))
             raise ValueError(f"{dataset} has no asymmetric noise of its own; there are {known}, pairflip, or a matrix's file")
         return dataclasses.replace(self, kind=full)
-
-    def _no_images(self, dataset: str | None) -> str:
-        if dataset is None:
-            return f"{self} depends on the images: give --dataset NAME_OR_PATH with images in memory instead of --labels"
-        return (
-            f"{self} needs the images in memory, and those of {dataset} are in files; give a data set in arrays, "
-            "such as an .npz file"
-        )
 
 
 def from_spec(spec: str, classes: int | None = None) -> LabelNoise:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from noiseproof import noise
 from noiseproof.data import Dataset, Examples, Split, data_root, held_out, in_memory, open_dataset
-from noiseproof.data.dataset import sha256
-from noiseproof.files import find_file
+from noiseproof.files import checksum, find_file
 from noiseproof.noise import NoiseSpec
 from noiseproof.train.recipe import Recipe
 
@@ -75,7 +74,7 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Ta
         clean = labels
     others, sources = dataset.other_tests, dataset.sources
     if recipe.weights is not None:
-        sources = sources | {recipe.weights: sha256(weights_file(recipe.weights, root))}
+        sources = sources | {recipe.weights: checksum(weights_file(recipe.weights, root))}
     task = Task(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root)
     return _without_test_share(task, recipe.test_share) if recipe.test_share else task
 
