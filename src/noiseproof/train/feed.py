@@ -130,14 +130,7 @@ class MemoryFeed:
     """Batches of a split that is in memory, on the device from the beginning."""
 
     def __init__(
-        self,
-        split: Split,
-        transforms: Transforms,
-        *,
-        batch: int,
-        seed: int,
-        device: torch.device,
-        process: Rank = SINGLE,
+        self, split: Split, transforms: Transforms, *, batch: int, seed: int, device: torch.device, process: Rank = SINGLE
     ) -> None:
         self.split = split
         self.inputs = _on_device(split, device)
@@ -227,12 +220,7 @@ class FileFeed:
         }
         rest = len(files) % batch
         self._train = ImageLoader(
-            files,
-            train_framing,
-            batch_size=batch,
-            shuffle=True,
-            drop_last=0 < rest < process.world,
-            **shared,
+            files, train_framing, batch_size=batch, shuffle=True, drop_last=0 < rest < process.world, **shared
         )
         self._test = ImageLoader(files, test_framing, batch_size=64 * process.world, shuffle=False, **shared)
 

@@ -40,19 +40,9 @@ def _patches(x, row, tap_column, rows, height, width, C: tl.constexpr):
 
 @triton.jit
 def _stem_forward(
-    x,
-    w,
-    y,
-    rows,
-    height,
-    width,
-    units,
-    UNIT: tl.constexpr,
-    C: tl.constexpr,
-    PRECISION: tl.constexpr,
-    ROWS: tl.constexpr,
-    OUT: tl.constexpr,
-):
+    x, w, y, rows, height, width, units,
+    UNIT: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr, OUT: tl.constexpr,
+):  # fmt: skip
     channels = units * UNIT
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     out = tl.program_id(1) * OUT + tl.arange(0, OUT)
@@ -69,21 +59,10 @@ def _stem_forward(
 
 @triton.jit
 def _stem_weights(
-    x,
-    dy,
-    parts,
-    rows,
-    height,
-    width,
-    units,
-    count,
-    UNIT: tl.constexpr,
-    C: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    PRECISION: tl.constexpr,
-    ROWS: tl.constexpr,
+    x, dy, parts, rows, height, width, units, count,
+    UNIT: tl.constexpr, C: tl.constexpr, COLUMNS: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr,
     OUT: tl.constexpr,
-):
+):  # fmt: skip
     """Each program's part of the gradient, ``[channels, 9 C]``."""
     channels = units * UNIT
     part = tl.program_id(0)

@@ -53,16 +53,5 @@ class Tally:
         width = min(TILE, triton.next_power_of_2(classes))
         height = TILE // width
         grid: Any = (triton.cdiv(rows, height),)
-        _tally[grid](
-            logits,
-            labels,
-            loss,
-            self.losses,
-            self.counts,
-            self.step,
-            rows,
-            classes,
-            logits.stride(0),
-            ROWS=height,
-            CLASSES=width,
-        )
+        kept, sizes = (self.losses, self.counts, self.step), (rows, classes, logits.stride(0))
+        _tally[grid](logits, labels, loss, *kept, *sizes, ROWS=height, CLASSES=width)
