@@ -1,7 +1,7 @@
 """Data sets given as lists of image files: anyone's "path label" lines, WebVision, Clothing1M.
 
-A list is its owner's word: absolute paths and ``..`` are taken as they stand. Labels count from 0. Blank lines and lines that
-start with # say nothing. Every fault is reported with the list and the line.
+Absolute paths and ``..`` are allowed. Labels count from 0. Blank lines and lines that start with # are ignored. Errors name the
+list and the line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KeyList = Literal["noisy_train", "clean_train", "clean_val", "clean_test"]
 
 
 class Listing(NamedTuple):
-    """The lines of a list: paths as they stand there, labels, and line numbers."""
+    """The lines of a list: paths as written there, labels, and line numbers."""
 
     source: Path
     paths: list[str]
@@ -51,9 +51,9 @@ def load_list(
     """A data set from a list of lines "path label", and a second list for its test split.
 
     The label is the last field, after a space, a tab or a comma: paths may contain all three. Relative paths start at
-    ``root``, by default the list's own folder. ``classes`` is a file with one name a line, or the names; by default the
-    classes are called by their numbers. ``check_files`` looks for every file now, one folder at a time (a million files take
-    seconds), rather than when a loader reaches it. ``sources`` has the SHA-256 of the lists, not of the images.
+    ``root``, by default the list's folder. ``classes`` is a file with one name per line, or the names; by default the classes
+    are named by their numbers. ``check_files`` looks for every file now (a million take seconds), not when a loader needs it.
+    ``sources`` has the SHA-256 of the lists, not of the images.
     """
     path = Path(path)
     read = [path] if test is None else [path, Path(test)]
@@ -125,7 +125,7 @@ def load_clothing1m(
     folder = Path(folder)
     notes = _place(folder, ("", "annotations"), "noisy_train_key_list.txt")
     names, sources = _clothing_names(notes / "category_names_eng.txt")
-    # The keys say images/..., which some copies left out when they were unpacked.
+    # The keys start with images/, a folder that some copies lack.
     prefix = "images/" if not (folder / "images").is_dir() and (folder / "0").is_dir() else ""
     splits, labels = [], {}
     for keys in (train, test):
@@ -141,7 +141,7 @@ def load_clothing1m(
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text that say something, stripped, with their numbers."""
+    """The lines of a text file that are neither blank nor comments, stripped, with their numbers."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             try:
@@ -205,7 +205,7 @@ def _files(listing: Listing, root: Path, check: bool) -> ImageFiles:
 
 
 def _check_files(listing: Listing, paths: list[str]) -> None:
-    """Every path is a file. Each folder is read once: asking for a million files one by one takes a file server minutes."""
+    """Each folder is listed once: looking for a million files one by one takes minutes on a file server."""
     folders: dict[str, set[str]] = {}
     missing = []
     for k, path in enumerate(paths):
@@ -233,7 +233,7 @@ def _sources(paths: Sequence[Path]) -> dict[str, str]:
 
 
 def _place(folder: Path, places: Sequence[str], witness: str) -> Path:
-    """The first of some places in a folder where a file or folder lies."""
+    """The first of some folders that holds a file or folder."""
     for place in places:
         if (folder / place / witness).exists():
             return folder / place

@@ -1,7 +1,7 @@
-"""Data sets in the official formats, as people have them: CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files.
+"""Data sets in their official formats: CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files.
 
-Nothing in a file is executed: the pickles of the Python versions go through a reader that admits only what those files hold.
-Checksums are verified where they are published.
+No code in a file is run: the pickles of the Python versions go through an unpickler that admits arrays only. Published
+checksums are verified.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def load_cifar100(folder: str | Path, *, check: bool = True) -> Dataset:
 def load_idx(folder: str | Path, name: str = "mnist") -> Dataset:
     """A data set of four idx files (MNIST, Fashion-MNIST, ...), gzipped or not, images as ``[N, 28, 28, 1]``.
 
-    Its classes are called 0 to 9, those of ``fashion-mnist`` as published.
+    The classes are named 0 to 9, or as published for ``fashion-mnist``.
     """
     folder = Path(folder)
     arrays, sources = [], {}
@@ -194,7 +194,7 @@ def _cifar_python(key: str) -> Callable[[Path, bytes], Records]:
 
 
 class _DataUnpickler(pickle.Unpickler):
-    """Reads numbers, text, lists, dictionaries and NumPy arrays of numbers, and refuses every other name a pickle asks for."""
+    """Reads numbers, text, lists, dictionaries and NumPy arrays, and refuses every other class or function."""
 
     ADMITTED = {
         (module, name)
@@ -211,5 +211,5 @@ class _DataUnpickler(pickle.Unpickler):
 
 
 def _as_images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Rows of planes, red, green, blue, as ``[N, 32, 32, 3]``."""
+    """Rows of three planes as ``[N, 32, 32, 3]``."""
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))

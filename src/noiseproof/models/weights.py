@@ -1,4 +1,4 @@
-"""Weights from a file: tensors by name, checked against the model before any of them is copied. Nothing in a file is run."""
+"""Load weights from a file: tensors by name, all checked against the model before any is copied. No code in a file is run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _read_torch(file: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        # Not the inner message: it advises weights_only=False, which would run what the file says.
+        # Not torch's message: it advises weights_only=False, which would run the code in the file.
         raise ValueError(
             f"{file} is damaged or holds more than tensors; objects are refused, loading them can run code"
         ) from error
