@@ -55,9 +55,9 @@ def step(model, options, precision):
     logits = functional_call(lean.template, {**lean.leaves, **lean.buffers}, (images.to(memory_format=torch.channels_last),))
     gradients = dict(zip(lean.leaves, torch.autograd.grad(logits.sum(), list(lean.leaves.values())), strict=True))
     recipe = Recipe(dataset="digits", loss="ce", model=model, clip=5.0)
-    places = [(place.start, place.stop - place.start) for place in lean.places.values()]
+    places = [(span.start, span.stop - span.start) for span in lean.spans.values()]
     fused = FusedSgd(recipe, lean.flat, torch.zeros_like(lean.flat), lean.copy, places)
-    fused.step(fused.table([gradients.get(name) for name in lean.places]))
+    fused.step(fused.table([gradients.get(name) for name in lean.spans]))
     for scores in (logits.detach(), torch.zeros((2, 3000), dtype=logits.dtype)):  # many rows for a program, and a part of one
         Tally(1, device).add(scores, torch.zeros((2, 2), dtype=torch.int64), torch.zeros(()))
 

@@ -144,7 +144,7 @@ def test_a_networks_own_random_numbers_depend_on_seed_and_epoch_alone(split):
     def numbers(seed, epoch):
         recipe = Recipe(dataset="x", loss="ce", model="mlp", seed=seed)
         run = Run(recipe, Task("x", tuple("abcde"), split, None, None, {}, {}), RunOptions())
-        with run.randomness(epoch):
+        with run.engine.randomness(epoch):
             return torch.rand(4)
 
     first = numbers(0, 0)

@@ -13,7 +13,8 @@ import torch
 from noiseproof import paper
 from noiseproof.data import open_dataset
 from noiseproof.losses import find_loss
-from noiseproof.train import Recipe, Task, folder_name, override, own_recipe, with_noise
+from noiseproof.train import Recipe, RunStore, Task, override, own_recipe, prepare, with_noise
+from noiseproof.train.record import task_facts
 
 __all__ = ["Plan", "changes_from", "device_named", "means_gpu", "noise_from", "plan_run"]
 
@@ -22,14 +23,23 @@ ELSEWHERE = {"dataset": "RECIPE or --data says it", "noise": "give --noise", "se
 """What has a word of its own on the command line, which does more than set it."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plan:
     """What is to be run and where its files go; the data where they had to be opened to know."""
 
     recipe: Recipe
-    folder: Path
+    store: RunStore
     data: str | None
     task: Task | None = None
+
+    def __post_init__(self) -> None:
+        self.folder = self.store.folder_for(self.recipe)
+
+    def opened(self) -> Task:
+        """The data, opened if they are not yet; with them the run is found under whatever name it has."""
+        self.task = self.task or prepare(self.recipe, self.data)
+        self.folder = self.store.folder_for(self.recipe, task_facts(self.recipe, self.task))
+        return self.task
 
 
 def plan_run(
@@ -37,7 +47,7 @@ def plan_run(
 ) -> Plan:
     """The recipe that the words on the command line stand for; one's own data may have another one without a GPU."""
     if "/" in name:
-        base = recipe = paper.recipe(name, noise=noise, seed=seed, profile=profile)
+        recipe = paper.recipe(name, noise=noise, seed=seed, profile=profile)
         if data is not None and Path(data).expanduser().is_file():
             raise ValueError(
                 f"{data}: with DATASET/LOSS, --data is the folder of data sets; for data of your own give the loss alone: "
@@ -47,17 +57,11 @@ def plan_run(
     else:
         loss = _loss_alone(name, data, profile)
         dataset = open_dataset(str(data))
-        base = own_recipe(dataset, str(data), loss, noise=noise, seed=seed)
         recipe = own_recipe(dataset, str(data), loss, noise=noise, seed=seed, model=changes.get("model"), gpu=gpu)
     recipe = override(recipe, changes)
     if ":" in recipe.model:
         sys.path.insert(0, os.getcwd())  # where a person's own module usually is
-    before, after = base.as_dict(), recipe.as_dict()
-    changed = {key: value for key, value in after.items() if value != before[key]}
-    if profile != paper.PROFILES[0]:
-        changed["profile"] = profile
-    task = None if dataset is None else with_noise(dataset, recipe)
-    return Plan(recipe, out.expanduser() / folder_name(recipe, changed), data, task)
+    return Plan(recipe, RunStore(out), data, None if dataset is None else with_noise(dataset, recipe))
 
 
 def _loss_alone(name: str, data: str | None, profile: str) -> str:

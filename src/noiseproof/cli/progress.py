@@ -105,7 +105,7 @@ class Lines(Observer):
         """The epoch that a line was last printed in, counted from 0"""
 
     def started(self, record: Record, epochs_done: int) -> None:
-        self.epochs = record.recipe.epochs
+        self.epochs = record.recipe["epochs"]
         self.pace = Pace(self.epochs, record.task["examples"], epochs_done)
         if epochs_done:
             self._tell(f"goes on after epoch {epochs_done}")
@@ -151,7 +151,7 @@ class Bar(Observer):
         self.display = _Display(*columns, console=console, expand=True, transient=True)
 
     def started(self, record: Record, epochs_done: int) -> None:
-        self.epochs = record.recipe.epochs
+        self.epochs = record.recipe["epochs"]
         self.pace = Pace(self.epochs, record.task["examples"], epochs_done)
         self.task = self.display.add_task("", total=self.pace.total, pace="")
         if record.epochs:
@@ -196,7 +196,7 @@ class TensorBoard(Observer):
     def started(self, record: Record, epochs_done: int) -> None:
         # What was written of epochs that an interruption lost is taken back: they come again.
         self.writer: Any = self.writer_for(str(self.folder), purge_step=epochs_done + 1 if epochs_done else None)
-        self.writer.add_text("recipe", f"```json\n{json.dumps(record.recipe.as_dict(), indent=1)}\n```")
+        self.writer.add_text("recipe", f"```json\n{json.dumps(record.recipe, indent=1)}\n```")
 
     def epoch(self, facts: Epoch) -> None:
         shares = {"given": facts.given_accuracy, "clean": facts.clean_accuracy, "test": facts.test_accuracy}

@@ -19,10 +19,10 @@ from rich.markup import escape
 from noiseproof.cli.output import console, fail
 from noiseproof.cli.plan import Plan, changes_from, device_named, means_gpu, noise_from, plan_run
 from noiseproof.cli.progress import Bar, Lines, Several, TensorBoard, duration
-from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task, prepare
+from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task
 from noiseproof.train import train as run_recipe
 from noiseproof.train.distributed import process_group
-from noiseproof.train.paths import fast_path_suits
+from noiseproof.train.engine_choice import fast_path_suits
 
 __all__ = ["train"]
 
@@ -110,15 +110,17 @@ def train(
             return
         options = RunOptions(device_named(device), workers, skip_corrupt, deterministic, fast)
         shown = Console(stderr=True) if as_json else console
-        observers = _observers(plan, shown, quiet, tensorboard)
+        observers: list[Observer] = [] if quiet else [Bar(shown) if shown.is_terminal else Lines(shown)]
     except (ValueError, TypeError, OSError, ImportError) as error:
         if os.environ.get("LOCAL_RANK", "0") != "0":  # another machine's trouble may be its own
             raise typer.Exit(2) from None
         fail(error)
     with process_group(options.device) as (process, local), _endings(plan, as_json, observers):
         speaks = process.rank == 0
+        task = plan.opened()
         before = Record.read(plan.folder)
-        task = plan.task or prepare(plan.recipe, plan.data)
+        if tensorboard:
+            observers.append(TensorBoard(plan.folder))
         options = dataclasses.replace(options, device=local, process=process)
         if speaks and not quiet:
             _print_start(plan, task, options, shown, finished=before is not None and before.status == "finished")
@@ -132,15 +134,6 @@ def train(
         ).record
         if speaks:
             _print_result(record, plan.folder, quiet, as_json)
-
-
-def _observers(plan: Plan, shown: Console, quiet: bool, tensorboard: bool) -> list[Observer]:
-    observers: list[Observer] = []
-    if not quiet:
-        observers.append(Bar(shown) if shown.is_terminal else Lines(shown))
-    if tensorboard:
-        observers.append(TensorBoard(plan.folder))
-    return observers
 
 
 @contextmanager
@@ -247,7 +240,7 @@ def result_line(record: Record) -> str:
         return "" if value is None else f"{100 * value:.2f} % {what}"
 
     parts = [
-        percent("test_accuracy", f"test accuracy in the last epoch, {record.recipe.epochs}"),
+        percent("test_accuracy", f"test accuracy in the last epoch, {record.recipe['epochs']}"),
         *(percent(f"{name}_accuracy", f"on {name}") for name in record.epochs[-1].other_accuracies),
         percent("right_labels_learned", "of the right labels learned"),
         percent("wrong_labels_memorised", "of the wrong labels memorised"),

@@ -22,12 +22,13 @@ defaults     the default recipe for data of your own
 
 from noiseproof.train.checkpoint import CheckpointError
 from noiseproof.train.defaults import own_recipe
-from noiseproof.train.folder import folder_name
 from noiseproof.train.loop import Observer, Outcome, train
 from noiseproof.train.memory import OutOfMemoryError
+from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Epoch, Record
-from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions
+from noiseproof.train.run import DivergenceError, Predictions, Run
+from noiseproof.train.runs import RunStore, StoredRun, folder_name, identity
 from noiseproof.train.side_by_side import train_together
 from noiseproof.train.task import Task, prepare, with_noise
 
@@ -43,8 +44,11 @@ __all__ = [
     "Record",
     "Run",
     "RunOptions",
+    "RunStore",
+    "StoredRun",
     "Task",
     "folder_name",
+    "identity",
     "override",
     "own_recipe",
     "prepare",

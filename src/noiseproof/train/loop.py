@@ -16,13 +16,13 @@ from torch import Tensor
 
 from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
 from noiseproof.train.confidence import read_confidence, write_confidence
-from noiseproof.train.folder import claimed
+from noiseproof.train.engine_choice import start_run
 from noiseproof.train.memory import advice_on_memory
-from noiseproof.train.network import model_code_hash
-from noiseproof.train.paths import start_run
+from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import Epoch, Record, environment
-from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions, precision_of
+from noiseproof.train.run import DivergenceError, Predictions, Run
+from noiseproof.train.runs import claimed, identity
 from noiseproof.train.task import Task, prepare
 
 __all__ = ["Loop", "Observer", "Outcome", "train"]
@@ -108,8 +108,6 @@ class Loop:
         start = time.perf_counter()
         self.task = prepare(recipe, data) if task is None else task
         self.record = Record.of(recipe, self.task, environment(options.device))
-        if (code := model_code_hash(recipe)) is not None:
-            self.record.task["model"] = code
         self.predictions: dict[int, Predictions] = {}
         self.record.add_seconds("prepare", time.perf_counter() - start)
 
@@ -131,7 +129,7 @@ class Loop:
             return finished
         with self._timed("prepare"), advice_on_memory(self.recipe, self.task, self.options):
             run = start_run(self.recipe, self.task, self.options)
-        how = {"path": run.path, "deterministic": self.options.deterministic, "processes": self.options.process.world}
+        how = {"path": run.engine.name, "deterministic": self.options.deterministic, "processes": self.options.process.world}
         self.record.environment = {**self.record.environment, **how}
         try:
             self._course(run)
@@ -229,7 +227,12 @@ class Loop:
         if found is None:
             return 0
         tensors, facts = found
-        record = Record.from_dict(facts)
+        try:
+            record = Record.from_dict(facts)
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"the checkpoint in {self.folder} is of another version of noiseproof: {error}; move it away to start anew"
+            ) from error
         self._check_same(record, f"the checkpoint in {self.folder}")
         try:
             run.load_state({name: tensor for name, tensor in tensors.items() if not name.startswith("predictions.")})
@@ -244,18 +247,15 @@ class Loop:
         return len(record.epochs)
 
     def _check_same(self, record: Record, where: str) -> None:
-        differences = self.recipe.differences(record.recipe)
-        if not differences:
-            ours, theirs = self.record.task, record.task
-            differences = [
-                f"its {PART[key]} were {theirs.get(key)}, not {ours.get(key)}"
-                for key in ours | theirs
-                if theirs.get(key) != ours.get(key)
-            ]
-        if differences:
-            raise CheckpointError(
-                f"{where} is of another run: {'; '.join(differences)}. Choose another folder, or move it away"
-            )
+        ours, theirs = self.record.task, record.task
+        if identity(record.recipe, theirs) == identity(self.record.recipe, ours):
+            return
+        differences = self.recipe.differences(record.recipe) or [
+            f"its {PART.get(key, key)} were {theirs.get(key)}, not {ours.get(key)}"
+            for key in ours | theirs
+            if theirs.get(key) != ours.get(key)
+        ]
+        raise CheckpointError(f"{where} is of another run: {'; '.join(differences)}. Choose another folder, or move it away")
 
     def _save(self, run: Run) -> None:
         if self.folder is None or self.options.process.rank != 0:

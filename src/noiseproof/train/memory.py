@@ -6,12 +6,15 @@ import gc
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 
+from noiseproof.train.engine import PlainEngine
 from noiseproof.train.feed import Batch
+from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.run import Run, RunOptions
+from noiseproof.train.run import Run
 from noiseproof.train.task import Task
 
 __all__ = ["OutOfMemoryError", "advice_on_memory"]
@@ -79,4 +82,4 @@ def _step(run: Run, size: int) -> None:
     # Examples as in evaluation: they have the same shape, and come a few at a time.
     some = next(iter(run.feed.in_order()))
     again = torch.arange(size, device=some.labels.device) % len(some.labels)
-    run.step(Batch(*(tensor[again] for tensor in some)), 0.0)
+    cast(PlainEngine, run.engine).step(Batch(*(tensor[again] for tensor in some)), 0.0)

@@ -13,11 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noiseproof.data import ImageFiles, Split
+from noiseproof.data import Examples
 from noiseproof.models import create_model, find_model, list_models, load_weights
 from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
@@ -60,19 +59,16 @@ def build_network(recipe: Recipe, task: Task) -> nn.Module:
     return network
 
 
-def _from_catalogue(recipe: Recipe, split: Split | ImageFiles, classes: int) -> nn.Module:
+def _from_catalogue(recipe: Recipe, split: Examples, classes: int) -> nn.Module:
     options: dict[str, Any] = dict(recipe.model_options)
     model = find_model(recipe.model)
-    if isinstance(split, ImageFiles):
-        if model == "mlp":
+    if model == "mlp":
+        if not split.in_memory:
             raise ValueError("mlp reads features; these inputs are image files: use resnet18, resnet34 or resnet50")
-        options.setdefault("in_channels", 3)
-    elif model == "mlp":
         options.setdefault("in_features", int(split.inputs[0].size))
-    elif split.inputs.ndim == 4:
-        # Images have their channels last; floating inputs go to the network as they are.
-        options.setdefault("in_channels", int(split.inputs.shape[-1 if split.inputs.dtype == np.uint8 else 1]))
-    else:
+    elif split.channels is not None:
+        options.setdefault("in_channels", split.channels)
+    elif split.in_memory:
         raise ValueError(f"{model} reads images [N, C, H, W]; these inputs are features {split.inputs.shape[1:]}: use mlp")
     return create_model(model, classes, **options)
 

@@ -107,10 +107,11 @@ class Recipe:
         """What :meth:`as_dict` gave."""
         return override(None, facts)
 
-    def differences(self, other: Recipe) -> list[str]:
-        """What is not the same in the other one, in words."""
-        ours, theirs = self.as_dict(), other.as_dict()
-        return [f"{name} is {theirs[name]!r}, not {ours[name]!r}" for name in ours if ours[name] != theirs[name]]
+    def differences(self, other: Mapping[str, Any]) -> list[str]:
+        """What is not the same in the recipe of a record, in words; that may be of another version."""
+        ours = self.as_dict()
+        names = [name for name in ours | dict(other) if ours.get(name) != other.get(name)]
+        return [f"{name} is {other.get(name)!r}, not {ours.get(name)!r}" for name in names]
 
 
 def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:

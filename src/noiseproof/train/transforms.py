@@ -17,9 +17,9 @@ from noiseproof.data import (
     IMAGENET,
     Augment,
     Centre,
+    Examples,
     Framing,
     HorizontalFlip,
-    ImageFiles,
     Normalize,
     RandomCrop,
     RandomPart,
@@ -66,12 +66,12 @@ class Transforms:
     test_framing: Framing | None = None
 
     @staticmethod
-    def named(name: str, split: Split | ImageFiles, **output: Any) -> Transforms:
+    def named(name: str, split: Examples, **output: Any) -> Transforms:
         """Those of a recipe's ``augment`` for inputs like these; ``output`` is the dtype and memory format of the result."""
         check_augmentation(name)
-        if isinstance(split, ImageFiles):
+        if split.kind == "files":
             return _for_files(name, **output)
-        if split.inputs.dtype != np.uint8:
+        if split.kind == "features":
             if name != "none":
                 raise ValueError(f"augment {name!r} is for images; these inputs are features: use none")
             return Transforms(None, None)

@@ -72,21 +72,21 @@ class LeanWeights:
         folded = {names[id(layer.bias)]: norm for layer, norm in before_norm(network)}
         copied = [name for name in names.values() if name not in folded and not _of_norm(network, name)]
         rest = [name for name in names.values() if name not in folded and name not in copied]
-        self.places: dict[str, Span] = {}
+        self.spans: dict[str, Span] = {}
         end = 0
         for name in (*copied, *folded, *rest):
-            self.places[name] = Span(end, shapes[name], self._parameters[name].shape)
-            end = round_up(self.places[name].stop, ALIGNMENT)
+            self.spans[name] = Span(end, shapes[name], self._parameters[name].shape)
+            end = round_up(self.spans[name].stop, ALIGNMENT)
         device = next(network.parameters()).device
         self.flat = torch.zeros(end, device=device)
-        self.copy = torch.zeros(self.places[copied[-1]].stop if half else 0, dtype=torch.bfloat16, device=device)
-        spans = [self.places[name] for name in folded]
-        self.bias = self.flat[spans[0].start : spans[-1].stop] if spans else self.flat[:0]
+        self.copy = torch.zeros(self.spans[copied[-1]].stop if half else 0, dtype=torch.bfloat16, device=device)
+        biases = [self.spans[name] for name in folded]
+        self.bias = self.flat[biases[0].start : biases[-1].stop] if biases else self.flat[:0]
         self.bias_means = torch.zeros_like(self.bias)
         self._adopt_parameters()
         self._drop_from_template()
         self.leaves = {
-            name: self.places[name].whole(self.copy if half and name in copied else self.flat).detach().requires_grad_()
+            name: self.spans[name].whole(self.copy if half and name in copied else self.flat).detach().requires_grad_()
             for name, _ in self.template.named_parameters()
         }
         self.buffers = self._adopt_statistics(network, folded)
@@ -94,7 +94,7 @@ class LeanWeights:
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """The parts of a vector like :attr:`flat`, each with its parameter's name and the network's own shape."""
-        return {name: self.places[name].corner_of(vector) for name in self._parameters}
+        return {name: self.spans[name].corner_of(vector) for name in self._parameters}
 
     def refresh(self) -> None:
         """Bring the bfloat16 copy up to date, after the weights were set from outside."""
@@ -114,7 +114,7 @@ class LeanWeights:
 
     def _adopt_statistics(self, network: Classifier, folded: dict[str, Norm]) -> dict[str, Tensor]:
         """The running statistics of the template, of which the network's become views."""
-        start_of = {id(norm): self.places[name].start - self.places[next(iter(folded))].start for name, norm in folded.items()}
+        start_of = {id(norm): self.spans[name].start - self.spans[next(iter(folded))].start for name, norm in folded.items()}
         buffers = {}
         for name, buffer in self.template.named_buffers():
             owner_name, _, kind = name.rpartition(".")
