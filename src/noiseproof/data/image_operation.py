@@ -1,4 +1,4 @@
-"""What every augmentation is: a size rule, a draw of one row of parameters per image, and a deterministic application."""
+"""The interface of augmentations: a rule for sizes, random parameters for each image, and their deterministic application."""
 
 from __future__ import annotations
 
