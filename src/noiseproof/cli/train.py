@@ -18,11 +18,12 @@ from rich.markup import escape
 
 from noiseproof.cli.output import console, fail
 from noiseproof.cli.plan import Plan, changes_from, device_named, means_gpu, noise_from, plan_run
-from noiseproof.cli.progress import Bar, Lines, Several, TensorBoard, duration
+from noiseproof.cli.progress import Bar, Lines, TensorBoard, duration
 from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task
 from noiseproof.train import train as run_recipe
 from noiseproof.train.distributed import process_group
 from noiseproof.train.engine_choice import fast_path_suits
+from noiseproof.train.observer import Several
 
 __all__ = ["train"]
 

@@ -18,7 +18,7 @@ from torch.func import functional_call
 
 from noiseproof.losses import RobustLoss
 from noiseproof.models.base import Classifier
-from noiseproof.train.engine import Parts, Steps
+from noiseproof.train.engine import Engine, Parts, Steps
 from noiseproof.train.fast.lean import LeanWeights, Norm
 from noiseproof.train.fast.norm import FusedNorm
 from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
@@ -41,7 +41,7 @@ Kernels = Literal["triton", "compiled", "torch"]
 T = TypeVar("T")
 
 
-class GraphEngine:
+class GraphEngine(Engine):
     """An engine whose steps are replays of a CUDA graph.
 
     ``kernels`` says what computes the network's pass: our Triton kernels beside cuDNN's convolutions, torch.compile's kernels,
