@@ -48,7 +48,7 @@ class SplitName(StrEnum):
 def fetch(
     name: Annotated[str, typer.Argument(help="A data set; 'noiseproof data list' lists them.")], data: Root = None
 ) -> None:
-    """Download a data set, check it and unpack it; continues what was interrupted."""
+    """Download a data set, check it and unpack it; resumes an interrupted download."""
     try:
         with _progress() as progress:
             folder = fetch_files(name, data, progress=progress)

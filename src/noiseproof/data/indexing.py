@@ -35,7 +35,7 @@ class Pixels:
         return cls(rows.view(1, -1, 1), columns.view(1, 1, -1))
 
     def within(self, rows: Tensor, columns: Tensor, size: Size) -> Pixels:
-        """Moved to ``rows`` and ``columns``; what has left an image of ``size``, now or before, is outside for good."""
+        """Moved to ``rows`` and ``columns``; pixels that have ever left an image of ``size`` stay outside."""
         inside = (rows >= 0) & (rows < size[0]) & ((columns >= 0) & (columns < size[1]))
         return Pixels(rows, columns, inside if self.inside is None else inside & self.inside)
 

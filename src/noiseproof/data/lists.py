@@ -1,4 +1,4 @@
-"""Data sets given as lists of image files: anyone's "path label" lines, WebVision, Clothing1M.
+"""Data sets given as lists of image files: lines "path label", WebVision, Clothing1M.
 
 Absolute paths and ``..`` are allowed. Labels count from 0. Blank lines and lines that start with # are ignored. Errors name the
 list and the line.
@@ -76,7 +76,7 @@ def load_webvision(
     """The first ``classes`` classes of WebVision 1.0's Google images; 50 make the mini WebVision of the experiments.
 
     ``folder`` has ``info/train_filelist_google.txt``, ``info/val_filelist.txt`` and ``info/synsets.txt`` as published (the
-    three may lie in the folder itself), the training images ``google/q0001/...`` there or in ``train``, and the validation
+    three may be in the folder itself), the training images ``google/q0001/...`` there or in ``train``, and the validation
     images in ``val_images_256``, ``val_images`` or ``val``.
 
     With ``imagenet``, ImageNet's validation images of the same classes are there as well, as ``other_tests["ilsvrc12"]``. It is
@@ -104,7 +104,7 @@ def load_webvision(
 def imagenet_beside(folder: Path) -> Path | None:
     """ImageNet's validation images, if they are in or next to WebVision's folder, one sub-folder per class.
 
-    Another layout (the images as published are all in one folder) is ignored, since nobody asked for it by name.
+    Another layout (the images as published are all in one folder) is ignored.
     """
     places = (place / name for place in (folder, folder.parent) for name in ("ilsvrc12", "imagenet", "ILSVRC2012"))
     firsts = [Path(inside, name) for inside in ("val", "") for name in FIRST_OF_IMAGENET]
@@ -234,7 +234,7 @@ def _place(folder: Path, places: Sequence[str], witness: str) -> Path:
 
 
 def _synsets(path: Path, classes: int) -> tuple[list[str], tuple[str, ...]]:
-    """The synsets of the first classes, and each one's first word; two that share it keep their synset to tell them apart."""
+    """The synsets of the first classes and the first word of each, with the synset where two share a word."""
     rows = [text.partition(" ") for _, text in _lines(path)][:classes]
     if len(rows) < classes:
         raise DataError(f"{path}: {classes} classes wanted, {len(rows)} listed")
