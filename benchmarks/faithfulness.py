@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from noiseproof.paper import SEEDS, recipe
-from noiseproof.train import Observer, Outcome, Record, RunOptions, train_together
+from noiseproof.train import Observer, Outcome, Record, RunOptions, RunStore, train_together
 
 CELLS = (("jal-ce", "symmetric:0.8"), ("ce", "none"))
 
@@ -31,7 +31,7 @@ class Lines(Observer):
 
     def ended(self, record: Record) -> None:
         run = record.recipe
-        print(f"{run.loss:8} {run.noise:14} {run.precision} seed {run.seed}: {record.result}", flush=True)
+        print(f"{run['loss']:8} {run['noise']:14} {run['precision']} seed {run['seed']}: {record.result}", flush=True)
 
 
 def main() -> None:
@@ -61,12 +61,11 @@ def main() -> None:
             for loss, noise in results
             for seed in arguments.seeds
         ]
-        folders = [arguments.out / f"{r.loss}_{r.noise.replace(':', '-')}_{precision}_seed{r.seed}" for r in recipes]
         begun = time.monotonic()
         options = RunOptions(device=torch.device(arguments.device))
         outcomes = train_together(
             recipes,
-            folders=folders,
+            store=RunStore(arguments.out),
             data=arguments.data,
             options=options,
             at_once=arguments.at_once,

@@ -20,10 +20,11 @@ import dataclasses
 import json
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -31,16 +32,17 @@ import torch
 from noiseproof.data import from_arrays
 from noiseproof.paper import recipe
 from noiseproof.train import Recipe, Run, RunOptions, Task, with_noise
-from noiseproof.train.fast.graph import GraphRun, Kernels
+from noiseproof.train.engine import Engine, Parts, PlainEngine
+from noiseproof.train.fast.graph import GraphEngine, Kernels
+from noiseproof.train.options import precision_of
 from noiseproof.train.recipe import Precision
 from noiseproof.train.record import environment
-from noiseproof.train.run import precision_of
 
 CLASSES = {"cifar10": 10, "cifar100": 100}
 PRECISIONS: dict[str, tuple[Precision, ...]] = {"cifar10": ("bf16", "tf32"), "cifar100": ("bf16",)}
 TOGETHER = {"cifar10": (1, 2, 4, 8), "cifar100": (1, 2, 3)}
 """Runs at once, on the fast path"""
-WAYS: dict[str, Kernels | None] = {"eager": None, "graph": "torch", "compiled graph": "compiled", "fast path": "own"}
+WAYS: dict[str, Kernels | None] = {"eager": None, "graph": "torch", "compiled graph": "compiled", "fast path": "triton"}
 KINDS = {
     "optimiser": ("_step", "_square_sums", "_scale"),
     "norm, relu, pool": ("moments", "forward", "backward_sums", "backward_inputs"),
@@ -96,11 +98,11 @@ def kind_of(name: str) -> str:
     return next((kind for kind, parts in PARTS.items() if any(part in name for part in parts)), "data, counting")
 
 
-def profile(run: GraphRun, steps: int = 20) -> dict[str, Any]:
+def profile(engine: GraphEngine, steps: int = 20) -> dict[str, Any]:
     """The kernels of one step by what they belong to, in microseconds, and the longest by name."""
-    graph = run.graphs[run.recipe.batch]
-    run.rewind()
-    steps = min(steps, run.feed.steps())
+    graph = engine.graphs[engine.recipe.batch]
+    engine.rewind()
+    steps = min(steps, engine.feed.steps())
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profiled:
         for _ in range(steps):
@@ -121,11 +123,12 @@ def profile(run: GraphRun, steps: int = 20) -> dict[str, Any]:
 
 def measure(protocol: Recipe, task: Task, way: str, together: int, epochs: int) -> dict[str, Any]:
     kernels, device = WAYS[way], torch.device("cuda")
-    options = RunOptions(device=device, alone=together == 1)
+    options = RunOptions(device=device, shares_device=together > 1)
     recipes = [dataclasses.replace(protocol, seed=seed) for seed in range(together)]
     with precision_of(protocol, False):
         begun = time.perf_counter()
-        runs = [Run(r, task, options) if kernels is None else GraphRun(r, task, options, kernels=kernels) for r in recipes]
+        engine: Callable[[Parts], Engine] = PlainEngine if kernels is None else partial(GraphEngine, kernels=kernels)
+        runs = [Run(r, task, options, engine) for r in recipes]
         ready = time.perf_counter() - begun
         seconds = epochs_timed(runs, epochs)
         result: dict[str, Any] = {
@@ -140,9 +143,9 @@ def measure(protocol: Recipe, task: Task, way: str, together: int, epochs: int) 
         }
         if kernels is not None and together == 1:
             # One kernel at a time, or those at work at once would be counted with each other's time.
-            one_at_a_time = GraphRun(protocol, task, dataclasses.replace(options, alone=False), kernels=kernels)
+            one_at_a_time = Run(protocol, task, dataclasses.replace(options, shares_device=True), engine)
             one_at_a_time.train_epoch(0)  # a device draws more power, and slows down, for numbers that are not 0
-            result["profile"] = profile(one_at_a_time)
+            result["profile"] = profile(cast(GraphEngine, one_at_a_time.engine))
     return result
 
 

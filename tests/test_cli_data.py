@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from noiseproof.cli import app, data, pictures
 from noiseproof.data import fetch as fetching
 from noiseproof.data import from_arrays, load_digits
-from noiseproof.data.fetch import ELSEWHERE, SOURCES
-from noiseproof.data.places import NAMES
+from noiseproof.data.known import ELSEWHERE, NAMES, SOURCES
 
 
 def run(*arguments, columns=120):
@@ -301,4 +300,4 @@ def test_stopping_a_fetch_says_that_it_continues(monkeypatch):
 
 def test_the_verb_takes_the_library_function_and_its_sources():
     assert data.fetch_files is fetching
-    assert set(SOURCES) >= {name for name, known in NAMES.items() if known.fetchable}
+    assert data.SOURCES is SOURCES

@@ -11,7 +11,7 @@ from noiseproof.train import Epoch, Recipe, Record
 
 def record(epochs=3, examples=1000):
     recipe = Recipe(dataset="digits", loss="ce", epochs=epochs)
-    return Record(recipe, {"examples": examples}, {})
+    return Record(recipe.as_dict(), {"examples": examples}, {})
 
 
 def test_long_epochs_get_a_line_now_and_then(monkeypatch, capsys):

@@ -17,8 +17,8 @@ __all__ = ["__version__", "functional", "losses", "noise", "statistics", *losses
 
 
 def __getattr__(name: str) -> Any:
-    """A part that is imported when it is first used, or a loss that entered the catalogue from a file of its own."""
-    if name in {"data", "models"}:
+    """A part that is imported when it is first used, or a loss that was added to the catalogue."""
+    if name in {"data", "models", "paper", "train"}:
         return importlib.import_module(f"noiseproof.{name}")
     for entry in losses.list_losses():
         if entry.cls.__name__ == name:

@@ -28,7 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from noiseproof.files import write_whole
-from noiseproof.losses import create_loss, find_loss
+from noiseproof.losses import find_loss
 from noiseproof.paper import recipe
 from noiseproof.train import Epoch, Observer, Outcome, Recipe, Record, override, prepare, train
 
@@ -104,7 +104,7 @@ def _table(outcomes: list[Outcome]) -> Table:
         shares = (result[key] for key in COLUMNS)
         style = "bold" if result["test_accuracy"] == best else ""
         cells = ("-" if share is None else f"{100 * share:.1f}" for share in shares)
-        table.add_row(outcome.record.recipe.loss.upper(), *cells, style=style)
+        table.add_row(outcome.record.recipe["loss"].upper(), *cells, style=style)
     return table
 
 
@@ -115,12 +115,12 @@ def _numbers(outcomes: list[Outcome]) -> str:
         probabilities = {epoch: seen.probability for epoch, seen in outcome.predictions.items()}
         rows.append(
             {
-                "loss": used.loss,
+                "loss": used["loss"],
                 "test_accuracy": result["test_accuracy"],
                 "memorised": result["wrong_labels_memorised"],
                 "learned": result["right_labels_learned"],
-                "criterion": repr(create_loss(used.loss, **used.loss_options)),
-                "recipe": used.as_dict(),
+                "criterion": outcome.record.loss,
+                "recipe": used,
                 "confidence": {epoch: [round(float(p), 4) for p in values] for epoch, values in probabilities.items()},
             }
         )
@@ -132,7 +132,7 @@ def _figure(outcomes: list[Outcome], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    chosen = [outcome for outcome in outcomes if outcome.record.recipe.loss in SHOWN]
+    chosen = [outcome for outcome in outcomes if outcome.record.recipe["loss"] in SHOWN]
     epochs, wrong = sorted(chosen[0].predictions), _wrong(chosen[0])
     figure = Figure(figsize=(3.1 * len(epochs), 2.7 * len(chosen)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -142,7 +142,7 @@ def _figure(outcomes: list[Outcome], path: Path) -> None:
             confidence = outcome.predictions[epoch].probability
             parts = [confidence[~wrong], confidence[wrong]]
             axis.hist(parts, bins=20, range=(0, 1), label=["right label", "wrong label"], color=["#2b6cb0", "#dd6b20"])
-            axis.set_title(f"{outcome.record.recipe.loss.upper()}, epoch {epoch}", fontsize=10)
+            axis.set_title(f"{outcome.record.recipe['loss'].upper()}, epoch {epoch}", fontsize=10)
             axis.spines[["top", "right"]].set_visible(False)
         row[0].set_ylabel("training examples")
     for axis in axes[-1]:

@@ -1,14 +1,15 @@
-"""Writing files so that a file that exists is whole."""
+"""Files: written so that one that exists is whole, found by name, and their checksums."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["write_whole"]
+__all__ = ["checksum", "find_file", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -24,3 +25,19 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         if isinstance(error, OSError) and error.errno and error.filename in (None, str(beside)):  # a full disk says no name
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def find_file(file: str, root: Path | None, what: str, way: str) -> Path:
+    """The path of a file; a relative one is looked for in ``root``, then here. The error names ``what`` and the ``way`` out."""
+    path = Path(file).expanduser()
+    places = [path] if path.is_absolute() or root is None else [root / path, path]
+    for place in places:
+        if place.is_file():
+            return place
+    raise FileNotFoundError(f"no {what} {' or '.join(map(str, places))}; {way}")
+
+
+def checksum(path: Path, algorithm: str = "sha256") -> str:
+    """The hash of a file, read in pieces. MD5 and SHA-1 are only for published checksums."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()

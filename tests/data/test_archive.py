@@ -11,7 +11,7 @@ import pytest
 
 from noiseproof.data import archive as archives
 from noiseproof.data.archive import unpack
-from noiseproof.data.dataset import DataError
+from noiseproof.data.examples import DataError
 
 FILES = {"set/a.bin": b"a" * 1000, "set/deep/b.bin": bytes(range(256)) * 4, "set/empty": b""}
 

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from noiseproof.data.dataset import DataError, from_arrays, load_digits, load_npz, sha256
+from noiseproof.data.dataset import from_arrays, load_digits, load_npz
+from noiseproof.data.examples import DataError
+from noiseproof.files import checksum
 
 
 def test_arrays_become_a_data_set():
@@ -20,7 +22,7 @@ def test_an_npz_file_with_a_test_split(tmp_path):
     data = load_npz(path)
     assert (data.name, len(data.train), len(data.test)) == ("mine", 6, 2)
     assert data.train.inputs.dtype == np.float32
-    assert data.sources == {"mine.npz": sha256(path)}
+    assert data.sources == {"mine.npz": checksum(path)}
 
 
 def test_the_digits_are_embedded():

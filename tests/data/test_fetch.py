@@ -15,8 +15,9 @@ import pytest
 from misbehaving import md5, serving
 
 from noiseproof.data import download as downloads
-from noiseproof.data.dataset import DataError
-from noiseproof.data.fetch import ELSEWHERE, SOURCES, RemoteFile, Source, fetch
+from noiseproof.data.examples import DataError
+from noiseproof.data.fetch import fetch
+from noiseproof.data.known import ELSEWHERE, SOURCES, RemoteFile, Source
 
 PAGE = "http://localhost/about"
 MEMBER = random.Random(0).randbytes(300_000)
@@ -114,6 +115,7 @@ def test_a_process_that_is_killed_leaves_what_the_next_one_continues(server, tmp
 import os
 import random
 from noiseproof.data.fetch import *
+from noiseproof.data.known import *
 file = RemoteFile("{server.address}/tiny.tar.gz", "{md5(CONTENT)}")
 sources = {{"tiny": Source((file,), "tiny-bin", "", {{"data.bin": ""}})}}
 fetch("tiny", "{tmp_path}", sources=sources, progress=lambda name, count, total: count >= {CUT} and os._exit(9))

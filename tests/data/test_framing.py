@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from noiseproof.data import Centre, RandomPart, RandomResizedCrop, Squash
-from noiseproof.data.keyed import keyed_bits, keyed_order, keyed_uniform
+from noiseproof.keyed_random import keyed_bits, keyed_order, keyed_uniform
 
 ALPHA = 1e-9
 """The false-alarm rate of every statistical test here, were the keys not fixed."""
@@ -150,9 +150,9 @@ def test_the_options_are_those_of_the_crop_on_the_device():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Squash(0, 5), r"height must be in \[1, inf\), got 0"),
-        (lambda: Squash(5, 0), r"width must be in \[1, inf\), got 0"),
-        (lambda: Centre(200, 224), r"resize must be in \[224, inf\), got 200"),
+        (lambda: Squash(0, 5), r"height must be at least 1, got 0"),
+        (lambda: Squash(5, 0), r"width must be at least 1, got 0"),
+        (lambda: Centre(200, 224), r"resize must be at least 224, got 200"),
         (lambda: RandomPart(scale=(0.0, 1.0)), r"scale\[0\] must be in \(0, 1\], got 0.0"),
         (lambda: RandomPart(ratio=(2.0, 1.5)), r"ratio\[0\] must be in \(0, 1.5\], got 2.0"),
     ],

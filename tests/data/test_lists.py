@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noiseproof.data import DataError, load_clothing1m, load_list, load_webvision
-from noiseproof.data.dataset import sha256
+from noiseproof.files import checksum
 
 SYNSETS = ["n01440764 tench, Tinca tinca", "n02012849 crane", "n03126707 crane", "n03127747 crash helmet"]
 
@@ -37,7 +37,7 @@ def test_the_label_is_the_last_field_after_a_space_a_tab_or_a_comma(tmp_path):
     assert relative(data.train, tmp_path) == names
     assert data.train.labels.tolist() == [2, 0, 1, 1, 0]
     assert (data.name, data.classes, data.test) == ("all", ("0", "1", "2"), None)
-    assert data.sources == {"all.txt": sha256(listed)}
+    assert data.sources == {"all.txt": checksum(listed)}
 
 
 def test_a_list_may_have_windows_line_ends_and_a_byte_order_mark(tmp_path):
@@ -53,7 +53,7 @@ def test_a_root_a_test_list_and_class_names(tmp_path):
     data = load_list(train, tmp_path / "images", test=test, name="pets", classes=names)
     assert (data.name, data.classes) == ("pets", ("black cat", "dog"))
     assert data.test.paths[0] == str(tmp_path / "images" / "b.png")
-    assert data.sources == {path.name: sha256(path) for path in (train, test, names)}
+    assert data.sources == {path.name: checksum(path) for path in (train, test, names)}
     assert load_list(train, tmp_path / "images", classes=("x", "y")).classes == ("x", "y")
     assert load_list(train, tmp_path / "images", test=test).classes == ("0", "1")
 
@@ -62,7 +62,7 @@ def test_two_lists_of_one_name_are_two_sources(tmp_path):
     touch(tmp_path, ["train/a.png", "test/a.png"])
     train, test = (write(tmp_path / split / "list.txt", "a.png 0", f"# {split}") for split in ("train", "test"))
     data = load_list(train, test=test)
-    assert data.sources == {str(path): sha256(path) for path in (train, test)}
+    assert data.sources == {str(path): checksum(path) for path in (train, test)}
     assert data.test.paths == (str(tmp_path / "test" / "a.png"),)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from noiseproof.data.dataset import DataError
+from noiseproof.data.examples import DataError
 from noiseproof.data.official import load_cifar10, load_cifar100, load_idx, read_idx
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from noiseproof.data import lists
-from noiseproof.data.fetch import ELSEWHERE, SOURCES
-from noiseproof.data.places import NAMES, data_root, find_dataset, open_dataset
+from noiseproof.data import from_arrays, lists
+from noiseproof.data.known import ELSEWHERE, NAMES, SOURCES, Named
+from noiseproof.data.places import data_root, find_dataset, open_dataset
 
 
 def make_cifar10(folder, python=False):
@@ -213,19 +213,33 @@ def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path, 
     message = str(caught.value)
     assert message.startswith(f"{name} is not in {tmp_path} (looked there and in {NAMES[name].folders[0]}")
     assert "--data DIR or $NOISEPROOF_DATA" in message
-    assert (f"; 'noiseproof data fetch {name} --data {tmp_path}' downloads it;" in message) == NAMES[name].fetchable
+    assert (f"; 'noiseproof data fetch {name} --data {tmp_path}' downloads it;" in message) == (name in SOURCES)
     with pytest.raises(FileNotFoundError) as caught:
         open_dataset(name)
-    assert (f"; 'noiseproof data fetch {name}' downloads it;" in str(caught.value)) == NAMES[name].fetchable
+    assert (f"; 'noiseproof data fetch {name}' downloads it;" in str(caught.value)) == (name in SOURCES)
+
+
+def test_an_entry_and_a_reader_are_all_that_a_further_data_set_takes(tmp_path, monkeypatch):
+    def read(folder, check):
+        return from_arrays(np.load(folder / "x.npy"), np.load(folder / "y.npy"), name="further")
+
+    monkeypatch.setitem(NAMES, "further", Named(read, ("further",), ("x.npy",)))
+    with pytest.raises(FileNotFoundError, match="further is not in"):
+        open_dataset("further", tmp_path)
+    (tmp_path / "further").mkdir()
+    np.save(tmp_path / "further" / "x.npy", np.zeros((4, 2)))
+    np.save(tmp_path / "further" / "y.npy", np.arange(4))
+    for place, root in (("further", tmp_path), (tmp_path, None), (tmp_path / "further", None)):
+        assert repr(open_dataset(place, root)) == "Dataset(further: 4 classes, train 4, inputs (2,))"
 
 
 def test_what_is_fetched_is_what_is_looked_for():
     for name, source in SOURCES.items():
         opened = name.removesuffix("-python")
         assert source.folder in NAMES[opened].folders
-        assert NAMES[opened].fetchable
+        assert opened in SOURCES
         assert not source.archived or set(NAMES[opened].witnesses) & set(source.holds)
-    assert {name for name, known in NAMES.items() if not known.fetchable} <= set(ELSEWHERE)
+    assert set(NAMES) - set(SOURCES) <= set(ELSEWHERE)
 
 
 @pytest.mark.parametrize(

@@ -145,11 +145,11 @@ def test_the_whole_image_is_taken_where_no_try_fits_and_its_ratio_is_allowed():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: RandomResizedCrop(size=0), r"size must be in \[1, inf\), got 0"),
+        (lambda: RandomResizedCrop(size=0), r"size must be at least 1, got 0"),
         (lambda: RandomResizedCrop(scale=(0.0, 1.0)), r"scale\[0\] must be in \(0, 1\], got 0.0"),
         (lambda: RandomResizedCrop(scale=(0.5, 1.1)), r"scale\[1\] must be in \(0, 1\], got 1.1"),
         (lambda: RandomResizedCrop(ratio=(2.0, 1.5)), r"ratio\[0\] must be in \(0, 1.5\], got 2.0"),
-        (lambda: ResizeCenterCrop(resize=200, size=224), r"resize must be in \[224, inf\), got 200"),
+        (lambda: ResizeCenterCrop(resize=200, size=224), r"resize must be at least 224, got 200"),
     ],
 )
 def test_bad_options_are_refused_with_the_range(build, message):

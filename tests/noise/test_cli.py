@@ -85,7 +85,7 @@ def test_brackets_in_names_are_printed_as_they_are(labels, tmp_path, folder):
     [
         (["show", "foo:0.2"], "unknown noise 'foo'; there are symmetric, pairflip, asymmetric-cifar10"),
         (["show", "symmetric:0.2"], "symmetric noise needs the number of classes: give --classes"),
-        (["show", "asymmetric-cifar10:0.4", "--classes", "7"], "asymmetric-cifar10:0.4 is of 10 classes, got --classes 7"),
+        (["show", "asymmetric-cifar10:0.4", "--classes", "7"], "asymmetric-cifar10:0.4 is of 10 classes, got 7"),
         (["show", "asymmetric:0.4"], "unknown noise 'asymmetric'; there are symmetric, pairflip, asymmetric-cifar10"),
         (["show", "instance:0.4"], "instance:0.4 has no matrix, it depends on the images; 'noiseproof noise make'"),
         (["verify", "gone", "--name", "foo"], "got 'foo' without --labels"),
@@ -103,10 +103,12 @@ def test_mistakes_end_with_one_line(arguments, message):
 
 def test_the_classes_of_a_matrix_are_its_own(labels, tmp_path):
     result = run("make", "asymmetric-cifar10:0.4", "--labels", labels, "--classes", 12, "--out", tmp_path / "noisy")
-    assert "asymmetric-cifar10:0.4 is of 10 classes, got --classes 12; leave it out" in result.output
+    assert (
+        "asymmetric-cifar10:0.4 is of 10 classes, got 12; take a noise of 12 classes, or leave out --classes" in result.output
+    )
     assert not (tmp_path / "noisy").exists()
     run("make", "symmetric:0.5", "--labels", labels, "--out", tmp_path / "noisy")
-    assert "is of 10 classes, got --classes 7" in run("show", tmp_path / "noisy", "--classes", 7).output
+    assert "is of 10 classes, got 7; leave out --classes" in run("show", tmp_path / "noisy", "--classes", 7).output
 
 
 def test_the_help_of_show_promises_no_labels():
@@ -118,7 +120,7 @@ def test_the_help_of_show_promises_no_labels():
 
 def test_a_rate_beyond_one_is_refused(labels, tmp_path):
     result = run("make", "symmetric:1.2", "--labels", labels, "--out", tmp_path / "noisy")
-    assert "rate must be in [0, 1], got 1.2" in result.output
+    assert "the rate in 'symmetric:1.2' must be in [0, 1], got 1.2" in result.output
     assert not (tmp_path / "noisy").exists()
 
 

@@ -94,7 +94,7 @@ def test_images_in_files_are_said_to_be_the_reason_against_instance_noise(tmp_pa
         (["symmetric:0.2", "--labels", "x.npy", "--dataset", "digits"], "give one of the two"),
         (["instance:0.2", "--labels", "labels.npy"], "instance:0.2 depends on the images: give --dataset"),
         (["instance:much", "--dataset", "digits"], "the rate in 'instance:much' must be a number, got 'much'"),
-        (["instance:1.2", "--dataset", "digits"], "rate must be in [0, 1), got 1.2"),
+        (["instance:1.2", "--dataset", "digits"], "the rate in 'instance:1.2' must be in [0, 1), got 1.2"),
         (
             ["instance:0.2", "--dataset", "digits", "--rule", "draws"],
             "--rule is for noise that a matrix describes, got 'draws'",

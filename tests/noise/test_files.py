@@ -216,6 +216,15 @@ def test_a_manifest_that_lies_is_found_out(manifest, key, value, message):
         noise.verify(manifest, CLEAN)
 
 
+def test_a_realised_matrix_that_lies_is_found_out_where_all_else_fits(manifest):
+    facts = json.loads(manifest.read_text())
+    facts["matrix_realised"][0][1] += 0.05
+    facts["matrix_realised"][0][2] -= 0.05  # the row still sums to one, and as many labels have changed
+    manifest.write_text(json.dumps(facts))
+    with pytest.raises(ValueError, match="the realised matrix is not the one the labels have"):
+        noise.verify(manifest, CLEAN)
+
+
 @pytest.mark.parametrize("claim", [{}, {"seed": None}, {"noise": "people"}])
 def test_changed_labels_do_not_pass_by_leaving_out_the_rule(manifest, claim):
     changed = (NOISY.labels + 1) % 3

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noiseproof import noise
-from noiseproof.noise.matrix import class_facts
-from noiseproof.noise.sampling import exact_counts, random_keys, random_uniform
+from noiseproof.classes import class_facts
+from noiseproof.keyed_random import random_keys, random_uniform
+from noiseproof.noise.sampling import exact_counts
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "cifar_clean_labels.npz"
 BALANCED = {10: np.repeat(np.arange(10), 5000), 100: np.repeat(np.arange(100), 500)}

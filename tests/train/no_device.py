@@ -45,7 +45,7 @@ def _step_with_fresh_addresses(step):
     return wrapped
 
 
-def _evaluated(self, source):
+def evaluated(self, source):
     """As it is, but for the place where the logits are."""
     for batch in source.in_order():
         self.examined[: len(batch.labels)].copy_(batch.inputs)
@@ -60,11 +60,11 @@ def take_away(monkeypatch):
         monkeypatch.setattr(torch.cuda, name, lambda _: contextlib.nullcontext())
     for name in ("current_stream", "synchronize", "graph_pool_handle"):
         monkeypatch.setattr(torch.cuda, name, Nothing)
-    run = graph.GraphRun
-    monkeypatch.setattr(run, "_captured", _captured)
-    monkeypatch.setattr(run, "_step", _step_with_fresh_addresses(run._step))
-    monkeypatch.setattr(run, "_evaluated", _evaluated)
-    monkeypatch.setattr(run, "_compiled_once", lambda self, key, function: function)
+    engine = graph.GraphEngine
+    monkeypatch.setattr(engine, "_captured", _captured)
+    monkeypatch.setattr(engine, "_step", _step_with_fresh_addresses(engine._step))
+    monkeypatch.setattr(engine, "evaluated", evaluated)
+    monkeypatch.setattr(engine, "_compiled_once", lambda self, key, function: function)
     # The interpreter takes as long for a program that reads much as for one that reads little.
     for tile in (norm.MOMENTS, norm.SUMS, norm.SUMS_OF_FEW, norm.POOLED_SUMS, norm.EACH):
         monkeypatch.setitem(tile, "ROWS", 4096)

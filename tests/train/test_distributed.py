@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from noiseproof.data.keyed import keyed_order
 from noiseproof.data.loader import ORDER
+from noiseproof.keyed_random import keyed_order
 from noiseproof.train.distributed import SharedNorm
 
 SCRIPT = """
@@ -25,13 +25,29 @@ from noiseproof.train import Recipe, RunOptions, train
 from noiseproof.train.distributed import process_group
 
 facts = json.loads(sys.argv[1])
-with process_group(torch.device("cpu")) as (place, device):
-    options = RunOptions(device=device, workers=facts["workers"], place=place)
-    folder = Path(facts["folder"] + (facts["elsewhere"] if place.rank else ""))
+with process_group(torch.device("cpu")) as (process, device):
+    options = RunOptions(device=device, workers=facts["workers"], process=process)
+    folder = Path(facts["folder"] + (facts["elsewhere"] if process.rank else ""))
     outcome = train(Recipe.from_dict(facts["recipe"]), folder=folder, options=options, checkpoint_seconds=0)
-    Path(facts["folder"] + f".rank{place.rank}.json").write_text(json.dumps(outcome.record.as_dict()["result"]))
+    Path(facts["folder"] + f".rank{process.rank}.json").write_text(json.dumps(outcome.record.as_dict()["result"]))
 threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
 assert not any("gloo" in name for name in threads), threads  # one that is left may abort the process as Python ends
+"""
+PROBABILITIES = """
+import json, sys
+import numpy as np, torch
+from noiseproof.train import Recipe, Run, RunOptions, prepare
+from noiseproof.train.distributed import process_group
+
+facts = json.loads(sys.argv[1])
+recipe = Recipe.from_dict(facts["recipe"])
+task = prepare(recipe)
+with process_group(torch.device("cpu")) as (process, device):
+    run = Run(recipe, task, RunOptions(device=device, workers=0, process=process))
+    run.train_epoch(0)
+    np.save(f"{facts['folder']}.rank{process.rank}.npy", run.probabilities(task.train))
+    run.close()
+    del run
 """
 STOP = """
 import sys
@@ -82,28 +98,33 @@ def place(tmp_path):
 def processes(place, world, folder, recipe, workers=0):
     """Run the script in so many processes, as torchrun would start them; returns the record."""
     facts = json.dumps({"recipe": recipe, "folder": str(folder), "workers": workers, "elsewhere": ""})
-    for _ in range(3):
-        codes, outputs = started(place, world, facts)
-        if not any("EADDRINUSE" in output or "ddress already in use" in output for output in outputs):
-            break  # else another process took the port between our choosing it and using it
+    codes, outputs = started(place, world, facts)
     assert codes == [0] * world, "\n".join(outputs)
     return json.loads((folder / "record.json").read_text())
 
 
-def started(place, world, facts):
+def environment(place, **more):
+    """This checkout's package, and the modules in a folder."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), os.environ["PYTHONPATH"]]), "OMP_NUM_THREADS": "1", **more}
+
+
+def started(place, world, facts, script=SCRIPT):
+    """The exit codes and the outputs of the processes; once more if another process took the port before they did."""
+    for _ in range(3):
+        codes, outputs = started_once(place, world, facts, script)
+        if not any("EADDRINUSE" in output or "ddress already in use" in output for output in outputs):
+            break
+    return codes, outputs
+
+
+def started_once(place, world, facts, script):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    shared = {
-        **os.environ,
-        "PYTHONPATH": str(place),
-        "OMP_NUM_THREADS": "1",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
+    shared = environment(place, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     running = [
         subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, facts],
+            [sys.executable, "-c", script, facts],
             env={**shared, "WORLD_SIZE": str(world), "RANK": str(rank), "LOCAL_RANK": str(rank)},
             cwd=place,
             stdout=subprocess.PIPE,
@@ -112,7 +133,7 @@ def started(place, world, facts):
         )
         for rank in range(world)
     ]
-    outputs = [process.communicate(timeout=120)[0] for process in running]
+    outputs = [process.communicate(timeout=300)[0] for process in running]
     return [process.returncode for process in running], outputs
 
 
@@ -141,6 +162,19 @@ def test_two_processes_train_what_one_does(place):
     np.testing.assert_array_equal(confidence[1]["predicted"], confidence[0]["predicted"])
 
 
+def test_every_process_gets_the_probabilities_of_all_examples(place):
+    """21 files, of which a batch of evaluation has 64 from each process."""
+    recipe, found = settings(place), {}
+    for world in (1, 2):
+        facts = json.dumps({"recipe": recipe, "folder": str(place / f"world{world}")})
+        codes, outputs = started(place, world, facts, PROBABILITIES)
+        assert codes == [0] * world, "\n".join(outputs)
+        found[world] = [np.load(place / f"world{world}.rank{rank}.npy") for rank in range(world)]
+    assert found[1][0].shape == (21, 3)
+    np.testing.assert_array_equal(*found[2])
+    np.testing.assert_allclose(found[2][0], found[1][0], rtol=1e-3, atol=1e-4)
+
+
 def test_every_process_knows_the_result_and_one_writes_it(place):
     recipe = settings(place, epochs=1)
     record = processes(place, 2, place / "run", recipe, workers=1)
@@ -153,13 +187,24 @@ def test_every_process_knows_the_result_and_one_writes_it(place):
     ]
 
 
-def under_torchrun(place, *words):
+PATIENT = """
+import noiseproof.cli.train, sys
+from noiseproof.__main__ import main
+
+sys.modules["noiseproof.cli.train"].FIRST_SPEAKS = 250.0
+main()
+"""
+
+
+def under_torchrun(place, *words, patient=False):
+    """The command in two processes. A patient second one does not speak before the first has ended, and it with it."""
+    (place / "patient.py").write_text(PATIENT)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     given = ["jal-ce", "--data", "list.txt", "--model", "own_model:small", "--out", "runs", "--workers", "0", "--device", "cpu"]
     chosen = ["--set", "epochs=1", "--set", "augment=none", "--set", "precision=float32"]
-    command = [*torchrun, "-m", "noiseproof", "train", *given, *chosen, *words]
-    own = {**os.environ, "PYTHONPATH": str(place), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, env=own, cwd=place, capture_output=True, text=True, timeout=100, check=False)
+    program = ["patient.py"] if patient else ["-m", "noiseproof"]
+    command = [*torchrun, *program, "train", *given, *chosen, *words]
+    return subprocess.run(command, env=environment(place), cwd=place, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -177,7 +222,7 @@ def test_what_stops_one_process_is_said_once(place, rank):
 
 
 def test_what_stops_all_processes_is_said_once(place):
-    done = under_torchrun(place, "--set", "batch=7")
+    done = under_torchrun(place, "--set", "batch=7", patient=True)
     assert done.returncode
     assert done.stderr.count("batch=7 cannot be divided evenly among 2 processes") == 1
     assert "error: batch=7" in done.stderr
@@ -194,8 +239,7 @@ def test_the_command_under_torchrun_speaks_once(place):
 def stopped_after_one_epoch(place, recipe, folder):
     facts = json.dumps({"recipe": recipe, "folder": str(folder), "workers": 0, "elsewhere": ""})
     code = SCRIPT.replace("checkpoint_seconds=0", "checkpoint_seconds=0, observer=Stop()")
-    own = {**os.environ, "PYTHONPATH": str(place)}
-    subprocess.run([sys.executable, "-c", STOP + code, facts], env=own, cwd=place, check=True)
+    subprocess.run([sys.executable, "-c", STOP + code, facts], env=environment(place), cwd=place, check=True)
     assert len(json.loads((folder / "record.json").read_text())["epochs"]) == 1
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from noiseproof.data import Augment, ImageFiles, RandomCrop, Split, load_image_folder
+from noiseproof.data import Augment, ImageFiles, Operation, RandomCrop, Split, load_image_folder
 from noiseproof.train import Recipe, Run, RunOptions, Task
-from noiseproof.train.feed import EpochPlan, FileFeed, MemoryFeed, Place
+from noiseproof.train.feed import EpochPlan, FileFeed, MemoryFeed, Rank
 from noiseproof.train.transforms import Transforms
 
 CPU = torch.device("cpu")
@@ -78,7 +78,7 @@ def test_large_examples_are_evaluated_fewer_at_a_time(split, monkeypatch):
 @pytest.mark.parametrize("world", [2, 3])
 def test_processes_share_each_batch_and_together_are_one(split, world):
     alone = list(feed(split, batch=18).epoch(1))
-    together = [list(feed(split, batch=18, place=Place(rank, world)).epoch(1)) for rank in range(world)]
+    together = [list(feed(split, batch=18, process=Rank(rank, world)).epoch(1)) for rank in range(world)]
     for step, batch in enumerate(alone):
         parts = [batches[step] for batches in together]
         for k in range(3):
@@ -98,11 +98,53 @@ def test_a_plan_is_a_permutation_and_draws_for_each_seed_and_epoch():
     assert all(not torch.equal(left, right) for left, right in itertools.combinations(tops, 2))
 
 
+@dataclasses.dataclass(frozen=True)
+class Spy(Operation):
+    """Keeps the seed of the generator that it is handed."""
+
+    seeds: list[int]
+
+    def draw(self, n, size, generator):
+        self.seeds.append(generator.initial_seed())
+        return
+
+
+def test_order_and_augmentation_are_independent_streams():
+    """From one stream, which pictures come first would say how they are cut."""
+    seeds = []
+    augment = Augment((Spy(seeds),), (0.0,), (1.0,))
+    plans = [EpochPlan.draw(50, (6, 6), augment, 3, epoch) for epoch in range(4)]
+    assert len(set(seeds)) == 4
+    for plan, seed in itertools.product(plans, seeds):
+        assert not torch.equal(plan.order, torch.randperm(50, generator=torch.Generator().manual_seed(seed)))
+
+
+@pytest.mark.parametrize(
+    ("count", "batch", "world", "steps"),
+    [
+        (48, 16, 1, 3),  # whole batches alone
+        (50, 16, 1, 4),  # and a rest
+        (49, 16, 1, 4),  # of one example
+        (10, 16, 1, 1),
+        (48, 16, 2, 3),
+        (50, 16, 2, 4),  # a rest of one for each process
+        (49, 16, 2, 3),  # too few for both
+        (50, 16, 4, 3),
+        (50, 16, 3, 3),
+    ],
+)
+def test_an_epoch_has_the_steps_it_says_in_every_process(split, count, batch, world, steps):
+    for rank in range(world):
+        made = feed(split.take(np.arange(count)), batch=batch, process=Rank(rank, world))
+        assert made.steps() == steps
+        assert len(list(made.epoch(0))) == steps
+
+
 def test_a_networks_own_random_numbers_depend_on_seed_and_epoch_alone(split):
     def numbers(seed, epoch):
         recipe = Recipe(dataset="x", loss="ce", model="mlp", seed=seed)
         run = Run(recipe, Task("x", tuple("abcde"), split, None, None, {}, {}), RunOptions())
-        with run.randomness(epoch):
+        with run.engine.randomness(epoch):
             return torch.rand(4)
 
     first = numbers(0, 0)

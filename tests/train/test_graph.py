@@ -1,6 +1,7 @@
 """The fast path on CUDA: the same computation as the plain one, alone and beside others."""
 
 import dataclasses
+import functools
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,8 +10,9 @@ import torch
 
 from noiseproof.data import from_arrays
 from noiseproof.train import Recipe, Run, RunOptions, with_noise
+from noiseproof.train.engine import PlainEngine
 from noiseproof.train.feed import Batch
-from noiseproof.train.run import precision_of
+from noiseproof.train.options import precision_of
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -28,22 +30,28 @@ def recipe_of(model="cnn8", **changes):
     return Recipe(dataset="random", loss="jal-ce", noise="symmetric:0.4", model=model, **{**settings, **changes})
 
 
+def fast_run(recipe, task, options, kernels="triton"):
+    from noiseproof.train.fast.graph import GraphEngine
+
+    return Run(recipe, task, options, functools.partial(GraphEngine, kernels=kernels))
+
+
 def losses_of(run, epochs):
     """The loss of every step."""
     seen = []
     inner = run.sums
 
-    def sums(epoch, losses, *rest):
-        seen.extend(losses.tolist())
-        return inner(epoch, losses, *rest)
+    def sums(epoch, steps):
+        seen.extend(steps.losses.tolist())
+        return inner(epoch, steps)
 
     run.sums = sums
     facts = [run.train_epoch(epoch) for epoch in epochs]
     return np.asarray(seen), facts
 
 
-class Backwards(Run):
-    """The plain run with every batch in reverse: the same numbers, added in another order."""
+class Backwards(PlainEngine):
+    """The plain engine with every batch in reverse: the same numbers, added in another order."""
 
     def step(self, batch, lr):
         loss, predicted = super().step(Batch(*(tensor.flip(0) for tensor in batch)), lr)
@@ -59,15 +67,15 @@ def away(state, other):
 
 
 @pytest.mark.parametrize(
-    ("alone", "kernels", "changes"),
+    ("shared", "kernels", "changes"),
     [
-        (True, "own", {"model_options": {"widths": [8, 5, 8]}}),
-        (False, "own", {"clip": None, "l1": 0.0, "l2": 1e-4, "nesterov": True}),
-        (True, "torch", {}),
+        (False, "triton", {"model_options": {"widths": [8, 5, 8]}}),
+        (True, "triton", {"clip": None, "l1": 0.0, "l2": 1e-4, "nesterov": True}),
+        (False, "torch", {}),
     ],
     ids=["alone", "beside others", "torch's kernels"],
 )
-def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(alone, kernels, changes, monkeypatch):
+def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(shared, kernels, changes, monkeypatch):
     """An epoch of three parts, the last batch a smaller one; then an evaluation, the state, and another epoch from there."""
     if torch.cuda.is_available():
         pytest.skip("there is a device")
@@ -75,20 +83,22 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(alo
     import no_device
 
     from noiseproof.train.fast import staging
-    from noiseproof.train.fast.graph import GraphRun
 
     no_device.take_away(monkeypatch)
     monkeypatch.setattr(staging, "STAGED", 1)
     recipe = recipe_of(batch=16, **{"model_options": {"widths": [8, 8, 8]}, **changes})
-    task, options = images_task(recipe, count=44), RunOptions(alone=alone)
-    plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options, kernels=kernels)
+    task, options = images_task(recipe, count=44), RunOptions(shares_device=shared)
+    plain, fast = Run(recipe, task, options), fast_run(recipe, task, options, kernels)
     (expected, facts), (ours, our_facts) = losses_of(plain, [0]), losses_of(fast, [0])
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
     assert [fact[1:] for fact in our_facts] == [fact[1:] for fact in facts]
     assert plain.accuracy() == fast.accuracy()
     np.testing.assert_allclose(fast.predictions().probability, plain.predictions().probability, atol=1e-5)
+    for split in (task.train, task.test):
+        np.testing.assert_allclose(fast.probabilities(split), plain.probabilities(split), atol=1e-5)
+        np.testing.assert_allclose(fast.logits(split), plain.logits(split), rtol=1e-4, atol=1e-4)
     distance = away(plain.state(), fast.state())
-    folded = {f"update.momentum.{name}" for name in fast.lean.places if name not in fast.lean.leaves}
+    folded = {f"update.momentum.{name}" for name in fast.engine.lean.spans if name not in fast.engine.lean.leaves}
     assert max(distance[name] for name in distance.keys() - folded) < 1e-4
     fast.load_state(plain.state())
     assert losses_of(fast, [1])[0] == pytest.approx(losses_of(plain, [1])[0], rel=1e-5)
@@ -100,16 +110,14 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(alo
 @pytest.mark.parametrize(
     "changes", [{}, {"l1": 0.0, "l2": 1e-4, "nesterov": True}, {"clip": None}], ids=["l1", "l2", "unclipped"]
 )
-@pytest.mark.parametrize("kernels", ["own", "compiled", "torch"])
+@pytest.mark.parametrize("kernels", ["triton", "compiled", "torch"])
 def test_the_fast_path_is_the_plain_one_in_float32(kernels, changes):
     """As near to it as the plain one is to itself with its sums in another order; rounding grows from step to step."""
-    from noiseproof.train.fast.graph import GraphRun
-
     recipe = recipe_of(**changes)
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
     with precision_of(recipe, deterministic=False):
-        plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options, kernels=kernels)
-        backwards = Backwards(recipe, task, options)
+        plain, fast = Run(recipe, task, options), fast_run(recipe, task, options, kernels)
+        backwards = Run(recipe, task, options, Backwards)
         (expected, facts), (ours, our_facts), (yardstick, _) = (losses_of(run, range(2)) for run in (plain, fast, backwards))
         noise = np.abs(yardstick - expected) / expected
         np.testing.assert_array_less(np.abs(ours - expected) / expected, 10 * noise.max() + 1e-6)
@@ -118,23 +126,21 @@ def test_the_fast_path_is_the_plain_one_in_float32(kernels, changes):
             assert abs(one.clean_accuracy - other.clean_accuracy) <= 0.02
         state = plain.state()
         distance, noise = away(state, fast.state()), away(state, backwards.state())
-    folded = {f"update.momentum.{name}" for name in fast.lean.places if name not in fast.lean.leaves}
+    folded = {f"update.momentum.{name}" for name in fast.engine.lean.spans if name not in fast.engine.lean.leaves}
     for name in state.keys() - folded:  # the plain gradient of such a bias is rounding, ours is zero
         assert distance[name] <= 10 * noise[name] + 1e-3, name
     assert abs(plain.accuracy() - fast.accuracy()) <= 2 / 64
 
 
 @cuda
-@pytest.mark.parametrize("kernels", ["own", "torch"])
+@pytest.mark.parametrize("kernels", ["triton", "torch"])
 def test_a_residual_network_takes_the_fast_path_too(kernels):
     """One step: shortcuts, with and without a convolution in them."""
-    from noiseproof.train.fast.graph import GraphRun
-
     recipe = recipe_of("resnet18", batch=64, epochs=1)
     task, options = images_task(recipe, count=64), RunOptions(device=torch.device("cuda"))
     with precision_of(recipe, deterministic=False):
-        plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options, kernels=kernels)
-        backwards = Backwards(recipe, task, options)
+        plain, fast = Run(recipe, task, options), fast_run(recipe, task, options, kernels)
+        backwards = Run(recipe, task, options, Backwards)
         (expected, _), (ours, _), _ = (losses_of(run, [0]) for run in (plain, fast, backwards))
         np.testing.assert_allclose(ours, expected, rtol=1e-5)
         distance, noise = away(plain.state(), fast.state()), away(plain.state(), backwards.state())
@@ -145,12 +151,10 @@ def test_a_residual_network_takes_the_fast_path_too(kernels):
 @cuda
 def test_the_fast_path_in_bfloat16_is_as_near_as_rounding_is():
     """To the plain path under autocast, as near as that is to itself with its batches in reverse."""
-    from noiseproof.train.fast.graph import GraphRun
-
     recipe = recipe_of(precision="bf16", lr=0.001)
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
     with precision_of(recipe, deterministic=False):
-        runs = Run(recipe, task, options), GraphRun(recipe, task, options), Backwards(recipe, task, options)
+        runs = Run(recipe, task, options), fast_run(recipe, task, options), Run(recipe, task, options, Backwards)
         (expected, _), (ours, _), (yardstick, _) = (losses_of(run, range(2)) for run in runs)
     noise = np.abs(yardstick - expected) / expected
     np.testing.assert_array_less(np.abs(ours - expected) / expected, 10 * noise.max() + 1e-4)
@@ -159,47 +163,44 @@ def test_the_fast_path_in_bfloat16_is_as_near_as_rounding_is():
 @cuda
 def test_the_parts_in_which_examples_are_laid_ready_do_not_matter(monkeypatch):
     from noiseproof.train.fast import staging
-    from noiseproof.train.fast.graph import GraphRun
 
     recipe = recipe_of(batch=32)
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
     with precision_of(recipe, deterministic=False):
-        expected, _ = losses_of(GraphRun(recipe, task, options), range(3))
+        expected, _ = losses_of(fast_run(recipe, task, options), range(3))
         monkeypatch.setattr(staging, "STAGED", 1)
-        ours, _ = losses_of(GraphRun(recipe, task, options), range(3))
+        ours, _ = losses_of(fast_run(recipe, task, options), range(3))
     np.testing.assert_array_equal(ours, expected)
 
 
 @cuda
 def test_images_that_the_augmentation_enlarges_take_the_fast_path():
-    from noiseproof.train.fast.graph import GraphRun
-
     recipe = recipe_of("resnet18", augment="webvision", batch=32, epochs=1)
     task, options = images_task(recipe, count=64), RunOptions(device=torch.device("cuda"))
     with precision_of(recipe, deterministic=False):
-        plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options)
+        plain, fast = Run(recipe, task, options), fast_run(recipe, task, options)
         (expected, _), (ours, _) = losses_of(plain, [0]), losses_of(fast, [0])
         np.testing.assert_allclose(ours, expected, rtol=1e-3)
-        assert fast.staging.inputs.shape[1:3] == (224, 224)
+        assert fast.engine.staging.inputs.shape[1:3] == (224, 224)
         assert abs(plain.accuracy() - fast.accuracy()) <= 2 / 64
 
 
 @cuda
 def test_streams_are_taken_once_and_given_back():
-    from noiseproof.train.fast.streams import POOL, OwnStreams
+    from noiseproof.train.fast.streams import POOL, RunStreams
 
-    own = OwnStreams(torch.device("cuda", 0))
+    own = RunStreams(torch.device("cuda", 0))
     taken = [own.take() for _ in range(POOL)]
     assert len({stream.cuda_stream for stream in taken}) == POOL
     with pytest.raises(RuntimeError, match="no stream is free"):
-        OwnStreams(torch.device("cuda", 0)).take()
+        RunStreams(torch.device("cuda", 0)).take()
     own.close()
-    assert OwnStreams(torch.device("cuda", 0)).take().cuda_stream in {stream.cuda_stream for stream in taken}
+    assert RunStreams(torch.device("cuda", 0)).take().cuda_stream in {stream.cuda_stream for stream in taken}
 
 
 @cuda
 def test_a_step_that_fails_while_captured_says_so_and_leaves_the_device_usable(monkeypatch):
-    from noiseproof.train.fast import graph, overlap
+    from noiseproof.train.fast import overlap
 
     recipe = recipe_of()
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
@@ -214,37 +215,34 @@ def test_a_step_that_fails_while_captured_says_so_and_leaves_the_device_usable(m
     with precision_of(recipe, deterministic=False):
         monkeypatch.setattr(overlap._Conv, "backward", staticmethod(failing))
         with pytest.raises(torch.OutOfMemoryError, match="none left"):
-            graph.GraphRun(recipe, task, options)
+            fast_run(recipe, task, options)
         monkeypatch.undo()
         torch.cuda.empty_cache()
-        assert graph.GraphRun(recipe, task, options).train_epoch(0).loss > 0
+        assert fast_run(recipe, task, options).train_epoch(0).loss > 0
 
 
 @cuda
 def test_an_evaluation_in_a_graph_is_the_plain_one():
     """The last part of the examples is smaller than the graph's batch."""
-    from noiseproof.train.fast.graph import GraphRun
-
     recipe = recipe_of()
     task, options = images_task(recipe, count=1100), RunOptions(device=torch.device("cuda"))
     with precision_of(recipe, deterministic=False):
-        plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options)
+        plain, fast = Run(recipe, task, options), fast_run(recipe, task, options)
         plain.train_epoch(0)
         fast.load_state(plain.state())
         assert plain.accuracy() == fast.accuracy()
         expected, ours = plain.predictions(), fast.predictions()
+        np.testing.assert_allclose(fast.probabilities(task.test), plain.probabilities(task.test), rtol=1e-3, atol=1e-6)
     np.testing.assert_allclose(ours.probability, expected.probability, rtol=1e-3, atol=1e-6)
     assert (ours.predicted == expected.predicted).mean() > 0.998
 
 
 @cuda
 def test_a_state_goes_from_one_path_to_the_other():
-    from noiseproof.train.fast.graph import GraphRun
-
     recipe = recipe_of()
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
     with precision_of(recipe, deterministic=False):
-        plain, fast = Run(recipe, task, options), GraphRun(recipe, task, options)
+        plain, fast = Run(recipe, task, options), fast_run(recipe, task, options)
         plain.train_epoch(0)
         fast.load_state(plain.state())
         (expected, _), (ours, _) = losses_of(plain, [1]), losses_of(fast, [1])
@@ -254,19 +252,17 @@ def test_a_state_goes_from_one_path_to_the_other():
 @cuda
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 def test_runs_side_by_side_give_exactly_what_each_gives_alone(precision):
-    from noiseproof.train.fast.graph import GraphRun
-
     recipes = [recipe_of(precision=precision, seed=seed, loss_options={"a": a}) for seed in (0, 1) for a in (10.0, 30.0)]
     options = RunOptions(device=torch.device("cuda"))
-    crowded = dataclasses.replace(options, alone=False)
+    crowded = dataclasses.replace(options, shares_device=True)
     with precision_of(recipes[0], deterministic=False):
         alone, accuracies = [], []
         for recipe in recipes:
-            run = GraphRun(recipe, images_task(recipe), options)
+            run = fast_run(recipe, images_task(recipe), options)
             alone.append(losses_of(run, range(3))[0])
             accuracies.append(run.accuracy())
         with ThreadPoolExecutor(len(recipes)) as pool:  # built side by side too
-            runs = list(pool.map(lambda recipe: GraphRun(recipe, images_task(recipe), crowded), recipes))
+            runs = list(pool.map(lambda recipe: fast_run(recipe, images_task(recipe), crowded), recipes))
             together = [losses for losses, _ in pool.map(lambda run: losses_of(run, range(3)), runs)]
             assert list(pool.map(lambda run: run.accuracy(), runs)) == accuracies
             states = list(pool.map(lambda run: run.state(), runs))
@@ -278,15 +274,13 @@ def test_runs_side_by_side_give_exactly_what_each_gives_alone(precision):
 
 @cuda
 def test_the_fast_path_does_not_wait_for_the_device_within_an_epoch():
-    from noiseproof.train.fast.graph import GraphRun
-
     recipe = recipe_of(precision="bf16")
     with precision_of(recipe, deterministic=False):
-        run = GraphRun(recipe, images_task(recipe), RunOptions(device=torch.device("cuda")))
+        run = fast_run(recipe, images_task(recipe), RunOptions(device=torch.device("cuda")))
         run.sums = lambda *numbers: None
         run.train_epoch(0)
-        run.staging.plan_ahead(1)
-        run.staging.plan_ahead = lambda epoch: None  # the copy from the host, which may wait
+        run.engine.staging.plan_ahead(1)
+        run.engine.staging.plan_ahead = lambda epoch: None  # the copy from the host, which may wait
         torch.cuda.set_sync_debug_mode("error")
         try:
             run.train_epoch(1)

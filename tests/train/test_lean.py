@@ -20,7 +20,7 @@ def test_the_lean_pass_is_the_networks_own(model):
     network.load_state_dict(plain.state_dict())
     lean = LeanWeights(network, multiple=8, half=False)
     flat = lean.flat.double()
-    leaves = {name: lean.places[name].whole(flat).detach().requires_grad_() for name in lean.leaves}
+    leaves = {name: lean.spans[name].whole(flat).detach().requires_grad_() for name in lean.leaves}
     buffers = {name: buffer.double() for name, buffer in lean.buffers.items()}
     plain.double().train()
     inputs = torch.randn(8, 3, 32, 32, generator=generator, dtype=torch.float64)
@@ -42,7 +42,7 @@ def test_the_lean_pass_is_the_networks_own(model):
         torch.testing.assert_close(own, parameter.grad, rtol=1e-7, atol=1e-12 * largest.item())
         assert gradients[name].abs().sum() - own.abs().sum() < 1e-9
     # The means after a folded bias lie in one vector, to which a step adds the biases.
-    starts = {name: place.start for name, place in lean.places.items() if name not in leaves}
+    starts = {name: place.start for name, place in lean.spans.items() if name not in leaves}
     first = min(starts.values(), default=0)
     for name, statistic in plain.named_buffers():
         if not statistic.is_floating_point():

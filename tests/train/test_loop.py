@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from noiseproof.data import load_digits
 from noiseproof.losses import create_loss
 from noiseproof.models import create_model
-from noiseproof.train import DivergenceError, Observer, Record, Run, override, prepare, train
+from noiseproof.train import DivergenceError, Observer, Recipe, Record, Run, RunOptions, override, prepare, train
 
 
 def test_a_run_writes_its_record_weights_and_confidence_and_nothing_else(digits, tmp_path):
@@ -191,6 +191,35 @@ def test_the_observer_hears_every_batch_and_epoch_in_order(digits):
     train(override(digits, {"epochs": "2", "batch": "700"}), observer=Ear())
     per_epoch = [[("batch", e, 700, 1297), ("batch", e, 1297, 1297), ("epoch", e + 1)] for e in (0, 1)]
     assert heard == [("started", 0), *per_epoch[0], *per_epoch[1], ("ended", "finished")]
+
+
+def test_the_probabilities_of_all_classes_are_those_of_the_network(digits):
+    """Computed anew from the weights, in plain NumPy; the given label's is the one that a run keeps."""
+    task = prepare(digits)
+    run = Run(digits, task)
+    run.train_epoch(0)
+    weights = {name: tensor.numpy().astype(np.float64) for name, tensor in run.network.state_dict().items()}
+    for split in (task.train, task.test, task.train.take(np.arange(0, 1297, 7))):
+        hidden = np.maximum(split.inputs @ weights["body.0.weight"].T + weights["body.0.bias"], 0)
+        z = hidden @ weights["fc.weight"].T + weights["fc.bias"]
+        p = np.exp(z - z.max(1, keepdims=True))
+        np.testing.assert_allclose(run.logits(split), z, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(run.probabilities(split), p / p.sum(1, keepdims=True), atol=1e-5)
+    given = np.take_along_axis(run.probabilities(task.train), task.train.labels[:, None], 1)[:, 0]
+    np.testing.assert_array_equal(given, run.predictions().probability)
+
+
+def test_an_image_that_is_left_out_has_no_probabilities(image_folder):
+    (image_folder / "train" / "bright" / "3.png").write_bytes(b"not an image")
+    recipe = Recipe(dataset=str(image_folder), loss="ce", model="resnet18", batch=4)
+    task = prepare(recipe)
+    run = Run(recipe, task, RunOptions(workers=0, skip_corrupt=True))
+    found = run.probabilities(task.train)
+    run.close()
+    damaged = [path.endswith("bright/3.png") for path in task.train.paths]
+    assert found.shape == (20, 2)
+    assert np.isnan(found).all(1).tolist() == damaged
+    np.testing.assert_allclose(np.nansum(found, 1), 1 - np.asarray(damaged), rtol=1e-6)
 
 
 def test_a_loss_that_changes_with_the_epochs_is_told_which_it_is(digits):

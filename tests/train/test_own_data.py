@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from noiseproof.train import CheckpointError, Recipe, RunOptions, train
-from noiseproof.train.network import own_code
+from noiseproof.train.network import model_code_hash
 
 TINY = """
 import torch
@@ -257,8 +257,8 @@ def test_a_model_of_ones_own_whose_code_has_changed_is_another_run(tmp_path, mon
         train(chosen, folder=tmp_path / "run")
     # Named where it is imported, it is the same code.
     (tmp_path / "named.py").write_text("from functools import partial\nfrom edited import network\nother = partial(network)\n")
-    named, other = (own_code(dataclasses.replace(chosen, model=f"named:{name}")) for name in ("network", "other"))
-    assert named == own_code(chosen) != other
+    named, other = (model_code_hash(dataclasses.replace(chosen, model=f"named:{name}")) for name in ("network", "other"))
+    assert named == model_code_hash(chosen) != other
     write("# The best of all networks.\n" + code.format("ReLU"))
     assert train(chosen, folder=tmp_path / "run").record.status == "finished"
 

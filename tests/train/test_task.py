@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from noiseproof import noise
-from noiseproof.data import Dataset, ImageFiles, Split, from_arrays, load_digits
+from noiseproof.data import Dataset, ImageFiles, Split, from_arrays, held_out, load_digits
 from noiseproof.train import Recipe, prepare, with_noise
-from noiseproof.train.own import held_out, own_recipe
+from noiseproof.train.defaults import own_recipe
 
 DIGITS = Recipe(dataset="digits", loss="ce", seed=3)
 
@@ -51,7 +51,9 @@ def test_asymmetric_noise_is_that_of_the_data_set(name, classes, rule):
 
 
 def test_asymmetric_noise_of_data_that_have_none_is_refused_with_a_way_out():
-    with pytest.raises(ValueError, match=r"defined for cifar10, cifar100, mnist, not for scans; use pairflip"):
+    with pytest.raises(
+        ValueError, match=r"scans has no asymmetric noise of its own; there are asymmetric-cifar10, .* pairflip"
+    ):
         task("asymmetric:0.4", images(name="scans"))
 
 

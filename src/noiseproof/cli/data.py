@@ -1,4 +1,4 @@
-"""``noiseproof data``: fetch data sets, list them, look at one."""
+"""``noiseproof data``: fetch data sets, list them, show one."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from rich.text import Text
 from noiseproof import noise as label_noise
 from noiseproof.cli import pictures
 from noiseproof.cli.output import console, fail
-from noiseproof.data import Dataset, ImageFiles, Split, data_root, open_dataset
+from noiseproof.data import Dataset, Examples, data_root, open_dataset
 from noiseproof.data import fetch as fetch_files
 from noiseproof.data.download import Progress
-from noiseproof.data.fetch import ELSEWHERE, SOURCES
-from noiseproof.data.places import NAMES, find_dataset
+from noiseproof.data.known import ELSEWHERE, NAMES, SOURCES
+from noiseproof.data.places import find_dataset
 from noiseproof.noise import NoisyLabels
 
 app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_help=True)
@@ -48,7 +48,7 @@ class SplitName(StrEnum):
 def fetch(
     name: Annotated[str, typer.Argument(help="A data set; 'noiseproof data list' lists them.")], data: Root = None
 ) -> None:
-    """Download a data set, check it and unpack it; continues what was interrupted."""
+    """Download a data set, check it and unpack it; resumes an interrupted download."""
     try:
         with _progress() as progress:
             folder = fetch_files(name, data, progress=progress)
@@ -103,7 +103,7 @@ def show(
 
 @dataclass(frozen=True)
 class Summary:
-    """What ``show`` says about a data set: of every split its size and inputs, of one split its classes."""
+    """What ``show`` prints: size and inputs of every split, and the classes of one."""
 
     name: str
     classes: tuple[str, ...]
@@ -132,12 +132,12 @@ def describe(dataset: Dataset, split: str, labels: Path | None = None, name: str
     clean, count = dataset.splits[split].labels, len(dataset.classes)
     given = None if labels is None else label_noise.read_noisy_labels(labels, clean, count, name)
     splits = {key: (len(part), _inputs(part)) for key, part in dataset.splits.items()}
-    counts, first = np.bincount(clean, minlength=count), any(map(pictures.channels_first, dataset.splits.values()))
+    counts, first = np.bincount(clean, minlength=count), any(map(_channels_first, dataset.splits.values()))
     return Summary(dataset.name, dataset.classes, splits, split, counts, dataset.sources, given, first)
 
 
-def _inputs(split: Split | ImageFiles) -> str:
-    if isinstance(split, ImageFiles):
+def _inputs(split: Examples) -> str:
+    if not split.in_memory:
         return "images in files"
     x = split.inputs
     text = f"{'x'.join(map(str, x.shape[1:]))} {x.dtype}"
@@ -146,10 +146,14 @@ def _inputs(split: Split | ImageFiles) -> str:
     return f"{text} in [{x.min():.4g}, {x.max():.4g}], mean {x.mean():.4g}, std {x.std():.4g}"
 
 
+def _channels_first(split: Examples) -> bool:
+    return split.in_memory and split.channels_first
+
+
 def _write_picture(dataset: Dataset, split: str, given: NDArray[np.int64] | None, seed: int, path: Path) -> None:
     per_class = 8 if len(dataset.classes) <= pictures.ROWS else 1
     found = pictures.choose_images(dataset, split, per_class, given=given, seed=seed)
-    if not found and pictures.channels_first(dataset.splits[split]):
+    if not found and _channels_first(dataset.splits[split]):
         raise ValueError(f"{dataset.name}: {CHANNELS_FIRST}")
     if not found:
         raise ValueError(f"{dataset.name}: its inputs are not images, so there is nothing to draw; leave out --png")
@@ -194,7 +198,7 @@ def _class_table(summary: Summary) -> Table:
 
 
 def _where(name: str, root: Path | None) -> str | None:
-    """Where a named data set is; nothing if it is not."""
+    """Where a named data set is; None if it is not there."""
     if name == "digits":
         return "comes with scikit-learn"
     if name in SOURCES and name not in NAMES:  # another form of a data set that has a name
@@ -207,7 +211,7 @@ def _where(name: str, root: Path | None) -> str | None:
 
 
 def _print_list(found: dict[str, str | None], root: Path, options: str) -> None:
-    """``options`` are those that a command needs to fetch into this root."""
+    """``options`` are those of a command that fetches into this root."""
     console.print(f"data sets in {root}", markup=False, highlight=False, soft_wrap=True)
     for name, place in found.items():
         if place is not None:
@@ -222,7 +226,7 @@ def _print_list(found: dict[str, str | None], root: Path, options: str) -> None:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Progress]:
-    """A bar for each file on a terminal, else a line for each tenth of it."""
+    """A progress bar for each file on a terminal, else a line for each tenth of it."""
     if not console.is_terminal:
         told: dict[str, int] = {}
 

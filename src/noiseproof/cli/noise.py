@@ -1,8 +1,7 @@
-"""``noiseproof noise``: make noisy labels with a manifest, check one, look at one."""
+"""``noiseproof noise``: make noisy labels with a manifest, verify one, show a matrix."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,10 +16,10 @@ from rich.text import Text
 import noiseproof
 from noiseproof import noise as label_noise
 from noiseproof.cli.output import console, fail
-from noiseproof.data import Split, open_dataset
-from noiseproof.noise import LabelNoise, NoisyLabels
-from noiseproof.noise.matrix import ASYMMETRIC, INSTANCE
-from noiseproof.train.task import ASYMMETRIC as ASYMMETRIC_OF
+from noiseproof.data import open_dataset
+from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels
+from noiseproof.noise.instance import INSTANCE
+from noiseproof.noise.matrix import LabelError
 
 app = typer.Typer(help="Make noisy labels that say how they were made, and check them.", no_args_is_help=True)
 
@@ -55,15 +54,11 @@ def make(
 ) -> None:
     """Write noisy labels and a manifest."""
     try:
+        parsed = NoiseSpec.parse(spec)
+        if rule is not None and parsed.kind == INSTANCE:
+            raise ValueError(f"--rule is for noise that a matrix describes, got {rule!r} for {spec!r}; leave it out")
         clean = clean_labels(labels, name, dataset, data)
-        count = classes or clean.classes
-        if count < 2:
-            raise ValueError(f"{labels or dataset}: all its labels are 0; give --classes")
-        if spec.startswith("instance:"):
-            noise, noisy = instance_noise(spec, clean, count, seed, rule)
-        else:
-            noise = same_classes(label_noise.from_spec(full_spec(spec, clean.dataset), count), spec, classes)
-            noisy = applied(noise, clean.labels, seed, rule or "exact", labels or str(dataset))
+        noisy, noise = apply_noise(parsed, clean, classes, seed, rule or "exact")
         manifest = label_noise.write_noisy_labels(out, noise, clean.labels, noisy, noiseproof.__version__)
     except (ValueError, TypeError, OSError) as error:
         fail(error)
@@ -81,30 +76,34 @@ def verify(
     dataset: DatasetName = None,
     data: Root = None,
 ) -> None:
-    """Check noisy labels against their manifest; given the clean ones, make the noise anew and compare."""
+    """Check noisy labels against their manifest; given the clean ones, make the noise again and compare."""
     try:
         nothing = labels is None and dataset is None and name is None
         clean = None if nothing else clean_labels(labels, name, dataset, data)
-        facts = label_noise.verify(manifest, None if clean is None else clean.labels)
-        if clean is not None and clean.images is not None and facts["noise"] == INSTANCE:
-            verify_instance_noise(manifest, facts, clean.labels, clean.images)
-            facts["made_anew"] = True
+        facts = label_noise.verify(manifest) if clean is None else label_noise.verify(manifest, clean.labels, clean.images)
     except (ValueError, TypeError, OSError) as error:
         fail(error)
     checked = what_was_checked(facts, compared=clean is not None)
     console.print(f"[green]fine[/]: {checked} are as the manifest says; rate {facts['rate_realised']:.4f}", highlight=False)
 
 
-def applied(noise: LabelNoise, labels: NDArray[np.int64], seed: int, rule: str, source: Path | str) -> NoisyLabels:
-    """The labels with noise; what is wrong with them is said with the place they came from."""
+def apply_noise(spec: NoiseSpec, clean: Clean, classes: int | None, seed: int, rule: str) -> tuple[NoisyLabels, LabelNoise]:
+    """The noisy labels, and the noise for the manifest; an error about the labels names their source."""
+    classes = classes or clean.classes
+    if classes is None and not clean.labels.any():
+        raise ValueError(f"{clean.source}: all its labels are 0; give --classes")
+    facts: dict[str, Any] = {"classes": classes, "images": clean.images, "dataset": clean.dataset}
     try:
-        return noise.apply(labels, seed, rule)  # type: ignore[arg-type] # a rule that there is not is refused there
-    except ValueError as error:
-        raise ValueError(f"{source}: {error}" if "labels must" in str(error) else str(error)) from error
+        noisy, noise = spec.apply(clean.labels, seed, rule, **facts)  # type: ignore[arg-type] # other rules are refused there
+    except LabelError as error:
+        raise ValueError(f"{clean.source}: {error}") from error
+    if noise is None:
+        raise ValueError(f"{spec} is a file of labels already; 'noiseproof data show NAME --labels FILE' compares them")
+    return noisy, noise
 
 
 def what_was_checked(facts: dict[str, Any], compared: bool) -> str:
-    """What ``verify`` may call fine, and how to check the rest; ``compared`` if the clean labels were given."""
+    """What was verified, and how to verify the rest; ``compared`` if the clean labels were given."""
     if facts["made_anew"]:
         return "labels, rate, matrix and seed"
     if facts["noise"] == INSTANCE:
@@ -118,13 +117,13 @@ def what_was_checked(facts: dict[str, Any], compared: bool) -> str:
 
 @dataclass(frozen=True)
 class Clean:
-    """Clean labels, how many classes they are of, and the images if they came with them."""
+    """Clean labels and where they are from; those of a data set with its name, classes, and images if they are in memory."""
 
     labels: NDArray[np.int64]
-    classes: int
+    source: str
+    classes: int | None = None
     images: NDArray[Any] | None = None
     dataset: str | None = None
-    """The data set's name, where they are of one"""
 
 
 def clean_labels(labels: Path | None, name: str | None, dataset: str | None, root: Path | None) -> Clean:
@@ -134,75 +133,10 @@ def clean_labels(labels: Path | None, name: str | None, dataset: str | None, roo
     if (labels is None) == (dataset is None):
         raise ValueError("the clean labels come from --labels FILE or from --dataset NAME_OR_PATH: give one of the two")
     if labels is not None:
-        found = label_noise.load_labels(labels, name)
-        return Clean(found, int(found.max(initial=0)) + 1)
+        return Clean(label_noise.load_labels(labels, name), str(labels))
     opened = open_dataset(str(dataset), root)
-    images = opened.train.inputs if isinstance(opened.train, Split) else None
-    return Clean(opened.train.labels, len(opened.classes), images, opened.name)
-
-
-def full_spec(spec: str, dataset: str | None) -> str:
-    """``asymmetric:RATE`` is the data set's own asymmetric noise, as in ``noiseproof train``; others stay as they are."""
-    kind, _, rate = spec.partition(":")
-    if kind != "asymmetric" or dataset is None:
-        return spec
-    own = ASYMMETRIC_OF.get(dataset)
-    if own is None:
-        known = ", ".join(f"asymmetric-{kind}" for kind in ASYMMETRIC)
-        raise ValueError(f"{dataset} has no asymmetric noise of its own; there are {known}, pairflip, or a matrix's file")
-    return f"asymmetric-{own}:{rate}"
-
-
-def same_classes(noise: LabelNoise, spec: str, classes: int | None) -> LabelNoise:
-    """The noise, if it is of as many classes as --classes says or nothing is said."""
-    if classes is not None and noise.classes != classes:
-        raise ValueError(f"{spec} is of {noise.classes} classes, got --classes {classes}; leave it out")
-    return noise
-
-
-def instance_noise(spec: str, clean: Clean, classes: int, seed: int, rule: str | None) -> tuple[LabelNoise, NoisyLabels]:
-    """Noise that depends on the images, and what is written about it."""
-    if rule is not None:
-        raise ValueError(f"--rule is for noise that a matrix describes, got {rule!r} for {spec!r}; leave it out")
-    if clean.images is None and clean.dataset is not None:
-        raise ValueError(
-            f"{spec} needs the images in memory, and those of {clean.dataset} are in files; give a data set in arrays, "
-            "such as an .npz file"
-        )
-    if clean.images is None:
-        raise ValueError(f"{spec} depends on the images: give --dataset NAME_OR_PATH with images in memory instead of --labels")
-    number = spec.partition(":")[2]
-    try:
-        rate = float(number)
-    except ValueError:
-        raise ValueError(f"the rate in {spec!r} must be a number, got {number!r}") from None
-    noisy = label_noise.instance_dependent(clean.images, clean.labels, rate, seed, classes)
-    # What was asked, as a matrix: every image's expected rate is the rate, and the random projections favour no class. What
-    # one seed's projections made of it is the realised matrix.
-    asked = label_noise.symmetric(classes, rate).matrix
-    facts = {"classes": classes, "rate": rate, "images_hash": image_hash(clean.images)}
-    return LabelNoise(asked, INSTANCE, facts), noisy
-
-
-def verify_instance_noise(manifest: Path, facts: dict[str, Any], clean: NDArray[np.int64], images: NDArray[Any]) -> None:
-    """Make the noise anew from the images; ValueError says what is not as the manifest says."""
-    stated = facts.get("parameters", {})
-    missing = [key for key in ("rate", "images_hash") if key not in stated]
-    if missing:
-        raise ValueError(f"{manifest}: not a manifest of {INSTANCE} noise: {missing[0]!r} is missing in its parameters")
-    found = image_hash(images)
-    if found != stated["images_hash"]:
-        raise ValueError(f"{manifest}: the hash of the images should be {stated['images_hash']}, found {found}")
-    again = label_noise.instance_dependent(images, clean, stated["rate"], facts["seed"], facts["classes"])
-    if again.hash != facts["labels_hash"]:
-        raise ValueError(f"{manifest}: the hash of the labels made anew should be {facts['labels_hash']}, found {again.hash}")
-
-
-def image_hash(images: NDArray[Any]) -> str:
-    """SHA-256 of the shape, the kind and the bytes of an array of images."""
-    digest = hashlib.sha256(f"{images.shape} {images.dtype.str}\n".encode())
-    digest.update(np.ascontiguousarray(images).data)
-    return digest.hexdigest()
+    images = opened.train.inputs if opened.train.in_memory else None
+    return Clean(opened.train.labels, str(dataset), len(opened.classes), images, opened.name)
 
 
 @app.command()
@@ -216,12 +150,10 @@ def show(
         if Path(spec).name == "manifest.json" or Path(spec).is_dir():
             facts = label_noise.verify(spec)
             noise = LabelNoise(np.asarray(facts["matrix_realised"]), f"{facts['noise']}, realised")
-        elif spec.partition(":")[0] == INSTANCE:
-            way = "'noiseproof noise make' makes it, and its manifest shows the realised matrix"
-            raise ValueError(f"{spec} has no matrix, it depends on the images; {way}")
+            if classes is not None and noise.classes != classes:
+                raise ValueError(f"{spec} is of {noise.classes} classes, got {classes}; leave out --classes")
         else:
             noise = label_noise.from_spec(spec, classes)
-        same_classes(noise, spec, classes)
         if png is not None:
             heat_map_file(noise.matrix, noise.name, png)
     except (ValueError, TypeError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Images of a data set, a few of each class: in the terminal as coloured half blocks, and as a picture."""
+"""Some images of each class of a data set: in the terminal as coloured half blocks, and as a picture."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rich.console import Group
 from rich.style import Style
 from rich.text import Text
 
-from noiseproof.data import Dataset, ImageFiles, Split, read_image
+from noiseproof.data import Dataset, Examples, read_image
 
-__all__ = ["ClassImages", "channels_first", "choose_images", "half_blocks", "picture_file"]
+__all__ = ["ClassImages", "choose_images", "half_blocks", "picture_file"]
 
 Image = NDArray[np.uint8]
 CELLS = 12
 """Columns a picture takes in the terminal; half as many lines."""
 ROWS = 20
-"""With more classes than this the picture file has one image of each instead of a row of them."""
+"""With more classes than this the picture has one image of each instead of a row."""
 SHOWN = 100
 RED = "#c1121f"
 
@@ -55,8 +55,8 @@ def choose_images(
     return found
 
 
-def _image(dataset: Dataset, examples: Split | ImageFiles, index: int) -> Image | None:
-    if isinstance(examples, ImageFiles):
+def _image(dataset: Dataset, examples: Examples, index: int) -> Image | None:
+    if not examples.in_memory:
         return read_image(examples.paths[index])
     value = examples.inputs[index]
     if dataset.name == "digits" and value.shape == (64,):  # the one set of features that is known to be a picture
@@ -66,13 +66,6 @@ def _image(dataset: Dataset, examples: Split | ImageFiles, index: int) -> Image 
     if value.dtype != np.uint8 or value.ndim != 3 or value.shape[-1] not in (1, 3):
         return None
     return np.repeat(value, 3, -1) if value.shape[-1] == 1 else value
-
-
-def channels_first(split: Split | ImageFiles) -> bool:
-    """Whether the inputs look like images whose channels come first, which training refuses."""
-    if isinstance(split, ImageFiles) or split.inputs.dtype != np.uint8 or split.inputs.ndim != 4:
-        return False
-    return bool(split.inputs.shape[1] <= 4 < split.inputs.shape[3])
 
 
 def half_blocks(found: Sequence[ClassImages]) -> Columns:
@@ -145,7 +138,7 @@ def picture_file(found: Sequence[ClassImages], title: str, path: Path) -> None:
 
 
 def _draw(axis: Any, image: Image, other: str | None, name: str | None) -> None:
-    """An image; above it its class where the row does not say it, and in red what it was labelled as instead."""
+    """An image, with its class above it unless the row has it, and in red the label it was given if that is another one."""
     axis.imshow(image, interpolation="nearest")
     if name is not None:
         axis.set_title(name[:14], fontsize=6, pad=2)

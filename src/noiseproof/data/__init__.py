@@ -1,19 +1,20 @@
-"""Data sets in memory or in image files, their official formats, and batched augmentation of images on tensors.
+"""Data sets in memory or in image files, their official formats, and augmentation of whole batches on the device.
 
-dataset        Dataset, the value all readers return; arrays, .npz files, scikit-learn's digits
-images         ImageFiles, for images that stay in files; folders of classes; decoding one file
-lists          lists of "path label" lines, WebVision, Clothing1M
-official       CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
-places         where data sets are kept; open_dataset, by name or by place
-fetch          official addresses and checksums; download continues what was interrupted, archive unpacks what may be hostile
-framing        Squash, Centre, RandomPart                    a file's image becomes a picture of fixed size
-keyed          random numbers that are a function of seed, epoch and image
-loader         ImageLoader, batches of image files           decoded in worker processes, deterministic
-operation      what every augmentation is: draw parameters, then apply them
-indexing       RandomCrop, HorizontalFlip, Rotation          only move pixels; a chain of them is one gather
-resizing       RandomResizedCrop, ResizeCenterCrop           resample, bilinear
-color          ColorJitter                                   on values
-augment        Augment, which composes and normalises them, and the experiments' chains
+examples         Split (inputs in memory) and ImageFiles (paths), the examples of one split
+dataset          Dataset, the value all readers return; arrays, .npz files, scikit-learn's digits
+images           folders of classes; decoding one file
+lists            lists of "path label" lines, WebVision, Clothing1M
+official         CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
+known            the data sets that have a name: how they are recognised, read and fetched
+places           where data sets are kept; open_dataset, by name or by path
+fetch            downloads, resumed (download), checked and unpacked safely (archive)
+framing          Squash, Centre, RandomPart              resize a decoded image to a fixed size
+loader           ImageLoader, batches of image files     decoded in worker processes, deterministic
+image_operation  Operation, the interface of augmentations: draw parameters, then apply them
+indexing         RandomCrop, HorizontalFlip, Rotation    only move pixels; a chain of them is one gather
+resizing         RandomResizedCrop, ResizeCenterCrop     resample, bilinear
+color            ColorJitter                             on values
+augment          Augment, which composes and normalises, and the experiments' chains
 """
 
 from noiseproof.data.augment import (
@@ -30,15 +31,16 @@ from noiseproof.data.augment import (
     webvision_augment,
 )
 from noiseproof.data.color import ColorJitter
-from noiseproof.data.dataset import DataError, Dataset, Split, from_arrays, in_memory, load_digits, load_npz
+from noiseproof.data.dataset import Dataset, from_arrays, load_digits, load_npz
+from noiseproof.data.examples import DataError, Examples, ImageFiles, Split, held_out, in_memory
 from noiseproof.data.fetch import fetch
 from noiseproof.data.framing import Centre, Framing, RandomPart, Squash
-from noiseproof.data.images import ImageFiles, load_image_folder, read_image
+from noiseproof.data.image_operation import Operation
+from noiseproof.data.images import load_image_folder, read_image
 from noiseproof.data.indexing import HorizontalFlip, RandomCrop, Rotation
 from noiseproof.data.lists import load_clothing1m, load_list, load_webvision
 from noiseproof.data.loader import Batch, ImageLoader
 from noiseproof.data.official import load_cifar10, load_cifar100, load_idx, read_idx
-from noiseproof.data.operation import Operation
 from noiseproof.data.places import data_root, open_dataset
 from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
 
@@ -53,6 +55,7 @@ __all__ = [
     "ColorJitter",
     "DataError",
     "Dataset",
+    "Examples",
     "Framing",
     "HorizontalFlip",
     "ImageFiles",
@@ -73,6 +76,7 @@ __all__ = [
     "evaluation",
     "fetch",
     "from_arrays",
+    "held_out",
     "in_memory",
     "load_cifar10",
     "load_cifar100",

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from noiseproof.data.operation import Operation, Size, check_range, in_unit_range, uniform
+from noiseproof.checks import check_range
+from noiseproof.data.image_operation import Operation, Size, in_unit_range, uniform
 
 __all__ = ["ColorJitter", "Jitter", "shift_hue", "to_grey"]
 
@@ -30,8 +31,8 @@ class ColorJitter(Operation):
 
     A factor f blends, ``f x + (1-f) base``, with base black (brightness), the mean grey of the image (contrast) or the
     pixel's own grey (saturation); grey is 0.299 R + 0.587 G + 0.114 B. The hue is that of HSV; a turn is 1. Values are
-    clamped to [0, 1] after each step. Every image has its own order of the four steps. The order is known on the device only,
-    so hue is computed at all four places and kept at one: that is the price of never waiting for the device.
+    clamped to [0, 1] after each step. Every image has its own order of the four steps. The order is on the device, so hue is
+    computed at all four steps and kept at one rather than wait for the device.
 
     Images of one channel have no saturation or hue: these two steps leave them alone.
     """
@@ -43,8 +44,8 @@ class ColorJitter(Operation):
 
     def __post_init__(self) -> None:
         for name in ("brightness", "contrast", "saturation"):
-            check_range(name, getattr(self, name), 0)
-        check_range("hue", self.hue, 0, 0.5)
+            check_range(name, getattr(self, name), at_least=0)
+        check_range("hue", self.hue, at_least=0, at_most=0.5)
 
     def draw(self, n: int, size: Size, generator: torch.Generator) -> Jitter:
         factors = [uniform((n,), max(0.0, 1 - b), 1 + b, generator) for b in (self.brightness, self.contrast, self.saturation)]

@@ -1,74 +1,47 @@
-"""A data set as a value: inputs in memory or image files, labels, what the classes are called, and where it came from."""
+"""A data set as a value: its splits, the names of its classes, and where it came from."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-if TYPE_CHECKING:
-    from noiseproof.data.images import ImageFiles
+from noiseproof.data.examples import DataError, Examples, Split
+from noiseproof.files import checksum
 
-__all__ = ["DataError", "Dataset", "Split", "class_names", "from_arrays", "in_memory", "load_digits", "load_npz", "sha256"]
+__all__ = ["Dataset", "from_arrays", "load_digits", "load_npz"]
 
 
 MOST_CLASSES = 2**20
 """A label beyond this is a slip: naming so many classes would fill the memory."""
 
 
-class DataError(ValueError):
-    """A file does not hold what it should; the message names the file and the fault."""
-
-
-@dataclass(frozen=True)
-class Split:
-    """Examples of one split: images ``[N, H, W, C]`` uint8 or features ``[N, ...]`` float32, and int64 labels ``[N]``."""
-
-    inputs: NDArray[Any]
-    labels: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
 @dataclass(frozen=True)
 class Dataset:
     """A named data set. ``sources`` has the SHA-256 of every file that was read, by its name.
 
-    A split holds its inputs (:class:`Split`) or the paths of its images (:class:`~noiseproof.data.images.ImageFiles`);
-    :func:`in_memory` is for code that needs the inputs.
+    Its splits hold their inputs (:class:`Split`) or the paths of their images (:class:`ImageFiles`).
     """
 
     name: str
-    train: Split | ImageFiles
-    test: Split | ImageFiles | None
+    train: Examples
+    test: Examples | None
     classes: tuple[str, ...]
     sources: dict[str, str] = field(default_factory=dict)
-    other_tests: dict[str, Split | ImageFiles] = field(default_factory=dict)
+    other_tests: dict[str, Examples] = field(default_factory=dict)
     """Further examples to test on, of the same classes, by name"""
 
     @property
-    def splits(self) -> dict[str, Split | ImageFiles]:
+    def splits(self) -> dict[str, Examples]:
         test = {} if self.test is None else {"test": self.test}
         return {"train": self.train, **test, **self.other_tests}
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name} {len(split)}" for name, split in self.splits.items())
-        inputs = f"inputs {self.train.inputs.shape[1:]}" if isinstance(self.train, Split) else "images in files"
+        inputs = f"inputs {self.train.inputs.shape[1:]}" if self.train.in_memory else "images in files"
         return f"Dataset({self.name}: {len(self.classes)} classes, {sizes}, {inputs})"
-
-
-def in_memory(split: Split | ImageFiles) -> Split:
-    """The split itself if it holds its inputs; a TypeError if they are files."""
-    if not isinstance(split, Split):
-        raise TypeError(f"the inputs must be in memory, got {split!r}; ImageLoader reads files batch by batch")
-    return split
 
 
 def from_arrays(
@@ -116,9 +89,8 @@ def load_npz(path: str | Path) -> Dataset:
     missing = [key for key in ("x", "y") if key not in arrays]
     if missing:
         raise DataError(f"{path}: no array named {missing[0]!r}; it has {', '.join(sorted(arrays)) or 'none'}")
-    return from_arrays(
-        arrays["x"], arrays["y"], arrays.get("x_test"), arrays.get("y_test"), name=path.stem, sources={path.name: sha256(path)}
-    )
+    test, sources = (arrays.get("x_test"), arrays.get("y_test")), {path.name: checksum(path)}
+    return from_arrays(arrays["x"], arrays["y"], *test, name=path.stem, sources=sources)
 
 
 def load_digits(test_size: int = 500, seed: int = 0) -> Dataset:
@@ -130,21 +102,6 @@ def load_digits(test_size: int = 500, seed: int = 0) -> Dataset:
     features, labels = (features[order] / 16).astype(np.float32), labels[order]
     test, train = slice(None, test_size), slice(test_size, None)
     return from_arrays(features[train], labels[train], features[test], labels[test], name="digits")
-
-
-def class_names(name: str) -> tuple[str, ...]:
-    """What the classes of a well-known data set are called, in the order of its labels."""
-    facts = json.loads(resources.files("noiseproof").joinpath("classes.json").read_text(encoding="utf-8"))
-    return tuple(facts[name]["classes"])
-
-
-def sha256(path: Path) -> str:
-    """Of a file, read in pieces."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(2**20):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def _split(inputs: ArrayLike, labels: ArrayLike, classes: int | None, where: str) -> Split:

@@ -1,4 +1,4 @@
-"""Data sets from their official addresses, checked against the published checksums."""
+"""Download data sets from their official addresses and check them against the published checksums."""
 
 from __future__ import annotations
 
@@ -7,105 +7,16 @@ import difflib
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from noiseproof.data.archive import unpack
-from noiseproof.data.dataset import DataError
-from noiseproof.data.download import Download, Progress, UnreachableError, checksum
-from noiseproof.data.official import CIFAR10_BINARY, CIFAR10_PYTHON, CIFAR100_BINARY, CIFAR100_PYTHON
+from noiseproof.data.download import Download, Progress, UnreachableError
+from noiseproof.data.examples import DataError
+from noiseproof.data.known import ELSEWHERE, SOURCES, RemoteFile, Source
 from noiseproof.data.places import data_root
+from noiseproof.files import checksum
 
-__all__ = ["SOURCES", "RemoteFile", "Source", "fetch"]
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file at its official address, and the MD5 that is published for it."""
-
-    url: str
-    md5: str
-
-    @property
-    def name(self) -> str:
-        return self.url.rsplit("/", 1)[-1]
-
-
-@dataclass(frozen=True)
-class Source:
-    """What to download for a data set, and the folder it becomes."""
-
-    files: tuple[RemoteFile, ...]
-    folder: str
-    page: str
-    """Where its owners describe it"""
-    holds: Mapping[str, str] = field(default_factory=dict)
-    """Published checksums of what is in the archive; none if the files are read as they are"""
-    at_most: int = 2**28
-    """Bytes the archive may unpack to"""
-
-    @property
-    def archived(self) -> bool:
-        return bool(self.holds)
-
-    def place(self, root: Path) -> Path:
-        """Where the downloaded files are put, by hand or by :func:`fetch`."""
-        return root if self.archived else root / self.folder
-
-
-CIFAR = "https://www.cs.toronto.edu/~kriz/"
-MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
-IDX = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
-
-
-def _cifar(archive: str, md5: str, folder: str, holds: Mapping[str, str]) -> Source:
-    return Source((RemoteFile(CIFAR + archive, md5),), folder, f"{CIFAR}cifar.html", holds)
-
-
-def _idx(address: str, folder: str, page: str, *sums: str) -> Source:
-    return Source(tuple(RemoteFile(address + name, md5) for name, md5 in zip(IDX, sums, strict=True)), folder, page)
-
-
-SOURCES: Mapping[str, Source] = {
-    "cifar10": _cifar("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin", CIFAR10_BINARY),
-    "cifar10-python": _cifar(
-        "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py", CIFAR10_PYTHON
-    ),
-    "cifar100": _cifar("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary", CIFAR100_BINARY),
-    "cifar100-python": _cifar(
-        "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python", CIFAR100_PYTHON
-    ),
-    "mnist": _idx(
-        MNIST,
-        "mnist",
-        "http://yann.lecun.com/exdb/mnist/",
-        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "d53e105ee54ea40749a09fcbcd1e9432",
-        "9fb629c4189551a2d022fa330f9573f3",
-        "ec29112dd5afa0611ce80d1b7f02629c",
-    ),
-    "fashion-mnist": _idx(
-        FASHION_MNIST,
-        "fashion-mnist",
-        "https://github.com/zalandoresearch/fashion-mnist",
-        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "25c81989df183df01b3e8a0aad5dffbe",
-        "bef4ecab320f06d8554ea6380940ec79",
-        "bb300cfdad3c16e7a12a480ee83cd310",
-    ),
-}
-_CIFAR_N = (
-    "no checksum is published for it; take data/{} from https://github.com/UCSC-REAL/cifar-10-100n and pass it as --labels"
-)
-ELSEWHERE = {
-    "cifar10n": _CIFAR_N.format("CIFAR-10_human.pt"),
-    "cifar100n": _CIFAR_N.format("CIFAR-100_human.pt"),
-    "digits": "it comes with scikit-learn, so there is nothing to fetch",
-    "webvision": "it is too large to fetch like this; see https://data.vision.ee.ethz.ch/cvl/webvision/dataset2017.html",
-    "clothing1m": "its owners give it on request; see https://github.com/Cysu/noisy_label",
-}
-"""Data sets that are opened but not fetched, and why."""
+__all__ = ["fetch"]
 
 
 def fetch(
@@ -119,8 +30,8 @@ def fetch(
 ) -> Path:
     """Download a data set below ``into`` (or :func:`data_root`), check it and unpack it; returns its folder.
 
-    What is there already is checked and not downloaded again, however it got there. An interrupted download is continued.
-    Several processes may ask at once: one downloads, the others wait for it.
+    Files that are there already are checked and not downloaded again. An interrupted download is resumed. Several processes
+    may call it at once: one downloads, the others wait.
     """
     source = _find(name, sources)
     root = data_root(into)
@@ -163,7 +74,7 @@ def _retrieve(file: RemoteFile, place: Path, download: Download) -> None:
         raise DataError(f"downloading needs {missing.name}: pip install 'noiseproof[lab]'") from missing
     log = pooch.get_logger()
     level = log.level
-    log.setLevel(logging.WARNING)  # it would announce each file on stderr, across the progress bar
+    log.setLevel(logging.WARNING)  # it would log each file to stderr, across the progress bar
     try:
         pooch.retrieve(file.url, f"md5:{file.md5}", fname=file.name, path=place, downloader=download)
     finally:
@@ -171,7 +82,7 @@ def _retrieve(file: RemoteFile, place: Path, download: Download) -> None:
 
 
 def _check_there(path: Path, file: RemoteFile) -> None:
-    found = checksum(path)
+    found = checksum(path, "md5")
     if found != file.md5:
         aside = path.with_name(f"{path.name}.wrong")
         os.replace(path, aside)
@@ -202,10 +113,10 @@ def _by_hand(source: Source, place: Path) -> str:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time, where the system can say so; a process that dies lets the others go on."""
+    """Lock the folder, where the system has locks; the lock ends with the process."""
     try:
         import fcntl
-    except ModuleNotFoundError:  # Windows: two at once would spoil each other's download, and the checksum would tell
+    except ModuleNotFoundError:  # Windows: two at once would fail the checksum
         yield
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -1,7 +1,7 @@
 """Augmentations that only move pixels: crop, flip, rotation.
 
-Each says, for every pixel of its result, which pixel of its input stands there, in whole numbers. Such maps compose exactly:
-a chain of them is one table of indices and one gather, whatever its length, and equals the steps done one after another.
+Each maps every pixel of its result to a pixel of its input, by integer indices. Such maps compose exactly: a chain of them is
+one table of indices and one gather.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noiseproof.data.operation import Operation, Size, check_integer, check_range, uniform
+from noiseproof.checks import check_integer, check_range
+from noiseproof.data.image_operation import Operation, Size, uniform
 
 __all__ = ["Crop", "Flip", "HorizontalFlip", "IndexOperation", "Pixels", "RandomCrop", "Rotated", "Rotation", "source_pixels"]
 
@@ -29,12 +30,12 @@ class Pixels:
 
     @classmethod
     def all_of(cls, size: Size, device: torch.device) -> Pixels:
-        """Every pixel of an image of ``size``, where it is."""
+        """The identity on an image of ``size``."""
         rows, columns = (torch.arange(length, device=device) for length in size)
         return cls(rows.view(1, -1, 1), columns.view(1, 1, -1))
 
     def within(self, rows: Tensor, columns: Tensor, size: Size) -> Pixels:
-        """Moved to ``rows`` and ``columns``; what has left an image of ``size``, now or before, is outside for good."""
+        """Moved to ``rows`` and ``columns``; pixels that have ever left an image of ``size`` stay outside."""
         inside = (rows >= 0) & (rows < size[0]) & ((columns >= 0) & (columns < size[1]))
         return Pixels(rows, columns, inside if self.inside is None else inside & self.inside)
 
@@ -48,7 +49,7 @@ class Pixels:
 
 
 class IndexOperation(Operation):
-    """An operation that only moves pixels, and puts zeros where none comes from."""
+    """An operation that only moves pixels, with zeros where there is none."""
 
     def source(self, pixels: Pixels, drawn: Any, size: Size) -> Pixels:
         """For ``pixels`` of the result, the pixels of the input, whose size is ``size``."""
@@ -86,9 +87,9 @@ class RandomCrop(IndexOperation):
     size: int | None = None
 
     def __post_init__(self) -> None:
-        check_integer("padding", self.padding, 0)
+        check_integer("padding", self.padding, at_least=0)
         if self.size is not None:
-            check_integer("size", self.size, 1)
+            check_integer("size", self.size, at_least=1)
 
     def output_size(self, size: Size) -> Size:
         if self.size is None:
@@ -121,7 +122,7 @@ class HorizontalFlip(IndexOperation):
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        check_range("p", self.p, 0, 1)
+        check_range("p", self.p, at_least=0, at_most=1)
 
     def draw(self, n: int, size: Size, generator: torch.Generator) -> Flip:
         return Flip(uniform((n,), 0, 1, generator) < self.p)
@@ -143,14 +144,14 @@ class Rotation(IndexOperation):
     """Turn about the centre by an angle uniform in [-degrees, degrees); nearest neighbour, same size, zeros around.
 
     Pixel for pixel what Pillow's ``Image.rotate`` gives, which torchvision's ``RandomRotation`` calls: pixel (r, c) has its
-    centre at (r + 1/2, c + 1/2), and coordinates are counted in 1/65536 of a pixel. Whole numbers from there on, so devices
-    agree too. Right below 16,384 pixels a side.
+    centre at (r + 1/2, c + 1/2), and coordinates are multiples of 1/65536 pixel. Integer arithmetic from there on, so devices
+    agree. Correct below 16,384 pixels a side.
     """
 
     degrees: float = 20.0
 
     def __post_init__(self) -> None:
-        check_range("degrees", self.degrees, 0, 180)
+        check_range("degrees", self.degrees, at_least=0, at_most=180)
 
     def draw(self, n: int, size: Size, generator: torch.Generator) -> Rotated:
         return Rotated(uniform((n,), -self.degrees, self.degrees, generator))

@@ -1,58 +1,22 @@
-"""Where data sets are, and opening one by its name or by its place."""
+"""Where data sets are kept, and opening one by its name or path."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-from noiseproof.data import lists
-from noiseproof.data.dataset import Dataset, load_digits, load_npz
+from noiseproof.data.dataset import Dataset, load_npz
 from noiseproof.data.images import load_image_folder
-from noiseproof.data.official import load_cifar10, load_cifar100, load_idx
+from noiseproof.data.known import IDX, NAMES, SOURCES, Named
+from noiseproof.data.lists import load_list
+from noiseproof.data.official import load_idx
+from noiseproof.files import checksum
 
-__all__ = ["NAMES", "data_root", "find_dataset", "open_dataset"]
+__all__ = ["data_root", "find_dataset", "open_dataset"]
 
 LISTS = (".txt", ".csv", ".tsv")
-FIRST_OF_IMAGENET = ("n01440764", "0")
-"""How the folder of ImageNet's first class is called: by synset or by number."""
-
-
-class Named(NamedTuple):
-    """A data set that has a name: the folders it may be in, below the root, and the files that tell it is there."""
-
-    folders: tuple[str, ...]
-    witnesses: tuple[str, ...]
-    fetchable: bool = True
-
-
-IDX = ("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "train-images.idx3-ubyte")
-NAMES = {
-    "digits": Named((), (), fetchable=False),
-    "cifar10": Named(
-        (
-            "cifar-10-batches-bin",
-            "cifar10/cifar-10-batches-bin",
-            "cifar-10-batches-py",
-            "cifar10/cifar-10-batches-py",
-            "cifar10",
-        ),
-        ("test_batch.bin", "test_batch"),
-    ),
-    "cifar100": Named(
-        ("cifar-100-binary", "cifar100/cifar-100-binary", "cifar-100-python", "cifar100/cifar-100-python", "cifar100"),
-        ("test.bin", "test"),
-    ),
-    "mnist": Named(("mnist", "MNIST/raw"), IDX),
-    "fashion-mnist": Named(("fashion-mnist", "FashionMNIST/raw"), IDX),
-    "webvision": Named(("webvision",), ("info/train_filelist_google.txt", "train_filelist_google.txt"), fetchable=False),
-    "clothing1m": Named(("clothing1m",), ("noisy_train_key_list.txt", "annotations/noisy_train_key_list.txt"), fetchable=False),
-}
-"""The data sets that are opened by name. The root itself may be any of their folders too; one with idx files that are not as
-published is MNIST's."""
 
 
 def data_root(given: str | Path | None = None) -> Path:
@@ -69,17 +33,15 @@ def data_root(given: str | Path | None = None) -> Path:
 
 
 def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, check: bool = True) -> Dataset:
-    """A data set by its name (``NAMES``), looked for below :func:`data_root`, or by its place.
+    """A data set by its name (``NAMES``), looked for below :func:`data_root`, or by its path.
 
-    A place is an .npz file, a list of images (.txt, .csv, .tsv), or a folder: CIFAR's or idx files, WebVision's or Clothing1M's
-    layout, or images in one folder per class. A name that is also a folder here is the name; write ``./cifar10`` for the
-    folder. ``check=False`` skips CIFAR's published checksums.
+    A path is that of an .npz file, a list of images (.txt, .csv, .tsv), or a folder: CIFAR's or idx files, WebVision's or
+    Clothing1M's layout, or images in one folder per class. Names come first: write ``./cifar10`` for a folder of that name.
+    ``check=False`` skips CIFAR's published checksums.
     """
     name = str(name_or_path)
-    if name == "digits":
-        return load_digits()
     if name in NAMES:
-        return _read(name, find_dataset(name, root), check)
+        return NAMES[name].read(find_dataset(name, root), check)
     path = Path(name_or_path).expanduser()
     if path.is_dir():
         return _open_folder(path, check)
@@ -95,16 +57,18 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
 def find_dataset(name: str, root: str | Path | None = None) -> Path:
     """The folder of a named data set; FileNotFoundError says where it was looked for, and how to get it."""
     known, place = NAMES[name], data_root(root)
+    if not known.folders:  # it comes with a library
+        return place
     looked = [*(place / folder for folder in known.folders), place]
     for folder in looked[:-1]:
         if _is_there(folder, known):
             return folder
-    # idx files in the root itself do not say whose they are: the published ones are known, others count as MNIST's.
+    # idx files in the root itself are known by their checksum; others count as MNIST's.
     owner = (_published(place) or "mnist") if known.witnesses == IDX else name
     if _is_there(place, known) and owner == name:
         return place
     into = "" if root is None else f" --data {shlex.quote(str(root))}"
-    ways = [f"'noiseproof data fetch {name}{into}' downloads it"] if known.fetchable else []
+    ways = [f"'noiseproof data fetch {name}{into}' downloads it"] if name in SOURCES else []
     if _is_there(place, known):
         ways.insert(0, f"the idx files there are taken for {owner}'s; move them to {looked[0]} if they are {name}'s")
     ways.append("--data DIR or $NOISEPROOF_DATA says where it is")
@@ -118,44 +82,19 @@ def _is_there(folder: Path, known: Named) -> bool:
 
 def _published(folder: Path) -> str | None:
     """Whose idx files a folder has, by the checksum of the training images; nothing if they are not as published."""
-    from noiseproof.data.download import checksum
-    from noiseproof.data.fetch import SOURCES  # which imports this module
-
     images = folder / SOURCES["mnist"].files[0].name
-    found = checksum(images) if images.is_file() else ""
+    found = checksum(images, "md5") if images.is_file() else ""
     return next((name for name in ("mnist", "fashion-mnist") if SOURCES[name].files[0].md5 == found), None)
-
-
-def _read(name: str, folder: Path, check: bool) -> Dataset:
-    readers: dict[str, Callable[[], Dataset]] = {
-        "cifar10": lambda: load_cifar10(folder, check=check),
-        "cifar100": lambda: load_cifar100(folder, check=check),
-        "mnist": lambda: load_idx(folder),
-        "fashion-mnist": lambda: load_idx(folder, "fashion-mnist"),
-        "webvision": lambda: lists.load_webvision(folder, imagenet=_imagenet_beside(folder)),
-        "clothing1m": lambda: lists.load_clothing1m(folder),
-    }
-    return readers[name]()
-
-
-def _imagenet_beside(folder: Path) -> Path | None:
-    """ImageNet's validation images, if they are in or next to WebVision's folder, one sub-folder per class.
-
-    Another layout (the images as published lie in one folder) is passed over: nobody asked for it by name.
-    """
-    places = (place / name for place in (folder, folder.parent) for name in ("ilsvrc12", "imagenet", "ILSVRC2012"))
-    firsts = [Path(inside, name) for inside in ("val", "") for name in FIRST_OF_IMAGENET]
-    return next((place for place in places if any((place / first).is_dir() for first in firsts)), None)
 
 
 def _open_folder(folder: Path, check: bool) -> Dataset:
     if _is_there(folder, NAMES["mnist"]):
         return load_idx(folder, _published(folder) or folder.resolve().name)
-    found = [(name, place) for name in NAMES if name != "digits" for place in _places_inside(folder, name)]
+    found = [(name, place) for name in NAMES for place in _places_inside(folder, name)]
     names = sorted({name for name, _ in found})
     if len(names) > 1:
         raise ValueError(f"{folder}: holds {' and '.join(names)}; give the name, and this folder as --data (root=)")
-    return _read(*found[0], check) if found else load_image_folder(folder)
+    return NAMES[names[0]].read(found[0][1], check) if found else load_image_folder(folder)
 
 
 def _places_inside(folder: Path, name: str) -> list[Path]:
@@ -167,5 +106,5 @@ def _open_file(path: Path) -> Dataset:
     if path.suffix == ".npz":
         return load_npz(path)
     if path.suffix in LISTS:
-        return lists.load_list(path)
+        return load_list(path)
     raise ValueError(f"{path}: a data set is an .npz file, a list ({', '.join(LISTS)}) or a folder, got {path.suffix!r}")

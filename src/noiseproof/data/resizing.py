@@ -1,7 +1,7 @@
 """Augmentations that resample: random resized crop for training, resize and centre crop for evaluation.
 
-Both are bilinear without antialiasing, in floating point and without rounding back to whole grey levels. The convention is
-that of ``torch.nn.functional.interpolate(..., mode="bilinear", align_corners=False)``: along a side of h input and s output
+Both are bilinear without antialiasing, in floating point, not rounded to uint8. The convention is that of
+ ``torch.nn.functional.interpolate(..., mode="bilinear", align_corners=False)``: along a side of h input and s output
 pixels, output pixel i reads at ``clamp((i + 1/2) h/s - 1/2, 0, h - 1)``, between the two pixels around it.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
+from noiseproof.checks import check_integer, check_range
+from noiseproof.data.image_operation import Operation, Size, in_unit_range, uniform
 from noiseproof.data.indexing import Pixels
-from noiseproof.data.operation import Operation, Size, check_integer, check_range, in_unit_range, uniform
 
 __all__ = ["RandomResizedCrop", "ResizeCenterCrop", "Window"]
 
@@ -38,9 +38,8 @@ class RandomResizedCrop(Operation):
     """A random part of the image, resized to ``size`` x ``size``.
 
     The part's share of the area is uniform in ``scale`` and its width / height log-uniform in ``ratio``; the first of ten
-    tries that fits is taken, its place uniform. If none fits: the largest central part whose ratio is allowed. The part is
-    cut first and resized then: what is outside it never shows. Sampled in one ``grid_sample``, whose coordinates in [-1, 1]
-    are off by at most about 1e-7 of the image's side.
+    tries that fits is taken, its position uniform. If none fits: the largest central part whose ratio is allowed. The part is
+    cut before it is resized. Sampled in one ``grid_sample``, whose coordinates are off by about 1e-7 of the image's side.
     """
 
     size: int = 224
@@ -48,11 +47,11 @@ class RandomResizedCrop(Operation):
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
 
     def __post_init__(self) -> None:
-        check_integer("size", self.size, 1)
-        check_range("scale[1]", self.scale[1], 0, 1, above=True)
-        check_range("scale[0]", self.scale[0], 0, self.scale[1], above=True)
-        check_range("ratio[1]", self.ratio[1], 0, above=True)
-        check_range("ratio[0]", self.ratio[0], 0, self.ratio[1], above=True)
+        check_integer("size", self.size, at_least=1)
+        check_range("scale[1]", self.scale[1], above=0, at_most=1)
+        check_range("scale[0]", self.scale[0], above=0, at_most=self.scale[1])
+        check_range("ratio[1]", self.ratio[1], above=0)
+        check_range("ratio[0]", self.ratio[0], above=0, at_most=self.ratio[1])
 
     def output_size(self, size: Size) -> Size:
         return self.size, self.size
@@ -114,14 +113,14 @@ class ResizeCenterCrop(Operation):
     copied exactly.
     """
 
-    random: ClassVar[bool] = False
+    random = False
 
     resize: int = 256
     size: int = 224
 
     def __post_init__(self) -> None:
-        check_integer("size", self.size, 1)
-        check_integer("resize", self.resize, self.size)
+        check_integer("size", self.size, at_least=1)
+        check_integer("resize", self.resize, at_least=self.size)
 
     def output_size(self, size: Size) -> Size:
         return self.size, self.size

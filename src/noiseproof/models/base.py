@@ -1,16 +1,17 @@
-"""What every model shares: logits from a last linear layer, the features before it, and how its weights are drawn."""
+"""The base of every model: logits from a last linear layer, the features before it, and the initialisation."""
 
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Callable
-from typing import Literal, SupportsIndex, TypeVar
+from typing import Literal, TypeVar
 
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor, nn
 
-__all__ = ["Classifier", "Initialisation", "activated", "check_count", "draw_published", "draw_torchvision", "replace_head"]
+from noiseproof.checks import check_integer
+
+__all__ = ["Classifier", "Initialisation", "activated", "initialise_published", "initialise_torchvision", "replace_head"]
 
 Initialisation = Literal["published", "torchvision"]
 HEAD = "fc"
@@ -22,7 +23,7 @@ M = TypeVar("M", bound="Classifier")
 class Classifier(nn.Module):
     """A network that ends in one linear layer, ``fc``.
 
-    A subclass sets ``fc`` and writes :meth:`penultimate`. ``initialisation`` says how a new last layer is drawn.
+    A subclass sets ``fc`` and writes :meth:`penultimate`. ``initialisation`` is that of a new last layer.
     """
 
     fc: nn.Linear
@@ -38,11 +39,11 @@ class Classifier(nn.Module):
         return self.fc.out_features
 
     def aligned(self, multiple: int) -> Classifier:
-        """A network like this one, drawn anew, whose numbers of channels are rounded up to a multiple.
+        """A newly initialised network like this one, with its numbers of channels rounded up to a multiple.
 
-        Its tensors have the same names and are at least as large. With this network's values in their first places and zeros
-        elsewhere it computes the same, on inputs padded with zero channels, and training keeps the zeros: an added channel
-        is 0 before and after BatchNorm (whose factor there is 0), so it passes nothing on and gets no gradient.
+        Its tensors have the same names and are at least as large. With this network's values first and zeros after them it
+        computes the same, on inputs padded with zero channels, and training keeps the zeros: an added channel is 0 before
+        and after BatchNorm (whose weight there is 0), so it contributes nothing and gets no gradient.
         """
         return copy.deepcopy(self)
 
@@ -58,10 +59,9 @@ class Classifier(nn.Module):
 
 
 def replace_head(model: M, classes: int) -> M:
-    """Give the model a new last layer for this many classes, drawn as the model draws its own; all else is kept.
+    """Give the model a new last layer for this many classes, initialised as the model initialises its own.
 
-    Changes the model and returns it. The new layer has the device and dtype of the old one. Optimisers hold parameters, so
-    make them afterwards.
+    Changes the model and returns it. The new layer has the device and dtype of the old one. Create optimisers afterwards.
 
     >>> from noiseproof.models import CNN8
     >>> replace_head(CNN8(10), 14).classifier
@@ -70,13 +70,13 @@ def replace_head(model: M, classes: int) -> M:
     old = model.classifier
     new = nn.Linear(
         old.in_features,
-        check_count("classes", classes, at_least=2),
+        check_integer("classes", classes, at_least=2),
         bias=old.bias is not None,
         device=old.weight.device,
         dtype=old.weight.dtype,
     )
     if model.initialisation == "published":
-        draw_published(new)
+        initialise_published(new)
     model.fc = new.train(old.training)
     return model
 
@@ -84,7 +84,7 @@ def replace_head(model: M, classes: int) -> M:
 def activated(norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, *, pool: bool = False) -> Tensor:
     """``relu(norm(x) + shortcut)``, and with ``pool`` the maximum of each 2x2 of it.
 
-    A layer that has a method ``activated`` itself does all of this at once: that is how faster kernels are put in its place.
+    A norm layer with a method ``activated`` does all of this at once: so do the fused kernels.
     """
     at_once: Callable[..., Tensor] | None = getattr(norm, "activated", None)
     if at_once is not None:
@@ -94,11 +94,11 @@ def activated(norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, *, poo
     return F.max_pool2d(out, 2) if pool else out
 
 
-def draw_published(module: nn.Module) -> None:
+def initialise_published(module: nn.Module) -> None:
     """The initialisation behind the paper's CIFAR results.
 
     Convolutions: U(-b, b) with b = sqrt(6 / fan_in), kaiming-uniform for ReLU. Linear layers: b = sqrt(6 / (in + out)),
-    xavier-uniform. Biases and BatchNorm stay as torch makes them: U(-1/sqrt(fan_in), 1/sqrt(fan_in)), and 1 and 0.
+    xavier-uniform. Biases and BatchNorm keep torch's defaults: U(-1/sqrt(fan_in), 1/sqrt(fan_in)), and 1 and 0.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
@@ -107,26 +107,11 @@ def draw_published(module: nn.Module) -> None:
             nn.init.xavier_uniform_(layer.weight)
 
 
-def draw_torchvision(module: nn.Module) -> None:
-    """torchvision's: convolutions N(0, 2 / fan_out), kaiming-normal for ReLU; the rest stays as torch makes it."""
+def initialise_torchvision(module: nn.Module) -> None:
+    """torchvision's: convolutions N(0, 2 / fan_out), kaiming-normal for ReLU; the rest keeps torch's defaults."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-
-
-def check_count(name: str, value: SupportsIndex, *, at_least: int) -> int:
-    """``value`` as an int if it is an integer of at least this; an error that says so if not.
-
-    >>> check_count("classes", 1, at_least=2)
-    Traceback (most recent call last):
-    ValueError: classes must be at least 2, got 1
-    """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    count = operator.index(value)
-    if count < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {count}")
-    return count
 
 
 def round_up(value: int, multiple: int) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from noiseproof.models.base import Classifier, check_count, draw_published, shape_text
+from noiseproof.checks import check_integer
+from noiseproof.models.base import Classifier, initialise_published, shape_text
 
 __all__ = ["MLP"]
 
@@ -29,20 +30,20 @@ class MLP(Classifier):
 
     def __init__(self, classes: int, in_features: int, hidden: Sequence[int] = (256, 256)) -> None:
         super().__init__()
-        classes = check_count("classes", classes, at_least=2)
-        self.in_features = before = check_count("in_features", in_features, at_least=1)
+        classes = check_integer("classes", classes, at_least=2)
+        self.in_features = before = check_integer("in_features", in_features, at_least=1)
         try:
             widths = list(hidden)
         except TypeError as error:
             raise TypeError(f"hidden must be a list of widths, such as [256, 256], got {hidden!r}") from error
         layers: list[nn.Module] = []
         for place, size in enumerate(widths):
-            width = check_count(f"hidden[{place}]", size, at_least=1)
+            width = check_integer(f"hidden[{place}]", size, at_least=1)
             layers += [nn.Linear(before, width), nn.ReLU(inplace=True)]
             before = width
         self.body = nn.Sequential(*layers)
         self.fc = nn.Linear(before, classes)
-        draw_published(self)
+        initialise_published(self)
 
     def penultimate(self, x: Tensor) -> Tensor:
         flat = x.flatten(1) if x.dim() > 1 else x

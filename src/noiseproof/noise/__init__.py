@@ -1,9 +1,10 @@
-"""Label noise that tells the truth: every generator returns the labels, the mask, the realised matrix and rate, and a hash.
+"""Label noise: every generator returns the labels, the mask, the realised matrix and rate, and a hash.
 
-matrix     LabelNoise and its constructors: symmetric, asymmetric, pairflip, from_matrix, from_file
-sampling   the random numbers and the rules: exact counts, draws, the published code's truncation
+matrix     LabelNoise and its constructors: symmetric, asymmetric, pairflip, from_matrix, from_file; their names
+sampling   the rules: exact counts, draws, the published code's truncation
 instance   instance_dependent: the image decides whether and to what its label changes
-files      label files of others, and our own with a manifest that can be verified
+files      published label files, and our own with a manifest that can be verified
+spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied
 
 >>> import numpy as np
 >>> noisy = symmetric(10, 0.8).apply(np.arange(1000) % 10, seed=0)
@@ -19,14 +20,15 @@ from noiseproof.noise.matrix import (
     asymmetric,
     from_file,
     from_matrix,
-    from_spec,
     label_hash,
     pairflip,
     symmetric,
 )
+from noiseproof.noise.spec import NoiseSpec, from_spec
 
 __all__ = [
     "LabelNoise",
+    "NoiseSpec",
     "NoisyLabels",
     "asymmetric",
     "from_file",

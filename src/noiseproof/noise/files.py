@@ -1,4 +1,4 @@
-"""Noisy labels in files: people's and papers' label files, and our own with a manifest that can be checked."""
+"""Noisy labels in files: published label files, and our own with a manifest that can be verified."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.files import write_whole
-from noiseproof.noise.matrix import INSTANCE, MATRIX_NOISES, LabelNoise, NoisyLabels, as_labels, label_hash
+from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
+from noiseproof.noise.matrix import MATRIX_NOISES, LabelNoise, NoisyLabels, as_labels, label_hash
 
 __all__ = ["load_labels", "read_noisy_labels", "verify", "write_noisy_labels"]
 
@@ -64,7 +65,7 @@ def read_noisy_labels(path: str | Path, clean: ArrayLike, classes: int, name: st
 
 
 def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, noisy: NoisyLabels, version: str) -> Path:
-    """Write the labels and a manifest that tells how they came about; returns the manifest's path.
+    """Write the labels and a manifest of how they were made; returns the manifest's path.
 
     Labels that were read from a file have no rule and no seed: give them a noise with a name of its own, such as ``people``.
     """
@@ -93,12 +94,12 @@ def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, 
     return folder / MANIFEST
 
 
-def verify(manifest: str | Path, clean: ArrayLike | None = None) -> dict[str, Any]:
-    """Check a manifest against its labels, and against the clean labels if given: the rate, the matrix and the labels anew.
+def verify(manifest: str | Path, clean: ArrayLike | None = None, images: NDArray[Any] | None = None) -> dict[str, Any]:
+    """Check a manifest against its labels, and against the clean labels if given: rate, matrix, and the noise made again.
 
     Returns the manifest, and as ``made_anew`` whether the noise was made again and gave these labels. It cannot be for labels
-    that were read from a file, nor here for instance noise, which needs the images: the seed is then not checked. Raises
-    ValueError with the first thing that is not as the manifest says.
+    that were read from a file, nor for instance noise without the ``images``: the seed is then not checked. Raises ValueError
+    with the first thing that is not as the manifest says.
     """
     path = Path(manifest)
     path = path / MANIFEST if path.is_dir() else path
@@ -125,16 +126,28 @@ def verify(manifest: str | Path, clean: ArrayLike | None = None) -> dict[str, An
     _expect(path, "realised rate", facts["rate_realised"], found.rate)
     if not np.array_equal(found.matrix, np.asarray(facts["matrix_realised"])):
         raise ValueError(f"{path}: the realised matrix is not the one the labels have")
-    made_anew = facts["rule"] is not None
-    if made_anew:
+    again = None
+    if facts["rule"] is not None:
         again = LabelNoise(np.asarray(facts["matrix_asked"])).apply(truth, facts["seed"], facts["rule"])
+    elif facts["noise"] == INSTANCE and images is not None:
+        again = _instance_anew(path, facts, truth, images)
+    if again is not None:
         _expect(path, "hash of the labels made anew", facts["labels_hash"], again.hash)
-    return facts | {"made_anew": made_anew}
+    return facts | {"made_anew": again is not None}
+
+
+def _instance_anew(path: Path, facts: dict[str, Any], clean: ArrayLike, images: NDArray[Any]) -> NoisyLabels:
+    stated = facts.get("parameters", {})
+    missing = [key for key in ("rate", "images_hash") if key not in stated]
+    if missing:
+        raise ValueError(f"{path}: not a manifest of {INSTANCE} noise: {missing[0]!r} is missing in its parameters")
+    _expect(path, "hash of the images", stated["images_hash"], image_hash(images))
+    return instance_dependent(images, clean, stated["rate"], facts["seed"], facts["classes"])
 
 
 def _check_rule(path: Path, noise: str, seed: int | None, rule: str | None) -> None:
-    """Without a rule the labels cannot be made anew, so whoever leaves it out must not claim that they can."""
-    if rule is None and noise != INSTANCE and (noise in MATRIX_NOISES or seed is not None):
+    """Noise by a matrix must state its rule: without it the labels cannot be made again and compared."""
+    if rule is None and noise != INSTANCE and (noise in (*MATRIX_NOISES, "matrix", "file") or seed is not None):
         raise ValueError(
             f"{path}: {noise} noise with seed {seed} must state its rule, got none; only {INSTANCE} noise, and labels from a "
             "file under a name of their own and without a seed, have none"

@@ -1,17 +1,21 @@
-"""Instance-dependent noise: whether a label changes, and to what, depends on the image."""
+"""Instance-dependent noise: whether a label changes, and to which class, depends on the image."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.noise.matrix import NoisyLabels, as_labels
-from noiseproof.noise.sampling import random_keys, random_uniform
+from noiseproof.checks import check_range
+from noiseproof.keyed_random import random_keys, random_uniform
+from noiseproof.noise.matrix import LabelNoise, NoisyLabels, as_labels, symmetric
 
-__all__ = ["instance_dependent"]
+__all__ = ["INSTANCE", "asked_noise", "image_hash", "instance_dependent"]
+
+INSTANCE = "instance"
 
 SPREAD = 0.1
 """Standard deviation of the flip rates around the asked one, as published."""
@@ -25,13 +29,10 @@ def instance_dependent(images: ArrayLike, labels: ArrayLike, rate: float, seed: 
     ``rate``. If it flips, the new label is drawn from a softmax of a random projection of the image, one projection per clean
     class. As many labels flip as the rates add up to, so the realised rate is the asked one.
 
-    Integer images are projected on random signs, which is exact in floating point, so the same seed gives the same labels on
-    every machine. Two choices differ from the usual script: signs instead of normal numbers, and pixels are centred first.
+    Two choices differ from the usual script: pixels are centred first, and projected on random signs instead of normal
+    numbers. For integer images that is exact in floating point, so the same seed gives the same labels on every machine.
     """
-    if isinstance(rate, bool) or not isinstance(rate, int | float):
-        raise TypeError(f"rate must be a number, got {rate!r}")
-    if not 0 <= rate < 1:
-        raise ValueError(f"rate must be in [0, 1), got {rate}")
+    check_range("rate", rate, at_least=0, below=1)
     pixels = np.asarray(images)
     given = np.asarray(labels)
     count = classes if classes is not None else int(given.max(initial=0)) + 1
@@ -47,6 +48,19 @@ def instance_dependent(images: ArrayLike, labels: ArrayLike, rate: float, seed: 
     noisy = clean.copy()
     noisy[flips] = _destinations(pixels, clean, flips, count, seed)
     return NoisyLabels.compare(clean, noisy, count, seed=int(seed))
+
+
+def asked_noise(images: NDArray[Any], rate: float, classes: int) -> LabelNoise:
+    """Instance noise as a manifest states it: its matrix is symmetric, since the random projections favour no class."""
+    facts = {"classes": classes, "rate": rate, "images_hash": image_hash(images)}
+    return LabelNoise(symmetric(classes, rate).matrix, INSTANCE, facts)
+
+
+def image_hash(images: NDArray[Any]) -> str:
+    """SHA-256 of an array's shape, dtype and bytes."""
+    digest = hashlib.sha256(f"{images.shape} {images.dtype.str}\n".encode())
+    digest.update(np.ascontiguousarray(images).data)
+    return digest.hexdigest()
 
 
 def _flip_rates(rate: float, uniform: NDArray[np.float64]) -> NDArray[np.float64]:

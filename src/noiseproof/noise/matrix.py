@@ -1,4 +1,4 @@
-"""Label noise as a value: a transition matrix that says what it did."""
+"""Label noise by a transition matrix, and noisy labels with what the noise changed."""
 
 from __future__ import annotations
 
@@ -6,26 +6,17 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from noiseproof.checks import check_integer, check_range
+from noiseproof.classes import class_facts
 from noiseproof.noise.sampling import RULES, Labels, Rule, corrupt
 
-__all__ = [
-    "LabelNoise",
-    "NoisyLabels",
-    "asymmetric",
-    "from_file",
-    "from_matrix",
-    "from_spec",
-    "label_hash",
-    "pairflip",
-    "symmetric",
-]
+__all__ = ["LabelNoise", "NoisyLabels", "asymmetric", "from_file", "from_matrix", "label_hash", "pairflip", "symmetric"]
 
 MOVES = {
     "cifar10": {9: 1, 2: 0, 4: 7, 3: 5, 5: 3},
@@ -33,15 +24,19 @@ MOVES = {
 }
 """Asymmetric noise, source class to destination: truck to automobile, bird to airplane, deer to horse, cat and dog swapped;
 seven to one, two to seven, five and six swapped, three to eight."""
-ASYMMETRIC = ("cifar10", "cifar100", "cifar100-blocks", "mnist")
-MATRIX_NOISES = ("symmetric", "pairflip", *(f"asymmetric-{kind}" for kind in ASYMMETRIC), "matrix", "file")
-"""The names of noise that its matrix, seed and rule say all about"""
-INSTANCE = "instance"
+ASYMMETRIC = {"cifar10": 10, "cifar100": 100, "cifar100-blocks": 100, "mnist": 10}
+"""The kinds of asymmetric noise, and their numbers of classes."""
+MATRIX_FILES: dict[str, Callable[[Path], Any]] = {
+    ".npy": lambda path: np.load(path, allow_pickle=False),
+    ".csv": lambda path: np.loadtxt(path, delimiter=",", ndmin=2),
+    ".json": lambda path: json.loads(path.read_text(encoding="utf-8")),
+}
+"""What reads a transition matrix, by a file's suffix."""
 
 
 @dataclass(frozen=True)
 class NoisyLabels:
-    """Labels with noise, and the truth about it."""
+    """Labels with noise, and what it changed."""
 
     labels: Labels
     mask: NDArray[np.bool_]
@@ -58,7 +53,7 @@ class NoisyLabels:
 
     @staticmethod
     def compare(clean: ArrayLike, noisy: ArrayLike, classes: int, **facts: Any) -> NoisyLabels:
-        """What became of ``clean`` in ``noisy``."""
+        """From clean and noisy labels of the same examples."""
         before, after = as_labels(clean, classes, "clean labels"), as_labels(noisy, classes, "noisy labels")
         if before.shape != after.shape:
             raise ValueError(f"clean and noisy labels must be as many: {len(before)} and {len(after)}")
@@ -104,17 +99,16 @@ class LabelNoise:
         """
         if rule not in RULES:
             raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-            raise TypeError(f"seed must be an integer, got {seed!r}")
+        seed = check_integer("seed", seed)
         clean = as_labels(labels, self.classes, "labels")
-        noisy = corrupt(clean, self.matrix, int(seed), rule)
-        return NoisyLabels.compare(clean, noisy, self.classes, seed=int(seed), rule=rule)
+        noisy = corrupt(clean, self.matrix, seed, rule)
+        return NoisyLabels.compare(clean, noisy, self.classes, seed=seed, rule=rule)
 
 
 def symmetric(classes: int, rate: float) -> LabelNoise:
     """A label changes with probability ``rate``, to any other class equally likely."""
-    _check_classes(classes)
-    matrix = np.full((classes, classes), _checked_rate(rate) / (classes - 1))
+    classes, rate = check_integer("classes", classes, at_least=2), check_range("rate", rate, at_least=0, at_most=1)
+    matrix = np.full((classes, classes), rate / (classes - 1))
     np.fill_diagonal(matrix, 1 - rate)
     return LabelNoise(matrix, "symmetric", {"classes": classes, "rate": rate})
 
@@ -135,12 +129,12 @@ def asymmetric(kind: str, rate: float) -> LabelNoise:
         moves = {k: 5 * (k // 5) + (k + 1) % 5 for k in range(100)}
     else:
         moves = MOVES[kind]
-    return _moving(100 if kind.startswith("cifar100") else 10, moves, rate, f"asymmetric-{kind}")
+    return _moving(ASYMMETRIC[kind], moves, rate, f"asymmetric-{kind}")
 
 
 def pairflip(classes: int, rate: float) -> LabelNoise:
     """Every label changes to the next class with probability ``rate``."""
-    _check_classes(classes)
+    classes = check_integer("classes", classes, at_least=2)
     return _moving(classes, {k: (k + 1) % classes for k in range(classes)}, rate, "pairflip")
 
 
@@ -152,42 +146,16 @@ def from_matrix(matrix: ArrayLike) -> LabelNoise:
 def from_file(path: str | Path) -> LabelNoise:
     """Noise with the transition matrix in a ``.npy``, ``.csv`` or ``.json`` file."""
     path = Path(path)
-    readers: dict[str, Callable[[], Any]] = {
-        ".npy": lambda: np.load(path, allow_pickle=False),
-        ".csv": lambda: np.loadtxt(path, delimiter=",", ndmin=2),
-        ".json": lambda: np.asarray(json.loads(path.read_text(encoding="utf-8")), dtype=np.float64),
-    }
-    if path.suffix not in readers:
-        raise ValueError(f"{path}: a transition matrix is read from {', '.join(readers)}, got {path.suffix or 'no suffix'!r}")
+    if path.suffix not in MATRIX_FILES:
+        raise ValueError(
+            f"{path}: a transition matrix is read from {', '.join(MATRIX_FILES)}, got {path.suffix or 'no suffix'!r}"
+        )
     try:
-        return LabelNoise(readers[path.suffix](), "file", {"file": path.name})
+        return LabelNoise(MATRIX_FILES[path.suffix](path), "file", {"file": path.name})
     except FileNotFoundError:
         raise
     except (ValueError, OSError, TypeError) as error:
         raise ValueError(f"{path}: no transition matrix: {error}") from error
-
-
-def from_spec(spec: str, classes: int | None = None) -> LabelNoise:
-    """Noise as written on a command line: ``symmetric:0.8``, ``asymmetric-cifar10:0.4``, ``pairflip:0.2``, or a matrix's file.
-
-    >>> from_spec("symmetric:0.8", classes=10).noise_rate
-    0.8
-    """
-    kind, colon, number = spec.partition(":")
-    if not colon:
-        return from_file(spec)
-    try:
-        rate = float(number)
-    except ValueError:
-        raise ValueError(f"the rate in {spec!r} must be a number, got {number!r}") from None
-    if kind.startswith("asymmetric-"):
-        return asymmetric(kind.removeprefix("asymmetric-"), rate)
-    if kind not in {"symmetric", "pairflip"}:
-        known = ", ".join(["symmetric", "pairflip", *(f"asymmetric-{name}" for name in ASYMMETRIC)])
-        raise ValueError(f"unknown noise {kind!r}; there are {known}, and matrices from .npy, .csv and .json files")
-    if classes is None:
-        raise ValueError(f"{kind} noise needs the number of classes: give --classes (classes=)")
-    return symmetric(classes, rate) if kind == "symmetric" else pairflip(classes, rate)
 
 
 def label_hash(labels: ArrayLike) -> str:
@@ -195,14 +163,18 @@ def label_hash(labels: ArrayLike) -> str:
     return hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes()).hexdigest()
 
 
+class LabelError(ValueError):
+    """Labels outside the range of the classes."""
+
+
 def as_labels(labels: ArrayLike, classes: int, name: str) -> Labels:
-    """As int64, checked to be class indices."""
+    """The labels as int64, checked to be class indices."""
     array = np.asarray(labels)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise TypeError(f"{name} must be a vector of integers, got {array.dtype} of shape {array.shape}")
     if array.size and not (array.min() >= 0 and array.max() < classes):
         wrong = array[(array < 0) | (array >= classes)][0]
-        raise ValueError(f"{name} must be in [0, {classes - 1}] for {classes} classes, got {wrong}")
+        raise LabelError(f"{name} must be in [0, {classes - 1}] for {classes} classes, got {wrong}")
     return array.astype(np.int64)
 
 
@@ -221,30 +193,26 @@ def checked_matrix(matrix: ArrayLike) -> NDArray[np.float64]:
     return array
 
 
-def class_facts(name: str) -> dict[str, Any]:
-    """What the package knows of a data set's classes."""
-    facts: dict[str, Any] = json.loads(resources.files("noiseproof").joinpath("classes.json").read_text(encoding="utf-8"))[name]
-    return facts
-
-
 def _moving(classes: int, moves: dict[int, int], rate: float, name: str) -> LabelNoise:
+    rate = check_range("rate", rate, at_least=0, at_most=1)
     matrix = np.eye(classes)
     for source, destination in moves.items():
-        matrix[source, source] = 1 - _checked_rate(rate)
+        matrix[source, source] = 1 - rate
         matrix[source, destination] = rate
     return LabelNoise(matrix, name, {"classes": classes, "rate": rate})
 
 
-def _checked_rate(rate: float) -> float:
-    if isinstance(rate, bool) or not isinstance(rate, int | float):
-        raise TypeError(f"rate must be a number, got {rate!r}")
-    if not 0 <= rate <= 1:
-        raise ValueError(f"rate must be in [0, 1], got {rate}")
-    return float(rate)
+class MatrixNoise(NamedTuple):
+    """A kind of noise: ``make(classes, rate)``, and the number of classes where it is defined for one only."""
+
+    make: Callable[[int, float], LabelNoise]
+    classes: int | None = None
 
 
-def _check_classes(classes: int) -> None:
-    if isinstance(classes, bool) or not isinstance(classes, int):
-        raise TypeError(f"classes must be an integer, got {classes!r}")
-    if classes < 2:
-        raise ValueError(f"classes must be at least 2, got {classes}")
+def _asymmetric(kind: str) -> MatrixNoise:
+    return MatrixNoise(lambda classes, rate: asymmetric(kind, rate), ASYMMETRIC[kind])
+
+
+MATRIX_NOISES = {"symmetric": MatrixNoise(symmetric), "pairflip": MatrixNoise(pairflip)}
+MATRIX_NOISES |= {f"asymmetric-{kind}": _asymmetric(kind) for kind in ASYMMETRIC}
+"""Noise by a matrix, by the name before the colon. A further one is an entry here, and no more."""

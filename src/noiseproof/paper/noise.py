@@ -1,4 +1,4 @@
-"""The noise of the experiments: what ``asymmetric:0.4``, ``instance:0.4`` and ``human:worst`` are for a data set."""
+"""What ``asymmetric:0.4``, ``instance:0.4`` and ``human:worst`` stand for in the experiments on each data set."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import difflib
 from pathlib import PurePath
 from typing import Any
 
+from noiseproof.noise import NoiseSpec
+from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES
 from noiseproof.paper.fidelity import Differs, Profile, resolved
 
 __all__ = ["NOISE", "resolve_noise"]
@@ -36,12 +38,9 @@ NOISE: dict[str, dict[str, Any]] = {
     "webvision": {},
     "clothing1m": {},
 }
-"""What each data set makes of a noise, where that depends on the data set. Label files are looked for where the data are: those
-of instance noise under the names that the authors' code gives them, people's under the names that CIFAR-N gives them."""
+"""The noise that a name stands for on each data set, where that differs. Label files are looked for in the folder of data sets:
+instance noise under the names in the authors' code, human labels under CIFAR-N's names."""
 PUBLISHED_RATES = (0.2, 0.4, 0.6)
-ASYMMETRIC = tuple(f"asymmetric-{name}" for name in ("cifar10", "cifar100", "cifar100-blocks", "mnist"))
-SAME_EVERYWHERE = ("symmetric", "pairflip", *ASYMMETRIC)
-MATRICES = (".npy", ".csv", ".json")
 
 
 def resolve_noise(dataset: str, noise: str, profile: Profile) -> str:
@@ -50,51 +49,40 @@ def resolve_noise(dataset: str, noise: str, profile: Profile) -> str:
     >>> resolve_noise("cifar100", "asymmetric:0.4", "paper-code")
     'asymmetric-cifar100-blocks:0.4'
     """
-    kind, colon, rest = noise.partition(":")
-    if noise in ("none", "clean"):
-        return "none"
-    if kind == "labels" or (not colon and PurePath(noise).suffix in MATRICES):
-        return noise
-    if kind in SAME_EVERYWHERE and colon:
-        rate = _rate(noise, rest)
-        _check_counts(dataset, kind, rate, profile)
-        return f"{kind}:{rate}"
     known = resolved(NOISE[dataset], profile)
-    if kind == "human" and noise in known:
+    if noise.startswith("human:") and noise in known:
         return str(known[noise])
-    if f"{kind}:RATE" not in known or not colon:
+    if noise.startswith("human:"):
         raise ValueError(_unknown(dataset, noise, known))
-    rate = _rate(noise, rest)
-    target = str(known[f"{kind}:RATE"])
-    if target.startswith("labels:") and rate not in PUBLISHED_RATES:
+    spec = NoiseSpec.parse("none" if noise == "clean" else noise)
+    if spec.kind in MATRIX_NOISES:
+        _check_counts(dataset, spec, profile)
+    if spec.kind in ("none", "labels", *MATRIX_NOISES) or PurePath(spec.file).suffix in MATRIX_FILES:
+        return str(spec)
+    if f"{spec.kind}:RATE" not in known:
+        raise ValueError(_unknown(dataset, noise, known))
+    target = str(known[f"{spec.kind}:RATE"])
+    if target.startswith("labels:") and spec.rate not in PUBLISHED_RATES:
         raise ValueError(
-            f"the published labels of instance noise have the rates {', '.join(map(str, PUBLISHED_RATES))}, got {rest}; "
+            f"the published labels of instance noise have the rates {', '.join(map(str, PUBLISHED_RATES))}, got {spec.rate}; "
             "profile 'paper-text' makes labels of any rate"
         )
-    return target.replace("RATE", str(rate))
+    return target.replace("RATE", str(spec.rate))
 
 
-def _rate(noise: str, text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        raise ValueError(f"the rate in {noise!r} must be a number, got {text!r}") from None
-    if not 0 <= rate <= 1:
-        raise ValueError(f"the rate in {noise!r} must be in [0, 1], got {text}")
-    return rate
-
-
-def _check_counts(dataset: str, kind: str, rate: float, profile: Profile) -> None:
+def _check_counts(dataset: str, spec: NoiseSpec, profile: Profile) -> None:
     """Refuse noise that the published counts turn into none: a run would say 0.1 and train on clean labels."""
-    if (dataset, kind, profile) == ("cifar100", "symmetric", "paper-code") and rate > 0 and int(rate / 99 * 500) == 0:
+    if (dataset, spec.kind, profile) == ("cifar100", "symmetric", "paper-code") and 0 < spec.rate / 99 * 500 < 1:
         raise ValueError(
-            f"the rate of symmetric noise on cifar100 must be at least 0.198 in profile 'paper-code', got {rate}: "
+            f"the rate of symmetric noise on cifar100 must be at least 0.198 in profile 'paper-code', got {spec.rate}: "
             "the published counts would change no label; profile 'paper-text' has exact counts"
         )
 
 
 def _unknown(dataset: str, noise: str, known: dict[str, Any]) -> str:
-    names = ["none", "symmetric:RATE", "pairflip:RATE", *known, "labels:FILE", "labels:FILE#NAME"]
-    near = difflib.get_close_matches(noise.split(":")[0], [name.split(":")[0] for name in names], n=1)
-    hint = f"did you mean {near[0]!r}? " if near and near[0] != noise.split(":")[0] else ""
+    free = [f"{kind}:RATE" for kind, made in MATRIX_NOISES.items() if made.classes is None]
+    names = ["none", *free, *known, "labels:FILE", "labels:FILE#NAME"]
+    kind = noise.partition(":")[0]
+    near = difflib.get_close_matches(kind, [name.partition(":")[0] for name in names], n=1)
+    hint = f"did you mean {near[0]!r}? " if near and near[0] != kind else ""
     return f"{dataset} has no noise {noise!r}; {hint}it has {', '.join(names)}, and a matrix's file"

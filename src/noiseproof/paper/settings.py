@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from noiseproof.paper.fidelity import Differs, Silent
-from noiseproof.train.own import FEATURES
+from noiseproof.train.defaults import FEATURES
 
 __all__ = ["SETTINGS", "decay"]
 

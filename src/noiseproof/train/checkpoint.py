@@ -1,4 +1,4 @@
-"""The state of a run on disk, so that it can go on: tensors and facts in one file that is whole or not there."""
+"""The state of a run on disk, to resume from: tensors and facts in one file, which is complete or not there."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that this run cannot go on from; the message says why."""
+    """A checkpoint that this run cannot resume from; the message says why."""
 
 
 def write_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Write the file beside its place, then rename it: a reader finds the old one or the new one."""
+    """Replace the checkpoint: a reader finds the old one or the new one, never a part."""
     text = json.dumps(facts)
     write_tensors(folder / CHECKPOINT, tensors, {"noiseproof": FORMAT, "facts": text, "sha256": _digest(tensors, text)})
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """A file of tensors, whole or not there."""
+    """Write a file of tensors, complete or not at all."""
     from safetensors.torch import save
 
-    # Not save_file: it makes a temporary file of its own, which would stay if the process is killed, and says "disk full" with
-    # an error that is no OSError.
+    # Not save_file: its temporary file would stay if the process is killed, and its error for a full disk is no OSError.
     content = save(tensors, metadata)
     write_whole(path, lambda place: place.write_bytes(content))
 
@@ -53,8 +52,11 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path}: damaged, or no checkpoint: {error}; move it away to start anew") from error
-    if metadata.get("noiseproof") != FORMAT or "facts" not in metadata:
-        raise CheckpointError(f"{path}: not a checkpoint of this version of noiseproof; move it away to start anew")
+    if (found := metadata.get("noiseproof")) != FORMAT or "facts" not in metadata:
+        raise CheckpointError(
+            f"{path}: not a checkpoint of this version of noiseproof, which has format {FORMAT}, not {found}; "
+            "move it away to start anew"
+        )
     if _digest(tensors, metadata["facts"]) != metadata.get("sha256"):
         raise CheckpointError(f"{path}: damaged, its content is not what was written; move it away to start anew")
     return tensors, json.loads(metadata["facts"])

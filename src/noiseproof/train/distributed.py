@@ -1,8 +1,8 @@
-"""Several processes that train one network, started by torchrun: together they compute what one process would.
+"""Several processes, started by torchrun, that train one network and compute what one process would.
 
-Every global batch is divided among the processes; gradients are averaged by DistributedDataParallel, BatchNorm's statistics are
-those of the whole batch, and sums over examples are added up. The process of rank 0 writes. Only what a network or a loss draws
-at random differs: each process draws its own.
+Every global batch is divided among them; DistributedDataParallel averages the gradients, BatchNorm's statistics are those of
+the whole batch, and sums over examples are added up. Rank 0 writes. Only random draws of a network or a loss differ: each
+process has its own.
 """
 
 from __future__ import annotations
@@ -20,90 +20,89 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from noiseproof.train.feed import ALONE, Place
+from noiseproof.train.feed import SINGLE, Rank
 
-__all__ = ["Together", "process_group"]
+__all__ = ["Processes", "process_group"]
 
 Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
 @contextmanager
-def process_group(device: torch.device) -> Iterator[tuple[Place, torch.device]]:
-    """This process's place among those that torchrun started, and its device; alone if it started none.
+def process_group(device: torch.device) -> Iterator[tuple[Rank, torch.device]]:
+    """This process's rank among those that torchrun started, and its device; the only one if torchrun started none.
 
     On CUDA each process has the GPU of its local rank.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        yield ALONE, device
+        yield SINGLE, device
         return
-    own = device
-    if own.type == "cuda":
-        own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(own)
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
     _import_without_a_group()
-    dist.init_process_group("nccl" if own.type == "cuda" else "gloo")
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        yield Place(dist.get_rank(), world), own
+        yield Rank(dist.get_rank(), world), device
     finally:
-        gc.collect()  # a network that is part of a cycle would hold the group
+        gc.collect()  # a network in a reference cycle would keep the group alive
         dist.destroy_process_group()
 
 
 def _import_without_a_group() -> None:
-    """Import what would otherwise be imported by DistributedDataParallel and keep the group for ever, in default arguments.
+    """Import a module that DistributedDataParallel would import later, with the group in its functions' default arguments.
 
-    A group that is held keeps its threads, and one of them that lets go of a tensor while Python ends aborts the process.
+    A group that is kept alive keeps its threads, and a thread that frees a tensor while Python exits aborts the process.
     """
     importlib.import_module("torch.distributed.nn.functional")
 
 
-class Together:
-    """What the processes do with one another; alone, nothing."""
+class Processes:
+    """What the processes do with one another; a single one does nothing."""
 
-    def __init__(self, place: Place, device: torch.device) -> None:
-        self.place, self.device = place, device
+    def __init__(self, process: Rank, device: torch.device) -> None:
+        self.process, self.device = process, device
 
     @property
-    def alone(self) -> bool:
-        return self.place.world == 1
+    def single(self) -> bool:
+        return self.process.world == 1
 
     def joined(self, network: nn.Module, unused: bool) -> nn.Module:
         """The network as a step calls it: its BatchNorm sees the whole batch, and its gradients are averaged.
 
         ``unused`` says that some parameters may have none.
         """
-        if self.alone:
+        if self.single:
             return network
         with_norms = shared_norms(network) if self.device.type == "cpu" else nn.SyncBatchNorm.convert_sync_batchnorm(network)
         devices = [self.device] if self.device.type == "cuda" else None
         return DistributedDataParallel(with_norms, device_ids=devices, find_unused_parameters=unused)
 
     def weight(self, count: int) -> Tensor:
-        """With this factor on the mean over each process's ``count`` examples, their average is the mean over all examples."""
-        return count * self.place.world / self.total(torch.full((1,), float(count), device=self.device))[0]
+        """The factor on each process's mean over ``count`` examples that makes their average the mean over all examples."""
+        return count * self.process.world / self.total(torch.full((1,), float(count), device=self.device))[0]
 
     def total(self, values: Tensor) -> Tensor:
         """Summed over the processes."""
-        if not self.alone:
+        if not self.single:
             dist.all_reduce(values)
         return values
 
     def mean(self, values: Tensor) -> Tensor:
         """Averaged over the processes."""
-        return values if self.alone else self.total(values) / self.place.world
+        return values if self.single else self.total(values) / self.process.world
 
     def total_of(self, count: int) -> int:
         """A number that each process has, summed."""
-        return count if self.alone else int(self.total(torch.tensor([count], device=self.device)))
+        return count if self.single else int(self.total(torch.tensor([count], device=self.device)))
 
     def gathered(self, values: NDArray[Any]) -> NDArray[Any]:
-        """An array of which every process has filled its own places and left zeros in the others'."""
-        return values if self.alone else self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
+        """An array of which every process has filled its part and left zeros elsewhere, complete."""
+        return values if self.single else self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
 
     def check_agreement(self, what: str, number: int) -> None:
         """An error if the processes do not have the same number."""
-        if self.alone:
+        if self.single:
             return
         numbers = torch.tensor([number, -number], device=self.device)
         dist.all_reduce(numbers, op=dist.ReduceOp.MAX)
@@ -122,7 +121,7 @@ def shared_norms(network: nn.Module) -> nn.Module:
 
 
 class _Total(torch.autograd.Function):
-    """A sum over the processes. Each one's part is in every process's sum, so its gradient is the sum of theirs."""
+    """A sum over the processes. Every process's sum contains each part, so a part's gradient is the sum of theirs."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:

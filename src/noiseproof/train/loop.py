@@ -1,10 +1,10 @@
-"""The loop: epochs, what is written after them, and how a run goes on where it was stopped."""
+"""The loop: epochs, what is written after them, and how a run is resumed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,17 @@ from torch import Tensor
 
 from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
 from noiseproof.train.confidence import read_confidence, write_confidence
-from noiseproof.train.folder import claimed
+from noiseproof.train.engine_choice import start_run
 from noiseproof.train.memory import advice_on_memory
-from noiseproof.train.network import own_code
-from noiseproof.train.paths import start_run
+from noiseproof.train.observer import Observer
+from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import Epoch, Record, environment
-from noiseproof.train.run import DivergenceError, Predictions, Run, RunOptions, precision_of
+from noiseproof.train.run import DivergenceError, Predictions, Run
+from noiseproof.train.runs import claimed, identity
 from noiseproof.train.task import Task, prepare
 
-__all__ = ["Loop", "Observer", "Outcome", "train"]
+__all__ = ["Loop", "Outcome", "train"]
 
 WEIGHTS = "weights.safetensors"
 PART = {
@@ -38,26 +39,7 @@ PART = {
     "other_tests": "further examples to test on",
     "model": "model's lines of code",
 }
-"""What a record says of its task, in words."""
-
-
-class Observer:
-    """Hears how a run gets on. These methods do nothing; a subclass shows what it likes."""
-
-    def started(self, record: Record, epochs_done: int) -> None:
-        """Before the first step; after an interruption some epochs are done already."""
-
-    def batch(self, epoch: int, done: int, total: int) -> None:
-        """After a batch: examples done of those in the epoch, which is counted from 0."""
-
-    def evaluating(self, epoch: int) -> None:
-        """After the last batch of an epoch, which is counted from 0, before its evaluation."""
-
-    def epoch(self, facts: Epoch) -> None:
-        """After an epoch and its evaluation."""
-
-    def ended(self, record: Record) -> None:
-        """The run is over, finished or diverged."""
+"""The facts of a task, in words"""
 
 
 @dataclass(frozen=True)
@@ -79,11 +61,11 @@ def train(
     checkpoint_seconds: float = 60.0,
     observer: Observer | None = None,
 ) -> Outcome:
-    """Train as the recipe says, and return what came of it.
+    """Train as the recipe says, and return the outcome.
 
     ``task`` is the recipe's data, opened from ``data`` if left out. With a ``folder`` the run writes its record after every
     epoch, a checkpoint every ``checkpoint_seconds``, and at the end its weights and its confidence in the given labels. Called
-    again with the same folder it goes on where it was stopped, to the same result; a finished run is not run again.
+    again with the same folder it resumes, to the same result; a finished run is not run again.
     """
     options = options or RunOptions()
     with precision_of(recipe, options.deterministic):
@@ -91,7 +73,7 @@ def train(
 
 
 class Loop:
-    """The course of one run; see :func:`train`."""
+    """One run from start to end; see :func:`train`."""
 
     def __init__(
         self,
@@ -104,45 +86,40 @@ class Loop:
         observer: Observer,
     ) -> None:
         self.recipe, self.folder, self.options, self.observer = recipe, folder, options, observer
+        self.output = folder if options.process.rank == 0 else None  # rank 0 writes
         self.checkpoint_seconds, self.saved_at = checkpoint_seconds, time.monotonic()
         start = time.perf_counter()
         self.task = prepare(recipe, data) if task is None else task
         self.record = Record.of(recipe, self.task, environment(options.device))
-        if (code := own_code(recipe)) is not None:
-            self.record.task["model"] = code
         self.predictions: dict[int, Predictions] = {}
         self.record.add_seconds("prepare", time.perf_counter() - start)
 
     def run(self) -> Outcome:
-        # Streams and synchronisation without a device mean the thread's current one.
-        with torch.cuda.device(self.options.device) if self.options.device.type == "cuda" else nullcontext():
-            return self._claimed()
-
-    def _claimed(self) -> Outcome:
-        if self.folder is None or self.options.place.rank != 0:
-            return self._run()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with claimed(self.folder):
+        with ExitStack() as held:
+            if self.options.device.type == "cuda":  # CUDA calls that name no device use the thread's current one
+                held.enter_context(torch.cuda.device(self.options.device))
+            if self.output is not None:
+                self.output.mkdir(parents=True, exist_ok=True)
+                held.enter_context(claimed(self.output))
             return self._run()
 
     def _run(self) -> Outcome:
-        finished = None if self.folder is None else self._finished(self.folder)
-        if finished is not None:
+        if self.folder is not None and (finished := self._finished(self.folder)) is not None:
             return finished
         with self._timed("prepare"), advice_on_memory(self.recipe, self.task, self.options):
             run = start_run(self.recipe, self.task, self.options)
-        how = {"path": run.path, "deterministic": self.options.deterministic, "processes": self.options.place.world}
+        how = {"path": run.engine.name, "deterministic": self.options.deterministic, "processes": self.options.process.world}
         self.record.environment = {**self.record.environment, **how}
         try:
-            self._course(run)
+            self._train(run)
         finally:
             run.close()
         return Outcome(self.record, self.task, self.predictions)
 
-    def _course(self, run: Run) -> None:
-        """From the first epoch that is missing to the results."""
+    def _train(self, run: Run) -> None:
+        """All epochs that are not done, and the results."""
         first = self._resume(run)
-        run.together.check_agreement("the epochs that are done", first)
+        run.processes.check_agreement("the epochs that are done", first)
         self.observer.started(self.record, first)
         try:
             for epoch in range(first, self.recipe.epochs):
@@ -156,7 +133,7 @@ class Loop:
 
     def _epoch(self, run: Run, epoch: int) -> None:
         start = time.perf_counter()
-        total, world = len(run.feed), self.options.place.world
+        total, world = len(run.feed), self.options.process.world
         with self._timed("train"), advice_on_memory(self.recipe, self.task, self.options, run):
             sums = run.train_epoch(epoch, lambda done: self.observer.batch(epoch, min(total, done * world), total))
         self.observer.evaluating(epoch)
@@ -186,8 +163,7 @@ class Loop:
             "given_labels_predicted": _share(agrees[seen]),
         }
         self.record.result |= {f"{name}_accuracy": value for name, value in self.record.epochs[-1].other_accuracies.items()}
-        wrong = self.task.wrong
-        if wrong is not None:
+        if (wrong := self.task.wrong) is not None:
             self.record.result |= {
                 "right_labels_learned": _share(agrees[seen & ~wrong]),
                 "wrong_labels_memorised": _share(agrees[seen & wrong]),
@@ -197,12 +173,12 @@ class Loop:
         if run.test_images_left_out:
             self.record.result["test_images_left_out"] = run.test_images_left_out
         self.record.status = "finished"
-        if self.folder is not None and self.options.place.rank == 0:
-            self._write_results(run, self.folder)
+        if self.output is not None:
+            self._write_results(run, self.output)
         self.observer.ended(self.record)
 
     def _write_results(self, run: Run, folder: Path) -> None:
-        """The record comes last: it says that the run is finished, so all else must be there."""
+        """The record comes last: it says that the run is finished, so everything else must be there."""
         with self._timed("save"):
             weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in run.network.state_dict().items()}
             write_tensors(folder / WEIGHTS, weights)
@@ -211,25 +187,29 @@ class Loop:
         (folder / CHECKPOINT).unlink(missing_ok=True)
 
     def _finished(self, folder: Path) -> Outcome | None:
-        """What is in the folder already, if it is this run and finished; an error if it is another run."""
-        record = Record.read(folder)
-        if record is None:
+        """The outcome in the folder, if this run is finished; an error if the folder has another run."""
+        if (record := Record.read(folder)) is None:
             return None
         self._check_same(record, str(folder))
         if record.status != "finished":
             return None
         predictions = read_confidence(folder)
-        if self.options.place.rank == 0:  # it is there if the run was killed between writing its record and this
-            (folder / CHECKPOINT).unlink(missing_ok=True)
+        if self.output is not None:  # a run that was killed after it wrote its record left its checkpoint
+            (self.output / CHECKPOINT).unlink(missing_ok=True)
         return Outcome(record, self.task, predictions)
 
     def _resume(self, run: Run) -> int:
-        """Take up a checkpoint; returns how many epochs are done."""
+        """Load the checkpoint if there is one; returns how many epochs are done."""
         found = None if self.folder is None else read_checkpoint(self.folder)
         if found is None:
             return 0
         tensors, facts = found
-        record = Record.from_dict(facts)
+        try:
+            record = Record.from_dict(facts)
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"the checkpoint in {self.folder} is of another version of noiseproof: {error}; move it away to start anew"
+            ) from error
         self._check_same(record, f"the checkpoint in {self.folder}")
         try:
             run.load_state({name: tensor for name, tensor in tensors.items() if not name.startswith("predictions.")})
@@ -244,21 +224,18 @@ class Loop:
         return len(record.epochs)
 
     def _check_same(self, record: Record, where: str) -> None:
-        differences = self.recipe.differences(record.recipe)
-        if not differences:
-            ours, theirs = self.record.task, record.task
-            differences = [
-                f"its {PART[key]} were {theirs.get(key)}, not {ours.get(key)}"
-                for key in ours | theirs
-                if theirs.get(key) != ours.get(key)
-            ]
-        if differences:
-            raise CheckpointError(
-                f"{where} is of another run: {'; '.join(differences)}. Choose another folder, or move it away"
-            )
+        ours, theirs = self.record.task, record.task
+        if identity(record.recipe, theirs) == identity(self.record.recipe, ours):
+            return
+        differences = self.recipe.differences(record.recipe) or [
+            f"its {PART.get(key, key)} were {theirs.get(key)}, not {ours.get(key)}"
+            for key in ours | theirs
+            if theirs.get(key) != ours.get(key)
+        ]
+        raise CheckpointError(f"{where} is of another run: {'; '.join(differences)}. Choose another folder, or move it away")
 
     def _save(self, run: Run) -> None:
-        if self.folder is None or self.options.place.rank != 0:
+        if self.output is None:
             return
         self._write_record()
         if time.monotonic() - self.saved_at < self.checkpoint_seconds:
@@ -267,12 +244,12 @@ class Loop:
         for epoch, (probability, predicted) in self.predictions.items():
             tensors[f"predictions.probability.{epoch}"] = torch.from_numpy(probability)
             tensors[f"predictions.predicted.{epoch}"] = torch.from_numpy(predicted)
-        write_checkpoint(self.folder, tensors, self.record.as_dict())
+        write_checkpoint(self.output, tensors, self.record.as_dict())
         self.saved_at = time.monotonic()
 
     def _write_record(self) -> None:
-        if self.folder is not None and self.options.place.rank == 0:
-            self.record.write(self.folder)
+        if self.output is not None:
+            self.record.write(self.output)
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -282,7 +259,7 @@ class Loop:
 
 
 def _earlier(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """Where the epochs were computed that an interrupted run has already: other machines, versions or commits than now."""
+    """The environments of earlier epochs, where they differ from now: other machines, versions or commits."""
     known: list[dict[str, Any]] = before.get("earlier", [])
     last = {key: value for key, value in before.items() if key != "earlier"}
     if last | {"date": None} != now | {"date": None}:

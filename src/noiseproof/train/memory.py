@@ -1,4 +1,4 @@
-"""Out of memory, with the way out: which batch would have fitted, found by trying."""
+"""Out of memory: an error that says which batch would have fitted, found by trying."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import gc
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 
+from noiseproof.train.engine import PlainEngine
 from noiseproof.train.feed import Batch
+from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.run import Run, RunOptions
+from noiseproof.train.run import Run
 from noiseproof.train.task import Task
 
 __all__ = ["OutOfMemoryError", "advice_on_memory"]
@@ -23,7 +26,7 @@ class OutOfMemoryError(RuntimeError):
 
 @contextmanager
 def advice_on_memory(recipe: Recipe, task: Task, options: RunOptions, run: Run | None = None) -> Iterator[None]:
-    """Turn torch's error into one that says what to do. A ``run`` is over then: what it holds on the device is let go."""
+    """Turn torch's error into one that says what to do. The ``run`` is over then: its memory on the device is released."""
     try:
         yield
     except RuntimeError as error:  # torch.OutOfMemoryError is one too
@@ -40,14 +43,14 @@ def advice_on_memory(recipe: Recipe, task: Task, options: RunOptions, run: Run |
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
-    # What the CPU's allocator raises is a plain RuntimeError.
+    # The CPU's allocator raises a plain RuntimeError.
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def _advice(recipe: Recipe, task: Task, options: RunOptions) -> str:
     where = f"out of memory on {options.device} with batch {recipe.batch}"
-    if options.place.world > 1:
-        return f"{where} divided among {options.place.world} processes: set a smaller one"
+    if options.process.world > 1:
+        return f"{where} divided among {options.process.world} processes: set a smaller one"
     fits = largest_batch(recipe, task, options)
     if fits is None:
         return f"{where}, and no smaller one fits: take a smaller model or smaller inputs, or another device"
@@ -76,7 +79,7 @@ def _step(run: Run, size: int) -> None:
     if run.options.device.type == "cuda":
         torch.cuda.empty_cache()
     run.network.train()
-    # Examples as evaluation sees them: they have the same shape, and are made a few at a time.
+    # Examples as in evaluation: they have the same shape, and come a few at a time.
     some = next(iter(run.feed.in_order()))
     again = torch.arange(size, device=some.labels.device) % len(some.labels)
-    run.step(Batch(*(tensor[again] for tensor in some)), 0.0)
+    cast(PlainEngine, run.engine).step(Batch(*(tensor[again] for tensor in some)), 0.0)

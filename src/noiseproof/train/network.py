@@ -1,4 +1,4 @@
-"""The network of a recipe: from the catalogue or from the user's own code, drawn from the recipe's seed."""
+"""The network of a recipe, from the catalogue or from the user's own code, initialised from the recipe's seed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from noiseproof.data import ImageFiles, Split
+from noiseproof.data import Examples
 from noiseproof.models import create_model, find_model, list_models, load_weights
 from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task, weights_file
 
-__all__ = ["build_network", "drawing_from", "logits_of", "nothing_drawn", "own_code"]
+__all__ = ["build_network", "drawing_from", "logits_of", "model_code_hash", "nothing_drawn"]
 
 
 _drawing = threading.RLock()
@@ -31,9 +30,9 @@ _drawing = threading.RLock()
 
 @contextmanager
 def drawing_from(seed: int) -> Iterator[None]:
-    """Torch's generator on the CPU, which networks are drawn from, set to the seed and put back afterwards.
+    """Seed torch's CPU generator, which initialises networks, and restore it afterwards.
 
-    There is one for all threads, so one network is drawn at a time.
+    All threads share it, so one network is initialised at a time.
     """
     with _drawing, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -42,50 +41,44 @@ def drawing_from(seed: int) -> Iterator[None]:
 
 @contextmanager
 def nothing_drawn() -> Iterator[None]:
-    """No network is drawn meanwhile: compiling saves torch's generator and puts it back in the middle of what others draw."""
+    """No network is initialised meanwhile: compiling saves and restores torch's generator, whoever is using it."""
     with _drawing:
         yield
 
 
 def build_network(recipe: Recipe, task: Task) -> nn.Module:
-    """The network, its weights drawn from the seed or read from the recipe's file, on the CPU.
-
-    The caller's random state is left as it was.
-    """
+    """The network on the CPU, initialised from the seed or from the recipe's file. The caller's random state is kept."""
     classes = len(task.classes)
     with drawing_from(recipe.seed):
-        network = _own(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, task.train, classes)
+        network = _user_model(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, task.train, classes)
         if recipe.weights is not None:
             _start_from(network, recipe.weights, task.root)
     return network
 
 
-def _from_catalogue(recipe: Recipe, split: Split | ImageFiles, classes: int) -> nn.Module:
+def _from_catalogue(recipe: Recipe, split: Examples, classes: int) -> nn.Module:
     options: dict[str, Any] = dict(recipe.model_options)
     model = find_model(recipe.model)
-    if isinstance(split, ImageFiles):
-        if model == "mlp":
+    if model == "mlp":
+        if not split.in_memory:
             raise ValueError("mlp reads features; these inputs are image files: use resnet18, resnet34 or resnet50")
-        options.setdefault("in_channels", 3)
-    elif model == "mlp":
         options.setdefault("in_features", int(split.inputs[0].size))
-    elif split.inputs.ndim == 4:
-        # Images have their channels last; floating inputs go to the network as they are.
-        options.setdefault("in_channels", int(split.inputs.shape[-1 if split.inputs.dtype == np.uint8 else 1]))
-    else:
+    elif split.channels is not None:
+        options.setdefault("in_channels", split.channels)
+    elif split.in_memory:
         raise ValueError(f"{model} reads images [N, C, H, W]; these inputs are features {split.inputs.shape[1:]}: use mlp")
     return create_model(model, classes, **options)
 
 
-def own_code(recipe: Recipe) -> str | None:
-    """The checksum of the module that the user's own model is in, whatever its comments and layout; none if there is no source.
+def model_code_hash(recipe: Recipe) -> str | None:
+    """The hash of the module that defines the user's own model, without comments and layout; None if there is no source.
 
-    Modules that it imports are not looked at.
+    Modules that it imports do not count.
     """
     if ":" not in recipe.model:
         return None
-    function = _own_function(recipe)
-    # A function may come from another module than the one it was named in; other objects do not say where they were made.
+    function = _user_function(recipe)
+    # A function may be defined in another module than the one it was named in; other objects do not say where.
     defined = inspect.isfunction(function) or inspect.isclass(function)
     try:
         source = inspect.getsource(sys.modules[function.__module__ if defined else recipe.model.partition(":")[0]])
@@ -94,7 +87,7 @@ def own_code(recipe: Recipe) -> str | None:
         return None
 
 
-def _own_function(recipe: Recipe) -> Callable[..., Any]:
+def _user_function(recipe: Recipe) -> Callable[..., Any]:
     module_name, _, name = recipe.model.partition(":")
     try:
         function: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
@@ -109,9 +102,9 @@ def _own_function(recipe: Recipe) -> Callable[..., Any]:
     return function
 
 
-def _own(recipe: Recipe, classes: int) -> nn.Module:
+def _user_model(recipe: Recipe, classes: int) -> nn.Module:
     """The user's model: a function of the number of classes that returns a module."""
-    function = _own_function(recipe)
+    function = _user_function(recipe)
     try:
         inspect.signature(function).bind(classes, **recipe.model_options)
     except TypeError as error:
@@ -139,7 +132,7 @@ def _start_from(network: nn.Module, file: str, root: Path | None) -> None:
 
 
 def logits_of(network: nn.Module, inputs: Tensor, classes: int) -> Tensor:
-    """What the network says, with an error that helps if it is no batch of logits."""
+    """The network's logits; a TypeError with the shapes if its output is something else."""
     output = network(inputs)
     if not isinstance(output, Tensor) or output.shape != (len(inputs), classes):
         shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__

@@ -7,7 +7,8 @@ import json
 import platform
 import subprocess
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,10 +16,11 @@ import numpy as np
 import torch
 
 from noiseproof.files import write_whole
+from noiseproof.train.network import model_code_hash
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task
 
-__all__ = ["Epoch", "Record", "environment"]
+__all__ = ["RECORD", "Epoch", "Record", "environment", "task_facts"]
 
 FORMAT = 1
 RECORD = "record.json"
@@ -42,9 +44,12 @@ class Epoch:
 
 @dataclass
 class Record:
-    """A run's facts, as ``record.json`` holds them. The result is the last epoch's; no other epoch is ever chosen."""
+    """A run's facts, as ``record.json`` holds them. The result is the last epoch's; no other epoch is ever chosen.
 
-    recipe: Recipe
+    They are read as they stand: a record outlives the losses, the models and the fields of recipes that it names.
+    """
+
+    recipe: dict[str, Any]
     task: dict[str, Any]
     environment: dict[str, Any]
     epochs: list[Epoch] = field(default_factory=list)
@@ -53,20 +58,18 @@ class Record:
     result: dict[str, float | int | None] = field(default_factory=dict)
     status: Status = "running"
     message: str = ""
+    loss: str = ""
+    """With all its options: the recipe has only those that were given"""
 
     @staticmethod
-    def of(recipe: Recipe, task: Task, facts: dict[str, Any]) -> Record:
-        about = {
-            "name": task.name,
-            "classes": len(task.classes),
-            "examples": len(task.train),
-            "test_examples": 0 if task.test is None else len(task.test),
-            "noise": task.noise,
-            "sources": task.sources,
-        }
-        if task.other_tests:
-            about["other_tests"] = {name: len(split) for name, split in task.other_tests.items()}
-        return Record(recipe, about, facts)
+    def of(recipe: Recipe, task: Task, environment: dict[str, Any]) -> Record:
+        return Record(recipe.as_dict(), task_facts(recipe, task), environment, loss=repr(recipe.criterion()))
+
+    @staticmethod
+    def status_in(facts: Mapping[str, Any]) -> Status:
+        """Lines of finished runs, as benchmarks keep them, do not say so."""
+        status: Status = facts.get("status") or ("finished" if facts["result"] else "running")
+        return status
 
     def add_seconds(self, phase: str, seconds: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
@@ -77,8 +80,8 @@ class Record:
             "status": self.status,
             "message": self.message,
             "result": self.result,
-            "recipe": self.recipe.as_dict(),
-            "loss": repr(self.recipe.criterion()),  # in full: the recipe has only the options that are not the defaults
+            "recipe": self.recipe,
+            "loss": self.loss,
             "task": self.task,
             "environment": self.environment,
             "seconds": {phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
@@ -86,16 +89,21 @@ class Record:
         }
 
     @staticmethod
-    def from_dict(facts: dict[str, Any]) -> Record:
+    def from_dict(facts: Mapping[str, Any]) -> Record:
+        """What :meth:`as_dict` gave, also without its epochs; a ValueError if it has another format."""
+        if (found := facts.get("format", FORMAT)) != FORMAT:
+            raise ValueError(f"format {FORMAT} expected, found {found}")
+        known = {field.name for field in fields(Epoch)}
         return Record(
-            Recipe.from_dict(facts["recipe"]),
+            facts["recipe"],
             facts["task"],
             facts["environment"],
-            [Epoch(**epoch) for epoch in facts["epochs"]],
+            [Epoch(**{key: value for key, value in epoch.items() if key in known}) for epoch in facts.get("epochs", [])],
             facts["seconds"],
             facts["result"],
-            facts["status"],
-            facts["message"],
+            Record.status_in(facts),
+            facts.get("message", ""),
+            facts.get("loss", ""),
         )
 
     def write(self, folder: Path) -> None:
@@ -109,12 +117,26 @@ class Record:
         if not path.is_file():
             return None
         try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
-            if facts["format"] != FORMAT:
-                raise ValueError(f"format {FORMAT} expected, found {facts['format']}")
-            return Record.from_dict(facts)
-        except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+            return Record.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: not the record of a run: {error}; move it away to start anew") from error
+
+
+def task_facts(recipe: Recipe, task: Task) -> dict[str, Any]:
+    """What identifies the data that a recipe is trained on, and the code of a user's own model."""
+    facts: dict[str, Any] = {
+        "name": task.name,
+        "classes": len(task.classes),
+        "examples": len(task.train),
+        "test_examples": 0 if task.test is None else len(task.test),
+        "noise": task.noise,
+        "sources": task.sources,
+    }
+    if task.other_tests:
+        facts["other_tests"] = {name: len(split) for name, split in task.other_tests.items()}
+    if (code := model_code_hash(recipe)) is not None:
+        facts["model"] = code
+    return facts
 
 
 def environment(device: torch.device) -> dict[str, Any]:
@@ -138,7 +160,7 @@ def _code_and_machine(device: torch.device) -> dict[str, Any]:
 
 
 def _commit(file: Path) -> str | None:
-    """Of the repository that the file is part of; one that merely lies around it, a user's own, does not count."""
+    """Of the repository that tracks the file; a user's repository around an installed copy does not count."""
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(file.parent), *words]

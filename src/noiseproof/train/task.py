@@ -1,4 +1,4 @@
-"""What a run trains on: the data set with the labels of the recipe's noise, and the truth about that noise."""
+"""What a run trains on: the data set with the recipe's noise on its labels, and the clean labels where they are known."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof import noise
-from noiseproof.data import Dataset, ImageFiles, Split, data_root, open_dataset
-from noiseproof.data.dataset import sha256
-from noiseproof.noise import NoisyLabels
-from noiseproof.train.own import held_out
+from noiseproof.data import Dataset, Examples, Split, data_root, held_out, in_memory, open_dataset
+from noiseproof.files import checksum, find_file
+from noiseproof.noise import NoiseSpec
 from noiseproof.train.recipe import Recipe
 
-__all__ = ["Task", "named_file", "prepare", "weights_file", "with_noise"]
-
-ASYMMETRIC = {"cifar10": "cifar10", "cifar100": "cifar100", "mnist": "mnist", "fashion-mnist": None}
+__all__ = ["Task", "prepare", "weights_file", "with_noise"]
 
 
 @dataclass(frozen=True)
@@ -28,13 +25,13 @@ class Task:
 
     name: str
     classes: tuple[str, ...]
-    train: Split | ImageFiles
-    test: Split | ImageFiles | None
+    train: Examples
+    test: Examples | None
     clean: NDArray[np.int64] | None
     noise: dict[str, Any]
     """What the record says of the labels: their hash, and for noise that was added the rate and the rule"""
     sources: dict[str, str]
-    other_tests: dict[str, Split | ImageFiles] = field(default_factory=dict)
+    other_tests: dict[str, Examples] = field(default_factory=dict)
     root: Path | None = None
     """The folder of data sets, in which files that a recipe names are looked for"""
 
@@ -57,19 +54,27 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Ta
     dataset = _checked_images(dataset)
     labels = dataset.train.labels
     if recipe.noise == "none":
-        # Labels without added noise are the best there is, but nobody has said that they are clean.
+        # Nothing is known of errors in the labels as they came.
         facts: dict[str, Any] = {"spec": "none", "hash": noise.label_hash(labels)}
         clean, train = None, dataset.train
     else:
-        noisy = noisy_labels(dataset, recipe, root)
+        noisy, _ = NoiseSpec.parse(recipe.noise).apply(
+            labels,
+            recipe.seed,
+            recipe.noise_rule,
+            classes=len(dataset.classes),
+            images=dataset.train.inputs if dataset.train.in_memory else None,
+            dataset=dataset.name,
+            root=root,
+        )
         facts = {"spec": recipe.noise, "hash": noisy.hash, "rate": noisy.rate}
         if noisy.rule is not None:
             facts |= {"rule": noisy.rule, "seed": noisy.seed}
-        train = dataclasses.replace(dataset.train, labels=noisy.labels)
+        train = dataset.train.with_labels(noisy.labels)
         clean = labels
     others, sources = dataset.other_tests, dataset.sources
     if recipe.weights is not None:
-        sources = sources | {recipe.weights: sha256(weights_file(recipe.weights, root))}
+        sources = sources | {recipe.weights: checksum(weights_file(recipe.weights, root))}
     task = Task(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root)
     return _without_test_share(task, recipe.test_share) if recipe.test_share else task
 
@@ -84,92 +89,37 @@ def _without_test_share(task: Task, share: float) -> Task:
     mask = held_out(task.train.labels if task.clean is None else task.clean, share)
     if not mask.any() or mask.all():
         raise ValueError(f"test_share {share} of {len(mask)} examples leaves none to {'train' if mask.all() else 'test'} on")
-    test = _part(task.train, mask)
+    test, clean = task.train.take(mask), None
     if task.clean is not None:
-        test = dataclasses.replace(test, labels=task.clean[mask])
-    task = dataclasses.replace(
-        task, train=_part(task.train, ~mask), test=test, clean=None if task.clean is None else task.clean[~mask]
-    )
+        test, clean = test.with_labels(task.clean[mask]), task.clean[~mask]
+    task = dataclasses.replace(task, train=task.train.take(~mask), test=test, clean=clean)
     facts = task.noise | {"hash": noise.label_hash(task.train.labels)}
     if task.wrong is not None:
         facts["rate"] = float(task.wrong.mean())
     return dataclasses.replace(task, noise=facts)
 
 
-def _part(split: Split | ImageFiles, mask: NDArray[np.bool_]) -> Split | ImageFiles:
-    if isinstance(split, Split):
-        return Split(split.inputs[mask], split.labels[mask])
-    return ImageFiles(tuple(path for path, taken in zip(split.paths, mask, strict=True) if taken), split.labels[mask])
-
-
 def _checked_images(dataset: Dataset) -> Dataset:
     """Grey images ``[N, H, W]`` with their one channel; an error for arrays that cannot be images ``[N, H, W, C]``."""
-    if isinstance(dataset.train, ImageFiles) or dataset.train.inputs.dtype != np.uint8:
+    train = dataset.train
+    if train.kind != "images":
         return dataset
-    shape = dataset.train.inputs.shape
+    shape = train.inputs.shape
     if len(shape) == 3:
-        return dataclasses.replace(dataset, train=_with_channel(dataset.train), test=_with_channel(dataset.test))
+        test = None if dataset.test is None else _with_channel(in_memory(dataset.test))
+        return dataclasses.replace(dataset, train=_with_channel(train), test=test)
     if len(shape) != 4 or shape[3] > 4:
-        way = "; transpose(0, 2, 3, 1) puts the channels last" if len(shape) == 4 and shape[1] <= 4 else ""
+        way = "transpose(0, 2, 3, 1) puts the channels last" if train.channels_first else "features must be floating"
         raise ValueError(
-            f"{dataset.name}: uint8 inputs must be images [N, H, W] or [N, H, W, C] of at most 4 channels, got {shape}"
-            f"{way or '; features must be floating'}"
+            f"{dataset.name}: uint8 inputs must be images [N, H, W] or [N, H, W, C] of at most 4 channels, got {shape}; {way}"
         )
     return dataset
 
 
-def _with_channel(split: Any) -> Any:
-    return None if split is None else Split(split.inputs[..., None], split.labels)
-
-
-def noisy_labels(dataset: Dataset, recipe: Recipe, root: Path | None) -> NoisyLabels:
-    """The training labels under the recipe's noise, drawn anew for its seed."""
-    classes, labels = len(dataset.classes), dataset.train.labels
-    kind, _, rest = recipe.noise.partition(":")
-    if kind == "labels":
-        file, _, name = rest.partition("#")
-        try:
-            path = named_file(file, root, "label file")
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error}; 'noiseproof data list' says where published ones come from") from error
-        return noise.read_noisy_labels(path, labels, classes, name or None)
-    if kind == "instance":
-        if isinstance(dataset.train, ImageFiles):
-            raise ValueError("instance noise needs the images in memory; make the labels first and give labels:FILE")
-        return noise.instance_dependent(dataset.train.inputs, labels, _rate(recipe.noise, rest), recipe.seed, classes=classes)
-    if kind == "asymmetric":
-        recipe = dataclasses.replace(recipe, noise=_asymmetric_spec(dataset.name, rest))
-    return noise.from_spec(recipe.noise, classes).apply(labels, recipe.seed, recipe.noise_rule)
-
-
-def named_file(file: str, root: Path | None, what: str) -> Path:
-    """A file that a recipe names: a relative path is looked for in the data folder, then here."""
-    path = Path(file).expanduser()
-    places = [path] if path.is_absolute() or root is None else [root / path, path]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        raise FileNotFoundError(f"no {what} {' or '.join(map(str, places))}")
-    return found
+def _with_channel(split: Split) -> Split:
+    return Split(split.inputs[..., None], split.labels)
 
 
 def weights_file(file: str, root: Path | None) -> Path:
     """The file of weights that a recipe starts from."""
-    try:
-        return named_file(file, root, "file of weights")
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}; say where it is, weights=PATH, or start without one, weights=none") from error
-
-
-def _rate(spec: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"the rate in {spec!r} must be a number, got {text!r}") from None
-
-
-def _asymmetric_spec(dataset: str, rate: str) -> str:
-    kind = ASYMMETRIC.get(dataset)
-    if kind is None:
-        known = ", ".join(name for name, kind in ASYMMETRIC.items() if kind)
-        raise ValueError(f"asymmetric noise is defined for {known}, not for {dataset}; use pairflip or a matrix's file")
-    return f"asymmetric-{kind}:{rate}"
+    return find_file(file, root, "file of weights", "say where it is, weights=PATH, or start without one, weights=none")

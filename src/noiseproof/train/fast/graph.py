@@ -1,7 +1,7 @@
-"""The fast path on CUDA: a whole step in a CUDA graph, on examples that are augmented on the device ahead of it.
+"""The fast engine on CUDA: a whole step in a CUDA graph, on examples that are augmented on the device ahead of it.
 
-It computes what :class:`noiseproof.train.run.Run` computes, in the same order, up to rounding. The host only launches:
-nothing is read back before the epoch's end.
+It computes what :class:`noiseproof.train.engine.PlainEngine` computes, in the same order, up to rounding. The host only
+launches: nothing is read back before the epoch's end.
 """
 
 from __future__ import annotations
@@ -18,67 +18,63 @@ from torch.func import functional_call
 
 from noiseproof.losses import RobustLoss
 from noiseproof.models.base import Classifier
+from noiseproof.train.engine import Engine, Parts, Steps
 from noiseproof.train.fast.lean import LeanWeights, Norm
 from noiseproof.train.fast.norm import FusedNorm
 from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
 from noiseproof.train.fast.sgd import FusedSgd
 from noiseproof.train.fast.staging import Staging
 from noiseproof.train.fast.stem import StemConv
-from noiseproof.train.fast.streams import OwnStreams, SideStream
+from noiseproof.train.fast.streams import RunStreams, SideStream
 from noiseproof.train.fast.tally import Tally
 from noiseproof.train.feed import Batch, Feed, MemoryFeed
 from noiseproof.train.network import logits_of, nothing_drawn
-from noiseproof.train.recipe import Recipe
-from noiseproof.train.run import EpochSums, Predictions, Run, RunOptions
-from noiseproof.train.task import Task
 
-__all__ = ["GraphRun", "Kernels"]
+__all__ = ["GraphEngine", "Kernels"]
 
 WARM_UP = 3
 NORM_MOMENTUM = 0.1
 """Of BatchNorm's running statistics."""
 
 
-Kernels = Literal["own", "compiled", "torch"]
+Kernels = Literal["triton", "compiled", "torch"]
 T = TypeVar("T")
 
 
-class GraphRun(Run):
-    """A run whose steps are replays of a CUDA graph.
+class GraphEngine(Engine):
+    """An engine whose steps are replays of a CUDA graph.
 
-    ``kernels`` says what computes the network's pass: ours beside cuDNN's convolutions, torch.compile's, or torch's own. The
-    other two are there to compare with.
+    ``kernels`` says what computes the network's pass: our Triton kernels beside cuDNN's convolutions, torch.compile's kernels,
+    or torch's. The last two are there to compare with.
 
-    In one process the same run gives the same bits, alone or beside others. In another process cuDNN may find other algorithms
-    to be the fastest, and round differently: who needs the same bits always asks for the deterministic, plain path.
+    In one process the same run gives the same bits, whether or not others share the device. In another process cuDNN may choose
+    other algorithms as the fastest, and round differently; the same bits in every process need the plain engine, deterministic.
     """
 
-    path = "fast"
+    name: ClassVar[str] = "fast"
 
     _builder: ClassVar[ThreadPoolExecutor] = ThreadPoolExecutor(1, "noiseproof-graphs")
-    """The one thread that compiles and captures. cuDNN's algorithms are chosen by their time, once for each thread and shape:
-    here all runs of a process get the same ones, hence round alike."""
+    """The one thread that compiles and captures. cuDNN chooses its algorithms by their time, once for each thread and shape:
+    in one thread all runs of a process get the same ones, hence round alike."""
     _compiled: ClassVar[dict[Any, Callable[..., Any]]] = {}
     """By structure and loss: runs that differ in neither share their code, hence round alike."""
 
-    def __init__(self, recipe: Recipe, task: Task, options: RunOptions, *, kernels: Kernels = "own") -> None:
-        super().__init__(recipe, task, options)
-        if not isinstance(self.network, Classifier) or not isinstance(self.feed, MemoryFeed):
-            raise TypeError("the fast path needs a network of the catalogue and examples in memory")
-        device, half = options.device, recipe.precision == "bf16"
+    def __init__(self, parts: Parts, *, kernels: Kernels = "triton") -> None:
+        if not isinstance(parts.network, Classifier) or not isinstance(parts.feed, MemoryFeed):
+            raise TypeError("the fast engine needs a network of the catalogue and examples in memory")
+        self.parts, self.kernels = parts, kernels
+        self.recipe, self.network, self.criterion, self.feed = parts.recipe, parts.network, parts.criterion, parts.feed
+        device, half = parts.options.device, self.recipe.precision == "bf16"
         self.lean = LeanWeights(self.network, multiple=8 if half else 4, half=half)
-        velocity = torch.zeros_like(self.lean.flat)
-        # Of the plain weights this path needs the views alone; its step has its own gradients.
-        self.weights = self.lean  # type: ignore[assignment]
-        self.update.state = {"momentum": velocity}
-        places = [(place.start, place.stop - place.start) for place in self.lean.places.values()]
-        self.fused = FusedSgd(recipe, self.lean.flat, velocity, self.lean.copy, places)
-        self.streams = OwnStreams(device)
+        self.velocity = torch.zeros_like(self.lean.flat)
+        spans = [(span.start, span.stop - span.start) for span in self.lean.spans.values()]
+        self.fused = FusedSgd(self.recipe, self.lean.flat, self.velocity, self.lean.copy, spans)
+        self.streams = RunStreams(device)
         self.stream = self.streams.take(priority=-1)  # what the network waits for goes first
-        self.side = SideStream(self.streams.take() if options.alone else None)
+        self.side = SideStream(None if parts.options.shares_device else self.streams.take())
         self.staging = Staging(
             self.feed,
-            self.clean,
+            parts.clean,
             channels=next(iter(self.lean.leaves.values())).shape[1],
             dtype=torch.bfloat16 if half else torch.float32,
             stream=self.streams.take(),
@@ -87,16 +83,15 @@ class GraphRun(Run):
         self.tally = Tally(self.feed.steps(), device)
         shape = next(iter(self.feed.in_order())).inputs.shape[1:]
         self.examined = torch.zeros((self.feed.evaluation_batch, *shape), device=device).to(memory_format=torch.channels_last)
-        self.kernels = kernels
-        if kernels == "own":
-            _take_own_kernels(self.lean.template, self.side, device, recipe.precision)
+        if kernels == "triton":
+            _use_triton_layers(self.lean.template, self.side, device, self.recipe.precision)
         self._tables: list[Tensor] = []
         self._pool = torch.cuda.graph_pool_handle()
         torch.cuda.current_stream(device).synchronize()
         built = self._builder.submit(self._build)
         try:
             built.result()
-        finally:  # interrupted, it goes on, with torch's switches set as it needs them
+        finally:  # after an interruption it goes on, and needs torch's switches as they are
             wait([built])
 
     def _build(self) -> None:
@@ -106,32 +101,31 @@ class GraphRun(Run):
         before = cudnn.benchmark, cudnn.deterministic
         cudnn.benchmark = cudnn.deterministic = True
         try:
-            with nothing_drawn(), torch.cuda.device(self.options.device):
+            with nothing_drawn(), torch.cuda.device(self.parts.options.device):
                 self.graphs = {size: self._training_graph(size) for size in {batch, rest} - {0}}
-                cudnn.benchmark = False  # to try all algorithms on an evaluation's large batches can take minutes
+                cudnn.benchmark = False  # trying all algorithms on large evaluation batches can take minutes
                 self.evaluation, self.logits = self._captured(self._evaluate)
         finally:
             cudnn.benchmark, cudnn.deterministic = before
 
-    def train_epoch(self, epoch: int, on_batch: Callable[[int], None] = lambda done: None) -> EpochSums:
-        self.criterion.set_epoch(epoch)
+    def train_epoch(self, epoch: int, lr: float, on_batch: Callable[[int], None], check: Callable[[Tensor], object]) -> Steps:
         batch = self.recipe.batch
-        with self._on_stream():
-            self.fused.lr.fill_(self.lr(epoch))
-            self.tally.restart()
-            for start, stop in self.staging.parts(epoch):
-                for done in range(start, stop, batch):
-                    self.graphs[min(batch, stop - done)].replay()
-                on_batch(stop)
-            if epoch + 1 < self.recipe.epochs:
-                self.staging.plan_ahead(epoch + 1)
-            given, clean = self.tally.counts.clone()
-            sums = self.sums(epoch, self.tally.losses, [given], [clean] if self.clean is not None else [], len(self.feed))
+        self.fused.lr.fill_(lr)
+        self.tally.restart()
+        for start, stop in self.staging.parts(epoch):
+            for done in range(start, stop, batch):
+                self.graphs[min(batch, stop - done)].replay()
+            on_batch(stop)
+        if epoch + 1 < self.recipe.epochs:
+            self.staging.plan_ahead(epoch + 1)
+        given, clean = self.tally.counts.clone()
         self._count_batches()
-        return sums
+        return Steps(self.tally.losses, given, None if self.parts.clean is None else clean, len(self.feed))
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        super().load_state(state)
+    def optimiser_state(self) -> dict[str, Tensor]:
+        return {f"momentum.{name}": view for name, view in self.lean.views(self.velocity).items()}
+
+    def state_loaded(self) -> None:
         self.lean.refresh()
 
     def _count_batches(self) -> None:
@@ -148,23 +142,23 @@ class GraphRun(Run):
         ready = self.side.mark()
         self.side.launch(ready, lambda: self._count(logits.detach(), labels, loss.detach()), logits, labels, loss)
         found = torch.autograd.grad(loss, list(lean.leaves.values()))
-        # Not before: torch's own BatchNorm holds on to running means until its backward pass.
+        # Not earlier: torch's BatchNorm needs its running means until the backward pass.
         self.side.launch(ready, lambda: lean.bias_means.add_(lean.bias, alpha=NORM_MOMENTUM))
         self.side.join()
         gradients = {name: _in_layout_of(leaf, g) for (name, leaf), g in zip(lean.leaves.items(), found, strict=True)}
         self.fused.step(table)
-        return [gradients.get(name) for name in lean.places]
+        return [gradients.get(name) for name in lean.spans]
 
     def _count(self, logits: Tensor, labels: Tensor, loss: Tensor) -> None:
-        """What a step leaves behind besides weights and statistics."""
+        """Count the step's loss and predictions, and move on in the staged examples."""
         self.tally.add(logits, labels, loss)
         self.staging.row.add_(len(logits))
 
     def _training_graph(self, size: int) -> torch.cuda.CUDAGraph:
-        """The step in a graph. Trying it out first changes weights and statistics, which are then put back."""
-        kept = [self.lean.flat, self.update.state["momentum"], self.lean.copy, *self.lean.buffers.values()]
+        """The step in a graph. The warm-up changes weights and statistics, which are then restored."""
+        kept = [self.lean.flat, self.velocity, self.lean.copy, *self.lean.buffers.values()]
         before = [tensor.clone() for tensor in kept]
-        table = self.fused.table([None] * len(self.lean.places))
+        table = self.fused.table([None] * len(self.lean.spans))
         graph, gradients = self._captured(lambda: self._step(size, table), self.rewind)
         table.copy_(self.fused.table(gradients))
         for tensor, value in zip(kept, before, strict=True):
@@ -174,13 +168,13 @@ class GraphRun(Run):
         return graph
 
     def rewind(self) -> None:
-        """The next step is the epoch's first."""
+        """Make the next step the epoch's first."""
         self.staging.row.zero_()
         self.tally.restart()
 
     def _captured(self, work: Callable[[], T], prepare: Callable[[], None] = lambda: None) -> tuple[torch.cuda.CUDAGraph, T]:
-        """Some work in a graph, and what it returned there; done a few times first, so that all is compiled and chosen."""
-        with self._on_stream():
+        """Some work in a graph, and what it returned there; run a few times first, so that all is compiled and chosen."""
+        with self.on_stream():
             for _ in range(WARM_UP):
                 prepare()
                 self._joined(work)
@@ -191,61 +185,43 @@ class GraphRun(Run):
         return graph, result
 
     def _joined(self, work: Callable[[], T]) -> T:
-        """A step that failed in the middle still joins its streams, or its error would be lost in that of the graph."""
+        """A step that fails still joins its streams, or the capture would fail with another error that hides the first."""
         try:
             return work()
         finally:
             self.side.join()
 
     def _evaluate(self) -> Tensor:
-        """The logits of the examples laid ready for evaluation."""
-        with torch.no_grad(), self.autocast():
-            return logits_of(self.network.eval(), self.examined, len(self.task.classes))
+        """The logits of the examples in the evaluation buffer."""
+        with torch.no_grad(), self.parts.autocast():
+            return logits_of(self.network.eval(), self.examined, self.parts.classes)
 
-    def _evaluated(self, feed: Feed) -> Iterator[tuple[Batch, Tensor]]:
+    def evaluated(self, feed: Feed) -> Iterator[tuple[Batch, Tensor]]:
         for batch in feed.in_order():
             self.examined[: len(batch.labels)].copy_(batch.inputs)
             self.evaluation.replay()
             yield batch, self.logits[: len(batch.labels)]
 
     @contextmanager
-    def _on_stream(self) -> Iterator[None]:
-        """The run's own stream, after what has been done so far."""
+    def on_stream(self) -> Iterator[None]:
+        """The engine's own stream, after the work launched so far on the current one."""
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             yield
 
-    def accuracy(self) -> float | None:
-        with self._on_stream():
-            return super().accuracy()
-
-    def other_accuracies(self) -> dict[str, float]:
-        with self._on_stream():
-            return super().other_accuracies()
-
-    def predictions(self) -> Predictions:
-        with self._on_stream():
-            return super().predictions()
-
     def close(self) -> None:
-        super().close()
-        if "streams" in self.__dict__:  # or the memory has been let go already
-            self.streams.close()
-
-    def release(self) -> None:
         self.streams.close()
-        super().release()
 
     def _functions(self, size: int) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-        """The network's pass and the loss, compiled once for all runs of this structure, this loss and this batch."""
+        """The network's pass and the loss, compiled once for all runs with this structure, loss and batch."""
         shapes = tuple((name, tuple(leaf.shape), leaf.dtype) for name, leaf in self.lean.leaves.items())
         inputs = (size, *self.staging.inputs.shape[1:])
         network, criterion = _pass_of(self.lean.template), _loss_of(self.criterion)
         if self.kernels == "compiled":
             network = self._compiled_once((shapes, repr(self.lean.template), inputs), network)
-        if self.kernels != "torch" and size == self.recipe.batch:  # for one step an epoch compiling does not pay
+        if self.kernels != "torch" and size == self.recipe.batch:  # compiling is not worth it for one step per epoch
             held = tuple((name, tuple(buffer.shape)) for name, buffer in self.criterion.named_buffers())
-            criterion = self._compiled_once((repr(self.criterion), held, len(self.task.classes), size), criterion)
+            criterion = self._compiled_once((repr(self.criterion), held, self.parts.classes, size), criterion)
         return network, criterion
 
     def _compiled_once(self, key: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -254,8 +230,8 @@ class GraphRun(Run):
         return self._compiled[key]
 
 
-def _take_own_kernels(template: nn.Module, side: SideStream, device: torch.device, precision: str) -> None:
-    """Put our layers in the place of each BatchNorm, convolution and linear layer, under its name."""
+def _use_triton_layers(template: nn.Module, side: SideStream, device: torch.device, precision: str) -> None:
+    """Replace each BatchNorm, convolution and linear layer by ours, under its name."""
     first = next(module for module in template.modules() if isinstance(module, nn.Conv2d))
     for parent in list(template.modules()):
         for name, child in parent.named_children():
@@ -272,8 +248,8 @@ def _take_own_kernels(template: nn.Module, side: SideStream, device: torch.devic
 def _compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The function, compiled for the shapes it meets.
 
-    It gets a code object of its own: the compiler keeps what it made by code object, only a few for each, and every loss would
-    be another one of the same.
+    It gets its own code object: the compiler caches by code object, only a few entries for each, and all losses would share
+    one.
     """
     function.__code__ = function.__code__.replace(co_name=f"{function.__name__}_{zlib.crc32(name.encode()):08x}")
     return torch.compile(function, fullgraph=True, dynamic=False)
@@ -288,7 +264,7 @@ def _pass_of(template: Classifier) -> Callable[..., Tensor]:
 
 
 def _loss_of(criterion: RobustLoss) -> Callable[..., Tensor]:
-    """The loss with its tensors as an argument, class weights say: runs share the code, not these."""
+    """The loss with its tensors, class weights say, as an argument: runs share the code but not the tensors."""
 
     def loss(held: dict[str, Tensor], logits: Tensor, labels: Tensor) -> Tensor:
         value: Tensor = functional_call(criterion, held, (logits.float(), labels))

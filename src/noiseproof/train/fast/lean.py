@@ -1,11 +1,11 @@
-"""The same training pass with less work: what a network computes in training, rearranged for the device, equal up to rounding.
+"""The training pass with less work: a network's computation rearranged for the device, equal up to rounding.
 
 Channels     numbers of channels are rounded up (196 to 200, 3 to 8), which tensor cores need; the added ones stay zero.
 Biases       before BatchNorm a bias changes nothing in training: it is subtracted with the mean, and its gradient is zero.
              It is left out of the pass and decays with the other weights; each step adds it to the running mean.
 Precision    in bf16 the weights of convolutions and linear layers are read from a bfloat16 copy that the optimiser keeps,
              instead of being converted in every pass. Autocast rounds there too.
-Counters     BatchNorm's counters of batches, which nothing reads, are set at the end.
+Counters     BatchNorm's counters of batches, which nothing reads, are set at the end of an epoch.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from noiseproof.train.network import drawing_from
 __all__ = ["LeanWeights"]
 
 ALIGNMENT = 64
-"""Weights start at multiples of this many numbers, so that every view of them is aligned for any kernel."""
+"""Weights start at multiples of this many numbers, so that every view is aligned for any kernel"""
 Norm = nn.BatchNorm1d | nn.BatchNorm2d
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a parameter is in a vector of all of them, and its shape there, of which the network's own is a corner."""
+class Span:
+    """Where a parameter is in a vector of all of them, and its shape there; the network's parameter is a corner of it."""
 
     start: int
     shape: torch.Size
@@ -46,7 +46,7 @@ class Place:
             return part.view(outer, height, width, inner).permute(0, 3, 1, 2)
         return part.view(self.shape)
 
-    def own(self, vector: Tensor) -> Tensor:
+    def corner_of(self, vector: Tensor) -> Tensor:
         return self.whole(vector)[tuple(slice(size) for size in self.corner)]
 
 
@@ -72,21 +72,21 @@ class LeanWeights:
         folded = {names[id(layer.bias)]: norm for layer, norm in before_norm(network)}
         copied = [name for name in names.values() if name not in folded and not _of_norm(network, name)]
         rest = [name for name in names.values() if name not in folded and name not in copied]
-        self.places: dict[str, Place] = {}
+        self.spans: dict[str, Span] = {}
         end = 0
         for name in (*copied, *folded, *rest):
-            self.places[name] = Place(end, shapes[name], self._parameters[name].shape)
-            end = round_up(self.places[name].stop, ALIGNMENT)
+            self.spans[name] = Span(end, shapes[name], self._parameters[name].shape)
+            end = round_up(self.spans[name].stop, ALIGNMENT)
         device = next(network.parameters()).device
         self.flat = torch.zeros(end, device=device)
-        self.copy = torch.zeros(self.places[copied[-1]].stop if half else 0, dtype=torch.bfloat16, device=device)
-        spans = [self.places[name] for name in folded]
-        self.bias = self.flat[spans[0].start : spans[-1].stop] if spans else self.flat[:0]
+        self.copy = torch.zeros(self.spans[copied[-1]].stop if half else 0, dtype=torch.bfloat16, device=device)
+        biases = [self.spans[name] for name in folded]
+        self.bias = self.flat[biases[0].start : biases[-1].stop] if biases else self.flat[:0]
         self.bias_means = torch.zeros_like(self.bias)
         self._adopt_parameters()
         self._drop_from_template()
         self.leaves = {
-            name: self.places[name].whole(self.copy if half and name in copied else self.flat).detach().requires_grad_()
+            name: self.spans[name].whole(self.copy if half and name in copied else self.flat).detach().requires_grad_()
             for name, _ in self.template.named_parameters()
         }
         self.buffers = self._adopt_statistics(network, folded)
@@ -94,10 +94,10 @@ class LeanWeights:
 
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """The parts of a vector like :attr:`flat`, each with its parameter's name and the network's own shape."""
-        return {name: self.places[name].own(vector) for name in self._parameters}
+        return {name: self.spans[name].corner_of(vector) for name in self._parameters}
 
     def refresh(self) -> None:
-        """Bring the bfloat16 copy up to date, after the weights were set from outside."""
+        """Update the bfloat16 copy, after the weights were loaded."""
         self.copy.copy_(self.flat[: len(self.copy)])
 
     def _adopt_parameters(self) -> None:
@@ -114,7 +114,7 @@ class LeanWeights:
 
     def _adopt_statistics(self, network: Classifier, folded: dict[str, Norm]) -> dict[str, Tensor]:
         """The running statistics of the template, of which the network's become views."""
-        start_of = {id(norm): self.places[name].start - self.places[next(iter(folded))].start for name, norm in folded.items()}
+        start_of = {id(norm): self.spans[name].start - self.spans[next(iter(folded))].start for name, norm in folded.items()}
         buffers = {}
         for name, buffer in self.template.named_buffers():
             owner_name, _, kind = name.rpartition(".")
@@ -130,7 +130,7 @@ class LeanWeights:
 
 
 def before_norm(network: nn.Module) -> Iterator[tuple[nn.Conv2d | nn.Linear, Norm]]:
-    """Layers with a bias that a BatchNorm follows at once."""
+    """Layers with a bias that are followed directly by a BatchNorm."""
     for module in network.modules():
         if isinstance(module, nn.Sequential):
             for layer, norm in zip(list(module), list(module)[1:], strict=False):

@@ -12,7 +12,7 @@ from noiseproof.data import from_arrays
 from noiseproof.train import Observer, Outcome, Recipe, Run, train, train_together, with_noise
 from noiseproof.train.network import build_network, nothing_drawn
 from noiseproof.train.record import Epoch
-from noiseproof.train.together import _Stoppable, _StoppedError
+from noiseproof.train.side_by_side import _Stoppable, _StoppedError
 
 
 def recipe(**changes):

@@ -1,16 +1,13 @@
-"""A recipe for data that no recipe knows: sound defaults by the kind of the inputs, and a share held out to test on."""
+"""The default recipe for a user's own data, by the kind of its inputs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from noiseproof.data import Dataset, ImageFiles, Split
+from noiseproof.data import Dataset, Examples
 from noiseproof.train.recipe import Recipe, override
 
-__all__ = ["held_out", "own_recipe"]
+__all__ = ["own_recipe"]
 
 FEATURES: dict[str, Any] = {
     "model": "mlp",
@@ -21,7 +18,7 @@ FEATURES: dict[str, Any] = {
     "epochs": 100,
     "batch": 128,
 }
-"""Features: what the digits are trained with."""
+"""For features; also those of the digits."""
 IMAGES: dict[str, Any] = {
     "model": "resnet18",
     "optimiser": "sgd",
@@ -35,17 +32,17 @@ IMAGES: dict[str, Any] = {
     "batch": 128,
     "precision": "tf32",
 }
-"""Images in memory."""
+"""For images in memory."""
 FILES: dict[str, Any] = {
     "model": "resnet50",
     "model_options": {"stem": "imagenet", "zero_init_residual": True},
     "optimiser": "sgd",
-    # WebVision's ratio of learning rate and batch, 0.4 to 256, at a batch that suits fewer images.
+    # WebVision's ratio of learning rate and batch, 0.4 to 256, with a smaller batch.
     "lr": 0.1,
     "batch": 64,
     "momentum": 0.9,
     "nesterov": True,
-    # Not WebVision's 0.97 per epoch, which takes 250 epochs to come down.
+    # Not WebVision's 0.97 per epoch, which needs 250 epochs.
     "schedule": "cosine",
     "l2": 3e-5,
     "clip": 5.0,
@@ -53,22 +50,22 @@ FILES: dict[str, Any] = {
     "epochs": 100,
     "precision": "bf16",
 }
-"""Image files: WebVision's setting for any number of epochs."""
+"""For image files: WebVision's setting, with a schedule for any number of epochs."""
 LARGE = 64
-"""Images in memory with longer sides than this get the stem for 224x224, which takes a quarter of the positions."""
+"""Images in memory with a longer side than this get the stem for 224x224, which computes a quarter of the positions."""
 
 
 def own_recipe(
     dataset: Dataset, place: str, loss: str, *, model: str | None = None, noise: str = "none", seed: int, gpu: bool = True
 ) -> Recipe:
-    """The default recipe for a data set of these inputs; ``place`` is what it is opened by.
+    """The default recipe for a user's own data set; ``place`` is what it is opened by.
 
     features          MLP 256-256, Adam 2e-3, 100 epochs, batch 128
     images in memory  ResNet-18, SGD 0.1, momentum 0.9, L2 5e-4, clip 5, crop and flip, 100 epochs, batch 128
     image files       ResNet-50 for 224x224, SGD 0.1, Nesterov 0.9, L2 3e-5, clip 5, WebVision's augmentation, bf16,
                       100 epochs, batch 64
 
-    all with a cosine schedule and the loss's own defaults. Without ``gpu`` bf16 is float32, which a CPU is faster in.
+    all with a cosine schedule and the loss's defaults. Without ``gpu`` float32 replaces bf16: a CPU is faster in it.
     """
     facts = dict(_defaults(dataset.train))
     if not gpu and facts.get("precision") == "bf16":
@@ -77,26 +74,10 @@ def own_recipe(
     return recipe if model is None else override(recipe, {"model": model})
 
 
-def _defaults(train: Split | ImageFiles) -> dict[str, Any]:
-    if isinstance(train, ImageFiles):
+def _defaults(train: Examples) -> dict[str, Any]:
+    if train.kind == "files":
         return FILES
-    if train.inputs.dtype != np.uint8:
+    if train.kind == "features":
         return FEATURES
     large = max(train.inputs.shape[1:3]) > LARGE
     return IMAGES | {"model_options": {"stem": "imagenet"}} if large else IMAGES
-
-
-def held_out(labels: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
-    """Which examples to test on: the share of every class, to within one example, and the same ones for every seed.
-
-    >>> held_out(np.array([0, 1] * 10), 0.2).sum()
-    np.int64(4)
-    """
-    count = len(labels)
-    order = np.random.default_rng(0).permutation(count)
-    by_class = order[np.argsort(labels[order], kind="stable")]
-    # Evenly spaced in the order of the classes.
-    reached = np.floor(np.arange(count + 1) * share + 1e-9)
-    mask = np.zeros(count, bool)
-    mask[by_class[np.diff(reached) > 0]] = True
-    return mask

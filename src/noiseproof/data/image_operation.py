@@ -1,14 +1,13 @@
-"""What every augmentation is: a size rule, a draw of one row of parameters per image, and a deterministic application."""
+"""The interface of augmentations: a rule for sizes, random parameters for each image, and their deterministic application."""
 
 from __future__ import annotations
 
-import math
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["Operation", "Size", "check_images", "check_integer", "check_range", "in_unit_range", "uniform"]
+__all__ = ["Operation", "Size", "check_images", "in_unit_range", "uniform"]
 
 Size = tuple[int, int]
 """Height and width."""
@@ -22,7 +21,7 @@ class Operation:
     Images are uint8 in 0..255 or floating point in [0, 1], ``[N, C, H, W]``, all of one size.
     """
 
-    random: ClassVar[bool] = True
+    random = True
     """Whether :meth:`draw` needs a generator."""
 
     def output_size(self, size: Size) -> Size:
@@ -44,12 +43,12 @@ def uniform(shape: tuple[int, ...], low: float, high: float, generator: torch.Ge
 
 
 def in_unit_range(images: Tensor) -> Tensor:
-    """uint8 images as float32 in [0, 1]; others as they are."""
+    """uint8 images as float32 in [0, 1]; others unchanged."""
     return images.float().div_(255) if images.dtype == torch.uint8 else images
 
 
 def check_images(images: Tensor, channels: int) -> None:
-    """Refuse what is not a uint8 batch ``[N, channels, H, W]``."""
+    """An error unless it is a uint8 batch ``[N, channels, H, W]``."""
     if not isinstance(images, Tensor):
         raise TypeError(f"images must be a tensor, got {type(images).__name__}")
     if images.dtype != torch.uint8:
@@ -58,32 +57,3 @@ def check_images(images: Tensor, channels: int) -> None:
         raise ValueError(f"images must be [N, C, H, W], got shape {list(images.shape)}")
     if images.shape[1] != channels:
         raise ValueError(f"images must have {channels} channels, as mean and std do, got {images.shape[1]}")
-
-
-def check_range(name: str, value: float, low: float, high: float = math.inf, *, above: bool = False) -> float:
-    """``value`` as a float if it is in [low, high], or (low, high] with ``above``.
-
-    >>> check_range("p", 1.5, 0, 1)
-    Traceback (most recent call last):
-    ValueError: p must be in [0, 1], got 1.5
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if math.isfinite(value) and low <= value <= high and not (above and value == low):
-        return float(value)
-    end = f"{high:g}]" if high < math.inf else "inf)"
-    raise ValueError(f"{name} must be in {'(' if above else '['}{low:g}, {end}, got {value}")
-
-
-def check_integer(name: str, value: int, low: int) -> int:
-    """``value`` if it is an integer and at least ``low``.
-
-    >>> check_integer("padding", -1, 0)
-    Traceback (most recent call last):
-    ValueError: padding must be in [0, inf), got -1
-    """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < low:
-        raise ValueError(f"{name} must be in [{low}, inf), got {value}")
-    return value

@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from noiseproof.data import data_root, open_dataset
-from noiseproof.train.loop import Loop, Observer, Outcome
-from noiseproof.train.paths import fast_path_suits
+from noiseproof.train.engine_choice import fast_path_suits
+from noiseproof.train.loop import Loop, Outcome
+from noiseproof.train.observer import Observer, Several
+from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import Epoch, Record
-from noiseproof.train.run import RunOptions, precision_of
+from noiseproof.train.record import task_facts
+from noiseproof.train.runs import RunStore
 from noiseproof.train.task import with_noise
 
 __all__ = ["train_together"]
@@ -24,18 +26,19 @@ def train_together(
     recipes: Sequence[Recipe],
     *,
     folders: Sequence[Path] | None = None,
+    store: RunStore | None = None,
     data: str | Path | None = None,
     options: RunOptions | None = None,
     at_once: int = 4,
     checkpoint_seconds: float = 60.0,
     observers: Sequence[Observer] | None = None,
 ) -> list[Outcome | Exception]:
-    """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it would give alone there.
+    """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it would give there on its own.
 
     A data set that several recipes name is opened once and is on the device once. The outcomes are in the order of the recipes;
-    a run that failed leaves its error there and does not stop the others. ``folders`` and ``observers`` have one for each
-    recipe. All recipes must have one precision, since torch's switches for it are the process's. Where the fast path cannot be
-    taken, the runs follow one another.
+    for a run that failed, its error is there, and the others go on. ``folders`` and ``observers`` have one for each recipe; a
+    ``store`` finds or names the folders itself. All recipes must have the same precision, since torch's switches for it are
+    global. Where the fast engine cannot be used, the runs follow one another.
     """
     options = options or RunOptions()
     if not recipes:
@@ -45,57 +48,50 @@ def train_together(
     for what, given in (("folder", folders), ("observer", observers)):
         if given is not None and len(given) != len(recipes):
             raise ValueError(f"there must be one {what} for each recipe: {len(recipes)} recipes, {len(given)} {what}s")
+    if folders is not None and store is not None:
+        raise ValueError("folders and store both say where the runs are written; give one of them")
     datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
     if not all(fast_path_suits(recipe, datasets[recipe.dataset].train, options) for recipe in recipes):
-        at_once = 1  # plain runs share torch's random state, and gain nothing side by side
-    options = dataclasses.replace(options, alone=min(at_once, len(recipes)) == 1)
+        at_once = 1  # plain runs share torch's generator, and are no faster side by side
+    options = dataclasses.replace(options, shares_device=min(at_once, len(recipes)) > 1)
 
     stopping = threading.Event()
 
     def one(place: int) -> Outcome | Exception:
         recipe = recipes[place]
-        folder = None if folders is None else folders[place]
         observer = _Stoppable(Observer() if observers is None else observers[place], stopping)
         try:
             task = with_noise(datasets[recipe.dataset], recipe, data_root(data))
+            folder = None if folders is None else folders[place]
+            if store is not None:
+                folder = store.folder_for(recipe, task_facts(recipe, task))
             return Loop(recipe, task, folder, data, options, checkpoint_seconds, observer).run()
-        except Exception as error:  # whatever ends one run must not end the others
-            traceback.clear_frames(error.__traceback__)  # which hold the run, and its memory on the device
+        except Exception as error:  # one run's error must not end the others
+            traceback.clear_frames(error.__traceback__)  # the frames hold the run, and its memory on the device
             return error
 
     with precision_of(recipes[0], options.deterministic), ThreadPoolExecutor(at_once) as pool:
         futures = [pool.submit(one, place) for place in range(len(recipes))]
         try:
             return [future.result() for future in futures]
-        except BaseException:  # Ctrl-C: the runs at work stop at their next batch
+        except BaseException:  # Ctrl-C: running runs stop at their next batch
             stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
 class _StoppedError(Exception):
-    """The runs were stopped from outside."""
+    """All runs are to stop."""
 
 
-class _Stoppable(Observer):
-    """Passes on what it hears, until the runs are to stop."""
+class _Stoppable(Several):
+    """Raises at the next batch once the runs are to stop."""
 
     def __init__(self, observer: Observer, stopping: threading.Event) -> None:
-        self.observer, self.stopping = observer, stopping
-
-    def started(self, record: Record, epochs_done: int) -> None:
-        self.observer.started(record, epochs_done)
+        super().__init__(observer)
+        self.stopping = stopping
 
     def batch(self, epoch: int, done: int, total: int) -> None:
         if self.stopping.is_set():
             raise _StoppedError
-        self.observer.batch(epoch, done, total)
-
-    def evaluating(self, epoch: int) -> None:
-        self.observer.evaluating(epoch)
-
-    def epoch(self, facts: Epoch) -> None:
-        self.observer.epoch(facts)
-
-    def ended(self, record: Record) -> None:
-        self.observer.ended(record)
+        super().batch(epoch, done, total)

@@ -1,0 +1,66 @@
+"""Random numbers as a function of a key, without a generator's state: the same on every machine, in every process, and with
+every version of NumPy.
+
+They are SplitMix64's (Steele, Lea and Flood, OOPSLA 2014), in integer arithmetic.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Word", "keyed_bits", "keyed_order", "keyed_uniform", "random_keys", "random_uniform"]
+
+Word = int | NDArray[np.uint64]
+Bits = NDArray[np.uint64]
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def random_keys(seed: int, count: int, stream: int = 0) -> Bits:
+    """``count`` random 64-bit numbers; the streams of a seed are independent.
+
+    >>> [hex(key) for key in random_keys(0, 2)]
+    ['0xe220a8397b1dcdaf', '0x6e789e6aa1b965f4']
+    """
+    with np.errstate(over="ignore"):
+        start = np.uint64(seed % 2**64) + np.uint64(stream) * np.uint64(0xD1342543DE82EF95)
+        return _mixed(start + np.arange(1, count + 1, dtype=np.uint64) * GOLDEN)
+
+
+def random_uniform(seed: int, count: int, stream: int = 0) -> NDArray[np.float64]:
+    """``count`` random numbers in [0, 1), multiples of 2**-53."""
+    return _in_unit_interval(random_keys(seed, count, stream))
+
+
+def keyed_bits(*key: Word) -> Bits:
+    """64 random bits for each key; the words of a key are in [0, 2**64) and broadcast.
+
+    >>> keyed_bits(0, 1), keyed_bits(1, 0)
+    (array([627405149472732430], dtype=uint64), array([6791897765849424158], dtype=uint64))
+    """
+    state = np.zeros(1, np.uint64)
+    for word in key:
+        # Mixing is one-to-one, so two keys that differ in one word never share their bits.
+        state = _mixed((state ^ np.asarray(word, np.uint64)) + GOLDEN)
+    return state
+
+
+def keyed_uniform(*key: Word) -> NDArray[np.float64]:
+    """A number uniform in [0, 1) for each key."""
+    return _in_unit_interval(keyed_bits(*key))
+
+
+def keyed_order(n: int, *key: Word) -> NDArray[np.int64]:
+    """A permutation of n: the numbers sorted by random bits."""
+    return np.argsort(keyed_bits(*key, np.arange(n, dtype=np.uint64)), kind="stable")
+
+
+def _mixed(z: Bits) -> Bits:
+    """SplitMix64's finaliser. Arrays wrap around silently, where NumPy's scalars would warn."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _in_unit_interval(bits: Bits) -> NDArray[np.float64]:
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,0 +1,137 @@
+"""Noise as text: ``symmetric:0.8``, ``instance:0.4``, ``labels:FILE#NAME`` or a matrix's file, parsed once and applied."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from noiseproof.checks import check_range
+from noiseproof.files import find_file
+from noiseproof.noise.files import read_noisy_labels
+from noiseproof.noise.instance import INSTANCE, asked_noise, instance_dependent
+from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES, LabelNoise, NoisyLabels, from_file
+from noiseproof.noise.sampling import Labels, Rule
+
+__all__ = ["NoiseSpec", "from_spec"]
+
+NONE, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"
+
+
+@dataclass(frozen=True)
+class NoiseSpec:
+    """Noise as text, parsed; ``str`` gives the text back.
+
+    >>> NoiseSpec.parse("symmetric:0.80")
+    NoiseSpec(kind='symmetric', rate=0.8, file='', name=None)
+    >>> str(NoiseSpec.parse("labels:people.npz#worst"))
+    'labels:people.npz#worst'
+    """
+
+    kind: str
+    """none; a name in ``MATRIX_NOISES``; asymmetric, that of the data set; instance; labels, in a file; matrix, in a file"""
+    rate: float = 0.0
+    file: str = ""
+    name: str | None = None
+    """Which labels, where a file holds several"""
+
+    @staticmethod
+    def parse(text: str) -> NoiseSpec:
+        """ValueError for a rate out of range; an unknown kind is refused by :meth:`matrix` and :meth:`apply`."""
+        kind, colon, rest = text.partition(":")
+        if text == NONE:
+            return NoiseSpec(NONE)
+        if not colon:
+            return NoiseSpec(MATRIX, file=text)
+        if kind == LABELS:
+            file, _, name = rest.partition("#")
+            return NoiseSpec(LABELS, file=file, name=name or None)
+        what = f"the rate in {text!r}"
+        try:
+            rate = float(rest)
+        except ValueError:
+            raise ValueError(f"{what} must be a number, got {rest!r}") from None
+        if kind == INSTANCE:
+            return NoiseSpec(kind, check_range(what, rate, at_least=0, below=1))
+        return NoiseSpec(kind, check_range(what, rate, at_least=0, at_most=1))
+
+    def __str__(self) -> str:
+        if self.kind in (NONE, MATRIX):
+            return self.file or NONE
+        if self.kind == LABELS:
+            return f"{LABELS}:{self.file}" + (f"#{self.name}" if self.name else "")
+        return f"{self.kind}:{self.rate}"
+
+    def matrix(self, classes: int | None = None) -> LabelNoise:
+        """The transition matrix. ``classes`` is needed where the kind does not say it, and checked where it does."""
+        if self.kind == MATRIX:
+            noise = from_file(self.file)
+        elif self.kind == INSTANCE:
+            way = "'noiseproof noise make' makes it, and its manifest shows the realised matrix"
+            raise ValueError(f"{self} has no matrix, it depends on the images; {way}")
+        elif self.kind in MATRIX_NOISES:
+            make, fixed = MATRIX_NOISES[self.kind]
+            count = fixed or classes
+            if count is None:
+                raise ValueError(f"{self.kind} noise needs the number of classes: give --classes (classes=)")
+            noise = make(count, self.rate)
+        else:
+            known, files = ", ".join(MATRIX_NOISES), ", ".join(MATRIX_FILES)
+            raise ValueError(f"unknown noise {self.kind!r}; there are {known}, and matrices from {files} files")
+        if classes is not None and noise.classes != classes:
+            way = f"take a noise of {classes} classes, or leave out --classes (classes=) where it is given"
+            raise ValueError(f"{self} is of {noise.classes} classes, got {classes}; {way}")
+        return noise
+
+    def apply(
+        self,
+        clean: Labels,
+        seed: int,
+        rule: Rule = "exact",
+        *,
+        classes: int | None = None,
+        images: NDArray[Any] | None = None,
+        dataset: str | None = None,
+        root: Path | None = None,
+    ) -> tuple[NoisyLabels, LabelNoise | None]:
+        """The noisy labels, and the noise as a manifest states it: None for labels that were read from a file.
+
+        ``classes`` is read from the labels if left out. Instance noise needs the ``images``, ``asymmetric`` the name of the
+        ``dataset``; a file of labels is looked for in ``root`` first. Only noise by a matrix has a ``rule``.
+        """
+        count = int(clean.max(initial=0)) + 1 if classes is None else classes
+        if self.kind == LABELS:
+            way = "'noiseproof data list' says where published ones come from"
+            return read_noisy_labels(find_file(self.file, root, "label file", way), clean, count, self.name), None
+        if self.kind == INSTANCE:
+            if images is None and dataset is None:
+                raise ValueError(f"{self} depends on the images: give --dataset NAME_OR_PATH (images=) instead of --labels")
+            if images is None:
+                way = "give a data set in arrays, such as an .npz file"
+                raise ValueError(f"{self} needs the images in memory, and those of {dataset} are in files; {way}")
+            return instance_dependent(images, clean, self.rate, seed, count), asked_noise(images, self.rate, count)
+        known = MATRIX_NOISES.get(self.kind)
+        noise = self._of(dataset).matrix(count if known is not None and known.classes is None else classes)
+        return noise.apply(clean, seed, rule), noise
+
+    def _of(self, dataset: str | None) -> NoiseSpec:
+        """``asymmetric`` is the asymmetric noise that is named after the data set."""
+        if self.kind != ASYMMETRIC or dataset is None:
+            return self
+        full = f"{ASYMMETRIC}-{dataset}"
+        if full not in MATRIX_NOISES:
+            known = ", ".join(kind for kind in MATRIX_NOISES if kind.startswith(f"{ASYMMETRIC}-"))
+            raise ValueError(f"{dataset} has no asymmetric noise of its own; there are {known}, pairflip, or a matrix's file")
+        return dataclasses.replace(self, kind=full)
+
+
+def from_spec(spec: str, classes: int | None = None) -> LabelNoise:
+    """Noise as written on a command line: ``symmetric:0.8``, ``asymmetric-cifar10:0.4``, ``pairflip:0.2``, or a matrix's file.
+
+    >>> from_spec("symmetric:0.8", classes=10).noise_rate
+    0.8
+    """
+    return NoiseSpec.parse(spec).matrix(classes)

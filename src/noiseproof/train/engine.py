@@ -1,0 +1,143 @@
+"""How a run computes its epochs. The plain engine, torch's operations one by one, defines what a run computes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from noiseproof.losses import RobustLoss
+from noiseproof.train.distributed import Processes
+from noiseproof.train.feed import Batch, Feed, generator_for
+from noiseproof.train.network import logits_of
+from noiseproof.train.options import RunOptions
+from noiseproof.train.recipe import Recipe
+from noiseproof.train.update import Weights, update_for
+
+__all__ = ["Engine", "Parts", "PlainEngine", "Steps"]
+
+NETWORK = 3
+"""The stream of random numbers for the network itself, for dropout say"""
+CHECK_STEPS = 100
+"""The losses are checked every so many steps: a long epoch should not go on for hours after it has diverged"""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run gives its engine."""
+
+    recipe: Recipe
+    options: RunOptions
+    network: nn.Module
+    criterion: RobustLoss
+    feed: Feed
+    clean: Tensor | None
+    """The clean labels on the device"""
+    classes: int
+    processes: Processes
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.options.device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16")
+
+
+class Steps(NamedTuple):
+    """An epoch's steps, still on the device: the loss of each, and how many predictions were the given and the clean label."""
+
+    losses: Tensor
+    given: Tensor
+    clean: Tensor | None
+    examples: int
+
+
+class Engine(Protocol):
+    """A way to compute a run's steps and evaluations."""
+
+    name: ClassVar[str]
+
+    def train_epoch(self, epoch: int, lr: float, on_batch: Callable[[int], None], check: Callable[[Tensor], object]) -> Steps:
+        """One pass over the training examples. ``on_batch`` gets how many are done, ``check`` the losses so far."""
+
+    def evaluated(self, feed: Feed) -> Iterator[tuple[Batch, Tensor]]:
+        """The batches of a feed in order, each with its logits, which are valid until the next one."""
+
+    def optimiser_state(self) -> dict[str, Tensor]:
+        """Views of what the optimiser keeps, under the names and in the shapes of the weights: every engine can load them."""
+
+    def state_loaded(self) -> None:
+        """Called after the weights and the optimiser's state were replaced."""
+
+    def on_stream(self) -> AbstractContextManager[None]:
+        """The CUDA stream on which the engine works and its results are read."""
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        """Free what is not memory."""
+
+
+class PlainEngine(Engine):
+    """Torch's operations one by one, on any device and in several processes."""
+
+    name: ClassVar[str] = "plain"
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.weights = Weights(parts.network.named_parameters())
+        self.update = update_for(parts.recipe, self.weights.flat)
+        self.joined = parts.processes.joined(parts.network, unused=":" in parts.recipe.model)
+
+    def train_epoch(self, epoch: int, lr: float, on_batch: Callable[[int], None], check: Callable[[Tensor], object]) -> Steps:
+        clean_labels = self.parts.clean
+        self.parts.network.train()
+        losses, given, clean, done = [], [], [], 0
+        with self.randomness(epoch):
+            for batch in self.parts.feed.epoch(epoch):
+                loss, predicted = self.step(batch, lr)
+                losses.append(loss)
+                given.append((predicted == batch.labels).sum())
+                if clean_labels is not None:
+                    clean.append((predicted == clean_labels[batch.indices]).sum())
+                done += len(batch.labels)
+                on_batch(done)
+                if len(losses) % CHECK_STEPS == 0:
+                    check(torch.stack(losses))
+        return Steps(torch.stack(losses), torch.stack(given).sum(), torch.stack(clean).sum() if clean else None, done)
+
+    def step(self, batch: Batch, lr: float) -> tuple[Tensor, Tensor]:
+        """One step; the loss before it, and the classes predicted."""
+        self.weights.clear()
+        with self.parts.autocast():
+            logits = logits_of(self.joined, batch.inputs, self.parts.classes)
+        loss = self.parts.criterion(logits.float(), batch.labels)
+        if not self.parts.processes.single:
+            loss = loss * self.parts.processes.weight(len(batch.labels))
+        loss.backward()
+        self.update(self.weights.flat, self.weights.gradient(), lr)
+        return loss.detach(), logits.detach().argmax(1)
+
+    def evaluated(self, feed: Feed) -> Iterator[tuple[Batch, Tensor]]:
+        self.parts.network.eval()
+        with torch.no_grad():
+            for batch in feed.in_order():
+                with self.parts.autocast():
+                    yield batch, logits_of(self.parts.network, batch.inputs, self.parts.classes)
+
+    def optimiser_state(self) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = {}
+        for key, kept in self.update.state.items():
+            views = self.weights.views(kept) if kept.dim() else {"": kept}
+            state |= {f"{key}.{name}": view for name, view in views.items()}
+        return state
+
+    @contextlib.contextmanager
+    def randomness(self, epoch: int) -> Iterator[None]:
+        """Seed torch's generators for the epoch: a network with dropout draws the same numbers after an interruption."""
+        options = self.parts.options
+        with torch.random.fork_rng(devices=[options.device] if options.device.type == "cuda" else []):
+            rank = (options.process.rank,) if options.process.rank else ()
+            torch.manual_seed(generator_for(self.parts.recipe.seed, epoch, NETWORK, *rank).initial_seed())
+            yield

@@ -1,0 +1,171 @@
+"""The runs in a folder: what each of them is, where it is, and a lock so that one process at a time works on it.
+
+A run is identified by its recipe and by the content of its data, not by the path that the data were opened by or by the name of
+its folder. Folders are found by the records in them, so those of earlier versions, under other names, are found too.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from noiseproof.train.recipe import Recipe
+from noiseproof.train.record import RECORD, Record
+
+__all__ = ["RunStore", "StoredRun", "claimed", "folder_name", "identity"]
+
+WRITTEN = (RECORD, "checkpoint.safetensors", "weights.safetensors", "confidence.npz")
+
+
+def identity(recipe: Mapping[str, Any], task: Mapping[str, Any]) -> str:
+    """The digest of a run's recipe and data, from the ``recipe`` and ``task`` of its record.
+
+    Paths are left out where the files' hashes are known. Fields with their default value are left out too: a record that was
+    written before recipes had a field is that of a run with its default.
+    """
+    sources = dict(task.get("sources", {}))
+    weights = sources.pop(recipe.get("weights"), recipe.get("weights"))
+    noise = recipe.get("noise", "none")
+    from_file = noise.startswith("labels:") or (":" not in noise and noise != "none")
+    facts = {
+        **_not_default(recipe),
+        "dataset": sorted(sources.values()) or [recipe["dataset"], task["name"]],
+        "noise": ["file" if from_file else noise, task["noise"]["hash"]],
+        "weights": weights,
+        "task": {key: value for key, value in task.items() if key not in ("name", "noise", "sources")},
+    }
+    return _digest(facts)
+
+
+def folder_name(recipe: Recipe) -> str:
+    """The folder of a new run: what is trained, and the digest of the whole recipe.
+
+    >>> folder_name(Recipe(dataset="digits", loss="jal-ce", noise="symmetric:0.8", seed=123))
+    'digits_jal-ce_symmetric-0.8_seed123_4f06ce44'
+    """
+    digest = _digest(_not_default(recipe.as_dict()))[:8]
+    parts = [_stem(recipe.dataset), recipe.loss, _noise_name(recipe.noise), f"seed{recipe.seed}", digest]
+    return "_".join(re.sub(r"[^\w.+-]+", "-", part) for part in parts)
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    return Recipe(dataset="", loss="ce").as_dict()
+
+
+def _not_default(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in recipe.items() if name not in _defaults() or value != _defaults()[name]}
+
+
+def _digest(facts: Mapping[str, Any]) -> str:
+    """Numbers count by their value: 20 is 20.0."""
+    numbers_by_value = json.loads(json.dumps(facts), parse_int=float)
+    return hashlib.sha256(json.dumps(numbers_by_value, sort_keys=True).encode()).hexdigest()
+
+
+def _noise_name(noise: str) -> str:
+    kind, _, rest = noise.partition(":")
+    if kind == "labels":
+        file, _, name = rest.partition("#")
+        return f"labels-{_stem(file)}" + (f"-{name}" if name else "")
+    return f"{kind}-{rest}" if rest else _stem(kind)
+
+
+def _stem(path: str) -> str:
+    """The last part of a path, without the extension of a data format."""
+    name = Path(path).expanduser().resolve().name
+    return re.sub(r"\.(npz|npy|txt|csv|tsv|json|pt)$", "", name)
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as its record describes it, in a folder or in a line of a file of records."""
+
+    identity: str
+    status: str
+    """running, finished, diverged, or unreadable, with the reason in the facts' message"""
+    facts: dict[str, Any]
+    """The record without its epochs"""
+    folder: Path | None = None
+
+    @staticmethod
+    def of(facts: Mapping[str, Any], folder: Path | None = None) -> StoredRun:
+        """From a record's facts; nothing is checked against this version's catalogue."""
+        summary = {key: value for key, value in facts.items() if key != "epochs"}
+        return StoredRun(identity(facts["recipe"], facts["task"]), Record.status_in(facts), summary, folder)
+
+
+class RunStore:
+    """The runs in the sub-folders of ``root``. A record is read again only when its file has changed."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).expanduser()
+        self._read: dict[Path, tuple[tuple[int, ...], StoredRun]] = {}
+
+    def runs(self) -> Iterator[StoredRun]:
+        """All runs that have a record, by the names of their folders."""
+        for path in sorted(self.root.glob(f"*/{RECORD}")):
+            try:
+                facts = path.stat()
+            except OSError:  # removed meanwhile
+                continue
+            version = facts.st_mtime_ns, facts.st_ino, facts.st_size
+            if path not in self._read or self._read[path][0] != version:
+                self._read[path] = version, self._stored(path)
+            yield self._read[path][1]
+
+    def _stored(self, path: Path) -> StoredRun:
+        try:
+            return StoredRun.of(json.loads(path.read_text(encoding="utf-8")), path.parent)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return StoredRun("", "unreadable", {"message": f"{path}: not the record of a run: {error!r}"}, path.parent)
+
+    def find(self, wanted: str) -> StoredRun | None:
+        """The run with this identity, a finished one if there are several."""
+        found = [run for run in self.runs() if run.identity == wanted]
+        return min(found, key=lambda run: run.status != "finished", default=None)
+
+    def folder_for(self, recipe: Recipe, task: Mapping[str, Any] | None = None) -> Path:
+        """Where this run is, or will be. Without the facts of its task, a run with the same recipe is taken for it."""
+        facts = recipe.as_dict()
+        if task is None:
+            found = next((run for run in self.runs() if run.facts.get("recipe") == facts), None)
+        else:
+            found = self.find(identity(facts, task))
+        return self.root / folder_name(recipe) if found is None or found.folder is None else found.folder
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Keep other processes out of the folder, and remove the partial files of a write that was killed.
+
+    The lock ends with the process, however it ends. A system or file system without locks has none.
+    """
+    try:
+        import fcntl
+    except ImportError:  # on Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"another process is at work in {folder}; wait for it, or choose another folder") from None
+        except OSError:  # no locks here: a partial file might be another process's
+            yield
+            return
+        for name in WRITTEN:
+            for left in folder.glob(f".{name}.*"):
+                left.unlink(missing_ok=True)
+        yield
+    finally:
+        os.close(handle)
