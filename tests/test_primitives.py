@@ -24,7 +24,7 @@ from noiseproof.primitives import (
 from noiseproof.statistics import Statistic, every_label_statistics, row_statistics
 
 ALL = [
-    Primitive("spread"),
+    Primitive("nll"),
     Primitive("power", 2.0),
     Primitive("power", 0.1),
     Primitive("power", 3.0),
@@ -61,15 +61,15 @@ def test_values_and_gradients_are_those_of_the_plain_definition(primitive, class
 def test_asking_for_all_at_once_is_asking_for_each():
     logits, target = draw(9, 7)
     together = primitives_of(logits, target, KEYS)
-    for i, primitive in enumerate(ALL, start=1):
-        torch.testing.assert_close(together[[0, i]], primitives_of(logits, target, [key_of(primitive)]), rtol=1e-12, atol=1e-12)
+    for i, primitive in enumerate(ALL, start=2):
+        torch.testing.assert_close(together[[0, 1, i]], primitives_of(logits, target, [key_of(primitive)]), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("rows_per_chunk", [1, 2, 4, 9, 100])
 def test_the_size_of_a_chunk_makes_no_difference(monkeypatch, rows_per_chunk):
     logits, target = draw(9, 7, torch.float32)
     logits.requires_grad_()
-    upstream = torch.ones(1 + len(ALL), 9)
+    upstream = torch.ones(2 + len(ALL), 9)
     results = []
     for chunk in (10**6, 7 * rows_per_chunk):
         monkeypatch.setattr(reference, "CPU_CHUNK", chunk)
@@ -144,7 +144,7 @@ def test_tensors_without_values_pass_through():
         logits, target = torch.randn(5, 4, requires_grad=True), torch.zeros(5, dtype=torch.long)
         values = primitives_of(logits, target, KEYS)
         values.sum().backward()
-    assert values.shape == (1 + len(KEYS), 5)
+    assert values.shape == (2 + len(KEYS), 5)
     assert logits.grad.shape == logits.shape
 
 

@@ -7,12 +7,10 @@ classes. :func:`row_statistics` computes the ones a loss declares it needs in on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
 from noiseproof.primitives import Primitive, focal_term, key_of, parse, primitives_of
@@ -63,7 +61,7 @@ class Statistic:
 
 Statistic.NLL = Statistic("nll")
 Statistic.MISS = Statistic("miss")
-Statistic.NLL_SUM = Statistic("nll_sum", key_of(Primitive("spread")))
+Statistic.NLL_SUM = Statistic("nll_sum", key_of(Primitive("nll")))
 Statistic.SQ_SUM = Statistic.power_sum(2.0)
 Statistic.LEAD = Statistic("lead", key_of(Primitive("lead")))
 
@@ -132,19 +130,6 @@ class RowStatistics:
             raise KeyError(f"{statistic.name} is read but not declared: add it to the loss's `needs`")
         return self.sums[statistic.key]
 
-    @staticmethod
-    def from_primitives(values: Tensor, keys: Sequence[str], classes: int) -> RowStatistics:
-        """From rows of primitives, margin first, then one for each key; any backend's will do."""
-        margin, *rest = values.unbind(0)
-        nll, log_miss = _nll_and_log_miss(margin)
-        sums = dict(zip(keys, rest, strict=True))
-        if SPREAD in sums:
-            sums[SPREAD] = torch.sub(sums[SPREAD], log_miss, alpha=classes - 1)
-        return RowStatistics(nll, log_miss, classes, sums)
-
-
-SPREAD, LEAD = key_of(Primitive("spread")), key_of(Primitive("lead"))
-
 
 def row_statistics(logits: Tensor, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
     """Statistics of each row of ``logits [N, K]`` for its label in ``target [N]``, in one pass over the logits.
@@ -154,21 +139,8 @@ def row_statistics(logits: Tensor, target: Tensor, needs: tuple[Statistic, ...])
     (0.75, 0.1875)
     """
     keys = sorted({s.key for s in needs if s.key is not None})
-    if logits.shape[1] == 2:
-        return _two_class_statistics(primitives_of(logits, target, ())[0], keys)
-    return RowStatistics.from_primitives(primitives_of(logits, target, keys), keys, logits.shape[1])
-
-
-def _two_class_statistics(margin: Tensor, keys: Sequence[str]) -> RowStatistics:
-    """With two classes a sum over the others is the term of the other one, whose -log p is our -log(1-p) and the reverse."""
-    nll, log_miss = _nll_and_log_miss(margin)
-    sums = {key: -margin.detach() if key == LEAD else own_term(key, -log_miss, -nll) for key in keys}
-    return RowStatistics(nll, log_miss, 2, sums)
-
-
-def _nll_and_log_miss(margin: Tensor) -> tuple[Tensor, Tensor]:
-    """``-log p_y`` and ``log(1 - p_y)``: each has the other's value as its slope, so neither 1 - p_y nor p_y is subtracted."""
-    return F.softplus(margin, threshold=80.0), F.logsigmoid(margin)
+    nll, log_miss, *sums = primitives_of(logits, target, keys).unbind()
+    return RowStatistics(nll, log_miss, logits.shape[1], dict(zip(keys, sums, strict=True)))
 
 
 def every_label_statistics(logits: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
@@ -185,7 +157,7 @@ def every_label_statistics(logits: Tensor, needs: tuple[Statistic, ...]) -> RowS
     log_miss = torch.where(is_top, s.log_miss[:, None], torch.log1p(-torch.exp(-nll.masked_fill(is_top, 1.0))))
     sums = {}
     for key, top_others in s.sums.items():
-        if key == LEAD:
+        if key == Statistic.LEAD.key:
             sums[key] = torch.where(is_top, top_others[:, None], z - z.gather(1, top[:, None])).detach()
             continue
         own, top_own = own_term(key, nll, log_miss), own_term(key, s.nll, s.log_miss)
@@ -197,7 +169,7 @@ def every_label_statistics(logits: Tensor, needs: tuple[Statistic, ...]) -> RowS
 def own_term(key: str, nll: Tensor, log_miss: Tensor) -> Tensor:
     """The term of one class in a sum, from its -log p and log(1-p)."""
     primitive = parse(key)
-    if primitive.kind == "spread":
+    if primitive.kind == "nll":
         return nll
     if primitive.kind == "power":
         return torch.exp(-primitive.exponent * nll)

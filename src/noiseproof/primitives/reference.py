@@ -1,7 +1,7 @@
 """The two passes over the logits in plain torch: in chunks of rows, in place where that is possible.
 
-Symbols are those of the package's derivation: ``e = exp(z - max z)``, ``e_y`` that of the label, ``d`` its sum over the classes
-other than the label, ``D`` its sum over all, ``shifted = z - max z``.
+Symbols are those of the package's derivation: ``shifted = z - max z``, ``e = exp(shifted)``, ``e_y`` that of the label, ``d`` its
+sum over the classes other than the label, ``D`` its sum over all.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
 from noiseproof.primitives.request import FOCAL_KINDS, Primitive, ceiling
 
-__all__ = ["backward", "forward", "on_cpu"]
+__all__ = ["backward", "checked_labels", "forward", "on_cpu"]
 
 # Rows go in chunks. On the CPU all passes over a chunk then stay in the cache, and temporaries are chunk-sized; elsewhere
 # a chunk is large enough that the number of launches does not count.
@@ -36,52 +35,55 @@ _kept = _Kept()
 
 
 def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Primitives ``[1 + len(asked), N]``, margin first, and ``[3, N]``: the largest logit, ``d`` and ``e_y`` of each row."""
+    """Primitives ``[2 + len(asked), N]``, nll and log_miss first, and ``[4, N]``: the largest logit, ``d``, ``e_y``, ``log D``."""
     rows, classes = logits.shape
-    primitives = logits.new_empty((1 + len(asked), rows), dtype=dtype)
-    saved = logits.new_empty((3, rows), dtype=dtype)
-    labels, valid = _checked_labels(target, classes)
-    z_y = logits.gather(1, labels).to(dtype)
-    log_d, *values = _columns_of(primitives)
-    top, d, e_y = _columns_of(saved)
+    primitives = logits.new_empty((2 + len(asked), rows), dtype=dtype)
+    saved = logits.new_empty((4, rows), dtype=dtype)
+    labels, valid = checked_labels(target, classes)
+    label = labels[:, None]
+    own = logits.gather(1, label).to(dtype)
+    nll, log_miss, *values = _columns_of(primitives)
+    top, d, e_y, log_sum = _columns_of(saved)
     focal = any(p.kind in FOCAL_KINDS for p in asked)
+    exact = focal or classes == 2
     keep_shifted = any(_needs_shifted(p) for p in asked)
     step = _chunk_rows(logits)
     work = _scratch(logits, min(step, rows), dtype)
-    for z, y, own, largest, part_d, part_log_d, *parts in _split_rows(step, logits, labels, z_y, top, d, log_d, *values):
+    for z, y, part_own, largest, part_d, part_log_sum, *parts in _split_rows(step, logits, label, own, top, d, log_sum, *values):
         sums = list(zip(asked, parts, strict=True))
         largest.copy_(z.amax(1, keepdim=True))
         shifted = torch.sub(z, largest, out=work[: len(z)])
         for primitive, value in sums:
-            if primitive.kind == "spread":
-                torch.sum(shifted, 1, keepdim=True, out=value)
+            if primitive.kind == "nll":
+                torch.sum(shifted.scatter_(1, y, 0.0), 1, keepdim=True, out=value)
         e = _exp_(shifted.clone() if keep_shifted else shifted).scatter_(1, y, 0.0)
         torch.sum(e, 1, keepdim=True, out=part_d)
-        if focal:
-            part_log_d.copy_(_log_sum(e))
+        if exact:
+            part_log_sum.copy_(_exact_log_sum(e, part_own - largest))
         for primitive, value in sums:
             if primitive.kind == "power" and primitive.exponent == 2:
                 torch.linalg.vector_norm(e, dim=1, keepdim=True, out=value)
             elif primitive.kind == "power":
                 torch.sum(_exp_(primitive.exponent * shifted).scatter_(1, y, 0.0), 1, keepdim=True, out=value)
             elif primitive.kind == "lead":
-                torch.sub(own - largest, e.amax(1, keepdim=True).log_(), out=value)
+                torch.sub(part_own - largest, e.amax(1, keepdim=True).log_(), out=value)
             elif primitive.kind in FOCAL_KINDS:
-                nll = _nll_others(shifted, part_log_d, largest + part_log_d - own)
-                terms = _focal_weight(nll, primitive.exponent).mul_(nll)
+                nll_k = part_log_sum - shifted
+                terms = _focal_weight(nll_k, primitive.exponent).mul_(nll_k)
                 if primitive.kind == "room":
                     terms.neg_().add_(ceiling(primitive)).clamp_min_(0.0)
                 torch.sum(terms.scatter_(1, y, 0.0), 1, keepdim=True, out=value)
-    own = z_y.sub_(top)
+    own.sub_(top)
     torch.exp(own, out=e_y)
-    if not focal:
-        torch.log(d, out=log_d)
+    if not exact:
+        torch.sub(e_y, 1, out=log_sum).add_(d).log1p_()
+    torch.sub(log_sum, own, out=nll)
+    torch.div(e_y, d, out=log_miss).log1p_().neg_()
     for primitive, value in zip(asked, values, strict=True):
-        if primitive.kind == "spread":
-            torch.sub(own, value, out=value).clamp_min_(0.0).add_(log_d, alpha=classes - 1)
+        if primitive.kind == "nll":
+            value.neg_().add_(log_sum, alpha=classes - 1)
         elif primitive.kind == "power":
             (value.div_(d + e_y).square_() if primitive.exponent == 2 else value.div_((d + e_y) ** primitive.exponent))
-    log_d.sub_(own)  # the margin
     return primitives if valid is None else torch.where(valid, primitives, math.nan), saved
 
 
@@ -90,9 +92,10 @@ class _Columns(NamedTuple):
 
     label: Tensor
     top: Tensor
-    margin: Tensor
-    inverse_d: Tensor
+    log_sum: Tensor
     inverse_sum: Tensor
+    hit: Tensor
+    """p_y"""
     not_top: Tensor
     """1 where the label is not the largest class"""
     slope: Tensor
@@ -118,25 +121,30 @@ def _columns(
     grads: Tensor, classes: int, target: Tensor, primitives: Tensor, saved: Tensor, asked: Sequence[Primitive]
 ) -> tuple[_Columns, list[Tensor]]:
     """The columns, and for each primitive the factor of its own term."""
-    top, d, e_y = _columns_of(saved)
-    margin, *values = _columns_of(primitives)
-    slope, *weights = _columns_of(grads)
-    inverse_d, inverse_sum = d.reciprocal(), (d + e_y).reciprocal_()
-    not_top = torch.ceil(1 - e_y)
-    slope, dz_y = slope * inverse_d, -slope
+    top, d, e_y, log_sum = _columns_of(saved)
+    _, _, *values = _columns_of(primitives)
+    by_nll, by_log_miss, *weights = _columns_of(grads)
+    inverse_sum = (d + e_y).reciprocal_()
+    hit = e_y * inverse_sum
+    not_top = (1 - e_y).ceil_()
+    by_log_miss = by_log_miss * hit
+    by_nll = by_nll * inverse_sum
+    slope = torch.addcdiv(by_nll, by_log_miss, d)
+    dz_y = torch.addcmul(by_log_miss, by_nll, d).neg_()
     factors = []
     for primitive, value, factor in zip(asked, values, weights, strict=True):
-        if primitive.kind == "spread":
-            slope = torch.addcmul(slope, factor, inverse_d, value=classes - 1)
+        if primitive.kind == "nll":
+            slope = torch.addcmul(slope, factor, inverse_sum, value=classes - 1)
+            dz_y = torch.addcmul(dz_y, factor, hit, value=classes - 1)
             factor = -factor
         elif primitive.kind == "power":
             factor = primitive.exponent * factor
-            dz_y = torch.addcmul(dz_y, factor * value, e_y * inverse_sum, value=-1)
+            dz_y = torch.addcmul(dz_y, factor * value, hit, value=-1)
             factor = factor * inverse_sum**primitive.exponent
-            slope = torch.addcmul(slope, factor * inverse_sum, e_y * not_top)
+            slope = torch.addcmul(slope, factor * hit, not_top)
         factors.append(factor)
-    labels = _safe_labels(target, classes)
-    return _Columns(labels, top, margin, inverse_d, inverse_sum, not_top, slope, dz_y), factors
+    label = _safe_labels(target, classes)[:, None]
+    return _Columns(label, top, log_sum, inverse_sum, hit, not_top, slope, dz_y), factors
 
 
 def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Primitive, Tensor]], work: Tensor) -> None:
@@ -149,7 +157,7 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
     uniform: Tensor | None = None
     extra: Tensor | None = None
     for primitive, factor in terms:
-        if primitive.kind == "spread":
+        if primitive.kind == "nll":
             uniform = factor
         elif primitive.kind == "power":
             # G/D = (e_y - sum of these) / D; where the label is the largest class the sum is that of e^q, and e_y is left out.
@@ -157,16 +165,18 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
             c0 = torch.addcmul(c0, term.sum(1, keepdim=True).mul_(row.inverse_sum), factor, value=-1)
             extra = _add(extra, term.mul_(factor))
         elif primitive.kind in FOCAL_KINDS:
-            h = _focal_slope(_nll_others(shifted, _log_sum(e), row.margin), primitive).scatter_(1, row.label, 0.0)
+            h = _focal_slope(row.log_sum - shifted, primitive).scatter_(1, row.label, 0.0)
             total = factor * h.sum(1, keepdim=True)
-            c0 = c0 + total * torch.sigmoid(row.margin) * row.inverse_d
-            dz_y = dz_y + total * torch.sigmoid(-row.margin)
+            c0 = torch.addcmul(c0, total, row.inverse_sum)
+            dz_y = torch.addcmul(dz_y, total, row.hit)
             extra = _add(extra, h.mul_(-factor))
-    if extra is None:
+    if e.shape[1] == 2:
+        e.copy_(-dz_y)  # the gradient of a row adds up to 0, and of two classes the label's has nothing to cancel
+    elif extra is None:
         e.mul_(c0)
     else:
         torch.addcmul(extra, e, c0, out=e)
-    if uniform is not None:
+    if uniform is not None and e.shape[1] > 2:
         e.add_(uniform)
     e.scatter_(1, row.label, dz_y)
     if e.dtype != out.dtype:
@@ -212,25 +222,19 @@ def _scratch(logits: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
     return buffer[: rows * classes].view(rows, classes)
 
 
-def _nll_others(shifted: Tensor, log_d: Tensor, margin: Tensor) -> Tensor:
-    """``-log p_k = -log(1 - p_y) - log r_k`` of the classes other than the label."""
-    return (log_d - F.logsigmoid(margin)) - shifted
-
-
-def _checked_labels(target: Tensor, classes: int) -> tuple[Tensor, Tensor | None]:
-    """The labels as a column, safe to gather with, and which of them are valid (None: all, and it has been checked)."""
+def checked_labels(target: Tensor, classes: int) -> tuple[Tensor, Tensor | None]:
+    """Labels that are safe to index with, and which of them are valid (None: all, their values have been looked at)."""
     if not on_cpu(target):
         return _safe_labels(target, classes), (target >= 0) & (target < classes)
-    if len(target):
+    if target.numel():
         low, high = (bound.item() for bound in torch.aminmax(target))
         if low < 0 or high >= classes:
             raise IndexError(f"target must be in [0, {classes - 1}] for {classes} classes, got {low if low < 0 else high}")
-    return _safe_labels(target, classes), None
+    return target, None
 
 
 def _safe_labels(target: Tensor, classes: int) -> Tensor:
-    """The labels as a column. Elsewhere than on the CPU, where they have been checked, they are clamped."""
-    return (target if on_cpu(target) else target.clamp(0, classes - 1))[:, None]
+    return target if on_cpu(target) else target.clamp(0, classes - 1)
 
 
 def _exp_(x: Tensor) -> Tensor:
@@ -242,15 +246,14 @@ def _exp_(x: Tensor) -> Tensor:
     return x.clamp_min_(math.ceil(math.log(torch.finfo(x.dtype).tiny)) + 7).exp_()
 
 
-def _log_sum(e: Tensor) -> Tensor:
-    """``log sum e`` without losing the small ones beside the largest, which is 1 unless that is the label.
+def _exact_log_sum(e: Tensor, own: Tensor) -> Tensor:
+    """``log D`` with a small relative error, where ``log(d + e_y)`` has a small absolute one.
 
-    The margin needs only a small absolute error of it; a focal term of the largest class needs a small relative one.
+    That is -log p of the largest class if it is not the label: all there is of nll_others with two classes, and under the
+    square root of a focal weight. The largest has e = 1 exactly, so D - 1 is a sum of small numbers alone.
     """
-    largest = e == 1
-    ones = largest.sum(1, keepdim=True)
-    rest = e.masked_fill(largest, 0.0).sum(1, keepdim=True)
-    return torch.where(ones > 0, torch.log1p(rest + (ones - 1).clamp_min_(0)), torch.log(rest))
+    rest, ones = e.frac().sum(1, keepdim=True), e.floor().sum(1, keepdim=True)
+    return (ones - 1).add_(own.exp()).add_(rest).log1p_()
 
 
 def _needs_shifted(primitive: Primitive) -> bool:
