@@ -62,7 +62,9 @@ def test_asking_for_all_at_once_is_asking_for_each():
     logits, target = draw(9, 7)
     together = primitives_of(logits, target, KEYS)
     for i, primitive in enumerate(ALL, start=2):
-        torch.testing.assert_close(together[[0, 1, i]], primitives_of(logits, target, [key_of(primitive)]), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            together[[0, 1, i]], primitives_of(logits, target, [key_of(primitive)]), rtol=1e-12, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("rows_per_chunk", [1, 2, 4, 9, 100])

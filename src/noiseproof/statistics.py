@@ -2,20 +2,18 @@
 
 Every loss of the family is a function of a few numbers per row: ``nll = -log p_y``, ``miss = 1 - p_y`` and sums over the
 classes. :func:`row_statistics` computes the ones a loss declares it needs in one pass over the logits
-(:mod:`noiseproof.primitives` is that pass), and :class:`RowStatistics` names them.
+(:mod:`noiseproof.primitives` is that pass), and :class:`RowStatistics` names them. A loss takes them from a :class:`Source`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from noiseproof.primitives import Primitive, focal_term, key_of, parse, primitives_of
 
-__all__ = ["RowStatistics", "Statistic", "every_label_statistics", "row_statistics"]
+__all__ = ["Logits", "RowStatistics", "Source", "Statistic", "every_label_statistics", "row_statistics"]
 
 
 @dataclass(frozen=True)
@@ -30,19 +28,19 @@ class Statistic:
     key: str | None = None
     """The primitive behind it; None for what comes with every pass."""
 
-    NLL: ClassVar[Statistic]
-    MISS: ClassVar[Statistic]
-    NLL_SUM: ClassVar[Statistic]
-    SQ_SUM: ClassVar[Statistic]
-    LEAD: ClassVar[Statistic]
+    NLL: ClassVar[Self]
+    MISS: ClassVar[Self]
+    NLL_SUM: ClassVar[Self]
+    SQ_SUM: ClassVar[Self]
+    LEAD: ClassVar[Self]
 
     @staticmethod
-    def power_sum(q: float) -> Statistic:
+    def power_sum(q: float) -> "Statistic":
         """``sum_k p_k^q``; ``SQ_SUM`` is ``power_sum(2)``."""
         return Statistic(f"power_sum({q:g})", key_of(Primitive("power", float(q))))
 
     @staticmethod
-    def focal_sum(gamma: float, *, detach: bool = False) -> Statistic:
+    def focal_sum(gamma: float, *, detach: bool = False) -> "Statistic":
         """``sum_k f_k`` with the focal term ``f = (1-p)^gamma (-log p)``.
 
         With ``detach`` the weight ``(1-p)^gamma`` is a constant to the gradient, as in the code that made the published
@@ -51,7 +49,7 @@ class Statistic:
         return Statistic(f"focal_sum({gamma:g})", key_of(Primitive("focal", float(gamma), 0.0, detach)))
 
     @staticmethod
-    def room_sum(gamma: float, minimum: float, *, detach: bool = False) -> Statistic:
+    def room_sum(gamma: float, minimum: float, *, detach: bool = False) -> "Statistic":
         """``sum_k C - f_k``: how far the focal terms stay below C, their value at the probability ``minimum``.
 
         Probabilities are clipped below at ``minimum``, so no term is negative. ``gamma=0`` is the sum for clipped ``-log p``.
@@ -174,3 +172,37 @@ def own_term(key: str, nll: Tensor, log_miss: Tensor) -> Tensor:
     if primitive.kind == "power":
         return torch.exp(-primitive.exponent * nll)
     return focal_term(primitive, nll, log_miss)
+
+
+class Source(Protocol):
+    """What a loss is computed from: N rows that can give their statistics."""
+
+    classes: int
+    dtype: torch.dtype
+    """Of the result, where autocast does not ask for another"""
+
+    @property
+    def logits(self) -> Tensor:
+        """For a loss that is no function of statistics; a TypeError from a source that never forms them."""
+
+    def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
+        """For the labels in ``target [N]``."""
+
+    def every_label(self, needs: tuple[Statistic, ...]) -> RowStatistics:
+        """For each of the K labels."""
+
+
+class Logits:
+    """Logits ``[N, K]`` as a source."""
+
+    def __init__(self, logits: Tensor, classes: int | None = None) -> None:
+        """``classes`` where it is not the number of columns: of features, or of several predictions side by side."""
+        self.logits = logits
+        self.classes = logits.shape[1] if classes is None else classes
+        self.dtype = logits.dtype
+
+    def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
+        return row_statistics(self.logits, target, needs)
+
+    def every_label(self, needs: tuple[Statistic, ...]) -> RowStatistics:
+        return every_label_statistics(self.logits, needs)

@@ -13,13 +13,20 @@ from torch.nn import Parameter
 
 from noiseproof.primitives import reference
 from noiseproof.primitives.backends import backend_for, is_traced
-from noiseproof.primitives.request import FOCAL_KINDS, decode, focal_term
+from noiseproof.primitives.request import decode, focal_term
 
-__all__ = ["accumulation_dtype", "plain_primitives", "primitives_of", "row_primitives", "row_primitives_backward", "rows_of_labels"]
+__all__ = [
+    "accumulation_dtype",
+    "plain_primitives",
+    "primitives_of",
+    "row_primitives",
+    "row_primitives_backward",
+    "rows_of_labels",
+]
 
 
 def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
-    """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first, and ``[4, N]`` for the backward pass.
+    """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first; ``[4, N]`` for the backward pass.
 
     Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU;
     elsewhere its row is NaN, because looking would stall the device.
@@ -27,9 +34,7 @@ def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, 
     return backend_for(logits).forward(logits, target, decode(request), accumulation_dtype(logits.dtype))
 
 
-def backward_pass(
-    grads: Tensor, logits: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: str
-) -> Tensor:
+def backward_pass(grads: Tensor, logits: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: str) -> Tensor:
     """The gradient with respect to the logits, in their dtype, given that of each primitive (``grads [2 + R, N]``)."""
     return backend_for(logits).backward(grads, logits, target, primitives, saved, decode(request))
 
@@ -244,12 +249,13 @@ class _Passes(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        backward = backward_pass if _directly(ctx.saved_tensors[0]) else row_primitives_backward
-        return backward(grads[0], *ctx.saved_tensors, ctx.request), None, None
+        logits, *rest = ctx.saved_tensors
+        backward: Callable[..., Tensor] = backward_pass if _directly(logits) else row_primitives_backward
+        return backward(grads[0], logits, *rest, ctx.request), None, None
 
 
 def primitives_of(logits: Tensor, target: Tensor, keys: Sequence[str]) -> Tensor:
-    """The primitives ``[2 + len(keys), N]`` of ``logits [N, K]`` for ``target [N]``: nll, log_miss, and those with these keys."""
+    """The primitives ``[2 + len(keys), N]`` of ``logits [N, K]`` for ``target [N]``: nll, log_miss, then these."""
     request = ";".join(keys)
     values: Tensor
     if torch.compiler.is_compiling() and not is_traced(logits):

@@ -1,7 +1,7 @@
 """The two passes over the logits in plain torch: in chunks of rows, in place where that is possible.
 
-Symbols are those of the package's derivation: ``shifted = z - max z``, ``e = exp(shifted)``, ``e_y`` that of the label, ``d`` its
-sum over the classes other than the label, ``D`` its sum over all.
+Symbols are those of the package's derivation: ``shifted = z - max z``, ``e = exp(shifted)``, ``e_y`` that of the label,
+``d`` its sum over the classes other than the label, ``D`` its sum over all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _kept = _Kept()
 
 
 def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Primitives ``[2 + len(asked), N]``, nll and log_miss first, and ``[4, N]``: the largest logit, ``d``, ``e_y``, ``log D``."""
+    """Primitives ``[2 + R, N]``, nll and log_miss first, and ``[4, N]``: the largest logit, ``d``, ``e_y`` and ``log D``."""
     rows, classes = logits.shape
     primitives = logits.new_empty((2 + len(asked), rows), dtype=dtype)
     saved = logits.new_empty((4, rows), dtype=dtype)
@@ -44,39 +44,15 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
     own = logits.gather(1, label).to(dtype)
     nll, log_miss, *values = _columns_of(primitives)
     top, d, e_y, log_sum = _columns_of(saved)
-    focal = any(p.kind in FOCAL_KINDS for p in asked)
-    exact = focal or classes == 2
-    keep_shifted = any(_needs_shifted(p) for p in asked)
+    exact = classes == 2 or any(p.kind in FOCAL_KINDS for p in asked)
     step = _chunk_rows(logits)
     work = _scratch(logits, min(step, rows), dtype)
-    for z, y, part_own, largest, part_d, part_log_sum, *parts in _split_rows(step, logits, label, own, top, d, log_sum, *values):
-        sums = list(zip(asked, parts, strict=True))
-        largest.copy_(z.amax(1, keepdim=True))
-        shifted = torch.sub(z, largest, out=work[: len(z)])
-        for primitive, value in sums:
-            if primitive.kind == "nll":
-                torch.sum(shifted.scatter_(1, y, 0.0), 1, keepdim=True, out=value)
-        e = _exp_(shifted.clone() if keep_shifted else shifted).scatter_(1, y, 0.0)
-        torch.sum(e, 1, keepdim=True, out=part_d)
-        if exact:
-            part_log_sum.copy_(_exact_log_sum(e, part_own - largest))
-        for primitive, value in sums:
-            if primitive.kind == "power" and primitive.exponent == 2:
-                torch.linalg.vector_norm(e, dim=1, keepdim=True, out=value)
-            elif primitive.kind == "power":
-                torch.sum(_exp_(primitive.exponent * shifted).scatter_(1, y, 0.0), 1, keepdim=True, out=value)
-            elif primitive.kind == "lead":
-                torch.sub(part_own - largest, e.amax(1, keepdim=True).log_(), out=value)
-            elif primitive.kind in FOCAL_KINDS:
-                nll_k = part_log_sum - shifted
-                terms = _focal_weight(nll_k, primitive.exponent).mul_(nll_k)
-                if primitive.kind == "room":
-                    terms.neg_().add_(ceiling(primitive)).clamp_min_(0.0)
-                torch.sum(terms.scatter_(1, y, 0.0), 1, keepdim=True, out=value)
+    for z, *columns in _split_rows(step, logits, label, own, top, d, log_sum, *values):
+        _fill_sums(z, columns, asked, exact, _first(work, len(z)))
     own.sub_(top)
     torch.exp(own, out=e_y)
     if not exact:
-        torch.sub(e_y, 1, out=log_sum).add_(d).log1p_()
+        torch.expm1(own, out=log_sum).add_(d).log1p_()  # log1p(D - 1): of d, where the label is the largest class
     torch.sub(log_sum, own, out=nll)
     torch.div(e_y, d, out=log_miss).log1p_().neg_()
     for primitive, value in zip(asked, values, strict=True):
@@ -85,6 +61,34 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
         elif primitive.kind == "power":
             (value.div_(d + e_y).square_() if primitive.exponent == 2 else value.div_((d + e_y) ** primitive.exponent))
     return primitives if valid is None else torch.where(valid, primitives, math.nan), saved
+
+
+def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], exact: bool, work: Tensor) -> None:
+    """The columns of one chunk: the largest logit, ``d``, ``log D`` if it is to be exact, and the sums, to be normalised."""
+    label, own, top, d, log_sum, *values = columns
+    torch.amax(z, 1, keepdim=True, out=top) if z.dtype == top.dtype else top.copy_(z.amax(1, keepdim=True))
+    shifted = torch.sub(z, top, out=work)
+    for primitive, value in zip(asked, values, strict=True):
+        if primitive.kind == "nll":
+            torch.sum(shifted.scatter_(1, label, 0.0), 1, keepdim=True, out=value)
+    keep_shifted = any(_needs_shifted(p) for p in asked)
+    e = _exp_(shifted.clone() if keep_shifted else shifted).scatter_(1, label, 0.0)
+    torch.sum(e, 1, keepdim=True, out=d)
+    if exact:
+        log_sum.copy_(_exact_log_sum(e, own - top))
+    for primitive, value in zip(asked, values, strict=True):
+        if primitive.kind == "power" and primitive.exponent == 2:
+            torch.linalg.vector_norm(e, dim=1, keepdim=True, out=value)
+        elif primitive.kind == "power":
+            torch.sum(_exp_(primitive.exponent * shifted).scatter_(1, label, 0.0), 1, keepdim=True, out=value)
+        elif primitive.kind == "lead":
+            torch.sub(own - top, e.amax(1, keepdim=True).log_(), out=value)
+        elif primitive.kind in FOCAL_KINDS:
+            nll = log_sum - shifted
+            terms = _focal_weight(nll, primitive.exponent).mul_(nll)
+            if primitive.kind == "room":
+                terms.neg_().add_(ceiling(primitive)).clamp_min_(0.0)
+            torch.sum(terms.scatter_(1, label, 0.0), 1, keepdim=True, out=value)
 
 
 class _Columns(NamedTuple):
@@ -97,7 +101,7 @@ class _Columns(NamedTuple):
     hit: Tensor
     """p_y"""
     not_top: Tensor
-    """1 where the label is not the largest class"""
+    """1 where the label is not the largest class; for powers alone"""
     slope: Tensor
     """Of the factor of e: c0 in the derivation, before the chunk's own sums are added"""
     dz_y: Tensor
@@ -109,11 +113,13 @@ def backward(
     """The gradient with respect to the logits, given that of each primitive."""
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
     columns, factors = _columns(grads, logits.shape[1], target, primitives, saved, asked)
+    if logits.shape[1] == 2:
+        return gradient.copy_(-columns.dz_y).scatter_(1, columns.label, columns.dz_y.to(gradient.dtype))
     step = _chunk_rows(logits)
     work = _scratch(logits, min(step, len(logits)), grads.dtype)
     for z, out, *rest in _split_rows(step, logits, gradient, *columns, *factors):
         terms = list(zip(asked, rest[len(columns) :], strict=True))
-        _fill_gradient(z, out, _Columns(*rest[: len(columns)]), terms, work[: len(z)])
+        _fill_gradient(z, out, _Columns(*rest[: len(columns)]), terms, _first(work, len(z)))
     return gradient
 
 
@@ -122,26 +128,26 @@ def _columns(
 ) -> tuple[_Columns, list[Tensor]]:
     """The columns, and for each primitive the factor of its own term."""
     top, d, e_y, log_sum = _columns_of(saved)
-    _, _, *values = _columns_of(primitives)
     by_nll, by_log_miss, *weights = _columns_of(grads)
     inverse_sum = (d + e_y).reciprocal_()
     hit = e_y * inverse_sum
-    not_top = (1 - e_y).ceil_()
-    by_log_miss = by_log_miss * hit
-    by_nll = by_nll * inverse_sum
+    not_top = (1 - e_y).ceil_() if any(p.kind == "power" for p in asked) else hit
+    by_nll, by_log_miss = by_nll * inverse_sum, by_log_miss * hit
     slope = torch.addcdiv(by_nll, by_log_miss, d)
     dz_y = torch.addcmul(by_log_miss, by_nll, d).neg_()
     factors = []
-    for primitive, value, factor in zip(asked, values, weights, strict=True):
+    for row, (primitive, factor) in enumerate(zip(asked, weights, strict=True), start=2):
         if primitive.kind == "nll":
             slope = torch.addcmul(slope, factor, inverse_sum, value=classes - 1)
             dz_y = torch.addcmul(dz_y, factor, hit, value=classes - 1)
-            factor = -factor
         elif primitive.kind == "power":
             factor = primitive.exponent * factor
-            dz_y = torch.addcmul(dz_y, factor * value, hit, value=-1)
+            dz_y = torch.addcmul(dz_y, factor * primitives[row, :, None], hit, value=-1)
             factor = factor * inverse_sum**primitive.exponent
             slope = torch.addcmul(slope, factor * hit, not_top)
+        elif primitive.kind in FOCAL_KINDS and classes == 2:
+            h = _focal_slope(-primitives[1][:, None], primitive)
+            dz_y = torch.addcmul(dz_y, factor * h, hit)
         factors.append(factor)
     label = _safe_labels(target, classes)[:, None]
     return _Columns(label, top, log_sum, inverse_sum, hit, not_top, slope, dz_y), factors
@@ -170,14 +176,12 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
             c0 = torch.addcmul(c0, total, row.inverse_sum)
             dz_y = torch.addcmul(dz_y, total, row.hit)
             extra = _add(extra, h.mul_(-factor))
-    if e.shape[1] == 2:
-        e.copy_(-dz_y)  # the gradient of a row adds up to 0, and of two classes the label's has nothing to cancel
-    elif extra is None:
+    if extra is None:
         e.mul_(c0)
     else:
         torch.addcmul(extra, e, c0, out=e)
-    if uniform is not None and e.shape[1] > 2:
-        e.add_(uniform)
+    if uniform is not None:
+        e.sub_(uniform)
     e.scatter_(1, row.label, dz_y)
     if e.dtype != out.dtype:
         out.copy_(e)
@@ -197,6 +201,10 @@ def _columns_of(rows: Tensor) -> tuple[Tensor, ...]:
 
 def _split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return iter([tensors]) if len(tensors[0]) <= step else zip(*(t.split(step) for t in tensors), strict=True)
+
+
+def _first(work: Tensor, rows: int) -> Tensor:
+    return work if len(work) == rows else work[:rows]
 
 
 def on_cpu(tensor: Tensor) -> bool:
