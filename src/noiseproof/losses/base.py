@@ -266,6 +266,8 @@ class Sum(RobustLoss):
         return _total([_scaled(c, loss.every_label(logits)) for c, loss in self.terms])
 
     def classes_of(self, logits: Tensor) -> int:
+        if self.needs is not None:
+            return super().classes_of(logits)
         counts = {loss.classes_of(logits) for _, loss in self.terms}
         if len(counts) > 1:
             raise ValueError("a sum cannot mix losses on logits with losses on features or on several predictions")

@@ -25,13 +25,15 @@ and their like are differences of equal numbers, and float32 returns noise. Sums
     nll = log D + (max z - z_y)      log_miss = -log(1 + e_y/d)      nll_others = (K-1) log D + sum_{k != y} (max z - z_k)
 
 where no term is negative, ``1 - p_y = d/D`` and ``p_y r_j = p_y e_j/d``. The largest class has e = 1 exactly, so log D is
-log1p of the sum of the others: of d, where that is the label. For the second,
+log1p of the sum of the others: of d, where that is the label. For the second::
 
+    (K-1) p_j - 1       = D^-1 [ (K-1) (e_j - 1) - sum_{k != y} (e_k - 1) - e_y ]
     p_j^q - p_j power_q = D^-q [ (e_j^q - e_j) + e_j G/D ],        G = e_y + sum_{k != y} (e_k - e_k^q)
                         = D^-q [ e_j^q - e_j (1 - G/D) ],          1 - G/D = power_q D^(q-1)
 
-In the first form the largest class, if it is not the label, has e = 1 and drops out of the round bracket and of the sum
-exactly; if it is the label, the second form has nothing to cancel. With two classes ``(K-1) p_j - 1`` and ``p_j H - h_j``
+With e - 1 = expm1(z - max z) the first line is exact where the other classes tie (and is worth it where they are few). In the
+second the largest class, if it is not the label, has e = 1 and drops out of the round bracket and of the sum exactly; if it is
+the label, the third has nothing to cancel. With two classes ``(K-1) p_j - 1`` and ``p_j H - h_j``
 cancel too: there dz_j is -dz_y, whose column above is made of products alone. Measured against 60-digit arithmetic the
 worst row's gradient is within 1e-5 at every confidence, right or wrong (tests/test_accuracy.py).
 

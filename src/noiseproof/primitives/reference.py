@@ -22,6 +22,8 @@ __all__ = ["backward", "checked_labels", "forward", "on_cpu"]
 # a chunk is large enough that the number of launches does not count.
 CPU_CHUNK = 2**19
 OTHER_CHUNK = 2**27
+# Up to so many classes (K-1) p_j - 1 is formed from e - 1. Where the others tie it is nearly 0, and its factor can be large.
+FEW = 64
 
 
 class _Kept(threading.local):
@@ -35,22 +37,21 @@ _kept = _Kept()
 
 
 def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Primitives ``[2 + R, N]``, nll and log_miss first, and ``[4, N]``: the largest logit, ``d``, ``e_y`` and ``log D``."""
+    """Primitives ``[2 + R, N]``, nll and log_miss first, and ``[4, N]``: ``max z``, ``z_y - max z``, ``d`` and ``log D``."""
     rows, classes = logits.shape
     primitives = logits.new_empty((2 + len(asked), rows), dtype=dtype)
     saved = logits.new_empty((4, rows), dtype=dtype)
     labels, valid = checked_labels(target, classes)
     label = labels[:, None]
-    own = logits.gather(1, label).to(dtype)
     nll, log_miss, *values = _columns_of(primitives)
-    top, d, e_y, log_sum = _columns_of(saved)
+    top, own, d, log_sum = _columns_of(saved)
+    own.copy_(logits.gather(1, label))
     exact = classes == 2 or any(p.kind in FOCAL_KINDS for p in asked)
     step = _chunk_rows(logits)
     work = _scratch(logits, min(step, rows), dtype)
-    for z, *columns in _split_rows(step, logits, label, own, top, d, log_sum, *values):
+    for z, *columns in _split_rows(step, logits, label, top, own, d, log_sum, *values):
         _fill_sums(z, columns, asked, exact, _first(work, len(z)))
-    own.sub_(top)
-    torch.exp(own, out=e_y)
+    e_y = own.exp()
     if not exact:
         torch.expm1(own, out=log_sum).add_(d).log1p_()  # log1p(D - 1): of d, where the label is the largest class
     torch.sub(log_sum, own, out=nll)
@@ -65,8 +66,9 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
 
 def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], exact: bool, work: Tensor) -> None:
     """The columns of one chunk: the largest logit, ``d``, ``log D`` if it is to be exact, and the sums, to be normalised."""
-    label, own, top, d, log_sum, *values = columns
+    label, top, own, d, log_sum, *values = columns
     torch.amax(z, 1, keepdim=True, out=top) if z.dtype == top.dtype else top.copy_(z.amax(1, keepdim=True))
+    own.sub_(top)
     shifted = torch.sub(z, top, out=work)
     for primitive, value in zip(asked, values, strict=True):
         if primitive.kind == "nll":
@@ -75,14 +77,14 @@ def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], exa
     e = _exp_(shifted.clone() if keep_shifted else shifted).scatter_(1, label, 0.0)
     torch.sum(e, 1, keepdim=True, out=d)
     if exact:
-        log_sum.copy_(_exact_log_sum(e, own - top))
+        log_sum.copy_(_exact_log_sum(e, own))
     for primitive, value in zip(asked, values, strict=True):
         if primitive.kind == "power" and primitive.exponent == 2:
             torch.linalg.vector_norm(e, dim=1, keepdim=True, out=value)
         elif primitive.kind == "power":
             torch.sum(_exp_(primitive.exponent * shifted).scatter_(1, label, 0.0), 1, keepdim=True, out=value)
         elif primitive.kind == "lead":
-            torch.sub(own - top, e.amax(1, keepdim=True).log_(), out=value)
+            torch.sub(own, e.amax(1, keepdim=True).log_(), out=value)
         elif primitive.kind in FOCAL_KINDS:
             nll = log_sum - shifted
             terms = _focal_weight(nll, primitive.exponent).mul_(nll)
@@ -100,8 +102,8 @@ class _Columns(NamedTuple):
     inverse_sum: Tensor
     hit: Tensor
     """p_y"""
-    not_top: Tensor
-    """1 where the label is not the largest class; for powers alone"""
+    below: Tensor
+    """-1 where the label is not the largest class, else 0"""
     slope: Tensor
     """Of the factor of e: c0 in the derivation, before the chunk's own sums are added"""
     dz_y: Tensor
@@ -127,30 +129,32 @@ def _columns(
     grads: Tensor, classes: int, target: Tensor, primitives: Tensor, saved: Tensor, asked: Sequence[Primitive]
 ) -> tuple[_Columns, list[Tensor]]:
     """The columns, and for each primitive the factor of its own term."""
-    top, d, e_y, log_sum = _columns_of(saved)
+    top, own, d, log_sum = _columns_of(saved)
     by_nll, by_log_miss, *weights = _columns_of(grads)
+    e_y = own.exp()
     inverse_sum = (d + e_y).reciprocal_()
-    hit = e_y * inverse_sum
-    not_top = (1 - e_y).ceil_() if any(p.kind == "power" for p in asked) else hit
+    hit = e_y.mul_(inverse_sum)
+    below = own.sign()
     by_nll, by_log_miss = by_nll * inverse_sum, by_log_miss * hit
     slope = torch.addcdiv(by_nll, by_log_miss, d)
     dz_y = torch.addcmul(by_log_miss, by_nll, d).neg_()
     factors = []
     for row, (primitive, factor) in enumerate(zip(asked, weights, strict=True), start=2):
         if primitive.kind == "nll":
-            slope = torch.addcmul(slope, factor, inverse_sum, value=classes - 1)
+            if classes > FEW:
+                slope = torch.addcmul(slope, factor, inverse_sum, value=classes - 1)
             dz_y = torch.addcmul(dz_y, factor, hit, value=classes - 1)
         elif primitive.kind == "power":
             factor = primitive.exponent * factor
             dz_y = torch.addcmul(dz_y, factor * primitives[row, :, None], hit, value=-1)
             factor = factor * inverse_sum**primitive.exponent
-            slope = torch.addcmul(slope, factor * hit, not_top)
+            slope = torch.addcmul(slope, factor * hit, below, value=-1)
         elif primitive.kind in FOCAL_KINDS and classes == 2:
             h = _focal_slope(-primitives[1][:, None], primitive)
             dz_y = torch.addcmul(dz_y, factor * h, hit)
         factors.append(factor)
     label = _safe_labels(target, classes)[:, None]
-    return _Columns(label, top, log_sum, inverse_sum, hit, not_top, slope, dz_y), factors
+    return _Columns(label, top, log_sum, inverse_sum, hit, below, slope, dz_y), factors
 
 
 def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Primitive, Tensor]], work: Tensor) -> None:
@@ -158,13 +162,18 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
     # In float32 the exponentials are formed in the result itself, and become the gradient in place.
     e = torch.sub(z, row.top, out=out) if out.dtype == work.dtype else z.to(work.dtype).sub_(row.top)
     shifted = e.clone() if any(_needs_shifted(primitive) for primitive, _ in terms) else e
+    if e.shape[1] <= FEW and any(primitive.kind == "nll" for primitive, _ in terms):
+        e_less_1 = torch.expm1(e).scatter_(1, row.label, 0.0)
     _exp_(e).scatter_(1, row.label, 0.0)
     c0, dz_y = row.slope, row.dz_y
     uniform: Tensor | None = None
     extra: Tensor | None = None
     for primitive, factor in terms:
-        if primitive.kind == "nll":
+        if primitive.kind == "nll" and e.shape[1] > FEW:
             uniform = factor
+        elif primitive.kind == "nll":
+            uniform = factor * torch.addcmul(row.hit, e_less_1.sum(1, keepdim=True), row.inverse_sum)
+            extra = _add(extra, e_less_1.mul_((e.shape[1] - 1) * factor * row.inverse_sum))
         elif primitive.kind == "power":
             # G/D = (e_y - sum of these) / D; where the label is the largest class the sum is that of e^q, and e_y is left out.
             term = _power_term(primitive.exponent, e, shifted, row, work if extra is None else None)
@@ -190,8 +199,8 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
 def _power_term(q: float, e: Tensor, shifted: Tensor, row: _Columns, work: Tensor | None) -> Tensor:
     """``e^q - e``, or ``e^q`` where the label is the largest class; 0 at the label."""
     if q == 2:
-        return torch.sub(e, row.not_top, out=work).mul_(e)
-    return _exp_(q * shifted).addcmul_(e, row.not_top, value=-1).scatter_(1, row.label, 0.0)
+        return torch.add(e, row.below, out=work).mul_(e)
+    return _exp_(q * shifted).addcmul_(e, row.below).scatter_(1, row.label, 0.0)
 
 
 def _columns_of(rows: Tensor) -> tuple[Tensor, ...]:
@@ -221,7 +230,7 @@ def _scratch(logits: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
     """A chunk ``[rows, K]`` to work in. On the CPU it is kept for the next call, 2 MiB for each thread in float32:
     memory fresh from the system costs more at its first touch (0.2 ms a megabyte) than all the arithmetic done in it."""
     classes = logits.shape[1]
-    if not on_cpu(logits) or rows * classes > CPU_CHUNK:
+    if not on_cpu(logits) or not 2**12 < rows * classes <= CPU_CHUNK:
         return logits.new_empty((rows, classes), dtype=dtype)
     buffer = _kept.buffers.get(dtype)
     if buffer is None or len(buffer) < rows * classes:
