@@ -22,7 +22,8 @@ __all__ = ["backward", "checked_labels", "forward", "on_cpu"]
 # a chunk is large enough that the number of launches does not count.
 CPU_CHUNK = 2**19
 OTHER_CHUNK = 2**27
-# Up to so many classes (K-1) p_j - 1 is formed from e - 1. Where the others tie it is nearly 0, and its factor can be large.
+# Up to so many classes differences of probabilities are formed from e - 1, which is exact where classes tie: nothing else is
+# left of the gradient where the label is far below them. With more classes the other terms outweigh that error.
 FEW = 64
 
 
@@ -162,21 +163,25 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
     # In float32 the exponentials are formed in the result itself, and become the gradient in place.
     e = torch.sub(z, row.top, out=out) if out.dtype == work.dtype else z.to(work.dtype).sub_(row.top)
     shifted = e.clone() if any(_needs_shifted(primitive) for primitive, _ in terms) else e
-    if e.shape[1] <= FEW and any(primitive.kind == "nll" for primitive, _ in terms):
-        e_less_1 = torch.expm1(e).scatter_(1, row.label, 0.0)
+    exact = e.shape[1] <= FEW and any(primitive.kind in ("nll", "power") for primitive, _ in terms)
+    e_less_1 = torch.expm1(e).scatter_(1, row.label, 0.0) if exact else None
     _exp_(e).scatter_(1, row.label, 0.0)
     c0, dz_y = row.slope, row.dz_y
     uniform: Tensor | None = None
     extra: Tensor | None = None
     for primitive, factor in terms:
-        if primitive.kind == "nll" and e.shape[1] > FEW:
+        if primitive.kind == "nll":
             uniform = factor
-        elif primitive.kind == "nll":
+            if e_less_1 is None:
+                continue
             uniform = factor * torch.addcmul(row.hit, e_less_1.sum(1, keepdim=True), row.inverse_sum)
-            extra = _add(extra, e_less_1.mul_((e.shape[1] - 1) * factor * row.inverse_sum))
+            extra = _add(extra, e_less_1 * ((e.shape[1] - 1) * factor * row.inverse_sum))
         elif primitive.kind == "power":
             # G/D = (e_y - sum of these) / D; where the label is the largest class the sum is that of e^q, and e_y is left out.
-            term = _power_term(primitive.exponent, e, shifted, row, work if extra is None else None)
+            if primitive.exponent == 2 and e_less_1 is not None:
+                term = torch.where(row.below < 0, e_less_1, e).mul_(e)
+            else:
+                term = _power_term(primitive.exponent, e, shifted, row, work if extra is None else None)
             c0 = torch.addcmul(c0, term.sum(1, keepdim=True).mul_(row.inverse_sum), factor, value=-1)
             extra = _add(extra, term.mul_(factor))
         elif primitive.kind in FOCAL_KINDS:
