@@ -25,7 +25,7 @@ and their like are differences of equal numbers, and float32 returns noise. Sums
     nll = log D + (max z - z_y)      log_miss = -log(1 + e_y/d)      nll_others = (K-1) log D + sum_{k != y} (max z - z_k)
 
 where no term is negative, ``1 - p_y = d/D`` and ``p_y r_j = p_y e_j/d``. The largest class has e = 1 exactly, so log D is
-log1p of the sum of the others: of d, where that is the label. For the second::
+log1p of the sum of the others, of d where that is the label. For the second::
 
     (K-1) p_j - 1       = D^-1 [ (K-1) (e_j - 1) - sum_{k != y} (e_k - 1) - e_y ]
     p_j^q - p_j power_q = D^-q [ (e_j^q - e_j) + e_j G/D ],        G = e_y + sum_{k != y} (e_k - e_k^q)

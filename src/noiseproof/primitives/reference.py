@@ -47,14 +47,11 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
     nll, log_miss, *values = _columns_of(primitives)
     top, own, d, log_sum = _columns_of(saved)
     own.copy_(logits.gather(1, label))
-    exact = classes == 2 or any(p.kind in FOCAL_KINDS for p in asked)
     step = _chunk_rows(logits)
     work = _scratch(logits, min(step, rows), dtype)
     for z, *columns in _split_rows(step, logits, label, top, own, d, log_sum, *values):
-        _fill_sums(z, columns, asked, exact, _first(work, len(z)))
+        _fill_sums(z, columns, asked, _first(work, len(z)))
     e_y = own.exp()
-    if not exact:
-        torch.expm1(own, out=log_sum).add_(d).log1p_()  # log1p(D - 1): of d, where the label is the largest class
     torch.sub(log_sum, own, out=nll)
     torch.div(e_y, d, out=log_miss).log1p_().neg_()
     for primitive, value in zip(asked, values, strict=True):
@@ -65,8 +62,8 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
     return primitives if valid is None else torch.where(valid, primitives, math.nan), saved
 
 
-def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], exact: bool, work: Tensor) -> None:
-    """The columns of one chunk: the largest logit, ``d``, ``log D`` if it is to be exact, and the sums, to be normalised."""
+def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], work: Tensor) -> None:
+    """The columns of one chunk: the largest logit, ``z_y`` less it, ``d``, ``log D``, and the sums, to be normalised."""
     label, top, own, d, log_sum, *values = columns
     torch.amax(z, 1, keepdim=True, out=top) if z.dtype == top.dtype else top.copy_(z.amax(1, keepdim=True))
     own.sub_(top)
@@ -77,8 +74,8 @@ def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], exa
     keep_shifted = any(_needs_shifted(p) for p in asked)
     e = _exp_(shifted.clone() if keep_shifted else shifted).scatter_(1, label, 0.0)
     torch.sum(e, 1, keepdim=True, out=d)
-    if exact:
-        log_sum.copy_(_exact_log_sum(e, own))
+    # log1p(D - 1), which is d where the label is the largest class; of two classes one has e = 1, the other is D - 1.
+    (torch.minimum(own.exp(), d, out=log_sum) if z.shape[1] == 2 else torch.expm1(own, out=log_sum).add_(d)).log1p_()
     for primitive, value in zip(asked, values, strict=True):
         if primitive.kind == "power" and primitive.exponent == 2:
             torch.linalg.vector_norm(e, dim=1, keepdim=True, out=value)
@@ -266,16 +263,6 @@ def _exp_(x: Tensor) -> Tensor:
     and a sum of these can be divided by without overflow.
     """
     return x.clamp_min_(math.ceil(math.log(torch.finfo(x.dtype).tiny)) + 7).exp_()
-
-
-def _exact_log_sum(e: Tensor, own: Tensor) -> Tensor:
-    """``log D`` with a small relative error, where ``log(d + e_y)`` has a small absolute one.
-
-    That is -log p of the largest class if it is not the label: all there is of nll_others with two classes, and under the
-    square root of a focal weight. The largest has e = 1 exactly, so D - 1 is a sum of small numbers alone.
-    """
-    rest, ones = e.frac().sum(1, keepdim=True), e.floor().sum(1, keepdim=True)
-    return (ones - 1).add_(own.exp()).add_(rest).log1p_()
 
 
 def _needs_shifted(primitive: Primitive) -> bool:
