@@ -145,6 +145,19 @@ def test_every_function_of_the_statistics_agrees_with_float64_at_every_confidenc
             assert bool(((low - exact).norm(dim=1) <= 1e-5 * exact.norm(dim=1))[counts].all()), (classes, gap)
 
 
+@pytest.mark.parametrize("gap", [200.0, 1e4])
+@pytest.mark.parametrize("classes", [3, 4, 10, 64])
+@pytest.mark.parametrize("name", ["ce", "nce", "jal-ce"])
+def test_far_classes_leave_the_gradient_of_the_others_within_1e5(name, classes, gap):
+    """A label, or another class, far below classes that tie, nearly tie, or do not."""
+    generator = torch.Generator().manual_seed(classes)
+    for scale in (0.0, 1e-4, 1e-2, 1.0):
+        logits = scale * torch.randn(4, classes, generator=generator) + 0.3
+        for far, y in ((0, 0), (1, 0)):  # the label wrong, and right
+            moved = logits.index_fill(1, torch.tensor([far]), -gap)
+            assert worst_error(name, LOSSES[name], moved, y) <= 1e-5, (scale, far)
+
+
 def test_the_plain_formula_would_not_pass():
     """What these tests are for: the printed formula in float32 loses most of the gradient where the network is sure."""
     logits = rows(10, 1e-8, sure_of=0)

@@ -6,25 +6,31 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 import torch.nn.functional as F
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import noiseproof
 from noiseproof.primitives import (
+    Backend,
     Primitive,
+    backend_for,
+    backends,
     encode,
     key_of,
     plain_primitives,
     primitives_of,
     reference,
+    register_backend,
     row_primitives,
     row_primitives_backward,
 )
 from noiseproof.statistics import Statistic, every_label_statistics, row_statistics
 
 ALL = [
-    Primitive("spread"),
+    Primitive("nll"),
     Primitive("power", 2.0),
     Primitive("power", 0.1),
     Primitive("power", 3.0),
@@ -61,15 +67,17 @@ def test_values_and_gradients_are_those_of_the_plain_definition(primitive, class
 def test_asking_for_all_at_once_is_asking_for_each():
     logits, target = draw(9, 7)
     together = primitives_of(logits, target, KEYS)
-    for i, primitive in enumerate(ALL, start=1):
-        torch.testing.assert_close(together[[0, i]], primitives_of(logits, target, [key_of(primitive)]), rtol=1e-12, atol=1e-12)
+    for i, primitive in enumerate(ALL, start=2):
+        torch.testing.assert_close(
+            together[[0, 1, i]], primitives_of(logits, target, [key_of(primitive)]), rtol=1e-12, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("rows_per_chunk", [1, 2, 4, 9, 100])
 def test_the_size_of_a_chunk_makes_no_difference(monkeypatch, rows_per_chunk):
     logits, target = draw(9, 7, torch.float32)
     logits.requires_grad_()
-    upstream = torch.ones(1 + len(ALL), 9)
+    upstream = torch.ones(2 + len(ALL), 9)
     results = []
     for chunk in (10**6, 7 * rows_per_chunk):
         monkeypatch.setattr(reference, "CPU_CHUNK", chunk)
@@ -139,12 +147,83 @@ def test_who_watches_sees_the_operations_and_not_their_insides():
     assert "aten.scatter_.value" not in watch.names
 
 
+@pytest.fixture
+def fake_backend(monkeypatch):
+    """A backend for the CPU that is the reference and notes its calls."""
+    calls = []
+
+    def forward(*args):
+        calls.append("forward")
+        return reference.forward(*args)
+
+    def backward(*args):
+        calls.append("backward")
+        return reference.backward(*args)
+
+    monkeypatch.setattr(backends, "_registered", {})
+    monkeypatch.delenv(backends.VARIABLE, raising=False)
+    register_backend("cpu", Backend("fake", forward, backward))
+    return calls
+
+
+def operations_of(loss, logits, target):
+    """The functions called by the graphs of the loss and its gradient, compiled, which are also run."""
+    names = []
+
+    def look(graph, inputs):
+        names.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return make_boxed_func(graph.forward)
+
+    torch.compiler.reset()
+    leaf = logits.clone().requires_grad_()
+    torch.compile(loss, fullgraph=True, backend=aot_autograd(fw_compiler=look))(leaf, target).backward()
+    torch.testing.assert_close(leaf.grad, gradient_of(loss, logits, target))
+    return {name.removesuffix(".default") for name in names}
+
+
+def gradient_of(loss, logits, target):
+    leaf = logits.clone().requires_grad_()
+    return torch.autograd.grad(loss(leaf, target), leaf)[0]
+
+
+PASSES = {"noiseproof.row_primitives", "noiseproof.row_primitives_backward"}
+
+
+def test_a_registered_backend_runs_eager_and_compiled(fake_backend, monkeypatch):
+    logits, target = draw(9, 7, torch.float32)
+    gradient_of(noiseproof.JALCE(), logits, target)
+    assert fake_backend == ["forward", "backward"]
+    # Where the reference would be traced, as on a GPU, a kernel must still be an operation in the graph, or it would never run.
+    monkeypatch.setattr(reference, "on_cpu", lambda tensor: not torch.compiler.is_compiling())
+    fake_backend.clear()
+    assert operations_of(noiseproof.JALCE(), logits, target) >= PASSES
+    assert fake_backend == ["forward", "backward"] * 2  # compiled, and eager to compare
+    monkeypatch.setenv("NOISEPROOF_BACKEND", "reference")
+    fake_backend.clear()
+    assert not operations_of(noiseproof.JALCE(), logits, target) & PASSES
+    assert fake_backend == []
+
+
+def test_on_the_cpu_a_compiled_graph_keeps_the_operations():
+    assert operations_of(noiseproof.JALCE(), *draw(9, 7, torch.float32)) >= PASSES
+
+
+def test_an_unknown_backend_is_refused(fake_backend, monkeypatch):
+    logits, target = draw(9, 7)
+    monkeypatch.setenv("NOISEPROOF_BACKEND", "tritton")
+    with pytest.raises(ValueError, match="NOISEPROOF_BACKEND must be reference or fake for logits on cpu, got 'tritton'"):
+        noiseproof.CE()(logits, target)
+    for known in ("fake", "reference", ""):
+        monkeypatch.setenv("NOISEPROOF_BACKEND", known)
+        assert backend_for(logits).name == (known or "fake")
+
+
 def test_tensors_without_values_pass_through():
     with FakeTensorMode():
         logits, target = torch.randn(5, 4, requires_grad=True), torch.zeros(5, dtype=torch.long)
         values = primitives_of(logits, target, KEYS)
         values.sum().backward()
-    assert values.shape == (1 + len(KEYS), 5)
+    assert values.shape == (2 + len(KEYS), 5)
     assert logits.grad.shape == logits.shape
 
 

@@ -2,22 +2,18 @@
 
 Every loss of the family is a function of a few numbers per row: ``nll = -log p_y``, ``miss = 1 - p_y`` and sums over the
 classes. :func:`row_statistics` computes the ones a loss declares it needs in one pass over the logits
-(:mod:`noiseproof.primitives` is that pass), and :class:`RowStatistics` names them.
+(:mod:`noiseproof.primitives` is that pass), and :class:`RowStatistics` names them. A loss takes them from a :class:`Source`.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol, Self
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
 from noiseproof.primitives import Primitive, focal_term, key_of, parse, primitives_of
 
-__all__ = ["RowStatistics", "Statistic", "every_label_statistics", "row_statistics"]
+__all__ = ["Logits", "RowStatistics", "Source", "Statistic", "every_label_statistics", "row_statistics"]
 
 
 @dataclass(frozen=True)
@@ -32,19 +28,19 @@ class Statistic:
     key: str | None = None
     """The primitive behind it; None for what comes with every pass."""
 
-    NLL: ClassVar[Statistic]
-    MISS: ClassVar[Statistic]
-    NLL_SUM: ClassVar[Statistic]
-    SQ_SUM: ClassVar[Statistic]
-    LEAD: ClassVar[Statistic]
+    NLL: ClassVar[Self]
+    MISS: ClassVar[Self]
+    NLL_SUM: ClassVar[Self]
+    SQ_SUM: ClassVar[Self]
+    LEAD: ClassVar[Self]
 
     @staticmethod
-    def power_sum(q: float) -> Statistic:
+    def power_sum(q: float) -> "Statistic":
         """``sum_k p_k^q``; ``SQ_SUM`` is ``power_sum(2)``."""
         return Statistic(f"power_sum({q:g})", key_of(Primitive("power", float(q))))
 
     @staticmethod
-    def focal_sum(gamma: float, *, detach: bool = False) -> Statistic:
+    def focal_sum(gamma: float, *, detach: bool = False) -> "Statistic":
         """``sum_k f_k`` with the focal term ``f = (1-p)^gamma (-log p)``.
 
         With ``detach`` the weight ``(1-p)^gamma`` is a constant to the gradient, as in the code that made the published
@@ -53,7 +49,7 @@ class Statistic:
         return Statistic(f"focal_sum({gamma:g})", key_of(Primitive("focal", float(gamma), 0.0, detach)))
 
     @staticmethod
-    def room_sum(gamma: float, minimum: float, *, detach: bool = False) -> Statistic:
+    def room_sum(gamma: float, minimum: float, *, detach: bool = False) -> "Statistic":
         """``sum_k C - f_k``: how far the focal terms stay below C, their value at the probability ``minimum``.
 
         Probabilities are clipped below at ``minimum``, so no term is negative. ``gamma=0`` is the sum for clipped ``-log p``.
@@ -63,7 +59,7 @@ class Statistic:
 
 Statistic.NLL = Statistic("nll")
 Statistic.MISS = Statistic("miss")
-Statistic.NLL_SUM = Statistic("nll_sum", key_of(Primitive("spread")))
+Statistic.NLL_SUM = Statistic("nll_sum", key_of(Primitive("nll")))
 Statistic.SQ_SUM = Statistic.power_sum(2.0)
 Statistic.LEAD = Statistic("lead", key_of(Primitive("lead")))
 
@@ -132,19 +128,6 @@ class RowStatistics:
             raise KeyError(f"{statistic.name} is read but not declared: add it to the loss's `needs`")
         return self.sums[statistic.key]
 
-    @staticmethod
-    def from_primitives(values: Tensor, keys: Sequence[str], classes: int) -> RowStatistics:
-        """From rows of primitives, margin first, then one for each key; any backend's will do."""
-        margin, *rest = values.unbind(0)
-        nll, log_miss = _nll_and_log_miss(margin)
-        sums = dict(zip(keys, rest, strict=True))
-        if SPREAD in sums:
-            sums[SPREAD] = torch.sub(sums[SPREAD], log_miss, alpha=classes - 1)
-        return RowStatistics(nll, log_miss, classes, sums)
-
-
-SPREAD, LEAD = key_of(Primitive("spread")), key_of(Primitive("lead"))
-
 
 def row_statistics(logits: Tensor, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
     """Statistics of each row of ``logits [N, K]`` for its label in ``target [N]``, in one pass over the logits.
@@ -154,21 +137,8 @@ def row_statistics(logits: Tensor, target: Tensor, needs: tuple[Statistic, ...])
     (0.75, 0.1875)
     """
     keys = sorted({s.key for s in needs if s.key is not None})
-    if logits.shape[1] == 2:
-        return _two_class_statistics(primitives_of(logits, target, ())[0], keys)
-    return RowStatistics.from_primitives(primitives_of(logits, target, keys), keys, logits.shape[1])
-
-
-def _two_class_statistics(margin: Tensor, keys: Sequence[str]) -> RowStatistics:
-    """With two classes a sum over the others is the term of the other one, whose -log p is our -log(1-p) and the reverse."""
-    nll, log_miss = _nll_and_log_miss(margin)
-    sums = {key: -margin.detach() if key == LEAD else own_term(key, -log_miss, -nll) for key in keys}
-    return RowStatistics(nll, log_miss, 2, sums)
-
-
-def _nll_and_log_miss(margin: Tensor) -> tuple[Tensor, Tensor]:
-    """``-log p_y`` and ``log(1 - p_y)``: each has the other's value as its slope, so neither 1 - p_y nor p_y is subtracted."""
-    return F.softplus(margin, threshold=80.0), F.logsigmoid(margin)
+    nll, log_miss, *sums = primitives_of(logits, target, keys).unbind()
+    return RowStatistics(nll, log_miss, logits.shape[1], dict(zip(keys, sums, strict=True)))
 
 
 def every_label_statistics(logits: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
@@ -185,7 +155,7 @@ def every_label_statistics(logits: Tensor, needs: tuple[Statistic, ...]) -> RowS
     log_miss = torch.where(is_top, s.log_miss[:, None], torch.log1p(-torch.exp(-nll.masked_fill(is_top, 1.0))))
     sums = {}
     for key, top_others in s.sums.items():
-        if key == LEAD:
+        if key == Statistic.LEAD.key:
             sums[key] = torch.where(is_top, top_others[:, None], z - z.gather(1, top[:, None])).detach()
             continue
         own, top_own = own_term(key, nll, log_miss), own_term(key, s.nll, s.log_miss)
@@ -197,8 +167,42 @@ def every_label_statistics(logits: Tensor, needs: tuple[Statistic, ...]) -> RowS
 def own_term(key: str, nll: Tensor, log_miss: Tensor) -> Tensor:
     """The term of one class in a sum, from its -log p and log(1-p)."""
     primitive = parse(key)
-    if primitive.kind == "spread":
+    if primitive.kind == "nll":
         return nll
     if primitive.kind == "power":
         return torch.exp(-primitive.exponent * nll)
     return focal_term(primitive, nll, log_miss)
+
+
+class Source(Protocol):
+    """What a loss is computed from: N rows that can give their statistics."""
+
+    classes: int
+    dtype: torch.dtype
+    """Of the result, where autocast does not ask for another"""
+
+    @property
+    def logits(self) -> Tensor:
+        """For a loss that is no function of statistics; a TypeError from a source that never forms them."""
+
+    def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
+        """For the labels in ``target [N]``."""
+
+    def every_label(self, needs: tuple[Statistic, ...]) -> RowStatistics:
+        """For each of the K labels."""
+
+
+class Logits:
+    """Logits ``[N, K]`` as a source."""
+
+    def __init__(self, logits: Tensor, classes: int | None = None) -> None:
+        """``classes`` where it is not the number of columns: of features, or of several predictions side by side."""
+        self.logits = logits
+        self.classes = logits.shape[1] if classes is None else classes
+        self.dtype = logits.dtype
+
+    def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
+        return row_statistics(self.logits, target, needs)
+
+    def every_label(self, needs: tuple[Statistic, ...]) -> RowStatistics:
+        return every_label_statistics(self.logits, needs)

@@ -62,14 +62,17 @@ def test_the_parts_share_their_options():
     assert total.reduction == "sum"
     expected = NCE(weight=weight, reduction="sum")(logits, target) + MSE(weight=weight, reduction="sum")(logits, target)
     torch.testing.assert_close(total(logits, target), expected)
-    for other in (
-        MSE(),
-        MSE(reduction="sum"),
-        MSE(weight=torch.ones(4), reduction="sum"),
-        MSE(weight=weight, label_smoothing=0.1),
-    ):
-        with pytest.raises(ValueError, match="the parts of a sum must share"):
-            NCE(weight=weight, reduction="sum") + other
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [{"weight": None}, {"weight": torch.zeros(4)}, {"reduction": "mean"}, {"label_smoothing": 0.2}, {"ignore_index": 3}],
+    ids=str,
+)
+def test_parts_that_differ_in_one_option_are_refused(difference):
+    options = {"weight": torch.ones(4), "reduction": "sum", "label_smoothing": 0.1, "ignore_index": 2}
+    with pytest.raises(ValueError, match="the parts of a sum must share"):
+        NCE(**options) + MSE(**{**options, **difference})
 
 
 @pytest.mark.parametrize("bad", ["2", None, [1.0], torch.ones(2)])

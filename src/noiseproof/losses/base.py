@@ -4,19 +4,16 @@ A loss is one method, :meth:`RobustLoss.from_statistics`, and the set of statist
 weights, ignored rows, smoothing, reduction and dtypes are handled here, once, for all of them.
 """
 
-from __future__ import annotations
-
 import inspect
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from noiseproof.losses.checks import check_integer, check_range, check_tensors, check_weight, checked_labels
-from noiseproof.primitives import accumulation_dtype
-from noiseproof.statistics import RowStatistics, Statistic, every_label_statistics, row_statistics
+from noiseproof.losses.checks import check_integer, check_range, check_tensors, check_weight
+from noiseproof.primitives import accumulation_dtype, rows_of_labels
+from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
 __all__ = ["Contract", "Reduction", "RobustLoss", "Sum", "check_integer", "check_range", "pair_terms"]
 
@@ -109,56 +106,61 @@ class RobustLoss(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         logits, target, classes, shape = self._flatten(logits, target)
+        return self.from_source(Logits(logits, classes), target, shape)
+
+    def from_source(self, source: Source, target: Tensor, shape: Sequence[int]) -> Tensor:
+        """The loss of N rows for ``target``, labels ``[N]`` or probabilities ``[N, K]``; unreduced it has this shape."""
         total: Tensor | int
         if target.is_floating_point():
-            rows, total = self._expected_rows(logits, target), len(logits)
+            rows, total = self._expected_rows(source, target), len(target)
         else:
-            rows, total = self._labelled_rows(logits, target, classes)
+            rows, total = self._labelled_rows(source, target)
         if self.reduction == "none":
             result = rows.reshape(shape)
         elif self.reduction == "sum":
             result = rows.sum()
         else:
             result = rows.sum() / total
-        return result.to(_result_dtype(logits))
+        # What F.cross_entropy would return: under autocast that runs in float32.
+        autocast = torch.is_autocast_enabled(rows.device.type)
+        return result.to(accumulation_dtype(source.dtype) if autocast else source.dtype)
 
-    def _labelled_rows(self, logits: Tensor, target: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    def _labelled_rows(self, source: Source, target: Tensor) -> tuple[Tensor, Tensor]:
         """Weighted losses, 0 where ignored, and what a mean divides their sum by."""
         target = target.long()
         ignored = target == self.ignore_index
         labels = target.masked_fill(ignored, 0)
-        if self.needs is None or self.label_smoothing > 0 or self.weight is not None:
-            labels = checked_labels(labels, classes)
-        if self.label_smoothing == 0:
-            rows = self.rows(logits, labels)
+        if self.needs is None:
+            rows = rows_of_labels(lambda y: self.rows(source.logits, y), labels, source.classes)
         else:
-            every = self.every_label(logits)
-            rows = every.gather(1, labels[:, None])[:, 0]
-        if self.weight is None:
-            total = (~ignored).sum()
-        else:
-            scale = self._class_weight(rows, classes)[labels]
+            rows = self.from_statistics(source.statistics(labels, self.needs))
+        total = (~ignored).sum()
+        if self.weight is not None:
+            # Clamped, because a label out of range has raised or made its row NaN, and must not be read with.
+            scale = self._class_weight(rows, source.classes)[labels.clamp(0, source.classes - 1)]
             rows, total = rows * scale, scale.masked_fill(ignored, 0.0).sum()
         if self.label_smoothing > 0:
-            smooth = (every if self.weight is None else every * self._class_weight(every, classes)).sum(1)
-            rows = (1 - self.label_smoothing) * rows + self.label_smoothing / classes * smooth
-        if target.device.type != "cpu":
-            # On the CPU a label out of range has raised; elsewhere it was clamped, and shows as NaN instead.
-            rows = torch.where(labels == target.masked_fill(ignored, 0), rows, math.nan)
+            every = self._every_label_of(source)
+            smooth = (every if self.weight is None else every * self._class_weight(every, source.classes)).sum(1)
+            rows = (1 - self.label_smoothing) * rows + self.label_smoothing / source.classes * smooth
         return rows.masked_fill(ignored, 0.0), total
 
-    def _expected_rows(self, logits: Tensor, target: Tensor) -> Tensor:
+    def _expected_rows(self, source: Source, target: Tensor) -> Tensor:
         """The expected loss of each row under its distribution over labels."""
         if self.ignore_index >= 0:
             raise ValueError("ignore_index does not apply to probability targets; leave it at its default")
-        every = self.every_label(logits)
-        classes = every.shape[1]
+        every = self._every_label_of(source)
         target = target.to(every.dtype)
         if self.label_smoothing > 0:
-            target = target * (1 - self.label_smoothing) + self.label_smoothing / classes
+            target = target * (1 - self.label_smoothing) + self.label_smoothing / source.classes
         if self.weight is not None:
-            target = target * self._class_weight(every, classes)
+            target = target * self._class_weight(every, source.classes)
         return (every * target).sum(1)
+
+    def _every_label_of(self, source: Source) -> Tensor:
+        if self.needs is None:
+            return self.every_label(source.logits)
+        return self.from_statistics(source.every_label(self.needs))
 
     def _class_weight(self, like: Tensor, classes: int) -> Tensor:
         if self.weight is None or len(self.weight) != classes:
@@ -179,7 +181,7 @@ class RobustLoss(nn.Module):
         if target.shape == per_class and target.is_floating_point():
             return rows, target.movedim(class_dim, -1).reshape(-1, classes), classes, per_label
         if target.shape == per_label and not target.is_floating_point():
-            return rows, target.reshape(-1), classes, per_label
+            return rows, target if target.dim() == 1 else target.reshape(-1), classes, per_label
         if target.shape == per_label:
             raise TypeError(f"class-index targets must have an integer dtype, got {target.dtype}")
         if target.shape == per_class:
@@ -189,12 +191,12 @@ class RobustLoss(nn.Module):
             f"or {tuple(per_class)} (class probabilities), got {tuple(target.shape)}"
         )
 
-    def __add__(self, other: RobustLoss) -> Sum:
+    def __add__(self, other: "RobustLoss") -> "Sum":
         if not isinstance(other, RobustLoss):
             return NotImplemented
         return Sum([*_terms_of(self), *_terms_of(other)])
 
-    def __mul__(self, coefficient: float) -> Sum:
+    def __mul__(self, coefficient: float) -> "Sum":
         if isinstance(coefficient, bool) or not isinstance(coefficient, int | float):
             return NotImplemented
         return Sum([(coefficient * c, loss) for c, loss in _terms_of(self)])
@@ -264,6 +266,8 @@ class Sum(RobustLoss):
         return _total([_scaled(c, loss.every_label(logits)) for c, loss in self.terms])
 
     def classes_of(self, logits: Tensor) -> int:
+        if self.needs is not None:
+            return super().classes_of(logits)
         counts = {loss.classes_of(logits) for _, loss in self.terms}
         if len(counts) > 1:
             raise ValueError("a sum cannot mix losses on logits with losses on features or on several predictions")
@@ -299,13 +303,6 @@ def parameters_of(loss: type[RobustLoss]) -> dict[str, Any]:
     signature = inspect.signature(loss.__init__)
     own = (p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD and p.name != "self")
     return {p.name: p.default for p in own}
-
-
-def _result_dtype(logits: Tensor) -> torch.dtype:
-    """What F.cross_entropy would return: the logits' dtype, or float32 under autocast, which runs it in float32."""
-    if torch.is_autocast_enabled(logits.device.type):
-        return accumulation_dtype(logits.dtype)
-    return logits.dtype
 
 
 def _terms_of(loss: RobustLoss) -> list[tuple[float, RobustLoss]]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["check_integer", "check_range", "check_tensors", "check_weight", "checked_labels"]
+__all__ = ["check_integer", "check_range", "check_tensors", "check_weight"]
 
 NUMBER = (int, float)
 """What counts as a number, besides bool. No union: torch 2.6's compiler does not know those."""
@@ -71,23 +70,3 @@ def check_weight(weight: Tensor | None) -> Tensor | None:
     if weight.device.type == "cpu" and not bool(((weight >= 0) & torch.isfinite(weight)).all()):
         raise ValueError("weight must be finite and not negative")
     return weight
-
-
-@torch.library.custom_op("noiseproof::checked_labels", mutates_args=())
-def checked_labels(labels: Tensor, classes: int) -> Tensor:
-    """Labels that are safe to index with: IndexError on the CPU if one is out of range, clamped elsewhere."""
-    if labels.device.type == "cpu":
-        wrong = labels[(labels < 0) | (labels >= classes)]
-        if len(wrong):
-            raise IndexError(f"target must be in [0, {classes - 1}] for {classes} classes, got {wrong[0].item()}")
-    return labels.clamp(0, classes - 1)
-
-
-@checked_labels.register_fake
-def _(labels: Tensor, classes: int) -> Tensor:
-    return torch.empty_like(labels)
-
-
-@checked_labels.register_vmap
-def _(info: Any, in_dims: tuple[Any, ...], labels: Tensor, classes: int) -> tuple[Tensor, Any]:
-    return checked_labels(labels, classes), in_dims[0]

@@ -7,8 +7,9 @@ from typing import Literal, Unpack
 import torch
 from torch import Tensor
 
-from noiseproof.losses.base import Contract, RobustLoss, check_range
+from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
+from noiseproof.losses.checks import check_range
 from noiseproof.statistics import Statistic, row_statistics
 
 __all__ = ["JNPL", "NL"]

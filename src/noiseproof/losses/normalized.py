@@ -16,13 +16,12 @@ __all__ = ["NCE", "NFL", "NNCE", "NNFL"]
 
 def share(part: Tensor, rest: Tensor, classes: int) -> Tensor:
     """``part / (part + rest)`` for parts that are not negative, with a gradient that does not cancel."""
-    if classes > 2:
+    if classes > 64:  # where neither is ever small beside the other
         return part / (part + rest)
-    # With two classes the rest can be as small as 1e-17 of the whole, and autograd of the quotient would return the difference
-    # 1/sum - part/sum**2. (With more, two terms are never both small.)
+    # Autograd of the quotient returns the difference 1/sum - part/sum**2, so the smaller of the two goes on top.
     mostly = part > rest
-    ratio = torch.where(mostly, rest, part) / torch.where(mostly, part, rest)
-    return torch.where(mostly, 1.0, ratio) / (1 + ratio)
+    smaller = torch.where(mostly, rest, part) / (part + rest)
+    return torch.where(mostly, 1 - smaller, smaller)
 
 
 def _negative(s: RowStatistics, room: Statistic, minimum: float) -> Tensor:

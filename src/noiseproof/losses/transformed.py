@@ -1,7 +1,5 @@
 """Losses on changed logits: LogitClip, sparse regularisation, LDR."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 
@@ -9,8 +7,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.losses.base import Contract, RobustLoss, check_integer, check_range, inner_loss
+from noiseproof.losses.base import Contract, RobustLoss, inner_loss
 from noiseproof.losses.catalog import register
+from noiseproof.losses.checks import check_integer, check_range
 from noiseproof.losses.classic import CE
 from noiseproof.primitives import accumulation_dtype
 from noiseproof.statistics import RowStatistics, Statistic

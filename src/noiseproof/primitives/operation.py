@@ -12,27 +12,48 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from noiseproof.primitives import reference
-from noiseproof.primitives.request import FOCAL_KINDS, decode, focal_term
+from noiseproof.primitives.backends import backend_for, is_traced
+from noiseproof.primitives.request import decode, focal_term
 
-__all__ = ["accumulation_dtype", "plain_primitives", "primitives_of", "row_primitives", "row_primitives_backward"]
+__all__ = [
+    "accumulation_dtype",
+    "plain_primitives",
+    "primitives_of",
+    "row_primitives",
+    "row_primitives_backward",
+    "rows_of_labels",
+]
 
 
-@torch.library.custom_op("noiseproof::row_primitives", mutates_args=())
-def row_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
-    """``logits [N, K]``, ``target [N]`` -> primitives ``[1 + R, N]``, margin first, and ``[3, N]`` for the backward pass.
+def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
+    """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first; ``[4, N]`` for the backward pass.
 
     Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU;
     elsewhere its row is NaN, because looking would stall the device.
     """
-    return reference.forward(logits, target, decode(request), accumulation_dtype(logits.dtype))
+    return backend_for(logits).forward(logits, target, decode(request), accumulation_dtype(logits.dtype))
 
 
-@torch.library.custom_op("noiseproof::row_primitives_backward", mutates_args=())
-def row_primitives_backward(
-    grads: Tensor, logits: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: str
-) -> Tensor:
-    """The gradient with respect to the logits, in their dtype, given that of each primitive (``grads [1 + R, N]``)."""
-    return reference.backward(grads, logits, target, primitives, saved, decode(request))
+def backward_pass(grads: Tensor, logits: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: str) -> Tensor:
+    """The gradient with respect to the logits, in their dtype, given that of each primitive (``grads [2 + R, N]``)."""
+    return backend_for(logits).backward(grads, logits, target, primitives, saved, decode(request))
+
+
+row_primitives = torch.library.custom_op("noiseproof::row_primitives", forward_pass, mutates_args=())
+row_primitives_backward = torch.library.custom_op("noiseproof::row_primitives_backward", backward_pass, mutates_args=())
+
+
+@torch.library.custom_op("noiseproof::checked_labels", mutates_args=())
+def checked_labels(target: Tensor, classes: int) -> Tensor:
+    """Labels that are safe to index with: IndexError on the CPU if one is out of range, clamped elsewhere."""
+    return reference.checked_labels(target, classes)[0].clone()
+
+
+def rows_of_labels(rows: Callable[[Tensor], Tensor], target: Tensor, classes: int) -> Tensor:
+    """``rows(target)`` for a function that indexes with labels: one out of range is treated as in :func:`row_primitives`."""
+    labels = checked_labels(target, classes)
+    values = rows(labels)
+    return values if reference.on_cpu(target) else torch.where(labels == target, values, math.nan)
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -49,20 +70,21 @@ def plain_primitives(logits: Tensor, target: Tensor, request: str) -> Tensor:
     others = z.masked_fill(is_label, -math.inf)
     lse = torch.logsumexp(others, 1, keepdim=True)
     margin = lse - z_y
-    log_r = (z - lse).masked_fill(is_label, 0.0)
-    rows = [margin[:, 0]]
+    log_miss = F.logsigmoid(margin)
+    nll_k = ((lse - z) - log_miss).masked_fill(is_label, 1.0)
+    rows = [F.softplus(margin, threshold=80.0)[:, 0], log_miss[:, 0]]
     for primitive in decode(request):
-        if primitive.kind == "spread":
-            rows.append(-log_r.sum(1))
-        elif primitive.kind == "power":
-            log_p = log_r + F.logsigmoid(margin)
-            rows.append(torch.exp(primitive.exponent * log_p).masked_fill(is_label, 0.0).sum(1))
-        elif primitive.kind in FOCAL_KINDS:
-            nll = -log_r - F.logsigmoid(margin)
-            log_miss = torch.log(torch.expm1(-nll).neg().clamp_min(torch.finfo(z.dtype).tiny))
-            rows.append(focal_term(primitive, nll, log_miss).masked_fill(is_label, 0.0).sum(1))
-        else:
+        if primitive.kind == "lead":
             rows.append((z_y - others.amax(1, keepdim=True))[:, 0].detach())
+            continue
+        if primitive.kind == "nll":
+            terms = nll_k
+        elif primitive.kind == "power":
+            terms = torch.exp(-primitive.exponent * nll_k)
+        else:
+            log_miss_k = torch.log(torch.expm1(-nll_k).neg().clamp_min(torch.finfo(z.dtype).tiny))
+            terms = focal_term(primitive, nll_k, log_miss_k)
+        rows.append(terms.masked_fill(is_label, 0.0).sum(1))
     return torch.stack(rows)
 
 
@@ -70,12 +92,22 @@ def plain_primitives(logits: Tensor, target: Tensor, request: str) -> Tensor:
 def _(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
     dtype = accumulation_dtype(logits.dtype)
     rows = logits.shape[0]
-    return logits.new_empty((1 + len(decode(request)), rows), dtype=dtype), logits.new_empty((3, rows), dtype=dtype)
+    return logits.new_empty((2 + len(decode(request)), rows), dtype=dtype), logits.new_empty((4, rows), dtype=dtype)
 
 
 @row_primitives_backward.register_fake
 def _(grads: Tensor, logits: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(logits, memory_format=torch.contiguous_format)
+
+
+@checked_labels.register_fake
+def _(target: Tensor, classes: int) -> Tensor:
+    return torch.empty_like(target)
+
+
+@checked_labels.register_vmap
+def _(info: Any, in_dims: tuple[Any, ...], target: Tensor, classes: int) -> tuple[Tensor, Any]:
+    return checked_labels(target, classes), in_dims[0]
 
 
 def _under_torch_func() -> bool:
@@ -193,17 +225,16 @@ row_primitives.register_autograd(_Primitives.backward, setup_context=_Primitives
 row_primitives_backward.register_autograd(_PrimitivesBackward.backward, setup_context=_PrimitivesBackward.setup_context)
 
 
-def _at_hand(logits: Tensor) -> bool:
-    """Whether to run the two passes themselves instead of the operations around them.
+def _directly(logits: Tensor) -> bool:
+    """Whether to call the backend itself instead of the operation around it.
 
-    A compiler fuses them with what is before and after, where they read no value on the host. On the CPU the way through the
-    dispatcher costs a tenth of a millisecond a step, and is taken only for who would miss the operations: a mode or a kind of
-    tensor that watches them, or the gradient of a gradient.
+    The dispatcher costs a tenth of a millisecond a step, so eager code goes past it, except where something relies on the
+    operation: a dispatch mode, a tensor subclass, or the gradient of a gradient.
     """
     if torch.compiler.is_compiling():
-        return not reference.on_cpu(logits)
+        return is_traced(logits)
     watched = type(logits) not in (Tensor, Parameter) or torch._C._len_torch_dispatch_stack() > 0
-    return reference.on_cpu(logits) and not watched and not torch.is_grad_enabled()
+    return not watched and not torch.is_grad_enabled()
 
 
 class _Passes(torch.autograd.Function):
@@ -211,27 +242,23 @@ class _Passes(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, request: str) -> Tensor:
-        if _at_hand(logits):
-            primitives, saved = reference.forward(logits, target, decode(request), accumulation_dtype(logits.dtype))
-        else:
-            primitives, saved = row_primitives(logits, target, request)
+        primitives, saved = (forward_pass if _directly(logits) else row_primitives)(logits, target, request)
         ctx.save_for_backward(logits, target, primitives, saved)
         ctx.request = request
         return primitives
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        logits, target, primitives, saved = ctx.saved_tensors
-        if _at_hand(logits):
-            return reference.backward(grads[0], logits, target, primitives, saved, decode(ctx.request)), None, None
-        return row_primitives_backward(grads[0], logits, target, primitives, saved, ctx.request), None, None
+        logits, *rest = ctx.saved_tensors
+        backward: Callable[..., Tensor] = backward_pass if _directly(logits) else row_primitives_backward
+        return backward(grads[0], logits, *rest, ctx.request), None, None
 
 
 def primitives_of(logits: Tensor, target: Tensor, keys: Sequence[str]) -> Tensor:
-    """The primitives ``[1 + len(keys), N]`` of ``logits [N, K]`` for ``target [N]``: the margin, then those with these keys."""
+    """The primitives ``[2 + len(keys), N]`` of ``logits [N, K]`` for ``target [N]``: nll, log_miss, then these."""
     request = ";".join(keys)
     values: Tensor
-    if torch.compiler.is_compiling() and reference.on_cpu(logits):
+    if torch.compiler.is_compiling() and not is_traced(logits):
         values, _ = row_primitives(logits, target, request)
     elif _under_torch_func():
         values, _ = _Primitives.apply(logits, target, request)  # type: ignore[no-untyped-call]

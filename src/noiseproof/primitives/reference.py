@@ -1,7 +1,7 @@
 """The two passes over the logits in plain torch: in chunks of rows, in place where that is possible.
 
-Symbols are those of the package's derivation: ``e = exp(z - max z)``, ``e_y`` that of the label, ``d`` its sum over the classes
-other than the label, ``D`` its sum over all, ``shifted = z - max z``.
+Symbols are those of the package's derivation: ``shifted = z - max z``, ``e = exp(shifted)``, ``e_y`` that of the label,
+``d`` its sum over the classes other than the label, ``D`` its sum over all.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
 from noiseproof.primitives.request import FOCAL_KINDS, Primitive, ceiling
 
-__all__ = ["backward", "forward", "on_cpu"]
+__all__ = ["backward", "checked_labels", "forward", "on_cpu"]
 
 # Rows go in chunks. On the CPU all passes over a chunk then stay in the cache, and temporaries are chunk-sized; elsewhere
 # a chunk is large enough that the number of launches does not count.
 CPU_CHUNK = 2**19
 OTHER_CHUNK = 2**27
+# Up to so many classes differences of probabilities are formed from e - 1, which is exact where classes tie: nothing else is
+# left of the gradient where the label is far below them. With more classes the other terms outweigh that error.
+FEW = 64
 
 
 class _Kept(threading.local):
@@ -36,53 +38,57 @@ _kept = _Kept()
 
 
 def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Primitives ``[1 + len(asked), N]``, margin first, and ``[3, N]``: the largest logit, ``d`` and ``e_y`` of each row."""
+    """Primitives ``[2 + R, N]``, nll and log_miss first, and ``[4, N]``: ``max z``, ``z_y - max z``, ``d`` and ``log D``."""
     rows, classes = logits.shape
-    primitives = logits.new_empty((1 + len(asked), rows), dtype=dtype)
-    saved = logits.new_empty((3, rows), dtype=dtype)
-    labels, valid = _checked_labels(target, classes)
-    z_y = logits.gather(1, labels).to(dtype)
-    log_d, *values = _columns_of(primitives)
-    top, d, e_y = _columns_of(saved)
-    focal = any(p.kind in FOCAL_KINDS for p in asked)
-    keep_shifted = any(_needs_shifted(p) for p in asked)
+    primitives = logits.new_empty((2 + len(asked), rows), dtype=dtype)
+    saved = logits.new_empty((4, rows), dtype=dtype)
+    labels, valid = checked_labels(target, classes)
+    label = labels[:, None]
+    nll, log_miss, *values = _columns_of(primitives)
+    top, own, d, log_sum = _columns_of(saved)
+    own.copy_(logits.gather(1, label))
     step = _chunk_rows(logits)
     work = _scratch(logits, min(step, rows), dtype)
-    for z, y, own, largest, part_d, part_log_d, *parts in _split_rows(step, logits, labels, z_y, top, d, log_d, *values):
-        sums = list(zip(asked, parts, strict=True))
-        largest.copy_(z.amax(1, keepdim=True))
-        shifted = torch.sub(z, largest, out=work[: len(z)])
-        for primitive, value in sums:
-            if primitive.kind == "spread":
-                torch.sum(shifted, 1, keepdim=True, out=value)
-        e = _exp_(shifted.clone() if keep_shifted else shifted).scatter_(1, y, 0.0)
-        torch.sum(e, 1, keepdim=True, out=part_d)
-        if focal:
-            part_log_d.copy_(_log_sum(e))
-        for primitive, value in sums:
-            if primitive.kind == "power" and primitive.exponent == 2:
-                torch.linalg.vector_norm(e, dim=1, keepdim=True, out=value)
-            elif primitive.kind == "power":
-                torch.sum(_exp_(primitive.exponent * shifted).scatter_(1, y, 0.0), 1, keepdim=True, out=value)
-            elif primitive.kind == "lead":
-                torch.sub(own - largest, e.amax(1, keepdim=True).log_(), out=value)
-            elif primitive.kind in FOCAL_KINDS:
-                nll = _nll_others(shifted, part_log_d, largest + part_log_d - own)
-                terms = _focal_weight(nll, primitive.exponent).mul_(nll)
-                if primitive.kind == "room":
-                    terms.neg_().add_(ceiling(primitive)).clamp_min_(0.0)
-                torch.sum(terms.scatter_(1, y, 0.0), 1, keepdim=True, out=value)
-    own = z_y.sub_(top)
-    torch.exp(own, out=e_y)
-    if not focal:
-        torch.log(d, out=log_d)
+    for z, *columns in _split_rows(step, logits, label, top, own, d, log_sum, *values):
+        _fill_sums(z, columns, asked, _first(work, len(z)))
+    e_y = own.exp()
+    torch.sub(log_sum, own, out=nll)
+    torch.div(e_y, d, out=log_miss).log1p_().neg_()
     for primitive, value in zip(asked, values, strict=True):
-        if primitive.kind == "spread":
-            torch.sub(own, value, out=value).clamp_min_(0.0).add_(log_d, alpha=classes - 1)
+        if primitive.kind == "nll":
+            value.neg_().add_(log_sum, alpha=classes - 1)
         elif primitive.kind == "power":
             (value.div_(d + e_y).square_() if primitive.exponent == 2 else value.div_((d + e_y) ** primitive.exponent))
-    log_d.sub_(own)  # the margin
     return primitives if valid is None else torch.where(valid, primitives, math.nan), saved
+
+
+def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], work: Tensor) -> None:
+    """The columns of one chunk: the largest logit, ``z_y`` less it, ``d``, ``log D``, and the sums, to be normalised."""
+    label, top, own, d, log_sum, *values = columns
+    torch.amax(z, 1, keepdim=True, out=top) if z.dtype == top.dtype else top.copy_(z.amax(1, keepdim=True))
+    own.sub_(top)
+    shifted = torch.sub(z, top, out=work)
+    for primitive, value in zip(asked, values, strict=True):
+        if primitive.kind == "nll":
+            torch.sum(shifted.scatter_(1, label, 0.0), 1, keepdim=True, out=value)
+    keep_shifted = any(_needs_shifted(p) for p in asked)
+    e = _exp_(shifted.clone() if keep_shifted else shifted).scatter_(1, label, 0.0)
+    torch.sum(e, 1, keepdim=True, out=d)
+    # log1p(D - 1), which is d where the label is the largest class; of two classes one has e = 1, the other is D - 1.
+    (torch.minimum(own.exp(), d, out=log_sum) if z.shape[1] == 2 else torch.expm1(own, out=log_sum).add_(d)).log1p_()
+    for primitive, value in zip(asked, values, strict=True):
+        if primitive.kind == "power" and primitive.exponent == 2:
+            torch.linalg.vector_norm(e, dim=1, keepdim=True, out=value)
+        elif primitive.kind == "power":
+            torch.sum(_exp_(primitive.exponent * shifted).scatter_(1, label, 0.0), 1, keepdim=True, out=value)
+        elif primitive.kind == "lead":
+            torch.sub(own, e.amax(1, keepdim=True).log_(), out=value)
+        elif primitive.kind in FOCAL_KINDS:
+            nll = log_sum - shifted
+            terms = _focal_weight(nll, primitive.exponent).mul_(nll)
+            if primitive.kind == "room":
+                terms.neg_().add_(ceiling(primitive)).clamp_min_(0.0)
+            torch.sum(terms.scatter_(1, label, 0.0), 1, keepdim=True, out=value)
 
 
 class _Columns(NamedTuple):
@@ -90,11 +96,12 @@ class _Columns(NamedTuple):
 
     label: Tensor
     top: Tensor
-    margin: Tensor
-    inverse_d: Tensor
+    log_sum: Tensor
     inverse_sum: Tensor
-    not_top: Tensor
-    """1 where the label is not the largest class"""
+    hit: Tensor
+    """p_y"""
+    below: Tensor
+    """-1 where the label is not the largest class, else 0"""
     slope: Tensor
     """Of the factor of e: c0 in the derivation, before the chunk's own sums are added"""
     dz_y: Tensor
@@ -106,11 +113,13 @@ def backward(
     """The gradient with respect to the logits, given that of each primitive."""
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
     columns, factors = _columns(grads, logits.shape[1], target, primitives, saved, asked)
+    if logits.shape[1] == 2:
+        return gradient.copy_(-columns.dz_y).scatter_(1, columns.label, columns.dz_y.to(gradient.dtype))
     step = _chunk_rows(logits)
     work = _scratch(logits, min(step, len(logits)), grads.dtype)
     for z, out, *rest in _split_rows(step, logits, gradient, *columns, *factors):
         terms = list(zip(asked, rest[len(columns) :], strict=True))
-        _fill_gradient(z, out, _Columns(*rest[: len(columns)]), terms, work[: len(z)])
+        _fill_gradient(z, out, _Columns(*rest[: len(columns)]), terms, _first(work, len(z)))
     return gradient
 
 
@@ -118,25 +127,32 @@ def _columns(
     grads: Tensor, classes: int, target: Tensor, primitives: Tensor, saved: Tensor, asked: Sequence[Primitive]
 ) -> tuple[_Columns, list[Tensor]]:
     """The columns, and for each primitive the factor of its own term."""
-    top, d, e_y = _columns_of(saved)
-    margin, *values = _columns_of(primitives)
-    slope, *weights = _columns_of(grads)
-    inverse_d, inverse_sum = d.reciprocal(), (d + e_y).reciprocal_()
-    not_top = torch.ceil(1 - e_y)
-    slope, dz_y = slope * inverse_d, -slope
+    top, own, d, log_sum = _columns_of(saved)
+    by_nll, by_log_miss, *weights = _columns_of(grads)
+    e_y = own.exp()
+    inverse_sum = (d + e_y).reciprocal_()
+    hit = e_y.mul_(inverse_sum)
+    below = own.sign()
+    by_nll, by_log_miss = by_nll * inverse_sum, by_log_miss * hit
+    slope = torch.addcdiv(by_nll, by_log_miss, d)
+    dz_y = torch.addcmul(by_log_miss, by_nll, d).neg_()
     factors = []
-    for primitive, value, factor in zip(asked, values, weights, strict=True):
-        if primitive.kind == "spread":
-            slope = torch.addcmul(slope, factor, inverse_d, value=classes - 1)
-            factor = -factor
+    for row, (primitive, factor) in enumerate(zip(asked, weights, strict=True), start=2):
+        if primitive.kind == "nll":
+            if classes > FEW:
+                slope = torch.addcmul(slope, factor, inverse_sum, value=classes - 1)
+            dz_y = torch.addcmul(dz_y, factor, hit, value=classes - 1)
         elif primitive.kind == "power":
             factor = primitive.exponent * factor
-            dz_y = torch.addcmul(dz_y, factor * value, e_y * inverse_sum, value=-1)
+            dz_y = torch.addcmul(dz_y, factor * primitives[row, :, None], hit, value=-1)
             factor = factor * inverse_sum**primitive.exponent
-            slope = torch.addcmul(slope, factor * inverse_sum, e_y * not_top)
+            slope = torch.addcmul(slope, factor * hit, below, value=-1)
+        elif primitive.kind in FOCAL_KINDS and classes == 2:
+            h = _focal_slope(-primitives[1][:, None], primitive)
+            dz_y = torch.addcmul(dz_y, factor * h, hit)
         factors.append(factor)
-    labels = _safe_labels(target, classes)
-    return _Columns(labels, top, margin, inverse_d, inverse_sum, not_top, slope, dz_y), factors
+    label = _safe_labels(target, classes)[:, None]
+    return _Columns(label, top, log_sum, inverse_sum, hit, below, slope, dz_y), factors
 
 
 def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Primitive, Tensor]], work: Tensor) -> None:
@@ -144,30 +160,39 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
     # In float32 the exponentials are formed in the result itself, and become the gradient in place.
     e = torch.sub(z, row.top, out=out) if out.dtype == work.dtype else z.to(work.dtype).sub_(row.top)
     shifted = e.clone() if any(_needs_shifted(primitive) for primitive, _ in terms) else e
+    exact = e.shape[1] <= FEW and any(primitive.kind in ("nll", "power") for primitive, _ in terms)
+    e_less_1 = torch.expm1(e).scatter_(1, row.label, 0.0) if exact else None
     _exp_(e).scatter_(1, row.label, 0.0)
     c0, dz_y = row.slope, row.dz_y
     uniform: Tensor | None = None
     extra: Tensor | None = None
     for primitive, factor in terms:
-        if primitive.kind == "spread":
+        if primitive.kind == "nll":
             uniform = factor
+            if e_less_1 is None:
+                continue
+            uniform = factor * torch.addcmul(row.hit, e_less_1.sum(1, keepdim=True), row.inverse_sum)
+            extra = _add(extra, e_less_1 * ((e.shape[1] - 1) * factor * row.inverse_sum))
         elif primitive.kind == "power":
             # G/D = (e_y - sum of these) / D; where the label is the largest class the sum is that of e^q, and e_y is left out.
-            term = _power_term(primitive.exponent, e, shifted, row, work if extra is None else None)
+            if primitive.exponent == 2 and e_less_1 is not None:
+                term = torch.where(row.below < 0, e_less_1, e).mul_(e)
+            else:
+                term = _power_term(primitive.exponent, e, shifted, row, work if extra is None else None)
             c0 = torch.addcmul(c0, term.sum(1, keepdim=True).mul_(row.inverse_sum), factor, value=-1)
             extra = _add(extra, term.mul_(factor))
         elif primitive.kind in FOCAL_KINDS:
-            h = _focal_slope(_nll_others(shifted, _log_sum(e), row.margin), primitive).scatter_(1, row.label, 0.0)
+            h = _focal_slope(row.log_sum - shifted, primitive).scatter_(1, row.label, 0.0)
             total = factor * h.sum(1, keepdim=True)
-            c0 = c0 + total * torch.sigmoid(row.margin) * row.inverse_d
-            dz_y = dz_y + total * torch.sigmoid(-row.margin)
+            c0 = torch.addcmul(c0, total, row.inverse_sum)
+            dz_y = torch.addcmul(dz_y, total, row.hit)
             extra = _add(extra, h.mul_(-factor))
     if extra is None:
         e.mul_(c0)
     else:
         torch.addcmul(extra, e, c0, out=e)
     if uniform is not None:
-        e.add_(uniform)
+        e.sub_(uniform)
     e.scatter_(1, row.label, dz_y)
     if e.dtype != out.dtype:
         out.copy_(e)
@@ -176,8 +201,8 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
 def _power_term(q: float, e: Tensor, shifted: Tensor, row: _Columns, work: Tensor | None) -> Tensor:
     """``e^q - e``, or ``e^q`` where the label is the largest class; 0 at the label."""
     if q == 2:
-        return torch.sub(e, row.not_top, out=work).mul_(e)
-    return _exp_(q * shifted).addcmul_(e, row.not_top, value=-1).scatter_(1, row.label, 0.0)
+        return torch.add(e, row.below, out=work).mul_(e)
+    return _exp_(q * shifted).addcmul_(e, row.below).scatter_(1, row.label, 0.0)
 
 
 def _columns_of(rows: Tensor) -> tuple[Tensor, ...]:
@@ -187,6 +212,10 @@ def _columns_of(rows: Tensor) -> tuple[Tensor, ...]:
 
 def _split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return iter([tensors]) if len(tensors[0]) <= step else zip(*(t.split(step) for t in tensors), strict=True)
+
+
+def _first(work: Tensor, rows: int) -> Tensor:
+    return work if len(work) == rows else work[:rows]
 
 
 def on_cpu(tensor: Tensor) -> bool:
@@ -203,7 +232,7 @@ def _scratch(logits: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
     """A chunk ``[rows, K]`` to work in. On the CPU it is kept for the next call, 2 MiB for each thread in float32:
     memory fresh from the system costs more at its first touch (0.2 ms a megabyte) than all the arithmetic done in it."""
     classes = logits.shape[1]
-    if not on_cpu(logits) or rows * classes > CPU_CHUNK:
+    if not on_cpu(logits) or not 2**12 < rows * classes <= CPU_CHUNK:
         return logits.new_empty((rows, classes), dtype=dtype)
     buffer = _kept.buffers.get(dtype)
     if buffer is None or len(buffer) < rows * classes:
@@ -212,25 +241,19 @@ def _scratch(logits: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
     return buffer[: rows * classes].view(rows, classes)
 
 
-def _nll_others(shifted: Tensor, log_d: Tensor, margin: Tensor) -> Tensor:
-    """``-log p_k = -log(1 - p_y) - log r_k`` of the classes other than the label."""
-    return (log_d - F.logsigmoid(margin)) - shifted
-
-
-def _checked_labels(target: Tensor, classes: int) -> tuple[Tensor, Tensor | None]:
-    """The labels as a column, safe to gather with, and which of them are valid (None: all, and it has been checked)."""
+def checked_labels(target: Tensor, classes: int) -> tuple[Tensor, Tensor | None]:
+    """Labels that are safe to index with, and which of them are valid (None: all, their values have been looked at)."""
     if not on_cpu(target):
         return _safe_labels(target, classes), (target >= 0) & (target < classes)
-    if len(target):
+    if target.numel():
         low, high = (bound.item() for bound in torch.aminmax(target))
         if low < 0 or high >= classes:
             raise IndexError(f"target must be in [0, {classes - 1}] for {classes} classes, got {low if low < 0 else high}")
-    return _safe_labels(target, classes), None
+    return target, None
 
 
 def _safe_labels(target: Tensor, classes: int) -> Tensor:
-    """The labels as a column. Elsewhere than on the CPU, where they have been checked, they are clamped."""
-    return (target if on_cpu(target) else target.clamp(0, classes - 1))[:, None]
+    return target if on_cpu(target) else target.clamp(0, classes - 1)
 
 
 def _exp_(x: Tensor) -> Tensor:
@@ -240,17 +263,6 @@ def _exp_(x: Tensor) -> Tensor:
     and a sum of these can be divided by without overflow.
     """
     return x.clamp_min_(math.ceil(math.log(torch.finfo(x.dtype).tiny)) + 7).exp_()
-
-
-def _log_sum(e: Tensor) -> Tensor:
-    """``log sum e`` without losing the small ones beside the largest, which is 1 unless that is the label.
-
-    The margin needs only a small absolute error of it; a focal term of the largest class needs a small relative one.
-    """
-    largest = e == 1
-    ones = largest.sum(1, keepdim=True)
-    rest = e.masked_fill(largest, 0.0).sum(1, keepdim=True)
-    return torch.where(ones > 0, torch.log1p(rest + (ones - 1).clamp_min_(0)), torch.log(rest))
 
 
 def _needs_shifted(primitive: Primitive) -> bool:

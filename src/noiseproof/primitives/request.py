@@ -11,12 +11,12 @@ from torch import Tensor
 
 __all__ = ["FOCAL_KINDS", "Primitive", "ceiling", "decode", "encode", "focal_term", "key_of", "parse"]
 
-Kind = Literal["spread", "power", "focal", "room", "lead"]
+Kind = Literal["nll", "power", "focal", "room", "lead"]
 FOCAL_KINDS = ("focal", "room")
 
 
 class Primitive(NamedTuple):
-    """One number per row, besides the margin, that the operation is asked for."""
+    """One number per row, besides nll and log_miss, that the operation is asked for."""
 
     kind: Kind
     exponent: float = 0.0

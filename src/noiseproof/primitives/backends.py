@@ -1,0 +1,69 @@
+"""Which implementation of the two passes runs: the fastest one registered for the logits' device, or the reference."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from noiseproof.primitives import reference
+from noiseproof.primitives.request import Primitive
+
+__all__ = ["REFERENCE", "Backend", "backend_for", "is_traced", "register_backend"]
+
+VARIABLE = "NOISEPROOF_BACKEND"
+
+
+class Backend(NamedTuple):
+    """The two passes over the logits.
+
+    ``forward(logits, target, asked, dtype)`` gives the primitives ``[2 + R, N]`` in ``dtype`` (nll, log_miss, then those asked
+    for), and ``[4, N]`` of whatever its own backward pass wants. A target out of range makes its row NaN, without reading
+    outside of the logits or looking at values on the host. ``backward(grads, logits, target, primitives, saved, asked)`` gives
+    the gradient with respect to the logits, in their dtype, contiguous.
+    """
+
+    name: str
+    forward: Callable[[Tensor, Tensor, Sequence[Primitive], torch.dtype], tuple[Tensor, Tensor]]
+    backward: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Sequence[Primitive]], Tensor]
+
+
+REFERENCE = Backend("reference", reference.forward, reference.backward)
+_registered: dict[str, Backend] = {}
+
+
+def register_backend(device_type: str, backend: Backend) -> None:
+    """Use ``backend`` for logits on devices of this type (``"cuda"``)."""
+    _registered[device_type] = backend
+
+
+def backend_for(logits: Tensor) -> Backend:
+    """The backend of the logits' device. The environment variable NOISEPROOF_BACKEND may name it, or ``reference``."""
+    return REFERENCE if torch.compiler.is_compiling() else _backend_of(logits.device.type)  # no other is ever traced
+
+
+def _backend_of(device_type: str) -> Backend:
+    backend = _registered.get(device_type, REFERENCE)
+    wanted = os.environ.get(VARIABLE)
+    if not wanted or wanted == backend.name:
+        return backend
+    if wanted == REFERENCE.name:
+        return REFERENCE
+    names = " or ".join(dict.fromkeys((REFERENCE.name, backend.name)))
+    raise ValueError(f"{VARIABLE} must be {names} for logits on {device_type}, got {wanted!r}")
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch leaves it without types
+def _is_reference(device_type: str) -> bool:
+    return _backend_of(device_type) is REFERENCE
+
+
+def is_traced(logits: Tensor) -> bool:
+    """Whether a compiler sees through the passes and fuses them with what is before and after.
+
+    Only through the reference, and only where it reads no value on the host; a kernel stays one operation in the graph.
+    """
+    return not reference.on_cpu(logits) and _is_reference(logits.device.type)
