@@ -16,6 +16,7 @@ from rich.text import Text
 import noiseproof
 from noiseproof.cli.output import console, fail
 from noiseproof.losses.catalog import SYMBOLS, LossEntry
+from noiseproof.losses.expressions import names_in
 
 
 def losses(
@@ -63,7 +64,8 @@ def loss_page(entry: LossEntry) -> Group:
     }
     for label, value in rows.items():
         facts.add_row(label, escape(value))
-    used = [f"{symbol}: {meaning}" for symbol, meaning in SYMBOLS.items() if _mentions(entry, symbol)]
+    names = names_in(*entry.expressions)
+    used = [f"{symbol}: {meaning}" for symbol, meaning in SYMBOLS.items() if names & _names(symbol)]
     return Group(
         Text(f"{entry.name}: {entry.title}", style="bold cyan"),
         Padding(Text(_prose(entry)), (1, 0)),
@@ -112,6 +114,6 @@ def _asymmetric(condition: str | None) -> str:
     return {"True": "yes", "False": "no"}.get(condition, f"if and only if {condition}")
 
 
-def _mentions(entry: LossEntry, symbol: str) -> bool:
-    text = " ".join([entry.formula, entry.asymmetric or "", *(entry.range or ())])
-    return any(part.split("(")[0] in text for part in symbol.split(", "))
+def _names(symbol: str) -> set[str]:
+    """What a symbol explains: ``F`` for "F(p)", ``w1`` and ``w2`` for "w1, w2"."""
+    return {part.split("(")[0] for part in symbol.split(", ")}
