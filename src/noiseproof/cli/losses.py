@@ -94,14 +94,14 @@ def _prose(entry: LossEntry) -> str:
     paragraphs = (inspect.getdoc(entry.cls) or "").split("\n\n")
     skipped = (".. math::", ">>>", "Reference:", "    ")
     words = [" ".join(paragraph.split()) for paragraph in paragraphs if not paragraph.startswith(skipped)]
-    return re.sub(r":math:`(.*?)`|:class:`(.*?)`|``(.*?)``", _plain, "\n".join(words)).replace("::", ":")
+    return re.sub(r":\w+:`(.*?)`|``(.*?)``", _plain, "\n".join(words)).replace("::", ":")
 
 
 def _plain(match: re.Match[str]) -> str:
     """Inline mathematics and code without their markup."""
     text = next(group for group in match.groups() if group is not None)
     text = re.sub(r"\\text\{(.*?)\}", r"\1", text)
-    for tex, plain in ((r"\ge", ">="), (r"\dots", "..."), (r"\,", ""), (r"\ln", "ln"), (r"\sqrt", "sqrt "), ("\\", "")):
+    for tex, plain in ((r"\ge", ">="), (r"\le", "<="), (r"\dots", "..."), (r"\,", ""), (r"\sqrt", "sqrt "), ("\\", "")):
         text = text.replace(tex, plain)
     return " ".join(text.replace("{", "").replace("}", "").split())
 

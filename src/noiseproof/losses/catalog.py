@@ -85,6 +85,7 @@ SYMBOLS = {
 FAMILIES = (
     "classic",
     "generalized",
+    "clipped",
     "normalized",
     "asymmetric",
     "joint",
@@ -140,7 +141,7 @@ def register_pair(
     """
 
     def enter(cls: type[P]) -> type[P]:
-        (_, first), (_, second) = cls().terms
+        (_, first), (_, second) = cast("Callable[[], Sum]", cls)().terms
         one, two = _as_part(first, cls), _as_part(second, cls)
         shared = both(one.asymmetric or "False", two.asymmetric or "False")
         ends = zip(one.range, two.range, strict=True) if one.range and two.range else None
@@ -181,12 +182,11 @@ def find_loss(name: str) -> LossEntry:
     """
     if not isinstance(name, str):
         raise TypeError(f"a loss is looked up by its name, got {name!r}")
-    known = _lookup()
-    entry = known.get(_normalise(name))
-    if entry is not None:
-        return entry
-    begin = [key for key in known if key.startswith(_normalise(name))]
-    near = begin or difflib.get_close_matches(_normalise(name), known, n=1, cutoff=0.5)
+    known, wanted = _lookup(), _normalise(name)
+    if wanted in known:
+        return known[wanted]
+    close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
+    near = [key for key in known if key.startswith(wanted)] or sorted(close, key=lambda key: sorted(key) != sorted(wanted))
     hint = f"did you mean {known[near[0]].name!r}? " if near else ""
     raise ValueError(f"unknown loss {name!r}; {hint}'noiseproof losses' lists them")
 

@@ -19,9 +19,9 @@ from noiseproof.losses.base import RobustLoss, parameters_of
 __all__ = ["both", "evaluate", "names_in", "parse", "plus", "times", "values_of", "with_constants"]
 
 ALLOWED = (
-    (ast.Expression, ast.Constant, ast.Name, ast.Load, ast.Subscript, ast.Call, ast.IfExp)
-    + (ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UnaryOp, ast.USub, ast.Not)
-    + (ast.BoolOp, ast.And, ast.Or, ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+    *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.Subscript, ast.Call, ast.IfExp),
+    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UnaryOp, ast.USub, ast.Not),
+    *(ast.BoolOp, ast.And, ast.Or, ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE),
 )
 
 
@@ -31,8 +31,9 @@ def _entropy(p: ArrayLike) -> float:
 
 
 def _softmax(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    exponentials = np.exp(z - np.max(z))
-    return exponentials / np.sum(exponentials)
+    shares: NDArray[np.float64] = np.exp(z - np.max(z))
+    shares /= shares.sum()
+    return shares
 
 
 KNOWN: dict[str, Any] = {
@@ -83,7 +84,7 @@ def evaluate(expression: str, values: Mapping[str, Any]) -> Any:
 
 
 def values_of(loss: RobustLoss) -> dict[str, Any]:
-    """A loss's parameters under the names that expressions give them: its own p is ``p_``, and gamma defines ``F``."""
+    """A loss's parameters under the names that expressions give them: a parameter p is ``p_``, and gamma defines ``F``."""
     values = {"p_" if name == "p" else name: getattr(loss, name) for name in parameters_of(type(loss))}
     if "gamma" in values:
         gamma = values["gamma"]
@@ -145,11 +146,11 @@ class _Constants(ast.NodeTransformer):
     def __init__(self, constants: Mapping[str, float]) -> None:
         self.constants = constants
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802 - ast calls it by this name
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         value = self.constants.get(node.id)
         return node if value is None else ast.Constant(int(value) if value == int(value) else value)
 
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:  # noqa: N802 - ast calls it by this name
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         node = ast.BinOp(self.visit(node.left), node.op, self.visit(node.right))
         one = isinstance(node.op, ast.Mult) and isinstance(node.left, ast.Constant) and node.left.value == 1
         return node.right if one else node
