@@ -54,8 +54,6 @@ VARIANTS = {
     "nce+agce": [{"q": 1.0}],
     "nfl+agce": [{"q": 1.0}],
     "agce+mae": [{"q": 1.0}],
-    "nfl+rce": [{"gamma": 2.0, "clip": 1e-2}],
-    "ece+mae": [{"m": 1.0}],
 }
 """Other parameters than the defaults, for the tests that walk through them."""
 
