@@ -21,7 +21,7 @@ __all__ = ["LossEntry", "create_loss", "find_loss", "list_losses", "register", "
 
 L = TypeVar("L", bound=RobustLoss)
 P = TypeVar("P", bound=Sum)
-Kind = Literal["active", "passive", "active + passive", "active + active", "head", "regularised"]
+Kind = Literal["active", "passive", "active + passive", "active + active", "passive + passive", "head", "regularised"]
 Reads = Literal["statistics", "logits", "features", "predictions"]
 
 
@@ -132,30 +132,28 @@ def register(
 
 
 def register_pair(
-    name: str, *, reference: str, title: str | None = None, aliases: Iterable[str] = (), asymmetric: str | None = None
+    name: str, *, reference: str, title: str | None = None, asymmetric: str | None = None
 ) -> Callable[[type[P]], type[P]]:
     """Class decorator: enter ``alpha * first + beta * second`` with what follows from the entries of its two parts.
 
-    Formulas and ranges add. The pair is symmetric if and only if both parts are, and asymmetric if both are. A parameter of a
-    part that is none of the pair's is a constant in it.
+    Formulas and ranges add; the pair is symmetric where both parts are, and asymmetric where both are. A parameter of a part
+    that the pair does not have is a constant. ``asymmetric`` says more of the pair than that.
     """
 
     def enter(cls: type[P]) -> type[P]:
         (_, first), (_, second) = cast("Callable[[], Sum]", cls)().terms
         one, two = _as_part(first, cls), _as_part(second, cls)
         shared = both(one.asymmetric or "False", two.asymmetric or "False")
-        ends = zip(one.range, two.range, strict=True) if one.range and two.range else None
-        low_and_high = ends and tuple(plus(times("alpha", a), times("beta", b)) for a, b in ends)
+        ends = [plus(times("alpha", a), times("beta", b)) for a, b in zip(one.range or (), two.range or (), strict=False)]
         return register(
             name,
             title=title or f"{one.title} and {two.title[0].lower()}{two.title[1:]}",
             formula=plus(times("alpha", one.formula), times("beta", two.formula)),
             kind=cast(Kind, f"{one.kind} + {two.kind}"),
             reference=reference,
-            aliases=aliases,
             symmetric=both(one.symmetric, two.symmetric),
             asymmetric=asymmetric or (None if shared == "False" else f"if {shared}"),
-            range=cast("tuple[str, str] | None", low_and_high),
+            range=(ends[0], ends[1]) if ends else None,
         )(cls)
 
     return enter

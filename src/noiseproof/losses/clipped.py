@@ -1,7 +1,5 @@
 """Cross entropy with a gradient that is clipped where the training itself says: OGC."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 

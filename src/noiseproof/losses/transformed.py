@@ -1,7 +1,5 @@
 """Losses on changed logits: LogitClip, logit bias, sparse regularisation, LDR."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 
@@ -139,7 +137,7 @@ class LogitBias(RobustLoss):
         super().__init__(**contract)
         self.epsilon = check_range("epsilon", epsilon)
         self.base = inner_loss(MAE() if base is None else base)
-        if self.base.needs is None or any(need not in (Statistic.NLL, Statistic.MISS) for need in self.base.needs):
+        if self.base.needs is None or any(need.key is not None for need in self.base.needs):
             raise ValueError(f"base must be a loss of the label's probability alone, such as MAE or GCE, got {self.base!r}")
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
