@@ -132,7 +132,9 @@ def test_a_logit_bias_takes_losses_of_the_label_alone(base):
 
 def test_ogc_is_phuber_at_its_threshold_and_starts_as_cross_entropy():
     torch.testing.assert_close(OGC(tau=5.0)(LOGITS, TARGET), PHuberCE(tau=5.0)(LOGITS, TARGET))
-    torch.testing.assert_close(OGC()(LOGITS, TARGET), CE()(LOGITS, TARGET))
+    for loss in (OGC(), OGC().half()):
+        torch.testing.assert_close(loss(LOGITS, TARGET), CE()(LOGITS, TARGET))
+        torch.testing.assert_close(gradient(loss, LOGITS, TARGET), gradient(CE(), LOGITS, TARGET))
 
 
 def ratio_at(tau, means, deviations):

@@ -56,7 +56,8 @@ class OGC(RobustLoss):
         self.register_buffer("threshold", torch.tensor(self.tau))
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        bend = torch.log(self.threshold.to(s.nll.dtype))
+        # Bounded, because a loss that was cast to half precision holds 1e7 as infinity.
+        bend = torch.log(self.threshold.to(s.nll.dtype)).clamp_max(-math.log(LEAST))
         return torch.where(s.nll < bend, s.nll, bend + 1 - torch.exp(bend - s.nll))
 
     def update(self, nll: Tensor, *, lr: float) -> None:
