@@ -79,8 +79,11 @@ def evaluate(expression: str, values: Mapping[str, Any]) -> Any:
     >>> evaluate("if q <= 1 or w1 >= 2 * w2", {"q": 3.0, "w1": 0.6, "w2": 0.1})
     True
     """
-    code = compile(parse(expression), "<catalogue>", "eval")
-    return eval(code, {"__builtins__": {}}, {**KNOWN, **values})
+    known = {**KNOWN, **values}
+    unknown = sorted(names_in(expression) - set(known))
+    if unknown:
+        raise ValueError(f"{expression!r} uses {', '.join(unknown)}, and no value was given")
+    return eval(compile(parse(expression), "<catalogue>", "eval"), {"__builtins__": {}}, known)
 
 
 def values_of(loss: RobustLoss) -> dict[str, Any]:
