@@ -37,7 +37,7 @@ def test_every_loss_has_a_page_without_markup(entry):
     assert result.exit_code == 0
     assert entry.title in result.output
     assert entry.cls.__name__ in result.output
-    for markup in (":math:", ":class:", "``", "\\", ".. math"):
+    for markup in (":math:", ":class:", ":meth:", "``", "\\", ".. math"):
         assert markup not in result.output
 
 
@@ -51,6 +51,15 @@ def test_the_code_on_a_page_runs(entry):
         exec(line, given)
         if line.startswith("criterion"):
             given["criterion"](given["logits"], given["target"])
+
+
+def test_a_page_explains_the_symbols_it_uses_and_no_others():
+    plain, focal = run("losses", "ce").output, run("losses", "nfl").output
+    assert "p: the softmax" in plain
+    assert "the focal term" not in plain
+    assert "the entropy" not in plain
+    assert "F(p): (1 - p)**gamma * -log(p), the focal term" in focal
+    assert "w1, w2: the two largest label weights" in run("losses", "amse").output
 
 
 def test_a_wrong_name_ends_with_a_hint():

@@ -1,56 +1,15 @@
-"""The package as a whole: who imports whom, what importing it costs, what is generated, and the newcomer's text."""
+"""The package as a whole: what importing it costs, what is generated, what is packed, and the newcomer's text."""
 
-import ast
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import noiseproof
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "noiseproof"
-
-MAY_IMPORT = {
-    "checks": set(),
-    "classes": set(),
-    "keyed_random": set(),
-    "data": {"checks", "classes", "files", "keyed_random"},
-    "primitives": set(),
-    "statistics": {"primitives"},
-    "losses": {"primitives", "statistics"},
-    "models": {"checks"},
-    "functional": {"losses"},
-    "files": set(),
-    "train": {"data", "files", "losses", "models", "noise"},
-    "paper": {"losses", "noise", "train"},
-    "noise": {"checks", "classes", "files", "keyed_random"},
-    "demo": {"files", "losses", "paper", "train"},
-    "cli": {"losses", "demo", "noise", "data", "paper", "train"},
-}
-"""Which siblings each part of the package may import. Kernels plug into primitives; nothing above statistics knows of them."""
-
-
-def imported_siblings(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names = [node.module] if node.module != "noiseproof" else [f"noiseproof.{alias.name}" for alias in node.names]
-        yield from (name.split(".")[1] for name in names if name.startswith("noiseproof."))
-
-
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_each_part_imports_only_what_it_may(path):
-    part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    if part in {"__init__", "__main__"}:
-        return
-    assert part in MAY_IMPORT, f"say in MAY_IMPORT which siblings {part} may import"
-    assert set(imported_siblings(path)) - {part} <= MAY_IMPORT[part]
 
 
 def python(code):
@@ -69,6 +28,16 @@ new = {name.split(".")[0] for name in set(sys.modules) - before}
 print(sorted(name for name in new if name not in sys.stdlib_module_names and not name.startswith(("torch", "numpy"))))
 """
     assert python(code).strip() == "['noiseproof']"
+
+
+def test_training_and_the_paper_are_imported_when_they_are_first_used():
+    code = """
+import sys
+import noiseproof
+print([name for name in ("data", "models", "paper", "train") if f"noiseproof.{name}" in sys.modules])
+print(noiseproof.train.Recipe.__name__, noiseproof.paper.recipe.__name__)
+"""
+    assert python(code).splitlines() == ["[]", "Recipe recipe"]
 
 
 def test_the_package_imports_where_the_laboratory_is_not_installed():
@@ -144,8 +113,9 @@ print(json.dumps({{"values": [v.item() for v in values], "page": page, "names": 
     assert "square-miss" in result["names"]
     assert "scale * (1 - p[y])**2" in result["page"]
     tests = [str(ROOT / "tests" / "losses" / name) for name in ("test_every_loss.py", "test_catalog.py")]
+    paths = f"pythonpath={tmp_path / 'src'} tests/losses"
     promises = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "-k", "square", *tests],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "-k", "square", "-o", paths, *tests],
         env={"PYTHONPATH": str(tmp_path / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
         cwd=ROOT,
         capture_output=True,

@@ -4,12 +4,13 @@ docs/results.md from the records."""
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 
 from results import RESULTS, results
 
 from noiseproof import functional, list_losses
-from noiseproof.losses.base import Contract
+from noiseproof.losses.base import Contract, Reduction
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -56,10 +57,13 @@ def stub() -> str:
 
 
 def _annotation(parameter: inspect.Parameter) -> str:
-    if parameter.name in Contract.__annotations__:
-        annotation = Contract.__annotations__[parameter.name]
-        return str(getattr(annotation, "__forward_arg__", annotation))
-    return str(parameter.annotation).replace("'", '"')
+    """As source, whether the annotation is a string, a reference to come or the type itself."""
+    annotation = Contract.__annotations__.get(parameter.name, parameter.annotation)
+    annotation = getattr(annotation, "__forward_arg__", annotation)
+    if annotation == Reduction:
+        return "Reduction"
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(r"\b(noiseproof\.([a-z_]+\.)+|typing\.|torch\.(?=Tensor))", "", text).replace("'", '"')
 
 
 def _literal(value: object) -> str:

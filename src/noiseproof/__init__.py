@@ -11,8 +11,8 @@ from typing import Any
 
 from noiseproof import functional, losses, noise, statistics
 from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
+from noiseproof.version import __version__
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "functional", "losses", "noise", "statistics", *losses.__all__]
 
 

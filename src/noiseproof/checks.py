@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
-from typing import SupportsIndex
+
+import numpy as np
 
 __all__ = ["check_integer", "check_range"]
 
-NUMBER = (int, float)
-"""What counts as a number, besides bool. No union: torch 2.6's compiler cannot trace one."""
+NUMBER, INTEGER = (int, float), (int, np.integer)
+"""What counts as a number, besides bool. No unions: torch 2.6's compiler cannot trace them."""
 
 
 def check_range(
@@ -37,16 +37,16 @@ def check_range(
     raise ValueError(f"{name} must be in {low}, {high}, got {value}")
 
 
-def check_integer(name: str, value: SupportsIndex, *, at_least: float = -math.inf) -> int:
+def check_integer(name: str, value: int | np.integer, *, at_least: float = -math.inf) -> int:
     """``value`` as an int if it is an integer, NumPy's included, of at least that.
 
     >>> check_integer("padding", -1, at_least=0)
     Traceback (most recent call last):
     ValueError: padding must be at least 0, got -1
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, bool) or not isinstance(value, INTEGER):
         raise TypeError(f"{name} must be an integer, got {value!r}")
-    number = operator.index(value)
+    number = int(value)
     if number < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {number}")
     return number

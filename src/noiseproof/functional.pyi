@@ -129,6 +129,35 @@ def js(
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor: ...
+def fisher_rao(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor: ...
+def dft(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor: ...
+def ogc(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    tau: float = 10000000.0,
+    epsilon: float = 20.0,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor: ...
 def nce(
     logits: Tensor,
     target: Tensor,
@@ -491,6 +520,17 @@ def ce_lc(
     target: Tensor,
     *,
     delta: float = 2.5,
+    base: RobustLoss | None = None,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor: ...
+def logit_bias(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    epsilon: float = 1.0,
     base: RobustLoss | None = None,
     weight: Tensor | None = None,
     ignore_index: int = -100,

@@ -8,13 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noiseproof import LossEntry, RobustLoss, list_losses
+from noiseproof import LossEntry, RobustLoss, Sum, list_losses
 
 ENTRIES = {entry.name: entry for entry in list_losses()}
 NAMES = list(ENTRIES)
+PAIRS = [name for name, entry in ENTRIES.items() if issubclass(entry.cls, Sum)]
+"""Losses that are ``alpha * first + beta * second`` and nothing else."""
+DISTINCT = [name for name in NAMES if name not in PAIRS or name in {"jal-ce", "nfl+rce", "ece+mae"}]
+"""All single losses and three pairs: with shared sums, with a focal loss, with what reads the lead. What holds for the parts of
+a sum and for one sum holds for the other pairs, which the tests show to be sums of their parts."""
 RANDOM = {"nl", "jnpl"}
 """Losses that draw a complementary label at each call."""
-DETACHED = {"jnpl"}
+DETACHED = {"dft", "jnpl"}
 """Losses with weights that are constants to the gradient, which is then no derivative."""
 STATISTIC = [name for name, entry in ENTRIES.items() if entry.reads == "statistics"]
 VARIANTS = {
@@ -42,13 +47,20 @@ VARIANTS = {
     "negative-ls": [{"r": 0.3}],
     "sr": [{"temperature": 1.0, "q": 0.5}],
     "phuber-ce": [{"tau": 2.0}],
+    "ogc": [{"tau": 2.0}],
+    "logit-bias": [{"epsilon": 0.0}, {"epsilon": -1.0}, {"epsilon": 4.0}],
+    "nce+aul": [{"p": 1.0}],
+    "nfl+aul": [{"p": 1.0}],
+    "nce+agce": [{"q": 1.0}],
+    "nfl+agce": [{"q": 1.0}],
+    "agce+mae": [{"q": 1.0}],
 }
 """Other parameters than the defaults, for the tests that walk through them."""
 
 
-def all_options() -> list[tuple[str, dict[str, Any]]]:
-    """Every entry with its defaults and with each of its variants."""
-    return [(name, options) for name in NAMES for options in [{}, *VARIANTS.get(name, [])]]
+def all_options(names: list[str] = NAMES) -> list[tuple[str, dict[str, Any]]]:
+    """Each entry with its defaults and with each of its variants."""
+    return [(name, options) for name in names for options in [{}, *VARIANTS.get(name, [])]]
 
 
 def required(entry: LossEntry, width: int) -> dict[str, Any]:

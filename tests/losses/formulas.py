@@ -152,6 +152,18 @@ def gjs(z: Vector, y: int, *, pi: float | Sequence[float], views: Sequence[Vecto
     return divergence / (-(1 - label_weight) * math.log(1 - label_weight))
 
 
+def fisher_rao(z: Vector, y: int, **_: Any) -> float:
+    """Fisher-Rao loss (Miyamoto et al. 2022): the squared angle between the unit vectors sqrt(p) and e, from their chord."""
+    probabilities = softmax(z)
+    chord = math.sqrt((1 - math.sqrt(probabilities[y])) ** 2 + one_minus(probabilities, y))
+    return (2 * math.asin(chord / 2)) ** 2
+
+
+def dft(z: Vector, y: int, **_: Any) -> float:
+    """Dynamic fine-tuning (Wu et al. 2025): cross entropy times the label's probability."""
+    return float(softmax(z)[y]) * ce(z, y)
+
+
 # Normalised losses and normalised negative losses.
 
 
@@ -247,6 +259,12 @@ def efl(z: Vector, y: int, *, m: float, gamma: float, **_: Any) -> float:
     return one_minus(probabilities, y) ** gamma * -math.log(probabilities[y])
 
 
+def logit_bias(z: Vector, y: int, *, epsilon: float, **_: Any) -> float:
+    """MAE with a logit bias (Staats et al. 2025): sum_k |e_k - p_k| of the softmax of z + epsilon e_y."""
+    biased = z + epsilon * one_hot(y, len(z))
+    return one_minus(softmax(biased), y) + sum(float(softmax(biased)[k]) for k in range(len(z)) if k != y)
+
+
 def ldr(z: Vector, y: int, *, c: float, lam: float, **_: Any) -> float:
     """LDR with the KL term (Zhu et al. 2023): lam log mean_k exp((c [k != y] + s_k - s_y) / lam), s from softplus."""
     softplus = np.logaddexp(0.0, z)
@@ -320,7 +338,10 @@ FORMULAS: dict[str, Formula] = {
     "truncated-gce": truncated_gce,
     "taylor-ce": taylor_ce,
     "phuber-ce": phuber_ce,
+    "ogc": phuber_ce,
     "js": js,
+    "fisher-rao": fisher_rao,
+    "dft": dft,
     "gjs": gjs,
     "nce": nce,
     "nfl": nfl,
@@ -348,6 +369,7 @@ FORMULAS: dict[str, Formula] = {
     "agce+mae": joint(agce, mae, scale=1.0),
     "logitclip": logitclip,
     "ce+lc": ce_lc,
+    "logit-bias": logit_bias,
     "sr": sr,
     "ece": ece,
     "efl": efl,

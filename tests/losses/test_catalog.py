@@ -9,31 +9,21 @@ from cases import ENTRIES, NAMES, RANDOM, all_options, build, call, draw
 
 import noiseproof
 from noiseproof.losses import catalog
+from noiseproof.losses.expressions import evaluate, values_of
 from noiseproof.statistics import Statistic
 
 
-def evaluate(expression, loss, p=None, y=None, z=None, **symbols):
-    """A formula or condition of the catalogue, as printed."""
-    values = {name: getattr(loss, name) for name in ENTRIES_BY_CLASS[type(loss)].defaults}
-    if "p" in values:
-        values["p_"] = values.pop("p")
-    names = {name: getattr(np, name) for name in ("log", "exp", "abs", "sum", "max", "maximum", "minimum", "arange", "mean")}
-    names |= {
-        "norm": np.linalg.norm,
-        "inf": math.inf,
-        "F": lambda q: np.where(np.asarray(q) < 1, (1 - q) ** values["gamma"] * -np.log(q), 0.0),
-        "H": lambda q: -np.sum(np.where(np.asarray(q) > 0, q * np.log(np.maximum(q, 1e-300)), 0.0)),
-        "softmax": lambda v: np.exp(v - np.max(v)) / np.sum(np.exp(v - np.max(v))),
-    }
-    if p is not None:
-        names |= {"p": p, "y": y, "K": len(p), "e": np.eye(len(p))[y]}
-    if z is not None:
-        scores = np.logaddexp(z, 0)
-        names |= {"z": z, "s": scores / scores.mean()}
-    return eval(expression, {"__builtins__": {}, "True": True, "False": False}, names | values | symbols)
+def value(expression, loss, **symbols):
+    """Of a formula or condition of the catalogue, as printed."""
+    return evaluate(expression, {**values_of(loss), **symbols})
 
 
-ENTRIES_BY_CLASS = {entry.cls: entry for entry in ENTRIES.values()}
+def at(z, y):
+    """What an expression may say of one example: its logits, softmax and label, and the scores of LDR."""
+    p, scores = torch.softmax(z, 0).numpy(), np.logaddexp(z.numpy(), 0)
+    return {"p": p, "y": int(y), "K": len(p), "e": np.eye(len(p))[int(y)], "z": z.numpy(), "s": scores / scores.mean()}
+
+
 PRINTED = [(name, options) for name, options in all_options() if ENTRIES[name].kind != "head" and name not in RANDOM]
 
 
@@ -41,10 +31,7 @@ PRINTED = [(name, options) for name, options in all_options() if ENTRIES[name].k
 def test_the_printed_formula_is_the_loss(name, options):
     loss = build(name, 6, reduction="none", **options).double()
     logits, target = draw(10, 6, scale=3.0)
-    expected = [
-        float(evaluate(ENTRIES[name].formula, loss, p.numpy(), int(y), z.numpy()))
-        for p, y, z in zip(torch.softmax(logits, 1), target, logits, strict=True)
-    ]
+    expected = [float(value(ENTRIES[name].formula, loss, **at(z, y))) for z, y in zip(logits, target, strict=True)]
     tolerance = 1e-6 if name == "sr" else 1e-9  # lambda is kept in float32 there
     np.testing.assert_allclose(loss(logits, target).numpy(), expected, rtol=tolerance, atol=1e-12)
 
@@ -53,7 +40,7 @@ def test_the_printed_formula_is_the_loss(name, options):
 @pytest.mark.parametrize("classes", [2, 3, 10])
 def test_values_stay_in_the_printed_range_and_reach_its_ends(name, options, classes):
     loss = build(name, classes, reduction="none", **options).double()
-    low, high = (float(evaluate(end, loss, K=classes)) for end in ENTRIES[name].range)
+    low, high = (float(value(end, loss, K=classes)) for end in ENTRIES[name].range)
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(2000, classes, generator=generator, dtype=torch.float64)
     logits *= 10 ** torch.linspace(-2, 3, 2000, dtype=torch.float64)[:, None]
@@ -83,7 +70,7 @@ def test_symmetry_is_as_printed(name, options):
     logits, _ = draw(50, 5, scale=3.0)
     sums = torch.stack([loss(logits, torch.full((50,), k)) for k in range(5)], 1).sum(1)
     constant = bool((sums - sums[0]).abs().max() < 1e-9 * sums[0].abs().clamp_min(1))
-    assert constant == bool(evaluate(ENTRIES[name].symmetric, loss))
+    assert constant == bool(value(ENTRIES[name].symmetric, loss))
 
 
 WEIGHTS = [(0.5, 0.3, 0.2), (0.4, 0.35, 0.25), (0.72, 0.18, 0.1), (0.36, 0.34, 0.3), (0.9, 0.06, 0.04)]
@@ -112,7 +99,7 @@ def test_asymmetry_is_as_printed(name, options, weights):
     least = risk(logits).min().item()
     scale = max(1.0, abs(certain))
     holds = certain <= least + 1e-6 * scale
-    expected = bool(evaluate(claim.removeprefix("if "), loss, w1=weights[0], w2=weights[1]))
+    expected = bool(value(claim, loss, w1=weights[0], w2=weights[1]))
     if claim.startswith("if "):
         assert holds or not expected
     else:
@@ -125,7 +112,7 @@ def test_the_papers_example_of_a_bound():
     w1, w2 = 0.2, 0.8 / 9
     for q, bound in ((2.0, 9.0), (3.0, 4.739)):
         for a, expected in ((bound + 1e-3, True), (bound - 1e-3, False)):
-            assert evaluate(condition, noiseproof.AMSE(a=a, q=q), w1=w1, w2=w2) == expected
+            assert value(condition, noiseproof.AMSE(a=a, q=q), w1=w1, w2=w2) == expected
 
 
 @pytest.mark.parametrize(

@@ -216,8 +216,8 @@ def test_sparse_regularisation_can_normalise_as_published():
 
 def test_ldr_is_a_hinge_loss_at_small_lambda():
     scores = F.softplus(LOGITS) / F.softplus(LOGITS).mean(1, keepdim=True)
-    own = scores.gather(1, TARGET[:, None])
-    hinge = (scores - own + 0.5 * (1 - F.one_hot(TARGET, 6))).amax(1)
+    of_label = scores.gather(1, TARGET[:, None])
+    hinge = (scores - of_label + 0.5 * (1 - F.one_hot(TARGET, 6))).amax(1)
     torch.testing.assert_close(LDR(c=0.5, lam=1e-4, reduction="none")(LOGITS, TARGET), hinge, rtol=1e-3, atol=1e-3)
 
 

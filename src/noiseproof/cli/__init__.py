@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-import noiseproof
 from noiseproof.cli import data, noise
 from noiseproof.cli.demo import demo
 from noiseproof.cli.losses import losses
 from noiseproof.cli.output import console
 from noiseproof.cli.train import train
+from noiseproof.version import __version__
 
 __all__ = ["app"]
 
@@ -26,7 +26,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        console.print(f"noiseproof {noiseproof.__version__}", highlight=False)
+        console.print(f"noiseproof {__version__}", highlight=False)
         raise typer.Exit
 
 

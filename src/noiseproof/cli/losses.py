@@ -13,9 +13,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-import noiseproof
+from noiseproof import functional
 from noiseproof.cli.output import console, fail
-from noiseproof.losses.catalog import SYMBOLS, LossEntry
+from noiseproof.losses.catalog import SYMBOLS, LossEntry, find_loss, list_losses
+from noiseproof.losses.expressions import names_in
 
 
 def losses(
@@ -23,11 +24,11 @@ def losses(
 ) -> None:
     """List the losses, or show one in full."""
     if name is None:
-        console.print(loss_table(noiseproof.list_losses()))
+        console.print(loss_table(list_losses()))
         console.print("'noiseproof losses NAME' shows one in full.", style="dim", highlight=False)
         return
     try:
-        entry = noiseproof.find_loss(name)
+        entry = find_loss(name)
     except ValueError as error:
         fail(error)
     console.print(loss_page(entry))
@@ -63,7 +64,8 @@ def loss_page(entry: LossEntry) -> Group:
     }
     for label, value in rows.items():
         facts.add_row(label, escape(value))
-    used = [f"{symbol}: {meaning}" for symbol, meaning in SYMBOLS.items() if _mentions(entry, symbol)]
+    names = names_in(*entry.expressions)
+    used = [f"{symbol}: {meaning}" for symbol, meaning in SYMBOLS.items() if names & _names(symbol)]
     return Group(
         Text(f"{entry.name}: {entry.title}", style="bold cyan"),
         Padding(Text(_prose(entry)), (1, 0)),
@@ -77,9 +79,7 @@ def usage(entry: LossEntry) -> list[str]:
     given = {"features": "512", "classes": "10"} if entry.reads == "features" else {}
     shown = ", ".join(f"{name}={given.get(name, repr(default))}" for name, default in entry.defaults.items())
     options = "".join(f", {name}={value}" for name, value in given.items())
-    tensors = ", ".join(
-        list(inspect.signature(getattr(noiseproof.functional, entry.function_name)).parameters)[: 4 if given else 2]
-    )
+    tensors = ", ".join(list(inspect.signature(getattr(functional, entry.function_name)).parameters)[: 4 if given else 2])
     return [
         f"criterion = noiseproof.{entry.cls.__name__}({shown})",
         f'criterion = noiseproof.create_loss("{entry.name}"{options})',
@@ -92,14 +92,14 @@ def _prose(entry: LossEntry) -> str:
     paragraphs = (inspect.getdoc(entry.cls) or "").split("\n\n")
     skipped = (".. math::", ">>>", "Reference:", "    ")
     words = [" ".join(paragraph.split()) for paragraph in paragraphs if not paragraph.startswith(skipped)]
-    return re.sub(r":math:`(.*?)`|:class:`(.*?)`|``(.*?)``", _plain, "\n".join(words)).replace("::", ":")
+    return re.sub(r":\w+:`(.*?)`|``(.*?)``", _plain, "\n".join(words)).replace("::", ":")
 
 
 def _plain(match: re.Match[str]) -> str:
     """Inline mathematics and code without their markup."""
     text = next(group for group in match.groups() if group is not None)
     text = re.sub(r"\\text\{(.*?)\}", r"\1", text)
-    for tex, plain in ((r"\ge", ">="), (r"\dots", "..."), (r"\,", ""), (r"\ln", "ln"), (r"\sqrt", "sqrt "), ("\\", "")):
+    for tex, plain in ((r"\ge", ">="), (r"\le", "<="), (r"\dots", "..."), (r"\,", ""), (r"\sqrt", "sqrt "), ("\\", "")):
         text = text.replace(tex, plain)
     return " ".join(text.replace("{", "").replace("}", "").split())
 
@@ -112,6 +112,6 @@ def _asymmetric(condition: str | None) -> str:
     return {"True": "yes", "False": "no"}.get(condition, f"if and only if {condition}")
 
 
-def _mentions(entry: LossEntry, symbol: str) -> bool:
-    text = " ".join([entry.formula, entry.asymmetric or "", *(entry.range or ())])
-    return any(part.split("(")[0] in text for part in symbol.split(", "))
+def _names(symbol: str) -> set[str]:
+    """What a symbol explains: ``F`` for "F(p)", ``w1`` and ``w2`` for "w1, w2"."""
+    return {part.split("(")[0] for part in symbol.split(", ")}

@@ -13,13 +13,13 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-import noiseproof
 from noiseproof import noise as label_noise
 from noiseproof.cli.output import console, fail
 from noiseproof.data import open_dataset
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels
 from noiseproof.noise.instance import INSTANCE
 from noiseproof.noise.matrix import LabelError
+from noiseproof.version import __version__
 
 app = typer.Typer(help="Make noisy labels that say how they were made, and check them.", no_args_is_help=True)
 
@@ -59,7 +59,7 @@ def make(
             raise ValueError(f"--rule is for noise that a matrix describes, got {rule!r} for {spec!r}; leave it out")
         clean = clean_labels(labels, name, dataset, data)
         noisy, noise = apply_noise(parsed, clean, classes, seed, rule or "exact")
-        manifest = label_noise.write_noisy_labels(out, noise, clean.labels, noisy, noiseproof.__version__)
+        manifest = label_noise.write_noisy_labels(out, noise, clean.labels, noisy, __version__)
     except (ValueError, TypeError, OSError) as error:
         fail(error)
     changed = f"{int(noisy.mask.sum())} of {len(noisy.labels)} labels changed: {noisy.rate:.4f}"

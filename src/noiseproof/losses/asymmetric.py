@@ -8,7 +8,8 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from noiseproof.losses.base import Contract, RobustLoss, check_range
+from noiseproof.checks import check_range
+from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
 from noiseproof.statistics import RowStatistics, Statistic
 

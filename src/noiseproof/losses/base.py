@@ -11,11 +11,12 @@ from typing import Any, Literal, TypedDict, Unpack
 import torch
 from torch import Tensor, nn
 
-from noiseproof.losses.checks import check_integer, check_range, check_tensors, check_weight
+from noiseproof.checks import check_range
+from noiseproof.losses.checks import check_tensors, check_weight
 from noiseproof.primitives import accumulation_dtype, rows_of_labels
 from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
-__all__ = ["Contract", "Reduction", "RobustLoss", "Sum", "check_integer", "check_range", "pair_terms"]
+__all__ = ["Contract", "Reduction", "RobustLoss", "Sum", "pair_terms"]
 
 Reduction = Literal["none", "mean", "sum"]
 REDUCTIONS = ("none", "mean", "sum")

@@ -11,21 +11,24 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar, cast
 
-from noiseproof.losses.base import RobustLoss, parameters_of
+from noiseproof.losses.base import RobustLoss, Sum, parameters_of
+from noiseproof.losses.expressions import both, names_in, plus, times, with_constants
 
-__all__ = ["LossEntry", "create_loss", "find_loss", "list_losses", "register"]
+__all__ = ["LossEntry", "create_loss", "find_loss", "list_losses", "register", "register_pair"]
 
 L = TypeVar("L", bound=RobustLoss)
-Kind = Literal["active", "passive", "active + passive", "active + active", "head", "regularised"]
+P = TypeVar("P", bound=Sum)
+Kind = Literal["active", "passive", "active + passive", "active + active", "passive + passive", "head", "regularised"]
 Reads = Literal["statistics", "logits", "features", "predictions"]
 
 
 @dataclass(frozen=True)
 class LossEntry:
-    """What is known of one loss. Formulas and conditions are Python expressions in the symbols that ``SYMBOLS`` explains."""
+    """What is known of one loss. Formulas and conditions are Python expressions in the symbols that ``SYMBOLS`` explains;
+    what is said of a pair holds where neither of its weights is 0."""
 
     name: str
     cls: type[RobustLoss]
@@ -47,6 +50,11 @@ class LossEntry:
     """Whether adding a constant to a row of logits changes nothing."""
 
     @property
+    def expressions(self) -> tuple[str, ...]:
+        """All it states: formula, conditions and range."""
+        return (self.formula, self.symmetric, *([] if self.asymmetric is None else [self.asymmetric]), *(self.range or ()))
+
+    @property
     def defaults(self) -> dict[str, Any]:
         """The hyper-parameters with their defaults; one without a default must be given."""
         return parameters_of(self.cls)
@@ -64,9 +72,11 @@ class LossEntry:
 
 SYMBOLS = {
     "p": "the softmax of the logits, one probability per class",
-    "y": "the label; p[y] is its probability and e its one-hot vector",
+    "y": "the label; p[y] is its probability",
+    "e": "the label's one-hot vector",
+    "z": "the logits",
     "K": "the number of classes",
-    "p_": "the loss's own parameter p, where it has one",
+    "p_": "the loss's parameter p, as opposed to the softmax",
     "F(p)": "(1 - p)**gamma * -log(p), the focal term",
     "H(p)": "sum(-p * log(p)), the entropy",
     "w1, w2": "the two largest label weights at one example, normalised to sum 1",
@@ -75,6 +85,7 @@ SYMBOLS = {
 FAMILIES = (
     "classic",
     "generalized",
+    "clipped",
     "normalized",
     "asymmetric",
     "joint",
@@ -113,8 +124,37 @@ def register(
             taken = _lookup().get(_normalise(key))
             if taken is not None and taken.cls.__qualname__ != cls.__qualname__:
                 raise ValueError(f"the name {key!r} of {cls.__name__} is taken by {taken.cls.__name__}")
+        names_in(*entry.expressions)  # a text that is no expression fails here, where it is written
         _entries[name] = entry
         return cls
+
+    return enter
+
+
+def register_pair(
+    name: str, *, reference: str, title: str | None = None, asymmetric: str | None = None
+) -> Callable[[type[P]], type[P]]:
+    """Class decorator: enter ``alpha * first + beta * second`` with what follows from the entries of its two parts.
+
+    Formulas and ranges add; the pair is symmetric where both parts are, and asymmetric where both are. A parameter of a part
+    that the pair does not have is a constant. ``asymmetric`` says more of the pair than that.
+    """
+
+    def enter(cls: type[P]) -> type[P]:
+        (_, first), (_, second) = cast("Callable[[], Sum]", cls)().terms
+        one, two = _as_part(first, cls), _as_part(second, cls)
+        shared = both(one.asymmetric or "False", two.asymmetric or "False")
+        ends = [plus(times("alpha", a), times("beta", b)) for a, b in zip(one.range or (), two.range or (), strict=False)]
+        return register(
+            name,
+            title=title or f"{one.title} and {two.title[0].lower()}{two.title[1:]}",
+            formula=plus(times("alpha", one.formula), times("beta", two.formula)),
+            kind=cast(Kind, f"{one.kind} + {two.kind}"),
+            reference=reference,
+            symmetric=both(one.symmetric, two.symmetric),
+            asymmetric=asymmetric or (None if shared == "False" else f"if {shared}"),
+            range=(ends[0], ends[1]) if ends else None,
+        )(cls)
 
     return enter
 
@@ -140,12 +180,11 @@ def find_loss(name: str) -> LossEntry:
     """
     if not isinstance(name, str):
         raise TypeError(f"a loss is looked up by its name, got {name!r}")
-    known = _lookup()
-    entry = known.get(_normalise(name))
-    if entry is not None:
-        return entry
-    begin = [key for key in known if key.startswith(_normalise(name))]
-    near = begin or difflib.get_close_matches(_normalise(name), known, n=1, cutoff=0.5)
+    known, wanted = _lookup(), _normalise(name)
+    if wanted in known:
+        return known[wanted]
+    close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
+    near = [key for key in known if key.startswith(wanted)] or sorted(close, key=lambda key: sorted(key) != sorted(wanted))
     hint = f"did you mean {known[near[0]].name!r}? " if near else ""
     raise ValueError(f"unknown loss {name!r}; {hint}'noiseproof losses' lists them")
 
@@ -164,6 +203,21 @@ def discover(package: str, path: Iterable[str]) -> None:
     """Import every module of a package, so that each file of losses enters the catalogue by being there."""
     for module in pkgutil.iter_modules(path):
         importlib.import_module(f"{package}.{module.name}")
+
+
+def _as_part(loss: RobustLoss, pair: type[Sum]) -> LossEntry:
+    """The entry of a pair's part, with the parameters that the pair fixes as numbers."""
+    entry = next((known for known in _entries.values() if known.cls is type(loss)), None)
+    if entry is None:
+        raise ValueError(f"{type(loss).__name__}, a part of {pair.__name__}, is not in the catalogue; register it first")
+    fixed = {name: getattr(loss, name) for name in entry.defaults if name not in parameters_of(pair)}
+    return replace(
+        entry,
+        formula=with_constants(entry.formula, fixed),
+        symmetric=with_constants(entry.symmetric, fixed),
+        asymmetric=None if entry.asymmetric is None else with_constants(entry.asymmetric, fixed),
+        range=None if entry.range is None else (with_constants(entry.range[0], fixed), with_constants(entry.range[1], fixed)),
+    )
 
 
 def _family(entry: LossEntry) -> int:

@@ -8,8 +8,9 @@ from typing import Unpack
 import torch  # noqa: F401 - for the doctests
 from torch import Tensor
 
-from noiseproof.losses.base import Contract, RobustLoss, Sum, check_range, pair_terms
-from noiseproof.losses.catalog import register
+from noiseproof.checks import check_range
+from noiseproof.losses.base import Contract, RobustLoss, Sum, pair_terms
+from noiseproof.losses.catalog import register, register_pair
 from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["CE", "FL", "MAE", "MSE", "RCE", "SCE", "NegativeLS"]
@@ -172,15 +173,7 @@ class RCE(RobustLoss):
         return -math.log(self.clip) * s.miss
 
 
-@register(
-    "sce",
-    title="Symmetric cross entropy",
-    formula="alpha * -log(p[y]) + beta * -log(clip) * (1 - p[y])",
-    kind="active + passive",
-    asymmetric="False",
-    range=("0", "inf"),
-    reference="Wang et al., ICCV 2019",
-)
+@register_pair("sce", title="Symmetric cross entropy", asymmetric="False", reference="Wang et al., ICCV 2019")
 class SCE(Sum):
     r"""Symmetric cross entropy: cross entropy plus reverse cross entropy.
 

@@ -7,9 +7,9 @@ from typing import Literal, Unpack
 import torch
 from torch import Tensor
 
+from noiseproof.checks import check_range
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
-from noiseproof.losses.checks import check_range
 from noiseproof.statistics import Statistic, row_statistics
 
 __all__ = ["JNPL", "NL"]
@@ -39,7 +39,7 @@ class NL(RobustLoss):
 
     The stages of NLNL: ``"nl"`` trains on all rows; ``"selnl"`` only on rows with p_y > 1/K; ``"selpl"`` switches to cross
     entropy on rows with p_y > ``threshold``. Rows left out count 0, and a mean divides by all rows (the published code divides
-    by those kept). The draw comes from ``generator``, or from torch's own, and the statistics read are those of c.
+    by those kept). The draw comes from ``generator``, or from torch's default generator.
 
     >>> round(NL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -log(3/4), whichever class is drawn
     0.2877
@@ -71,8 +71,8 @@ class NL(RobustLoss):
         loss = -row_statistics(logits, other, (Statistic.MISS,)).log_miss
         if self.stage == "nl":
             return loss
-        own = row_statistics(logits.detach(), target, (Statistic.NLL,))
-        return torch.where(own.hit > 1 / classes, loss, 0.0)
+        hit = row_statistics(logits.detach(), target, (Statistic.NLL,)).hit
+        return torch.where(hit > 1 / classes, loss, 0.0)
 
 
 @register(
@@ -92,7 +92,7 @@ class JNPL(RobustLoss):
     The factors in front of the logarithms are constants to the gradient. b is 1 where every other class has a probability
     below 1/K and a coin with probability p_y says so, else 0.
 
-    Written from descriptions of the paper that agree with each other, not from its own text: whether PL+ takes the given
+    Written from descriptions of the paper that agree with each other, not from the paper itself: whether PL+ takes the given
     label or the predicted one is not settled by them, and here it is the given one, which is the predicted one wherever b = 1.
 
     >>> round(JNPL(lam=0.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 3/4 * -log(3/4)

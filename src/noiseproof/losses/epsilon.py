@@ -8,8 +8,9 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from noiseproof.losses.base import Contract, RobustLoss, Sum, check_range, pair_terms
-from noiseproof.losses.catalog import register
+from noiseproof.checks import check_range
+from noiseproof.losses.base import Contract, RobustLoss, Sum, pair_terms
+from noiseproof.losses.catalog import register, register_pair
 from noiseproof.losses.classic import MAE
 from noiseproof.primitives import Primitive, key_of
 from noiseproof.statistics import RowStatistics, Statistic, own_term
@@ -97,14 +98,7 @@ class EFL(_EpsilonLoss):
         return own_term(self._focal, self._nll(s), log_miss)
 
 
-@register(
-    "ece+mae",
-    title="Cross entropy of epsilon-softmax and mean absolute error",
-    formula="alpha * -log((p[y] + m * (p[y] == max(p))) / (1 + m)) + beta * 2 * (1 - p[y])",
-    kind="active + passive",
-    range=("0", "inf"),
-    reference="Wang et al., NeurIPS 2024",
-)
+@register_pair("ece+mae", reference="Wang et al., NeurIPS 2024")
 class ECEandMAE(Sum):
     r"""A pair: alpha ECE + beta MAE, with the defaults published for CIFAR-10 and symmetric noise.
 
@@ -116,14 +110,7 @@ class ECEandMAE(Sum):
         self.alpha, self.beta, self.m = alpha, beta, m
 
 
-@register(
-    "efl+mae",
-    title="Focal loss of epsilon-softmax and mean absolute error",
-    formula="alpha * F((p[y] + m * (p[y] == max(p))) / (1 + m)) + beta * 2 * (1 - p[y])",
-    kind="active + passive",
-    range=("0", "inf"),
-    reference="Wang et al., NeurIPS 2024",
-)
+@register_pair("efl+mae", reference="Wang et al., NeurIPS 2024")
 class EFLandMAE(Sum):
     r"""A pair: alpha EFL + beta MAE, with the defaults published for CIFAR-10 and symmetric noise.
 

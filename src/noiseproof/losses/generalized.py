@@ -1,4 +1,4 @@
-"""Losses of the label's probability alone, between cross entropy and mean absolute error: GCE, Taylor-CE, PHuber-CE, JS."""
+"""Losses of the label's probability alone, between cross entropy and mean absolute error: GCE, PHuber-CE, JS, DFT, ..."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from noiseproof.losses.base import Contract, RobustLoss, check_integer, check_range
+from noiseproof.checks import check_integer, check_range
+from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
 from noiseproof.statistics import RowStatistics, Statistic
 
-__all__ = ["GCE", "JS", "PHuberCE", "TaylorCE", "TruncatedGCE"]
+__all__ = ["DFT", "GCE", "JS", "FisherRao", "PHuberCE", "TaylorCE", "TruncatedGCE"]
 
 
 def _one_minus_power(nll: Tensor, q: float) -> Tensor:
@@ -201,3 +202,64 @@ class JS(RobustLoss):
         log_mu = torch.log1p(-rest * miss)
         divergence = (rest * miss - 1) * log_mu - rest * math.log(rest) * miss - rest * s.hit * s.nll
         return divergence / (-rest * math.log(rest))
+
+
+@register(
+    "fisher-rao",
+    title="Fisher-Rao loss",
+    formula="arccos(sqrt(p[y]))**2",
+    kind="active",
+    asymmetric="w2 == 0",
+    range=("0", "arccos(0)**2"),
+    reference="Miyamoto, Meneghetti and Costa, arXiv 2210.16401, 2022",
+)
+class FisherRao(RobustLoss):
+    r"""A quarter of the squared Fisher-Rao distance between the prediction and the one-hot label.
+
+    .. math:: L = \arccos^2 \sqrt{p_y}
+
+    The angle between the square roots of the two distributions, squared. It has no parameter and lies between mean absolute
+    error and cross entropy: :math:`1 - p_y \le L \le -\log p_y`. Its gradient on a label that the network finds unlikely fades
+    as :math:`\sqrt{p_y}`. Range [0, 2.4674].
+
+    >>> round(FisherRao()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # the angle is a third of pi
+    1.0966
+
+    Reference: Miyamoto, Meneghetti and Costa, 2022.
+    """
+
+    needs = (Statistic.NLL, Statistic.MISS)
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        # arccos has an infinite slope at 1; the angle of the two square roots has a finite one everywhere.
+        return torch.atan2(torch.exp(0.5 * s.log_miss), torch.exp(-0.5 * s.nll)).square()
+
+
+@register(
+    "dft",
+    title="Likelihood weighted by its probability",
+    aliases=("dynamic fine-tuning",),
+    formula="p[y] * -log(p[y])",
+    kind="active",
+    range=("0", "exp(-1)"),
+    reference="Wu et al., arXiv 2508.05629, 2025",
+)
+class DFT(RobustLoss):
+    r"""Cross entropy weighted by the label's probability, a constant to the gradient (dynamic fine-tuning).
+
+    .. math:: L = \operatorname{sg}(p_y) \, (-\log p_y)
+
+    Proposed for the fine-tuning of language models. Its gradient is exactly that of :math:`1 - p_y`, so training with it is
+    training with the mean absolute error at scale 1, as robust and as slow; only the value that is shown differs. The value is
+    0 at both p_y = 1 and p_y = 0, and 0.3679 at most, so a smaller one need not be a better fit.
+
+    >>> round(DFT()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # log(4) / 4
+    0.3466
+
+    Reference: Wu et al., 2025.
+    """
+
+    needs = (Statistic.NLL,)
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        return s.hit.detach() * s.nll

@@ -10,33 +10,15 @@ from typing import Unpack
 
 import torch  # noqa: F401 - for the doctests
 
-from noiseproof.losses.asymmetric import AMSE, POWER_CONDITION
+from noiseproof.losses.asymmetric import AMSE
 from noiseproof.losses.base import Contract, Sum, pair_terms
-from noiseproof.losses.catalog import register
+from noiseproof.losses.catalog import register_pair
 from noiseproof.losses.normalized import NCE, NFL, NNCE, NNFL
 
 __all__ = ["ANLCE", "ANLFL", "JALCE", "JALFL"]
 
-_NCE = "alpha * -log(p[y]) / sum(-log(p))"
-_NFL = "alpha * F(p[y]) / sum(F(p))"
-_NNCE = "beta * (1 - (log(maximum(p[y], minimum)) - log(minimum)) / sum(log(maximum(p, minimum)) - log(minimum)))"
-_NNFL = "beta * (1 - (F(minimum) - F(maximum(p[y], minimum))) / sum(F(minimum) - F(maximum(p, minimum))))"
-_AMSE = "beta * (sum(abs(a * e - p)**q) - (0 if offset else (a - 1)**q)) / K"
-_ANL = "Ye et al., NeurIPS 2023"
-_JAL = "Wang et al., ICCV 2025"
-_AMSE_CONDITION = f"if {POWER_CONDITION}"
 
-
-@register(
-    "anl-ce",
-    title="Active negative loss on cross entropy",
-    formula=f"{_NCE} + {_NNCE}",
-    kind="active + passive",
-    symmetric="True",
-    asymmetric="if True",
-    range=("0", "alpha + beta"),
-    reference=_ANL,
-)
+@register_pair("anl-ce", title="Active negative loss on cross entropy", reference="Ye et al., NeurIPS 2023")
 class ANLCE(Sum):
     r"""Active negative loss: alpha NCE + beta NNCE.
 
@@ -53,16 +35,7 @@ class ANLCE(Sum):
         self.alpha, self.beta, self.minimum = alpha, beta, minimum
 
 
-@register(
-    "anl-fl",
-    title="Active negative loss on the focal loss",
-    formula=f"{_NFL} + {_NNFL}",
-    kind="active + passive",
-    symmetric="True",
-    asymmetric="if True",
-    range=("0", "alpha + beta"),
-    reference=_ANL,
-)
+@register_pair("anl-fl", title="Active negative loss on the focal loss", reference="Ye et al., NeurIPS 2023")
 class ANLFL(Sum):
     r"""Active negative loss: alpha NFL + beta NNFL.
 
@@ -93,19 +66,7 @@ class ANLFL(Sum):
         self.alpha, self.beta, self.gamma, self.minimum, self.detach_focal = alpha, beta, gamma, minimum, detach_focal
 
 
-@register(
-    "jal-ce",
-    title="Joint asymmetric loss on cross entropy",
-    formula=f"{_NCE} + {_AMSE}",
-    kind="active + passive",
-    symmetric="q == 1",
-    asymmetric=_AMSE_CONDITION,
-    range=(
-        "beta * ((a - 1)**q if offset else 0) / K",
-        "alpha + beta * ((a**q + 1 if q >= 1 else a**q + (K - 1)**(1 - q)) - (0 if offset else (a - 1)**q)) / K",
-    ),
-    reference=_JAL,
-)
+@register_pair("jal-ce", title="Joint asymmetric loss on cross entropy", reference="Wang et al., ICCV 2025")
 class JALCE(Sum):
     r"""Joint asymmetric loss: alpha NCE + beta AMSE, the paper's loss.
 
@@ -133,19 +94,7 @@ class JALCE(Sum):
         self.alpha, self.beta, self.a, self.q, self.offset = alpha, beta, a, q, offset
 
 
-@register(
-    "jal-fl",
-    title="Joint asymmetric loss on the focal loss",
-    formula=f"{_NFL} + {_AMSE}",
-    kind="active + passive",
-    symmetric="q == 1",
-    asymmetric=_AMSE_CONDITION,
-    range=(
-        "beta * ((a - 1)**q if offset else 0) / K",
-        "alpha + beta * ((a**q + 1 if q >= 1 else a**q + (K - 1)**(1 - q)) - (0 if offset else (a - 1)**q)) / K",
-    ),
-    reference=_JAL,
-)
+@register_pair("jal-fl", title="Joint asymmetric loss on the focal loss", reference="Wang et al., ICCV 2025")
 class JALFL(Sum):
     r"""Joint asymmetric loss: alpha NFL + beta AMSE.
 
@@ -172,12 +121,5 @@ class JALFL(Sum):
         super().__init__(
             pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, AMSE(a=a, q=q, offset=offset)), **contract
         )
-        self.alpha, self.beta, self.a, self.gamma, self.q, self.offset, self.detach_focal = (
-            alpha,
-            beta,
-            a,
-            gamma,
-            q,
-            offset,
-            detach_focal,
-        )
+        self.alpha, self.beta, self.a, self.gamma = alpha, beta, a, gamma
+        self.q, self.offset, self.detach_focal = q, offset, detach_focal

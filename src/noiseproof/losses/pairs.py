@@ -11,7 +11,7 @@ import torch  # noqa: F401 - for the doctests
 
 from noiseproof.losses.asymmetric import AEL, AGCE, AUL
 from noiseproof.losses.base import Contract, Sum, pair_terms
-from noiseproof.losses.catalog import register
+from noiseproof.losses.catalog import register_pair
 from noiseproof.losses.classic import MAE, RCE
 from noiseproof.losses.normalized import NCE, NFL
 
@@ -29,32 +29,12 @@ __all__ = [
     "NFLandRCE",
 ]
 
-_NCE = "alpha * -log(p[y]) / sum(-log(p))"
-_NFL = "alpha * F(p[y]) / sum(F(p))"
-_MAE = "beta * (1 - p[y])"
-_RCE = "beta * -log(clip) * (1 - p[y])"
-_AUL = "beta * ((a - p[y])**p_ - (a - 1)**p_) / p_"
-_AGCE = "beta * ((a + 1)**q - (a + p[y])**q) / q"
-_AGCE_ALPHA = "alpha * ((a + 1)**q - (a + p[y])**q) / q"
-_AEL = "beta * exp(-p[y] / a)"
 _APL = "Ma et al., ICML 2020"
 _ALF = "Zhou et al., ICML 2021"
 _JAL = "Wang et al., ICCV 2025"
-_AUL_CONDITION = "if p_ <= 1 or w1 * (a - 1)**(p_ - 1) >= w2 * a**(p_ - 1)"
-_AGCE_CONDITION = "if q >= 1 or w1 * (a + 1)**(q - 1) >= w2 * a**(q - 1)"
-_AEL_CONDITION = "if w1 >= w2 * exp(1 / a)"
 
 
-@register(
-    "nce+mae",
-    title="Normalized cross entropy and mean absolute error",
-    formula=f"{_NCE} + {_MAE}",
-    kind="active + passive",
-    symmetric="True",
-    asymmetric="if True",
-    range=("0", "alpha + beta"),
-    reference=_APL,
-)
+@register_pair("nce+mae", reference=_APL)
 class NCEandMAE(Sum):
     r"""Active passive loss: alpha NCE + beta MAE, the mean absolute error with scale 1.
 
@@ -71,16 +51,7 @@ class NCEandMAE(Sum):
         self.alpha, self.beta = alpha, beta
 
 
-@register(
-    "nce+rce",
-    title="Normalized cross entropy and reverse cross entropy",
-    formula=f"{_NCE} + {_RCE}",
-    kind="active + passive",
-    symmetric="True",
-    asymmetric="if True",
-    range=("0", "alpha - beta * log(clip)"),
-    reference=_APL,
-)
+@register_pair("nce+rce", reference=_APL)
 class NCEandRCE(Sum):
     r"""Active passive loss: alpha NCE + beta RCE, the strongest pair of its paper.
 
@@ -97,15 +68,7 @@ class NCEandRCE(Sum):
         self.alpha, self.beta, self.clip = alpha, beta, clip
 
 
-@register(
-    "nce+aul",
-    title="Normalized cross entropy and asymmetric unhinged loss",
-    formula=f"{_NCE} + {_AUL}",
-    kind="active + active",
-    asymmetric=_AUL_CONDITION,
-    range=("0", "alpha + beta * (a**p_ - (a - 1)**p_) / p_"),
-    reference=_ALF,
-)
+@register_pair("nce+aul", reference=_ALF)
 class NCEandAUL(Sum):
     r"""A pair: alpha NCE + beta AUL: two active losses, so not an active passive pair.
 
@@ -119,15 +82,7 @@ class NCEandAUL(Sum):
         self.alpha, self.beta, self.a, self.p = alpha, beta, a, p
 
 
-@register(
-    "nce+agce",
-    title="Normalized cross entropy and asymmetric generalized cross entropy",
-    formula=f"{_NCE} + {_AGCE}",
-    kind="active + active",
-    asymmetric=_AGCE_CONDITION,
-    range=("0", "alpha + beta * ((a + 1)**q - a**q) / q"),
-    reference=_ALF,
-)
+@register_pair("nce+agce", reference=_ALF)
 class NCEandAGCE(Sum):
     r"""A pair: alpha NCE + beta AGCE: two active losses, so not an active passive pair.
 
@@ -141,15 +96,7 @@ class NCEandAGCE(Sum):
         self.alpha, self.beta, self.a, self.q = alpha, beta, a, q
 
 
-@register(
-    "nce+ael",
-    title="Normalized cross entropy and asymmetric exponential loss",
-    formula=f"{_NCE} + {_AEL}",
-    kind="active + active",
-    asymmetric=_AEL_CONDITION,
-    range=("beta * exp(-1 / a)", "alpha + beta"),
-    reference=_ALF,
-)
+@register_pair("nce+ael", reference=_ALF)
 class NCEandAEL(Sum):
     r"""A pair: alpha NCE + beta AEL: two active losses, so not an active passive pair.
 
@@ -161,16 +108,7 @@ class NCEandAEL(Sum):
         self.alpha, self.beta, self.a = alpha, beta, a
 
 
-@register(
-    "nfl+mae",
-    title="Normalized focal loss and mean absolute error",
-    formula=f"{_NFL} + {_MAE}",
-    kind="active + passive",
-    symmetric="True",
-    asymmetric="if True",
-    range=("0", "alpha + beta"),
-    reference=_APL,
-)
+@register_pair("nfl+mae", reference=_APL)
 class NFLandMAE(Sum):
     r"""Active passive loss: alpha NFL + beta MAE, the mean absolute error with scale 1.
 
@@ -195,16 +133,7 @@ class NFLandMAE(Sum):
         self.alpha, self.beta, self.gamma, self.detach_focal = alpha, beta, gamma, detach_focal
 
 
-@register(
-    "nfl+rce",
-    title="Normalized focal loss and reverse cross entropy",
-    formula=f"{_NFL} + {_RCE}",
-    kind="active + passive",
-    symmetric="True",
-    asymmetric="if True",
-    range=("0", "alpha - beta * log(clip)"),
-    reference=_APL,
-)
+@register_pair("nfl+rce", reference=_APL)
 class NFLandRCE(Sum):
     r"""Active passive loss: alpha NFL + beta RCE, the strongest pair of its paper.
 
@@ -230,15 +159,7 @@ class NFLandRCE(Sum):
         self.alpha, self.beta, self.clip, self.gamma, self.detach_focal = alpha, beta, clip, gamma, detach_focal
 
 
-@register(
-    "nfl+aul",
-    title="Normalized focal loss and asymmetric unhinged loss",
-    formula=f"{_NFL} + {_AUL}",
-    kind="active + active",
-    asymmetric=_AUL_CONDITION,
-    range=("0", "alpha + beta * (a**p_ - (a - 1)**p_) / p_"),
-    reference=_ALF,
-)
+@register_pair("nfl+aul", reference=_ALF)
 class NFLandAUL(Sum):
     r"""A pair: alpha NFL + beta AUL: two active losses, so not an active passive pair.
 
@@ -260,15 +181,7 @@ class NFLandAUL(Sum):
         self.alpha, self.beta, self.a, self.p, self.gamma, self.detach_focal = alpha, beta, a, p, gamma, detach_focal
 
 
-@register(
-    "nfl+agce",
-    title="Normalized focal loss and asymmetric generalized cross entropy",
-    formula=f"{_NFL} + {_AGCE}",
-    kind="active + active",
-    asymmetric=_AGCE_CONDITION,
-    range=("0", "alpha + beta * ((a + 1)**q - a**q) / q"),
-    reference=_ALF,
-)
+@register_pair("nfl+agce", reference=_ALF)
 class NFLandAGCE(Sum):
     r"""A pair: alpha NFL + beta AGCE: two active losses, so not an active passive pair.
 
@@ -290,15 +203,7 @@ class NFLandAGCE(Sum):
         self.alpha, self.beta, self.a, self.q, self.gamma, self.detach_focal = alpha, beta, a, q, gamma, detach_focal
 
 
-@register(
-    "nfl+ael",
-    title="Normalized focal loss and asymmetric exponential loss",
-    formula=f"{_NFL} + {_AEL}",
-    kind="active + active",
-    asymmetric=_AEL_CONDITION,
-    range=("beta * exp(-1 / a)", "alpha + beta"),
-    reference=_ALF,
-)
+@register_pair("nfl+ael", reference=_ALF)
 class NFLandAEL(Sum):
     r"""A pair: alpha NFL + beta AEL: two active losses, so not an active passive pair.
 
@@ -319,15 +224,7 @@ class NFLandAEL(Sum):
         self.alpha, self.beta, self.a, self.gamma, self.detach_focal = alpha, beta, a, gamma, detach_focal
 
 
-@register(
-    "agce+mae",
-    title="Asymmetric generalized cross entropy and mean absolute error",
-    formula=f"{_AGCE_ALPHA} + {_MAE}",
-    kind="active + passive",
-    asymmetric=_AGCE_CONDITION,
-    range=("0", "alpha * ((a + 1)**q - a**q) / q + beta"),
-    reference=_JAL,
-)
+@register_pair("agce+mae", reference=_JAL)
 class AGCEandMAE(Sum):
     r"""A pair: alpha AGCE + beta MAE: the pair that shows that NCE cannot be replaced by an asymmetric loss.
 

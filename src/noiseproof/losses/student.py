@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor, nn
 
+from noiseproof.checks import check_integer, check_range
 from noiseproof.losses.base import Contract, RobustLoss, inner_loss
 from noiseproof.losses.catalog import register
-from noiseproof.losses.checks import check_integer, check_range
 from noiseproof.losses.classic import CE
 from noiseproof.losses.pairs import NCEandRCE
 from noiseproof.primitives import accumulation_dtype

@@ -1,4 +1,4 @@
-"""Losses on changed logits: LogitClip, sparse regularisation, LDR."""
+"""Losses on changed logits: LogitClip, logit bias, sparse regularisation, LDR."""
 
 import math
 from typing import Unpack
@@ -7,14 +7,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
+from noiseproof.checks import check_integer, check_range
 from noiseproof.losses.base import Contract, RobustLoss, inner_loss
 from noiseproof.losses.catalog import register
-from noiseproof.losses.checks import check_integer, check_range
-from noiseproof.losses.classic import CE
+from noiseproof.losses.classic import CE, MAE
 from noiseproof.primitives import accumulation_dtype
 from noiseproof.statistics import RowStatistics, Statistic
 
-__all__ = ["LDR", "LogitClip", "PublishedLogitClip", "SparseRegularization"]
+__all__ = ["LDR", "LogitBias", "LogitClip", "PublishedLogitClip", "SparseRegularization"]
 
 
 class _TransformedLoss(RobustLoss):
@@ -102,6 +102,50 @@ class PublishedLogitClip(_TransformedLoss):
         threshold = 1 / self.delta
         norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
         return logits * torch.where(norm > threshold, self.delta / norm.clamp_min(threshold), 1.0)
+
+
+@register(
+    "logit-bias",
+    title="Mean absolute error with a logit bias",
+    aliases=("mae*",),
+    formula="2 * (1 - p[y]) / (1 - p[y] + p[y] * exp(epsilon))",
+    kind="passive",
+    symmetric="epsilon == 0",
+    asymmetric="epsilon <= 0 or w1 >= w2 * exp(2 * epsilon)",
+    range=("0", "2"),
+    reference="Staats, Thamm and Rosenow, AAAI 2025",
+)
+class LogitBias(RobustLoss):
+    r"""A loss of logits with a constant added to the label's logit.
+
+    .. math:: L = L_\text{base}(z + \epsilon \, e_y), \qquad p_y \text{ becomes }
+              \frac{p_y e^\epsilon}{1 - p_y + p_y e^\epsilon}
+
+    With many classes a new network gives every label a probability near 1/K, where a bounded loss has almost no gradient; the
+    constant moves it to where it has one. ``base`` is MAE if none is given, and may be any loss of the label's probability
+    alone. At :math:`\epsilon = \log(K - 1)` a uniform prediction counts as 1/2, where MAE is steepest: 2.2 for ten classes,
+    6.9 for a thousand. (The paper too chooses epsilon by the number of classes; its values are not reproduced here.)
+
+    >>> round(LogitBias(epsilon=math.log(3))(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 2 (1 - 1/2)
+    1.0
+
+    Reference: Staats, Thamm and Rosenow, AAAI 2025.
+    """
+
+    needs = (Statistic.NLL, Statistic.MISS)
+
+    def __init__(self, *, epsilon: float = 1.0, base: RobustLoss | None = None, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.epsilon = check_range("epsilon", epsilon)
+        self.base = inner_loss(MAE() if base is None else base)
+        if self.base.needs is None or any(need.key is not None for need in self.base.needs):
+            raise ValueError(f"base must be a loss of the label's probability alone, such as MAE or GCE, got {self.base!r}")
+
+    def from_statistics(self, s: RowStatistics) -> Tensor:
+        # log((1 - p) / p) is shifted, and both ends of p follow from it without a difference.
+        margin = s.nll + s.log_miss - self.epsilon
+        nll, log_miss = F.softplus(margin, threshold=80.0), F.logsigmoid(margin)
+        return self.base.from_statistics(RowStatistics(nll, log_miss, s.classes, {}))
 
 
 class _PowerSum(RobustLoss):

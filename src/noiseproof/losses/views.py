@@ -9,9 +9,9 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from noiseproof.checks import check_integer, check_range
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
-from noiseproof.losses.checks import check_integer, check_range
 from noiseproof.primitives import accumulation_dtype
 
 __all__ = ["GJS"]

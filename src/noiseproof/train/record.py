@@ -19,6 +19,7 @@ from noiseproof.files import write_whole
 from noiseproof.train.network import model_code_hash
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task
+from noiseproof.version import __version__
 
 __all__ = ["RECORD", "Epoch", "Record", "environment", "task_facts"]
 
@@ -146,11 +147,9 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 @functools.cache
 def _code_and_machine(device: torch.device) -> dict[str, Any]:
-    import noiseproof
-
     return {
-        "noiseproof": noiseproof.__version__,
-        "commit": _commit(Path(noiseproof.__file__)),
+        "noiseproof": __version__,
+        "commit": _commit(Path(__file__)),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

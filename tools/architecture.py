@@ -1,0 +1,101 @@
+"""The rooms of the package, who may import whom, and the picture of who does; docs/architecture.md and the tests read it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent.parent / "src" / "noiseproof"
+FACE = "noiseproof"
+"""The package itself, that is ``__init__.py``, which imports the losses."""
+
+ROOMS = {
+    "version": ("the version", ()),
+    "files": ("files that are written whole or not at all", ()),
+    "classes": ("what classes of known data sets are called", ()),
+    "keyed_random": ("random numbers that are a function of their keys", ()),
+    "checks": ("checks of numbers, with one wording for all errors", ()),
+    "primitives": ("the one operation that reads logits, its backends", ()),
+    "statistics": ("row statistics by name, and where they come from", ("primitives",)),
+    "losses": ("the contract, one file per family, the catalogue", ("checks", "primitives", "statistics")),
+    "functional": ("one function per loss", ("losses",)),
+    "noise": ("transition matrices, sampling, label files, `kind:rate`", ("checks", "classes", "files", "keyed_random")),
+    "data": ("readers, downloads, loaders, augmentation", ("checks", "classes", "files", "keyed_random")),
+    "models": ("networks by name, weights", ("checks",)),
+    "train": ("recipe, engines, loop, records, the store of runs", ("data", "files", "losses", "models", "noise", "version")),
+    "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
+    "demo": ("`noiseproof demo`", ("files", "losses", "paper", "train")),
+    "cli": (
+        "the command line; a verb is a file",
+        ("data", "demo", "functional", "losses", "noise", "paper", "train", "version"),
+    ),
+}
+"""Each part of the package: what it holds, and which other parts it may import. Kernels plug into primitives."""
+
+
+def imported_parts(path: Path) -> Iterator[str]:
+    """The parts that a file imports, by whatever statement, at whatever depth; ``FACE`` for the package itself."""
+    package = path.relative_to(SOURCE.parent).parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (_part(alias.name) for alias in node.names if _is_ours(alias.name))
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(name for name in (base, node.module) if name)
+            if module == FACE:
+                yield from (_part(f"{FACE}.{alias.name}") for alias in node.names)
+            elif _is_ours(module):
+                yield _part(module)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_dotted_module(node.value):
+            yield _part(node.value)  # importlib.import_module("noiseproof.train")
+
+
+def _is_ours(module: str) -> bool:
+    return module == FACE or module.startswith(f"{FACE}.")
+
+
+def _is_dotted_module(text: str) -> bool:
+    """Whether text is the full name of a module of ours, as importlib and patches take it."""
+    place = SOURCE.joinpath(*text.split(".")[1:])
+    return text.startswith(f"{FACE}.") and text.isascii() and (place.is_dir() or place.with_suffix(".py").is_file())
+
+
+def _part(module: str) -> str:
+    name = module.split(".")[1] if "." in module else FACE
+    return name if (SOURCE / name).is_dir() or (SOURCE / f"{name}.py").is_file() else FACE
+
+
+def part_of(path: Path) -> str:
+    """The part that a file of the package belongs to."""
+    name = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    return FACE if name in {"__init__", "__main__"} else name
+
+
+def imports() -> dict[str, set[str]]:
+    """For each part, the other parts that its files import."""
+    found: dict[str, set[str]] = {part: set() for part in ROOMS}
+    for path in sorted(SOURCE.rglob("*.py")):
+        if (part := part_of(path)) != FACE:
+            found.setdefault(part, set()).update(set(imported_parts(path)) - {part})
+    return found
+
+
+def picture() -> str:
+    """A Mermaid diagram of the imports, without those that a longer way implies."""
+    found = imports()
+
+    def reached(part: str) -> set[str]:
+        return found[part].union(*(reached(other) for other in found[part]))
+
+    lines = ["```mermaid", "graph TD"]
+    for part, others in found.items():
+        direct = others.difference(*(reached(other) for other in others))
+        lines += [f"  {part} --> {other}" for other in sorted(direct)] or [f"  {part}"]
+    return "\n".join([*lines, "```"])
+
+
+def rooms_table() -> str:
+    """The rooms, and who may import whom, as a Markdown table."""
+    rows = (f"| `{part}` | {holds} | {', '.join(f'`{name}`' for name in may)} |" for part, (holds, may) in ROOMS.items())
+    return "\n".join(["| room | holds | may import |", "|---|---|---|", *rows])
