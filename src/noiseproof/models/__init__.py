@@ -5,7 +5,7 @@ resnet     ResNet, resnet18, resnet34, resnet50    stem "cifar" for 32x32, "imag
 mlp        MLP                                     on features, or anything flattened to them
 base       Classifier, replace_head                their base class; a new last layer for fine-tuning
 weights    load_weights                            from a state dict; pickled objects are refused
-catalog    create_model, find_model, list_models   the models by name
+catalog    create_model, register_model, ...       the models by name
 
 Every model maps ``x [N, ...]`` to logits ``[N, K]``; with ``features=True`` it gives the input of its last layer too.
 
@@ -14,14 +14,22 @@ Every model maps ``x [N, ...]`` to logits ``[N, K]``; with ``features=True`` it 
 >>> logits, features = model(torch.zeros(2, 3, 32, 32), features=True)
 >>> tuple(logits.shape), tuple(features.shape)
 ((2, 10), (2, 512))
+
+A file added here enters the catalogue by being here.
 """
 
+import importlib
+import pkgutil
+
 from noiseproof.models.base import Classifier, replace_head
-from noiseproof.models.catalog import create_model, find_model, list_models
+from noiseproof.models.catalog import create_model, find_model, list_models, register_model
 from noiseproof.models.cnn8 import CNN8
 from noiseproof.models.mlp import MLP
 from noiseproof.models.resnet import ResNet, resnet18, resnet34, resnet50
 from noiseproof.models.weights import load_weights
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
     "CNN8",
@@ -32,6 +40,7 @@ __all__ = [
     "find_model",
     "list_models",
     "load_weights",
+    "register_model",
     "replace_head",
     "resnet18",
     "resnet34",

@@ -1,27 +1,28 @@
-"""The models by name, for recipes and the command line."""
+"""The models by name, for recipes and the command line. A file of this folder enters its model with :func:`register_model`."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from noiseproof.models.base import Classifier
-from noiseproof.models.cnn8 import CNN8
-from noiseproof.models.mlp import MLP
-from noiseproof.models.resnet import ResNet, resnet18, resnet34, resnet50
 
-__all__ = ["create_model", "find_model", "list_models"]
+__all__ = ["create_model", "find_model", "list_models", "register_model"]
 
-BUILDERS: dict[str, Callable[..., Classifier]] = {
-    "cnn8": CNN8,
-    "mlp": MLP,
-    "resnet18": resnet18,
-    "resnet34": resnet34,
-    "resnet50": resnet50,
-}
-POSITIONAL = {"block", "depths", "classes"}
+BUILDERS: dict[str, Callable[..., Classifier]] = {}
+Builder = TypeVar("Builder", bound=Callable[..., Classifier])
+
+
+def register_model(name: str) -> Callable[[Builder], Builder]:
+    """Decorator of a model's class, or of a function that builds one: ``builder(classes, **options)``."""
+
+    def enter(builder: Builder) -> Builder:
+        BUILDERS[name] = builder
+        return builder
+
+    return enter
 
 
 def list_models() -> tuple[str, ...]:
@@ -73,6 +74,11 @@ def find_model(name: str) -> str:
 
 
 def _options_of(name: str) -> list[str]:
-    """The model's own options, read from the signature that holds them."""
-    source = ResNet if name.startswith("resnet") else BUILDERS[name]
-    return [option for option in inspect.signature(source).parameters if option not in POSITIONAL]
+    """The model's own options: its parameters, with those that ``**options: Unpack[...]`` stands for."""
+    builder, options = BUILDERS[name], list[str]()
+    for parameter in inspect.signature(builder).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options += get_type_hints(get_args(get_type_hints(builder)[parameter.name])[0])
+        elif parameter.name != "classes":
+            options.append(parameter.name)
+    return options

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
 from noiseproof.models.base import Classifier, activated, initialise_published, round_up, shape_text
+from noiseproof.models.catalog import register_model
 
 __all__ = ["CNN8"]
 
@@ -15,6 +16,7 @@ WIDTHS = (64, 128, 196)
 SIDE = 32
 
 
+@register_model("cnn8")
 class CNN8(Classifier):
     """Eight layers for images of 32x32: 3x3 convolutions 64-64-pool-128-128-pool-196-196-pool, linear 256, linear K.
 

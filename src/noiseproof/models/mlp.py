@@ -8,10 +8,12 @@ from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
 from noiseproof.models.base import Classifier, initialise_published, shape_text
+from noiseproof.models.catalog import register_model
 
 __all__ = ["MLP"]
 
 
+@register_model("mlp")
 class MLP(Classifier):
     """Linear layers with ReLU between them; inputs ``[N, ...]`` are flattened to ``[N, in_features]``.
 

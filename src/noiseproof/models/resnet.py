@@ -21,6 +21,7 @@ from noiseproof.models.base import (
     round_up,
     shape_text,
 )
+from noiseproof.models.catalog import register_model
 
 __all__ = ["BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet34", "resnet50"]
 
@@ -161,16 +162,19 @@ class ResNet(Classifier):
         return x.mean((2, 3))
 
 
+@register_model("resnet18")
 def resnet18(classes: int, **options: Unpack[Options]) -> ResNet:
     """ResNet-18: 11,689,512 parameters for ImageNet's 1000 classes. The options are :class:`ResNet`'s."""
     return ResNet(BasicBlock, (2, 2, 2, 2), classes, **options)
 
 
+@register_model("resnet34")
 def resnet34(classes: int, **options: Unpack[Options]) -> ResNet:
     """ResNet-34, the paper's network for CIFAR-100: there 21,328,292 parameters. The options are :class:`ResNet`'s."""
     return ResNet(BasicBlock, (3, 4, 6, 3), classes, **options)
 
 
+@register_model("resnet50")
 def resnet50(classes: int, **options: Unpack[Options]) -> ResNet:
     """ResNet-50, the paper's network for WebVision and Clothing1M. The options are :class:`ResNet`'s.
 
