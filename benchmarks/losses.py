@@ -1,6 +1,6 @@
 """Speed of the losses on this machine: ours, the plain formula in eager torch, the same compiled, and F.cross_entropy.
 
-    python benchmarks/losses.py [--losses jal-ce jal-fl nce] [--classes 10 100 1000 32768] [--rows 128] [--seconds 2] [--no-compile]
+    python benchmarks/losses.py [--losses jal-ce jal-fl nce] [--classes 10 1000 32768] [--rows 128] [--seconds 2] [--no-compile]
 
 Forward plus backward, float32, mean reduction. The contestants take turns within one run. A turn starts with an untimed step,
 so that each is timed with the caches and the allocator as its own last step left them, as in a training loop that uses it. Each

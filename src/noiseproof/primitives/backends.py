@@ -56,9 +56,12 @@ def _backend_of(device_type: str) -> Backend:
     raise ValueError(f"{VARIABLE} must be {names} for logits on {device_type}, got {wanted!r}")
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch leaves it without types
 def _is_reference(device_type: str) -> bool:
     return _backend_of(device_type) is REFERENCE
+
+
+# What torch.compiler.assume_constant_result does, which would import the compiler: it is asked while a program is compiled.
+_is_reference._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions have no declared attributes
 
 
 def is_traced(logits: Tensor) -> bool:
