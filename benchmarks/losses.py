@@ -1,6 +1,6 @@
 """Speed of the losses on this machine: ours, the plain formula in eager torch, the same compiled, and F.cross_entropy.
 
-    python benchmarks/losses.py [--losses jal-ce jal-fl nce] [--classes 10 100 1000 32768] [--seconds 2] [--no-compile]
+    python benchmarks/losses.py [--losses jal-ce jal-fl nce] [--classes 10 1000 32768] [--rows 128] [--seconds 2] [--no-compile]
 
 Forward plus backward, float32, mean reduction. The contestants take turns within one run. A turn starts with an untimed step,
 so that each is timed with the caches and the allocator as its own last step left them, as in a training loop that uses it. Each
@@ -146,6 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--losses", nargs="+", default=["jal-ce", "jal-fl", "nce", "amse", "gce"], choices=sorted(PLAIN))
     parser.add_argument("--classes", nargs="+", type=int, default=[10, 100, 1000, 32768])
+    parser.add_argument("--rows", nargs="+", type=int, help="batch sizes, instead of a small, a middle and a large one")
     parser.add_argument("--seconds", type=float, default=2.0, help="per loss and number of classes")
     parser.add_argument("--no-compile", action="store_true", help="leave the compiled plain formula out")
     parser.add_argument("--json", type=Path, help="also write the results there, a JSON line each")
@@ -159,7 +160,7 @@ def main() -> None:
     )
     results = []
     for name in arguments.losses:
-        for classes, rows in [(k, n) for k in arguments.classes for n in batch_sizes(k)]:
+        for classes, rows in [(k, n) for k in arguments.classes for n in arguments.rows or batch_sizes(k)]:
             result = measure(name, classes, rows, arguments.seconds, not arguments.no_compile)
             results.append(result)
             ms: dict[str, float] = result["milliseconds"]  # type: ignore[assignment]

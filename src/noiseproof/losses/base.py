@@ -25,10 +25,11 @@ REDUCTIONS = ("none", "mean", "sum")
 class Contract(TypedDict, total=False):
     """The options every loss shares with ``torch.nn.CrossEntropyLoss``, with the same meaning and the same defaults."""
 
-    weight: Tensor | None
-    ignore_index: int
-    reduction: Reduction
-    label_smoothing: float
+    # Text, because noiseproof/functional.pyi prints it.
+    weight: "Tensor | None"
+    ignore_index: "int"
+    reduction: "Reduction"
+    label_smoothing: "float"
 
 
 DEFAULTS: dict[str, Any] = {"weight": None, "ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}

@@ -1,5 +1,7 @@
 """Losses on changed logits: LogitClip, logit bias, sparse regularisation, LDR."""
 
+from __future__ import annotations
+
 import math
 from typing import Unpack
 
@@ -20,7 +22,9 @@ __all__ = ["LDR", "LogitBias", "LogitClip", "PublishedLogitClip", "SparseRegular
 class _TransformedLoss(RobustLoss):
     """A loss of changed logits. The change reads whole rows, so it is no function of row statistics; the loss behind it is."""
 
-    base: RobustLoss
+    def __init__(self, base: RobustLoss | None, **contract: Unpack[Contract]) -> None:
+        super().__init__(**contract)
+        self.base: RobustLoss = inner_loss(CE() if base is None else base)
 
     def change(self, logits: Tensor) -> Tensor:
         """The logits that ``base`` sees; ``logits [N, K]`` come in float32 at least."""
@@ -58,9 +62,8 @@ class LogitClip(_TransformedLoss):
     """
 
     def __init__(self, *, tau: float = 1.0, base: RobustLoss | None = None, **contract: Unpack[Contract]) -> None:
-        super().__init__(**contract)
+        super().__init__(base, **contract)
         self.tau = check_range("tau", tau, above=0)
-        self.base = inner_loss(CE() if base is None else base)
 
     def change(self, logits: Tensor) -> Tensor:
         norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
@@ -94,9 +97,8 @@ class PublishedLogitClip(_TransformedLoss):
     """
 
     def __init__(self, *, delta: float = 2.5, base: RobustLoss | None = None, **contract: Unpack[Contract]) -> None:
-        super().__init__(**contract)
+        super().__init__(base, **contract)
         self.delta = check_range("delta", delta, above=0)
-        self.base = inner_loss(CE() if base is None else base)
 
     def change(self, logits: Tensor) -> Tensor:
         threshold = 1 / self.delta
@@ -186,8 +188,6 @@ class SparseRegularization(_TransformedLoss):
     Reference: Zhou et al., ICCV 2021.
     """
 
-    strength: Tensor
-
     def __init__(
         self,
         *,
@@ -200,15 +200,15 @@ class SparseRegularization(_TransformedLoss):
         base: RobustLoss | None = None,
         **contract: Unpack[Contract],
     ) -> None:
-        super().__init__(**contract)
+        super().__init__(base, **contract)
         self.temperature = check_range("temperature", temperature, above=0)
         self.lam = check_range("lam", lam, at_least=0)
         self.growth = check_range("growth", growth, above=0)
         self.every = check_integer("every", every, at_least=1)
         self.q, self.normalize = q, normalize
-        self.base = inner_loss(CE() if base is None else base)
         self.penalty = _PowerSum(q=q)
         # A tensor, so that a new epoch is a new value to a compiled or captured step and not a new program.
+        self.strength: Tensor
         self.register_buffer("strength", torch.tensor(self.lam), persistent=False)
 
     def set_epoch(self, epoch: int) -> None:

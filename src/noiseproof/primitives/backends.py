@@ -60,8 +60,8 @@ def _is_reference(device_type: str) -> bool:
     return _backend_of(device_type) is REFERENCE
 
 
-# As torch.compiler.assume_constant_result does, which would import the whole compiler with this package.
-_is_reference.__dict__["_dynamo_marked_constant"] = True
+# What torch.compiler.assume_constant_result does, which would import the compiler: it is asked while a program is compiled.
+_is_reference._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions have no declared attributes
 
 
 def is_traced(logits: Tensor) -> bool:

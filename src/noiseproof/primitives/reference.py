@@ -176,7 +176,7 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
         elif primitive.kind == "power":
             # G/D = (e_y - sum of these) / D; where the label is the largest class the sum is that of e^q, and e_y is left out.
             if primitive.exponent == 2 and e_less_1 is not None:
-                term = torch.where(row.below < 0, e_less_1, e).mul_(e)
+                term = torch.where(row.below.bool(), e_less_1, e).mul_(e)
             else:
                 term = _power_term(primitive.exponent, e, shifted, row, work if extra is None else None)
             c0 = torch.addcmul(c0, term.sum(1, keepdim=True).mul_(row.inverse_sum), factor, value=-1)
