@@ -1,7 +1,7 @@
-"""What cannot be imported here is not collected for doctests: the fast path needs Triton, which CPU builds of torch lack."""
+"""What cannot be imported here is not collected: the fast engine needs Triton, which not every build of torch has."""
 
 import importlib.util
 
 collect_ignore = []
 if importlib.util.find_spec("triton") is None:
-    collect_ignore += ["src/noiseproof/train/fast"]
+    collect_ignore += ["src/noiseproof/train/fast", "tests/train/compiled_ahead.py", "tests/train/no_device.py"]

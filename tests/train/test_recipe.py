@@ -133,3 +133,8 @@ def test_differences_are_said_in_words():
 )
 def test_a_folder_is_called_by_what_is_trained(changes, name):
     assert re.fullmatch(re.escape(name) + "_[0-9a-f]{8}", folder_name(dataclasses.replace(DIGITS, **changes)))
+
+
+def test_a_loss_that_must_be_told_of_the_training_is_refused():
+    with pytest.raises(ValueError, match="ogc must be told of the training by calls of its method update: train it in a loop"):
+        Recipe(dataset="digits", loss="ogc")

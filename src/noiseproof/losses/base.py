@@ -54,6 +54,9 @@ class RobustLoss(nn.Module):
     composable = True
     """Whether it can be part of a sum."""
 
+    follows_training = False
+    """Whether the loop must call it on what it has seen, besides calling it as a loss."""
+
     weight: Tensor | None
 
     def __init__(self, **contract: Unpack[Contract]) -> None:

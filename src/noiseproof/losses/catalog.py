@@ -55,6 +55,13 @@ class LossEntry:
         return (self.formula, self.symmetric, *([] if self.asymmetric is None else [self.asymmetric]), *(self.range or ()))
 
     @property
+    def needs_own_loop(self) -> str | None:
+        """Why a recipe cannot train it; None where one can."""
+        if self.reads in ("features", "predictions"):
+            return f"is called on {self.reads}, not on logits"
+        return "must be told of the training by calls of its method update" if self.cls.follows_training else None
+
+    @property
     def defaults(self) -> dict[str, Any]:
         """The hyper-parameters with their defaults; one without a default must be given."""
         return parameters_of(self.cls)

@@ -47,6 +47,7 @@ class OGC(RobustLoss):
     """
 
     needs = (Statistic.NLL,)
+    follows_training = True
     threshold: Tensor
 
     def __init__(self, *, tau: float = 1e7, epsilon: float = 20.0, **contract: Unpack[Contract]) -> None:

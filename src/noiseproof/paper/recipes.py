@@ -20,8 +20,6 @@ TRAINED_ON = {"ilsvrc12": "webvision"}
 """ILSVRC12's validation images only test the networks that WebVision trained."""
 HISTOGRAMS = {("cifar10", loss, "symmetric:0.4"): (30, 60, 90, 120) for loss in ("ce", "jal-ce")}
 """The runs whose confidences the paper shows, and after which epochs."""
-TRAINABLE = ("statistics", "logits")
-"""The inputs of the losses that the trainer can call."""
 
 
 SEEDS = (123, 124, 125)
@@ -96,7 +94,7 @@ def _losses(dataset: str) -> dict[str, dict[str, Any]]:
     """The losses of a data set and their options; on the digits, which are not in the paper, every loss with its defaults."""
     if dataset in PARAMETERS:
         return PARAMETERS[dataset]
-    entries = (entry for entry in list_losses() if entry.reads in TRAINABLE)
+    entries = (entry for entry in list_losses() if entry.needs_own_loop is None)
     return {entry.name: {} for entry in entries if inspect.Parameter.empty not in entry.defaults.values()}
 
 
@@ -125,8 +123,8 @@ def _no_recipe(dataset: str, loss: str) -> ValueError:
     if any(cell.quoted_from and cell.dataset == dataset and find_loss(cell.loss).name == loss for cell in cells()):
         return QuotedError(f"the paper quotes {loss} on {dataset} from another paper; there is no recipe behind its numbers")
     entry = find_loss(loss)
-    if entry.reads not in TRAINABLE:
-        return ValueError(f"{loss} is called on {entry.reads}, not on logits: train it in a loop of your own")
+    if entry.needs_own_loop is not None:
+        return ValueError(f"{loss} {entry.needs_own_loop}: train it in a loop of your own")
     return ValueError(
         f"the paper does not train {loss} on {dataset}, only {', '.join(_losses(dataset))}; "
         f"to do so, change one of these: {dataset}/ce with --set loss={loss}, in Python override(recipe('{dataset}/ce'), "

@@ -80,10 +80,8 @@ class Recipe:
         wrong = [epoch for epoch in self.confidence_epochs if not 1 <= epoch <= self.epochs]
         if wrong:
             raise ValueError(f"confidence_epochs must be in [1, {self.epochs}], got {wrong[0]}")
-        if find_loss(self.loss).reads in ("features", "predictions"):
-            raise ValueError(
-                f"{self.loss} is called on {find_loss(self.loss).reads}, not on logits: train it in a loop of your own"
-            )
+        if (reason := find_loss(self.loss).needs_own_loop) is not None:
+            raise ValueError(f"{self.loss} {reason}: train it in a loop of your own")
         if "weight" in self.loss_options:
             raise ValueError("a recipe has no weights of classes, got loss.weight: train with them in a loop of your own")
         if (reduction := self.criterion().reduction) != "mean":
