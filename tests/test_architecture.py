@@ -1,6 +1,9 @@
 """The house: who imports whom, how long a function may be, and that adding something costs the files the page says."""
 
 import ast
+import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -70,3 +73,47 @@ def test_no_function_has_more_than_sixty_lines(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno - node.lineno < 60, f"{node.name} has {node.end_lineno - node.lineno + 1} lines"
+
+
+USED = """
+import sys
+import numpy as np
+from noiseproof.data import open_dataset
+from noiseproof.train import Recipe, train
+
+rings = train(Recipe(dataset="rings", loss="ce", noise="to-first:0.2", epochs=2)).record
+assert abs(rings.task["noise"]["rate"] - 0.1) < 1e-9, rings.task
+images = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
+np.savez(sys.argv[1], x=images, y=np.arange(40) % 2, x_test=images, y_test=np.arange(40) % 2)
+colours = train(Recipe(dataset=sys.argv[1], loss="ce", model="linear", augment="crop", batch=8)).record
+print(rings.status, colours.status)
+"""
+
+
+def test_what_the_page_adds_works_and_costs_the_files_it_says(tmp_path):
+    """Each block of the page, followed literally in a copy of the package, then used in runs."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    shutil.copytree(architecture.SOURCE.parent, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    touched = []
+    for words, block in re.findall(r"\n\n([^\n`]*`[^\n]*)\n\n```python\n(.*?)```", text, re.DOTALL):
+        name = re.findall(r"`(src/[^`]+)`", words)[-1]
+        path = tmp_path / name
+        touched.append(path.name)
+        if "a line of" in words:
+            start = re.search(rf"^{re.findall('`(.+?)`', words)[0]}\b.*{{$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            block = path.read_text(encoding="utf-8").replace(start[0], f"{start[0]}\n{block.rstrip()}", 1)
+        elif "appended" in words:
+            block = f"{path.read_text(encoding='utf-8')}\n\n{block}"
+        else:
+            assert not path.exists()
+        path.write_text(block, encoding="utf-8")
+    assert touched == ["matrix.py", "linear.py", "rings.py", "known.py", "transforms.py"]
+    done = subprocess.run(
+        [sys.executable, "-c", USED, str(tmp_path / "images.npz")],
+        env={"PYTHONPATH": str(tmp_path / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "finished finished\n", done.stderr

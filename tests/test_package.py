@@ -62,6 +62,7 @@ def test_the_generated_files_are_fresh():
     finally:
         sys.path.pop(0)
     assert generate.README.read_text(encoding="utf-8") == generate.readme(), "run 'make generate'"
+    assert generate.ARCHITECTURE.read_text(encoding="utf-8") == generate.architecture_page(), "run 'make generate'"
     assert generate.STUB.read_text(encoding="utf-8") == generate.stub(), "run 'make generate'"
     assert generate.RESULTS.read_text(encoding="utf-8") == generate.results(), "run 'make generate'"
 

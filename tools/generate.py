@@ -1,5 +1,5 @@
-"""Write the files that are made from data: README.md's table and noiseproof.functional's stub from the catalogue of losses, and
-docs/results.md from the records."""
+"""Write the files that are made from data: README.md's table and noiseproof.functional's stub from the catalogue of losses,
+parts of docs/architecture.md from the imports, and docs/results.md from the records."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import re
 from pathlib import Path
 
+from architecture import picture, rooms_table
 from results import RESULTS, results
 
 from noiseproof import functional, list_losses
@@ -14,19 +15,30 @@ from noiseproof.losses.base import Contract, Reduction
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
 STUB = ROOT / "src" / "noiseproof" / "functional.pyi"
-START, END = "<!-- losses: written by `make generate` -->\n", "<!-- end of losses -->"
+
+
+def architecture_page() -> str:
+    """docs/architecture.md with the rooms and the imports as they are."""
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    return _filled(_filled(text, "rooms", rooms_table()), "imports", picture())
+
+
+def _filled(text: str, name: str, content: str) -> str:
+    """The text with other content between the marks of this name."""
+    start, end = f"<!-- {name}: written by `make generate` -->\n", f"<!-- end of {name} -->"
+    before, rest = text.split(start)
+    return f"{before}{start}{content}\n{end}{rest.split(end)[1]}"
 
 
 def readme() -> str:
     """README.md with a fresh table."""
-    before, rest = README.read_text(encoding="utf-8").split(START)
-    _, after = rest.split(END)
     lines = ["| name | loss | of one example | kind | symmetric |", "|---|---|---|---|---|"]
     for entry in list_losses():
         symmetric = {"True": "yes", "False": ""}.get(entry.symmetric, f"`{entry.symmetric}`")
         lines.append(f"| {entry.name} | {entry.title} | `{entry.formula}` | {entry.kind} | {symmetric} |")
-    return before + START + "\n".join(lines) + "\n" + END + after
+    return _filled(README.read_text(encoding="utf-8"), "losses", "\n".join(lines))
 
 
 def stub() -> str:
@@ -72,5 +84,6 @@ def _literal(value: object) -> str:
 
 if __name__ == "__main__":
     README.write_text(readme(), encoding="utf-8")
+    ARCHITECTURE.write_text(architecture_page(), encoding="utf-8")
     STUB.write_text(stub(), encoding="utf-8")
     RESULTS.write_text(results(), encoding="utf-8")
