@@ -67,7 +67,7 @@ def test_a_stopped_queue_resumes_and_keeps_what_is_finished(recipes, tmp_path):
 
 
 def test_nothing_starts_that_would_not_end_in_time(recipes, tmp_path, monkeypatch):
-    """A run takes a minute, and the queue's clock moves on by a minute from one look to the next: at 0, 60, 120, ... seconds."""
+    """A run takes a minute, and the queue's clock moves on by a minute each time it is read: 0, 60, 120 seconds."""
     store, speeds = RunStore(tmp_path), Speeds(HERE, {Speeds.key(HERE, recipes[0].as_dict()): 10.0})
     monkeypatch.setattr(Speeds, "add", lambda self, facts: None)
     planned = plan_queue(recipes, store, speeds)
