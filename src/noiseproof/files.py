@@ -28,8 +28,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def find_file(file: str, root: Path | None, what: str, way: str) -> Path:
-    """A file by its name: a relative path is looked for in ``root``, then here. The error says ``what`` is not there, and the
-    ``way`` out."""
+    """The path of a file; a relative one is looked for in ``root``, then here. The error names ``what`` and the ``way`` out."""
     path = Path(file).expanduser()
     places = [path] if path.is_absolute() or root is None else [root / path, path]
     for place in places:
@@ -39,6 +38,6 @@ def find_file(file: str, root: Path | None, what: str, way: str) -> Path:
 
 
 def checksum(path: Path, algorithm: str = "sha256") -> str:
-    """Of a file, read in pieces. MD5 and SHA-1 are only for comparing with what is published."""
+    """The hash of a file, read in pieces. MD5 and SHA-1 are only for published checksums."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()

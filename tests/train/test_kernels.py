@@ -18,7 +18,7 @@ from noiseproof.train.update import Sgd
 
 pytest.importorskip("triton", reason="needs Triton")
 
-from noiseproof.train.fast.graph import _loss_of, _take_own_kernels
+from noiseproof.train.fast.graph import _loss_of, _use_triton_layers
 from noiseproof.train.fast.lean import LeanWeights
 from noiseproof.train.fast.norm import FusedNorm
 from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
@@ -150,7 +150,7 @@ def test_a_network_of_our_kernels_is_the_networks_own(model, options, monkeypatc
     plain, network = (create_model(model, 10, **options).to(DEVICE) for _ in range(2))
     network.load_state_dict(plain.state_dict())
     lean = LeanWeights(network, multiple=4, half=False)
-    _take_own_kernels(lean.template, SideStream(None), DEVICE, "float32")
+    _use_triton_layers(lean.template, SideStream(None), DEVICE, "float32")
     kinds = [type(module) for module in lean.template.modules()]
     assert kinds.count(StemConv) == 1
     assert OverlappedConv in kinds

@@ -1,4 +1,4 @@
-"""``noiseproof data``: fetch data sets, list them, look at one."""
+"""``noiseproof data``: fetch data sets, list them, show one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SplitName(StrEnum):
 def fetch(
     name: Annotated[str, typer.Argument(help="A data set; 'noiseproof data list' lists them.")], data: Root = None
 ) -> None:
-    """Download a data set, check it and unpack it; continues what was interrupted."""
+    """Download a data set, check it and unpack it; resumes an interrupted download."""
     try:
         with _progress() as progress:
             folder = fetch_files(name, data, progress=progress)
@@ -103,7 +103,7 @@ def show(
 
 @dataclass(frozen=True)
 class Summary:
-    """What ``show`` says about a data set: of every split its size and inputs, of one split its classes."""
+    """What ``show`` prints: size and inputs of every split, and the classes of one."""
 
     name: str
     classes: tuple[str, ...]
@@ -198,7 +198,7 @@ def _class_table(summary: Summary) -> Table:
 
 
 def _where(name: str, root: Path | None) -> str | None:
-    """Where a named data set is; nothing if it is not."""
+    """Where a named data set is; None if it is not there."""
     if name == "digits":
         return "comes with scikit-learn"
     if name in SOURCES and name not in NAMES:  # another form of a data set that has a name
@@ -211,7 +211,7 @@ def _where(name: str, root: Path | None) -> str | None:
 
 
 def _print_list(found: dict[str, str | None], root: Path, options: str) -> None:
-    """``options`` are those that a command needs to fetch into this root."""
+    """``options`` are those of a command that fetches into this root."""
     console.print(f"data sets in {root}", markup=False, highlight=False, soft_wrap=True)
     for name, place in found.items():
         if place is not None:
@@ -226,7 +226,7 @@ def _print_list(found: dict[str, str | None], root: Path, options: str) -> None:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Progress]:
-    """A bar for each file on a terminal, else a line for each tenth of it."""
+    """A progress bar for each file on a terminal, else a line for each tenth of it."""
     if not console.is_terminal:
         told: dict[str, int] = {}
 

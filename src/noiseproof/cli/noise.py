@@ -1,4 +1,4 @@
-"""``noiseproof noise``: make noisy labels with a manifest, check one, look at one."""
+"""``noiseproof noise``: make noisy labels with a manifest, verify one, show a matrix."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def make(
         if rule is not None and parsed.kind == INSTANCE:
             raise ValueError(f"--rule is for noise that a matrix describes, got {rule!r} for {spec!r}; leave it out")
         clean = clean_labels(labels, name, dataset, data)
-        noisy, noise = noised(parsed, clean, classes, seed, rule or "exact", labels or str(dataset))
+        noisy, noise = apply_noise(parsed, clean, classes, seed, rule or "exact")
         manifest = label_noise.write_noisy_labels(out, noise, clean.labels, noisy, noiseproof.__version__)
     except (ValueError, TypeError, OSError) as error:
         fail(error)
@@ -76,7 +76,7 @@ def verify(
     dataset: DatasetName = None,
     data: Root = None,
 ) -> None:
-    """Check noisy labels against their manifest; given the clean ones, make the noise anew and compare."""
+    """Check noisy labels against their manifest; given the clean ones, make the noise again and compare."""
     try:
         nothing = labels is None and dataset is None and name is None
         clean = None if nothing else clean_labels(labels, name, dataset, data)
@@ -87,30 +87,23 @@ def verify(
     console.print(f"[green]fine[/]: {checked} are as the manifest says; rate {facts['rate_realised']:.4f}", highlight=False)
 
 
-def noised(
-    spec: NoiseSpec, clean: Clean, classes: int | None, seed: int, rule: str, source: Path | str
-) -> tuple[NoisyLabels, LabelNoise]:
-    """The labels with noise, and the noise for the manifest; an error about the labels names their source."""
+def apply_noise(spec: NoiseSpec, clean: Clean, classes: int | None, seed: int, rule: str) -> tuple[NoisyLabels, LabelNoise]:
+    """The noisy labels, and the noise for the manifest; an error about the labels names their source."""
+    classes = classes or clean.classes
     if classes is None and not clean.labels.any():
-        raise ValueError(f"{source}: all its labels are 0; give --classes")
+        raise ValueError(f"{clean.source}: all its labels are 0; give --classes")
+    facts: dict[str, Any] = {"classes": classes, "images": clean.images, "dataset": clean.dataset}
     try:
-        noisy, noise = spec.apply(
-            clean.labels,
-            seed,
-            rule,  # type: ignore[arg-type] # an unknown rule is refused there
-            classes=classes or clean.classes,
-            images=clean.images,
-            dataset=clean.dataset,
-        )
+        noisy, noise = spec.apply(clean.labels, seed, rule, **facts)  # type: ignore[arg-type] # other rules are refused there
     except LabelError as error:
-        raise ValueError(f"{source}: {error}") from error
+        raise ValueError(f"{clean.source}: {error}") from error
     if noise is None:
         raise ValueError(f"{spec} is a file of labels already; 'noiseproof data show NAME --labels FILE' compares them")
     return noisy, noise
 
 
 def what_was_checked(facts: dict[str, Any], compared: bool) -> str:
-    """What ``verify`` may call fine, and how to check the rest; ``compared`` if the clean labels were given."""
+    """What was verified, and how to verify the rest; ``compared`` if the clean labels were given."""
     if facts["made_anew"]:
         return "labels, rate, matrix and seed"
     if facts["noise"] == INSTANCE:
@@ -124,13 +117,13 @@ def what_was_checked(facts: dict[str, Any], compared: bool) -> str:
 
 @dataclass(frozen=True)
 class Clean:
-    """Clean labels; those of a data set with its number of classes, and its images if they are in memory."""
+    """Clean labels and where they are from; those of a data set with its name, classes, and images if they are in memory."""
 
     labels: NDArray[np.int64]
+    source: str
     classes: int | None = None
     images: NDArray[Any] | None = None
     dataset: str | None = None
-    """The data set's name, where they are of one"""
 
 
 def clean_labels(labels: Path | None, name: str | None, dataset: str | None, root: Path | None) -> Clean:
@@ -140,10 +133,10 @@ def clean_labels(labels: Path | None, name: str | None, dataset: str | None, roo
     if (labels is None) == (dataset is None):
         raise ValueError("the clean labels come from --labels FILE or from --dataset NAME_OR_PATH: give one of the two")
     if labels is not None:
-        return Clean(label_noise.load_labels(labels, name))
+        return Clean(label_noise.load_labels(labels, name), str(labels))
     opened = open_dataset(str(dataset), root)
     images = opened.train.inputs if opened.train.in_memory else None
-    return Clean(opened.train.labels, len(opened.classes), images, opened.name)
+    return Clean(opened.train.labels, str(dataset), len(opened.classes), images, opened.name)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Where the verbs print, and how they end when something is wrong."""
+"""The console that commands print to, and how they end with an error."""
 
 from __future__ import annotations
 

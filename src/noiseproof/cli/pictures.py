@@ -1,4 +1,4 @@
-"""Images of a data set, a few of each class: in the terminal as coloured half blocks, and as a picture."""
+"""Some images of each class of a data set: in the terminal as coloured half blocks, and as a picture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Image = NDArray[np.uint8]
 CELLS = 12
 """Columns a picture takes in the terminal; half as many lines."""
 ROWS = 20
-"""With more classes than this the picture file has one image of each instead of a row of them."""
+"""With more classes than this the picture has one image of each instead of a row."""
 SHOWN = 100
 RED = "#c1121f"
 
@@ -138,7 +138,7 @@ def picture_file(found: Sequence[ClassImages], title: str, path: Path) -> None:
 
 
 def _draw(axis: Any, image: Image, other: str | None, name: str | None) -> None:
-    """An image; above it its class where the row does not say it, and in red what it was labelled as instead."""
+    """An image, with its class above it unless the row has it, and in red the label it was given if that is another one."""
     axis.imshow(image, interpolation="nearest")
     if name is not None:
         axis.set_title(name[:14], fontsize=6, pad=2)

@@ -1,4 +1,4 @@
-"""What the words after ``noiseproof train`` stand for: a recipe, its data, and a folder."""
+"""From the arguments of ``noiseproof train`` to a recipe, its data and a folder."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Plan", "changes_from", "device_named", "means_gpu", "noise_from", "p
 
 
 ELSEWHERE = {"dataset": "RECIPE or --data says it", "noise": "give --noise", "seed": "give --seed"}
-"""What has a word of its own on the command line, which does more than set it."""
+"""Fields that have their own option, which does more than set them"""
 
 
 @dataclass
 class Plan:
-    """What is to be run and where its files go; the data where they had to be opened to know."""
+    """What is to be run and where its files go; the data if they had to be opened for that."""
 
     recipe: Recipe
     store: RunStore
@@ -45,7 +45,7 @@ class Plan:
 def plan_run(
     name: str, noise: str, seed: int, data: str | None, changes: dict[str, Any], profile: str, out: Path, gpu: bool
 ) -> Plan:
-    """The recipe that the words on the command line stand for; one's own data may have another one without a GPU."""
+    """The recipe that the arguments mean; for data of one's own it depends on whether there is a GPU."""
     if "/" in name:
         recipe = paper.recipe(name, noise=noise, seed=seed, profile=profile)
         if data is not None and Path(data).expanduser().is_file():
@@ -60,12 +60,12 @@ def plan_run(
         recipe = own_recipe(dataset, str(data), loss, noise=noise, seed=seed, model=changes.get("model"), gpu=gpu)
     recipe = override(recipe, changes)
     if ":" in recipe.model:
-        sys.path.insert(0, os.getcwd())  # where a person's own module usually is
+        sys.path.insert(0, os.getcwd())  # where a user's own module usually is
     return Plan(recipe, RunStore(out), data, None if dataset is None else with_noise(dataset, recipe))
 
 
 def _loss_alone(name: str, data: str | None, profile: str) -> str:
-    """The loss that RECIPE names where it is not DATASET/LOSS."""
+    """The loss where RECIPE is not DATASET/LOSS."""
     if data is None:
         raise ValueError(
             f"RECIPE must be DATASET/LOSS, such as cifar10/jal-ce, or a loss together with --data PLACE, got {name!r}"
@@ -102,7 +102,7 @@ def changes_from(texts: list[str], model: str | None, test_share: float | None) 
 
 
 def means_gpu(device: str) -> bool:
-    """Whether --device asks for a GPU, be it there or not."""
+    """Whether --device asks for a GPU, even if there is none."""
     return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from noiseproof.train import Epoch, Observer, Record
 
-__all__ = ["Bar", "Lines", "Several", "TensorBoard", "accuracies", "duration"]
+__all__ = ["Bar", "Lines", "TensorBoard", "accuracies", "duration"]
 
 LINE_SECONDS = 10.0
 """Within an epoch a line is printed no more often than this."""
@@ -49,35 +49,8 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-class Several(Observer):
-    """Tells each of several observers."""
-
-    def __init__(self, *observers: Observer) -> None:
-        self.observers = observers
-
-    def started(self, record: Record, epochs_done: int) -> None:
-        for observer in self.observers:
-            observer.started(record, epochs_done)
-
-    def batch(self, epoch: int, done: int, total: int) -> None:
-        for observer in self.observers:
-            observer.batch(epoch, done, total)
-
-    def evaluating(self, epoch: int) -> None:
-        for observer in self.observers:
-            observer.evaluating(epoch)
-
-    def epoch(self, facts: Epoch) -> None:
-        for observer in self.observers:
-            observer.epoch(facts)
-
-    def ended(self, record: Record) -> None:
-        for observer in self.observers:
-            observer.ended(record)
-
-
 class Pace:
-    """How fast a run goes, measured from where this process took it up."""
+    """How fast a run goes, measured from where this process started."""
 
     def __init__(self, epochs: int, examples: int, epochs_done: int) -> None:
         self.total, self.examples = epochs * examples, examples
@@ -97,7 +70,7 @@ class Pace:
 
 
 class Lines(Observer):
-    """One line for each epoch, and within long ones a line now and then."""
+    """One line for each epoch, and further lines within long ones."""
 
     def __init__(self, console: Console) -> None:
         self.console, self.told = console, time.monotonic()
@@ -117,7 +90,7 @@ class Lines(Observer):
             self._tell(f"{self._label(epoch + 1)}  {done} of {total}  {self.pace.text()}")
 
     def evaluating(self, epoch: int) -> None:
-        if self.within == epoch:  # where training has lines of its own, evaluation may take as long
+        if self.within == epoch:  # the epoch is long, so its evaluation may be too
             self._tell(f"{self._label(epoch + 1)}  evaluating")
 
     def epoch(self, facts: Epoch) -> None:
@@ -175,7 +148,7 @@ class Bar(Observer):
         self.close()
 
     def close(self) -> None:
-        """Give the terminal back, however the run ended."""
+        """Restore the terminal, however the run ended."""
         self.display.stop()
 
     def _show(self, epoch: int, doing: str = "") -> None:
@@ -194,7 +167,7 @@ class TensorBoard(Observer):
         self.writer_for, self.folder = SummaryWriter, folder
 
     def started(self, record: Record, epochs_done: int) -> None:
-        # What was written of epochs that an interruption lost is taken back: they come again.
+        # Events of epochs that an interruption lost are purged: these epochs are trained again.
         self.writer: Any = self.writer_for(str(self.folder), purge_step=epochs_done + 1 if epochs_done else None)
         self.writer.add_text("recipe", f"```json\n{json.dumps(record.recipe, indent=1)}\n```")
 

@@ -18,11 +18,12 @@ from rich.markup import escape
 
 from noiseproof.cli.output import console, fail
 from noiseproof.cli.plan import Plan, changes_from, device_named, means_gpu, noise_from, plan_run
-from noiseproof.cli.progress import Bar, Lines, Several, TensorBoard, duration
+from noiseproof.cli.progress import Bar, Lines, TensorBoard, duration
 from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task
 from noiseproof.train import train as run_recipe
 from noiseproof.train.distributed import process_group
 from noiseproof.train.engine_choice import fast_path_suits
+from noiseproof.train.observer import Several
 
 __all__ = ["train"]
 
@@ -63,7 +64,7 @@ Every = Annotated[float, typer.Option("--checkpoint-every", metavar="SECONDS", h
 
 
 FIRST_SPEAKS = 3.0
-"""Seconds that another process than the first waits before it says what is wrong."""
+"""Seconds that other processes wait with an error: if rank 0 has it too, it reports it, ends, and torchrun ends the others"""
 
 
 def train(
@@ -102,7 +103,7 @@ def train(
 
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """
-    try:
+    with _bad_arguments():
         wanted = changes_from(changes or [], model, test_share)
         plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out, means_gpu(device))
         if dry_run:
@@ -111,34 +112,35 @@ def train(
         options = RunOptions(device_named(device), workers, skip_corrupt, deterministic, fast)
         shown = Console(stderr=True) if as_json else console
         observers: list[Observer] = [] if quiet else [Bar(shown) if shown.is_terminal else Lines(shown)]
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        if os.environ.get("LOCAL_RANK", "0") != "0":  # another machine's trouble may be its own
-            raise typer.Exit(2) from None
-        fail(error)
     with process_group(options.device) as (process, local), _endings(plan, as_json, observers):
-        speaks = process.rank == 0
+        options = dataclasses.replace(options, device=local, process=process)
         task = plan.opened()
-        before = Record.read(plan.folder)
         if tensorboard:
             observers.append(TensorBoard(plan.folder))
-        options = dataclasses.replace(options, device=local, process=process)
-        if speaks and not quiet:
-            _print_start(plan, task, options, shown, finished=before is not None and before.status == "finished")
+        observer = Several(*observers) if process.rank == 0 else None
+        if observer is not None and not quiet:
+            _print_start(plan, task, options, shown)
         record = run_recipe(
-            plan.recipe,
-            task,
-            folder=plan.folder,
-            options=options,
-            checkpoint_seconds=checkpoint_every,
-            observer=Several(*observers) if speaks else None,
+            plan.recipe, task, folder=plan.folder, options=options, checkpoint_seconds=checkpoint_every, observer=observer
         ).record
-        if speaks:
+        if observer is not None:
             _print_result(record, plan.folder, quiet, as_json)
 
 
 @contextmanager
+def _bad_arguments() -> Iterator[None]:
+    """One process of each machine reports an error in the arguments or the data: it may be that machine's."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        if os.environ.get("LOCAL_RANK", "0") != "0":
+            raise typer.Exit(2) from None
+        fail(error)
+
+
+@contextmanager
 def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[None]:
-    """All ways that a run ends early: what is said, by one of several processes, and the exit status."""
+    """All ways in which a run ends early: one of several processes says why, and the exit status."""
     speaks = os.environ.get("RANK", "0") == "0"
     problem = Console(stderr=True, quiet=not speaks)
     try:
@@ -160,7 +162,6 @@ def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[N
         if ":" in plan.recipe.model and _is_foreign(error):
             raise  # from the user's own model: the trace says where
         if not speaks:
-            # With the same trouble the first process says so, ends, and torchrun ends this one meanwhile.
             time.sleep(FIRST_SPEAKS)
             fail(f"process {os.environ['RANK']}: {error}")
         fail(error)
@@ -192,8 +193,9 @@ def _print_recipe(plan: Plan, as_json: bool) -> None:
         console.print(f"[dim]{key:18} {escape(text)}[/]", highlight=False, soft_wrap=True)
 
 
-def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console, finished: bool) -> None:
-    recipe, wrong = plan.recipe, task.wrong
+def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console) -> None:
+    recipe, wrong, before = plan.recipe, task.wrong, Record.read(plan.folder)
+    finished = before is not None and before.status == "finished"
     labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({recipe.noise})"
     lines = [
         f"[bold]{escape(task.name)}, {recipe.loss}[/]: {len(task.train)} examples of {len(task.classes)} classes, {labels}"
@@ -232,7 +234,7 @@ def _print_result(record: Record, folder: Path, quiet: bool, as_json: bool) -> N
 
 
 def result_line(record: Record) -> str:
-    """What a run came to, in a sentence."""
+    """The result of a run in a sentence."""
     result = record.result
 
     def percent(key: str, what: str) -> str:

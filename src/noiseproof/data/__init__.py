@@ -1,20 +1,20 @@
-"""Data sets in memory or in image files, their official formats, and batched augmentation of images on tensors.
+"""Data sets in memory or in image files, their official formats, and augmentation of whole batches on the device.
 
-examples       Split (inputs in memory) and ImageFiles (paths), the examples of one split
-dataset        Dataset, the value all readers return; arrays, .npz files, scikit-learn's digits
-images         folders of classes; decoding one file
-lists          lists of "path label" lines, WebVision, Clothing1M
-official       CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
-known          the data sets that have a name: how they are recognised, read and fetched
-places         where data sets are kept; open_dataset, by name or by path
-fetch          official addresses and checksums; download resumes what was interrupted, archive unpacks what may be hostile
-framing        Squash, Centre, RandomPart                    a file's image becomes a picture of fixed size
-loader         ImageLoader, batches of image files           decoded in worker processes, deterministic
-image_operation  Operation, the interface of every augmentation: draw parameters, then apply them
-indexing       RandomCrop, HorizontalFlip, Rotation          only move pixels; a chain of them is one gather
-resizing       RandomResizedCrop, ResizeCenterCrop           resample, bilinear
-color          ColorJitter                                   on values
-augment        Augment, which composes and normalises them, and the experiments' chains
+examples         Split (inputs in memory) and ImageFiles (paths), the examples of one split
+dataset          Dataset, the value all readers return; arrays, .npz files, scikit-learn's digits
+images           folders of classes; decoding one file
+lists            lists of "path label" lines, WebVision, Clothing1M
+official         CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
+known            the data sets that have a name: how they are recognised, read and fetched
+places           where data sets are kept; open_dataset, by name or by path
+fetch            downloads, resumed (download), checked and unpacked safely (archive)
+framing          Squash, Centre, RandomPart              resize a decoded image to a fixed size
+loader           ImageLoader, batches of image files     decoded in worker processes, deterministic
+image_operation  Operation, the interface of augmentations: draw parameters, then apply them
+indexing         RandomCrop, HorizontalFlip, Rotation    only move pixels; a chain of them is one gather
+resizing         RandomResizedCrop, ResizeCenterCrop     resample, bilinear
+color            ColorJitter                             on values
+augment          Augment, which composes and normalises, and the experiments' chains
 """
 
 from noiseproof.data.augment import (

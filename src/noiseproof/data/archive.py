@@ -1,4 +1,4 @@
-"""Unpacking archives that came from elsewhere: what an archive may do is written here, and nothing else happens."""
+"""Unpack archives that are not trusted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["unpack"]
 AT_MOST = 2**31
 """Bytes an archive may unpack to, unless said otherwise."""
 MEMBERS = 100_000
-"""Files and folders an archive may hold: empty ones take no bytes, so the size alone would not bound them."""
+"""Files and folders an archive may hold: empty ones are not bounded by the bytes."""
 BLOCK = 512
 
 
@@ -55,7 +55,7 @@ def unpack(archive: Path, into: Path, *, at_most: int = AT_MOST, top: str | None
 
 
 class _Members:
-    """One archive on its way into a folder; ``member`` is the one at hand, for messages."""
+    """Unpacks one archive into a folder; ``member`` is the current one, for messages."""
 
     def __init__(self, archive: Path, folder: Path, at_most: int) -> None:
         self.archive, self.folder, self.left, self.at_most = archive, folder, at_most, at_most
@@ -89,11 +89,11 @@ class _Members:
         plain = self.archive.suffix.lower() == ".tar"
         with self.archive.open("rb") if plain else gzip.open(self.archive) as raw:
             blocks = _Blocks(raw, self)
-            # As a stream of single blocks: whatever a header claims, no more is read than the bound allows, and the block
-            # that ended the archive is at hand afterwards.
+            # As a stream of single blocks: no more is read than the bound allows, whatever a header claims, and the last
+            # block is known afterwards.
             with tarfile.open(fileobj=blocks, mode="r|", bufsize=BLOCK) as tar:
                 self._tar_members(tar)
-            # The standard library takes a damaged header and a missing end for the end, and would lose files without a word.
+            # tarfile takes a damaged header or a missing end for the end, and would silently lose files.
             if blocks.last != bytes(BLOCK):
                 raise tarfile.ReadError("no end of archive where one should be")
             while blocks.read(2**20):  # to its end, where gzip keeps its checksum
@@ -146,8 +146,8 @@ class _Members:
             raise DataError(f"{self.archive}: {self._at()}unpacks to more than the {self.at_most} bytes it may")
 
     def _place(self, name: str) -> Path:
-        """Where a member goes: below the folder by its plain parts, or nowhere."""
-        # A backslash or a colon is an ordinary character here and a way out of the folder on Windows.
+        """The path of a member inside the folder; an error if its name leads elsewhere."""
+        # On Windows a backslash or a colon would lead out of the folder.
         if name.startswith("/") or "\\" in name or ":" in name or "\0" in name:
             raise self._refusal("must have a relative name of plain parts; it would be written elsewhere")
         parts = [part for part in name.split("/") if part not in ("", ".")]
@@ -156,7 +156,7 @@ class _Members:
         return self.folder.joinpath(*parts)
 
     def _make_folder(self, name: str) -> None:
-        with self._in_nobodys_way():
+        with self._refusing_duplicates():
             self._place(name).mkdir(parents=True, exist_ok=True)
 
     def _write(self, name: str, content: _Readable, counted: bool = False) -> int:
@@ -164,7 +164,7 @@ class _Members:
         if path == self.folder:
             raise self._refusal("is a file without a name")
         size = 0
-        with self._in_nobodys_way():
+        with self._refusing_duplicates():
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("xb")
         with file:
@@ -176,7 +176,7 @@ class _Members:
         return size
 
     @contextlib.contextmanager
-    def _in_nobodys_way(self) -> Iterator[None]:
+    def _refusing_duplicates(self) -> Iterator[None]:
         try:
             yield
         except (FileExistsError, NotADirectoryError) as error:
@@ -190,7 +190,7 @@ class _Members:
 
 
 class _Blocks(io.RawIOBase):
-    """A stream that counts what is read of it against the bound, and remembers the last block."""
+    """A stream that counts what is read against the bound, and keeps the last block."""
 
     def __init__(self, raw: _Readable, members: _Members) -> None:
         self.raw, self.members = raw, members

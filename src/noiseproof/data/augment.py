@@ -32,7 +32,7 @@ __all__ = [
 
 
 BEGINNINGS = (IndexOperation, RandomResizedCrop)
-"""What a pass over the images may begin with, so that operations which only move pixels can join it."""
+"""Operations that following ones can be fused into, if these only move pixels."""
 
 
 class Normalize(NamedTuple):
@@ -59,9 +59,9 @@ class Output(TypedDict, total=False):
 class Augment:
     """``operations`` one after another, then ``(x - mean) / std``: uint8 ``[N, C, H, W]`` in, normalised ``dtype`` out.
 
-    A run of operations that only move pixels is one gather, and such a run after a random resized crop is part of its
-    sampling. The same generator state gives the same result; CPU and CUDA generators draw different numbers from one seed,
-    but :meth:`apply` of the same draw agrees.
+    Consecutive operations that only move pixels are one gather; after a random resized crop they are part of its sampling.
+    The same generator state gives the same result; CPU and CUDA generators draw different numbers from one seed, but
+    :meth:`apply` of the same draw agrees.
 
     >>> augment = cifar10_augment()
     >>> images = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
@@ -138,7 +138,7 @@ class Augment:
         return self.apply(images, self.draw(len(images), (images.shape[-2], images.shape[-1]), generator))
 
     def _passes(self) -> list[tuple[int, int]]:
-        """The operations done in one pass over the images, from the first of them to the one after the last."""
+        """The ranges of operations that are done in one pass over the images."""
         passes: list[tuple[int, int]] = []
         for k, operation in enumerate(self.operations):
             start = passes[-1][0] if passes else k
@@ -152,7 +152,7 @@ class Augment:
         unit = 255 if images.dtype == torch.uint8 else 1
         scale = _channels([1 / (unit * std) for std in self.std], images.device)
         shift = _channels([-mean / std for mean, std in zip(self.mean, self.std, strict=True)], images.device)
-        # The layout changes while the images are still bytes.
+        # The memory format is changed while the images are uint8: fewer bytes to move.
         images = images.contiguous(memory_format=self.memory_format)
         return images.float().mul_(scale).add_(shift).to(self.dtype)
 
@@ -177,7 +177,7 @@ def cifar100_augment(**output: Unpack[Output]) -> Augment:
 
 
 def webvision_augment(*, cropped: bool = False, **output: Unpack[Output]) -> Augment:
-    """Random resized crop to 224, flip, colour jitter; ``cropped`` leaves out the first, for pictures the loader has cut."""
+    """Random resized crop to 224, flip, colour jitter; ``cropped`` leaves out the first, for images already cropped."""
     first = () if cropped else (RandomResizedCrop(size=224),)
     return Augment((*first, HorizontalFlip(), ColorJitter(0.4, 0.4, 0.4, 0.2)), *IMAGENET, **output)
 

@@ -31,8 +31,8 @@ class ColorJitter(Operation):
 
     A factor f blends, ``f x + (1-f) base``, with base black (brightness), the mean grey of the image (contrast) or the
     pixel's own grey (saturation); grey is 0.299 R + 0.587 G + 0.114 B. The hue is that of HSV; a turn is 1. Values are
-    clamped to [0, 1] after each step. Every image has its own order of the four steps. The order is known on the device only,
-    so hue is computed at all four places and kept at one: that is the price of never waiting for the device.
+    clamped to [0, 1] after each step. Every image has its own order of the four steps. The order is on the device, so hue is
+    computed at all four steps and kept at one rather than wait for the device.
 
     Images of one channel have no saturation or hue: these two steps leave them alone.
     """

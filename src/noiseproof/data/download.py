@@ -1,4 +1,4 @@
-"""One file over HTTP: continued where it was interrupted, and in its place only when its checksum is the published one."""
+"""Download one file over HTTP: resumed after an interruption, renamed into place only if its checksum is the published one."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 __all__ = ["Download", "Progress", "UnreachableError"]
 
 Progress = Callable[[str, int, int | None], object]
-"""Is told a file's name, how many of its bytes are there, and how many there will be if the server says."""
+"""Called with a file's name, the bytes received, and the total if the server gives it."""
 CONNECT_TIMEOUT = 15.0
 SILENCE_TIMEOUT = 60.0
 """Seconds without a single byte after which a connection is given up."""
 ATTEMPTS = 4
 AT_MOST = 2**32
-"""Bytes a server may send for one file: one that never stops must not fill the disk."""
+"""The largest file that is accepted: a server that never stops must not fill the disk."""
 CHUNK = 2**14
-"""Bytes written at a time: what has come of the next so many is lost when a connection breaks."""
+"""Bytes written at a time."""
 BUSY = (429, 500, 502, 503, 504)
 
 
 class UnreachableError(DataError):
-    """A file could not be had from its address; the message says why, the caller adds what to do."""
+    """A file could not be downloaded; the message says why, the caller adds what to do."""
 
     def __init__(self, message: str, *, again: bool = True) -> None:
         super().__init__(message)
@@ -46,9 +46,8 @@ class UnreachableError(DataError):
 class Download:
     """A downloader as pooch takes them: ``download(url, output_file, pooch)``.
 
-    What has arrived is kept in ``part``, beside the file it will be, and the server's tag for that version in ``part.tag``.
-    A later attempt asks for the rest only, on the condition that the tag is still the same. The checksum decides in the end:
-    if bytes of two answers do not make the file, the whole of it is asked for once more.
+    Received bytes are kept in ``part``, beside the final file, and the server's ETag in ``part.tag``. A later attempt requests
+    the rest only, on condition of the same ETag. If bytes of two responses fail the checksum, the whole is requested again.
     """
 
     part: Path
@@ -58,30 +57,30 @@ class Download:
     pause: float = 1.0
     """Seconds before the second attempt; twice as many before each further one"""
     _joined: bool = field(default=False, init=False)
-    """Whether ``part`` has bytes of more than one answer"""
+    """Whether ``part`` has bytes of more than one response"""
     _ends: set[int] = field(default_factory=set, init=False)
-    """Sizes of ``part`` after answers of unknown length: that may be all of the file, or where a connection was closed"""
+    """Sizes of ``part`` after responses of unknown length, which may be whole or cut off"""
 
     def __call__(self, url: str, output_file: str, pooch: object = None, check_only: bool = False) -> None:
         for last in (False, True):
             self._joined = False
             self._ends.clear()
             if not self._size() or checksum(self.part, "md5") != self.md5:
-                self._persist(url)
+                self._download(url)
             found = checksum(self.part, "md5")
             if found == self.md5:
                 os.replace(self.part, output_file)
-                self._forget()
+                self._discard()
                 return
-            self._forget()
+            self._discard()
             if last or not self._joined:
                 raise DataError(
                     f"{url}: MD5 {self.md5} expected, found {found}; what came was removed: run the same command again, "
                     "and if it stays so, the server or a proxy sends another file"
                 )
 
-    def _persist(self, url: str) -> None:
-        """Until the whole file is there, with a few attempts, each from where the one before stopped."""
+    def _download(self, url: str) -> None:
+        """Try a few times, each from where the one before stopped."""
         import requests
 
         cause: Exception | None = None
@@ -100,7 +99,7 @@ class Download:
         raise fault from cause
 
     def _transfer(self, url: str) -> bool:
-        """Ask for what is missing and write it; true if the whole file is there."""
+        """Request the missing bytes and write them; true if the file is complete."""
         import requests
 
         have = self._size()
@@ -109,31 +108,31 @@ class Download:
             headers["Range"] = f"bytes={have}-"
             if self._tag.is_file():
                 headers["If-Range"] = self._tag.read_text(encoding="latin-1")
-        with requests.get(url, headers=headers, stream=True, timeout=self.timeout) as answer:
-            if answer.status_code == 416:  # nothing follows
+        with requests.get(url, headers=headers, stream=True, timeout=self.timeout) as response:
+            if response.status_code == 416:  # nothing follows
                 if have in self._ends:
                     return True
-                self._forget()  # longer than the file there: not a part of it
+                self._discard()  # longer than the file there: not a part of it
                 return False
-            answer.raise_for_status()
-            start = _start(answer)
+            response.raise_for_status()
+            start = _start(response)
             if start not in (0, have):
-                self._forget()
+                self._discard()
                 return False
             self._joined = start > 0
-            return self._write(answer, start)
+            return self._write(response, start)
 
-    def _write(self, answer: requests.Response, have: int) -> bool:
-        length = answer.headers.get("Content-Length", "")
+    def _write(self, response: requests.Response, have: int) -> bool:
+        length = response.headers.get("Content-Length", "")
         total = have + int(length) if length.isdigit() else None
         try:
             with self.part.open("ab" if have else "wb") as file:
                 if not have:
-                    self._remember(answer)
-                for piece in _pieces(answer):
+                    self._keep_tag(response)
+                for piece in _pieces(response):
                     have += file.write(piece)
                     if have > AT_MOST:
-                        raise DataError(f"{answer.url}: more than {AT_MOST} bytes; that is not the file")
+                        raise DataError(f"{response.url}: more than {AT_MOST} bytes; that is not the file")
                     if self.progress is not None:
                         self.progress(self.part.stem, have, total)
         except OSError as error:
@@ -145,7 +144,7 @@ class Download:
         return have == total if total is not None else self._is_end(have)
 
     def _is_end(self, have: int) -> bool:
-        """Whether an answer of unknown length was whole: the checksum is right, or another one ended in the same place."""
+        """Whether a response of unknown length was complete: the checksum is right, or another one ended at the same size."""
         if have in self._ends or checksum(self.part, "md5") == self.md5:
             return True
         self._ends.add(have)
@@ -158,16 +157,16 @@ class Download:
     def _size(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
 
-    def _remember(self, answer: requests.Response) -> None:
-        """The tag of the version that is coming; a weak one (W/...) does not promise the same bytes and cannot be asked for."""
-        tag = answer.headers.get("ETag", "")
-        tag = answer.headers.get("Last-Modified", "") if not tag or tag.startswith("W/") else tag
+    def _keep_tag(self, response: requests.Response) -> None:
+        """Keep the ETag of this version, if it is a strong one: weak ones (W/...) do not promise the same bytes."""
+        tag = response.headers.get("ETag", "")
+        tag = response.headers.get("Last-Modified", "") if not tag or tag.startswith("W/") else tag
         if tag:
             self._tag.write_text(tag, encoding="latin-1")
         else:
             self._tag.unlink(missing_ok=True)
 
-    def _forget(self) -> None:
+    def _discard(self) -> None:
         self.part.unlink(missing_ok=True)
         self._tag.unlink(missing_ok=True)
 
@@ -191,21 +190,21 @@ class Download:
         return UnreachableError(f"could not reach {host} ({_reason(error)})")
 
 
-def _start(answer: requests.Response) -> int:
-    """Where the bytes of an answer belong; -1 if it does not say so properly."""
-    if answer.status_code != 206:
+def _start(response: requests.Response) -> int:
+    """The offset of a response's first byte; -1 if its header is malformed."""
+    if response.status_code != 206:
         return 0
-    found = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+    found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
     return int(found.group(1)) if found else -1
 
 
-def _pieces(answer: requests.Response) -> Iterator[bytes]:
-    """The bytes as they were sent: a .gz that the server calls encoded would be decoded, and not have its checksum."""
+def _pieces(response: requests.Response) -> Iterator[bytes]:
+    """The bytes as sent: a .gz that the server declares as encoded would be decoded, and fail its checksum."""
     import requests
     from urllib3 import exceptions
 
     try:
-        yield from answer.raw.stream(CHUNK, decode_content=False)
+        yield from response.raw.stream(CHUNK, decode_content=False)
     except exceptions.ProtocolError as error:
         raise requests.exceptions.ChunkedEncodingError(error) from error
     except exceptions.ReadTimeoutError as error:
@@ -219,7 +218,7 @@ def _host(url: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost cause that the system has words for, instead of the chain of pools and retries around it."""
+    """The innermost cause with a message of the system, instead of the chain of pools and retries around it."""
     import requests
 
     if isinstance(error, requests.Timeout):

@@ -38,7 +38,7 @@ class Split:
 
     @property
     def channels(self) -> int | None:
-        """Of images ``[N, H, W, C]`` or ``[N, H, W]``, or of floating inputs ``[N, C, H, W]``; None for other features."""
+        """Of images ``[N, H, W, C]`` or ``[N, H, W]`` and of floating inputs ``[N, C, H, W]``; None for other features."""
         if self.kind == "images" and self.inputs.ndim == 3:
             return 1
         if self.inputs.ndim != 4:

@@ -30,8 +30,8 @@ def fetch(
 ) -> Path:
     """Download a data set below ``into`` (or :func:`data_root`), check it and unpack it; returns its folder.
 
-    What is there already is checked and not downloaded again, however it got there. An interrupted download is continued.
-    Several processes may ask at once: one downloads, the others wait for it.
+    Files that are there already are checked and not downloaded again. An interrupted download is resumed. Several processes
+    may call it at once: one downloads, the others wait.
     """
     source = _find(name, sources)
     root = data_root(into)
@@ -74,7 +74,7 @@ def _retrieve(file: RemoteFile, place: Path, download: Download) -> None:
         raise DataError(f"downloading needs {missing.name}: pip install 'noiseproof[lab]'") from missing
     log = pooch.get_logger()
     level = log.level
-    log.setLevel(logging.WARNING)  # it would announce each file on stderr, across the progress bar
+    log.setLevel(logging.WARNING)  # it would log each file to stderr, across the progress bar
     try:
         pooch.retrieve(file.url, f"md5:{file.md5}", fname=file.name, path=place, downloader=download)
     finally:
@@ -113,10 +113,10 @@ def _by_hand(source: Source, place: Path) -> str:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time, where the system can say so; a process that dies lets the others go on."""
+    """Lock the folder, where the system has locks; the lock ends with the process."""
     try:
         import fcntl
-    except ModuleNotFoundError:  # Windows: two at once would spoil each other's download, and the checksum would tell
+    except ModuleNotFoundError:  # Windows: two at once would fail the checksum
         yield
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -1,9 +1,8 @@
-"""How an image file becomes a picture of fixed size, in the process that decodes it.
+"""Resize and crop decoded images to a fixed size, in the worker process.
 
-Every way resizes as torchvision does with Pillow images, hence as the published experiments did: bilinear with
-antialiasing, rounded to whole grey levels. JPEG's quicker decoding at a lower resolution gives other pixels and is not used.
-What remains to be done to the pictures (flip, crop of equal size, colour, normalising) is :class:`~noiseproof.data.Augment`'s,
-on the device:
+All resize as torchvision does with Pillow images, as the published experiments did: bilinear with antialiasing, rounded to
+uint8. JPEG's faster decoding at a lower resolution gives other pixels and is not used. The other augmentations (flip, crop of
+equal size, colour, normalisation) are :class:`~noiseproof.data.Augment`'s, on the device:
 
 ================  ============================  ==============================================
 experiment        framing                       on the device
@@ -34,18 +33,18 @@ if TYPE_CHECKING:
 __all__ = ["Box", "Centre", "Framing", "RandomPart", "Squash"]
 
 LARGEST = 2**26
-"""Most pixels of a resized picture: a line of 1 x 10,000 pixels would become 256 x 2,560,000."""
+"""Most pixels of a resized image: a line of 1 x 10,000 pixels would become 256 x 2,560,000."""
 
 
 class Framing:
-    """A rule from an RGB image of any size to one of :attr:`output_size`. Values: frozen, equal by their options."""
+    """From an RGB image of any size to one of :attr:`output_size`. Subclasses are frozen dataclasses."""
 
     @property
     def output_size(self) -> Size:
         raise NotImplementedError
 
     def frame(self, image: PIL.Image.Image, key: tuple[Word, ...]) -> PIL.Image.Image:
-        """The picture; what is random in it is a function of ``key``. A ValueError if this image cannot be framed."""
+        """The resized image; its randomness is a function of ``key``. A ValueError if this image cannot be framed."""
         raise NotImplementedError
 
 
@@ -108,7 +107,7 @@ class Box(NamedTuple):
 class RandomPart(Framing):
     """A random part of the image, resized to ``size`` x ``size``: the rule of :class:`~noiseproof.data.RandomResizedCrop`.
 
-    The part is a function of the key and the image's size. It is cut first and resized then: what is outside never shows.
+    The part is a function of the key and the image's size. It is cut before it is resized.
     """
 
     size: int = 224
@@ -131,7 +130,7 @@ class RandomPart(Framing):
         """The first of ten tries that fits, or the largest central part whose ratio is allowed."""
         height, width = size
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
-        # A place, then for each try a share of the area and a ratio.
+        # A position, then for each try a share of the area and a ratio.
         top, left, *tries = map(float, keyed_uniform(*key, np.arange(2 + 2 * TRIES, dtype=np.uint64)))
         for share, shape in zip(tries[::2], tries[1::2], strict=True):
             area = height * width * (self.scale[0] + share * (self.scale[1] - self.scale[0]))

@@ -1,4 +1,4 @@
-"""What every augmentation is: a size rule, a draw of one row of parameters per image, and a deterministic application."""
+"""The interface of augmentations: a rule for sizes, random parameters for each image, and their deterministic application."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def uniform(shape: tuple[int, ...], low: float, high: float, generator: torch.Ge
 
 
 def in_unit_range(images: Tensor) -> Tensor:
-    """uint8 images as float32 in [0, 1]; others as they are."""
+    """uint8 images as float32 in [0, 1]; others unchanged."""
     return images.float().div_(255) if images.dtype == torch.uint8 else images
 
 
 def check_images(images: Tensor, channels: int) -> None:
-    """Refuse what is not a uint8 batch ``[N, channels, H, W]``."""
+    """An error unless it is a uint8 batch ``[N, channels, H, W]``."""
     if not isinstance(images, Tensor):
         raise TypeError(f"images must be a tensor, got {type(images).__name__}")
     if images.dtype != torch.uint8:

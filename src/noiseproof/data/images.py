@@ -1,7 +1,6 @@
-"""Data sets whose images stay in files: the value that lists them, folders of classes, and decoding one file.
+"""Folders of image files, one per class, and decoding one file.
 
-Files are listed, sorted and hashed here, and decoded only when a loader asks for them. Pillow is imported by the first call
-that decodes.
+Images are decoded only when a loader asks for them; the first call that decodes imports Pillow.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ __all__ = ["EXTENSIONS", "Opener", "class_files", "decode", "load_image_folder",
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"})
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "PPM", "TIFF")
 JUNK = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"})
-"""What desktops and file servers leave behind, in lower case; names that start with a dot are left alone as well."""
+"""Files and folders of desktops and file servers, in lower case; they are ignored, as are names that start with a dot."""
 
 TEST_FOLDERS = ("test", "val", "validation")
 Opener = Callable[[str], BinaryIO]
-"""Gives a path's content as a binary file that can seek."""
+"""Opens a path as a binary file that can seek."""
 
 
 def load_image_folder(folder: str | Path, *, name: str | None = None, test: str | None = None) -> Dataset:
@@ -42,11 +41,10 @@ def load_image_folder(folder: str | Path, *, name: str | None = None, test: str 
     images are in the order of their names; the test split may lack classes but not add any.
 
     Images are those with a name in ``EXTENSIONS``, directly in the class's folder. Links to files and folders are followed.
-    Hidden files and what desktops leave behind (``JUNK``) are passed over, so are other files beside the class folders; any
-    other file or folder inside a class is an error, and so is a class without images.
+    Hidden files, ``JUNK``, and files beside the class folders are ignored; any other file or folder inside a class is an
+    error, and so is a class without images.
 
-    ``sources`` has one SHA-256 under the folder's name, of every image's relative path, size and label. The pixels are not
-    part of it: a million images are not read to list them.
+    ``sources`` has one SHA-256 under the folder's name, of every image's relative path, size and label, but not of the pixels.
 
     >>> load_image_folder("no/such/folder")
     Traceback (most recent call last):
@@ -75,8 +73,8 @@ def read_image(path: str | Path) -> NDArray[np.uint8]:
 
     Grey, palette and CMYK images are converted, transparency is dropped and an EXIF orientation is ignored, as torchvision's
     loader does. Of 16-bit grey the upper eight bits are kept, where Pillow's conversion would turn all but the darkest 1/256
-    white. Of several frames the first is read. What the file holds counts, not how it is called, and only ``FORMATS`` are
-    tried: Pillow knows others, one of which runs a program.
+    white. Of several frames the first is read. The format is that of the content, whatever the suffix, and only ``FORMATS``
+    are tried: Pillow knows others, one of which runs a program.
 
     A file that is damaged, in another format, or larger than ``PIL.Image.MAX_IMAGE_PIXELS`` is a :class:`DataError`; one that
     cannot be opened or read is an OSError.
@@ -95,7 +93,7 @@ def decode(path: str, opener: Opener) -> PIL.Image.Image:
     except ImportError as error:
         raise ImportError("images are read with pillow: pip install 'noiseproof[lab]'") from error
     with opener(path) as file, warnings.catch_warnings():
-        # Pillow warns of odd metadata, which is no concern of ours, and of bombs, which are: the latter become errors.
+        # Pillow's warnings of odd metadata are ignored, those of decompression bombs become errors.
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
         try:
@@ -110,7 +108,7 @@ def decode(path: str, opener: Opener) -> PIL.Image.Image:
             raise DataError(f"{path}: not an image; {', '.join(FORMATS)} are read") from error
         except Exception as error:  # decoders raise many kinds for damaged data
             if isinstance(error, OSError) and error.errno is not None:
-                # The disk's or the network's fault, not the image's; it does not know the path.
+                # An error of the disk or the network, without the path.
                 raise OSError(error.errno, error.strerror, path) from error
             raise DataError(f"{path}: not a readable image: {str(error) or type(error).__name__}") from error
 
@@ -158,8 +156,7 @@ def _class_names(folder: Path) -> tuple[str, ...]:
 
 
 def class_files(folder: Path, labels: dict[str, int], update: Callable[[bytes], object], *, root: Path) -> ImageFiles:
-    """The images in the sub-folders of ``folder`` that ``labels`` names; their paths from ``root``, sizes and labels go to a
-    digest's ``update``."""
+    """The images in the sub-folders that ``labels`` names; ``update`` hashes their paths from ``root``, sizes and labels."""
     paths: list[str] = []
     classes: list[int] = []
     for name, label in labels.items():
@@ -182,7 +179,7 @@ def class_files(folder: Path, labels: dict[str, int], update: Callable[[bytes], 
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """What a folder holds, by name, less what is hidden or junk."""
+    """The entries of a folder, sorted by name, without hidden ones and junk."""
     with os.scandir(folder) as found:
         yield from sorted(
             (entry for entry in found if not entry.name.startswith(".") and entry.name.lower() not in JUNK),

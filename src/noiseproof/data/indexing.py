@@ -1,7 +1,7 @@
 """Augmentations that only move pixels: crop, flip, rotation.
 
-Each says, for every pixel of its result, which pixel of its input stands there, in whole numbers. Such maps compose exactly:
-a chain of them is one table of indices and one gather, whatever its length, and equals the steps done one after another.
+Each maps every pixel of its result to a pixel of its input, by integer indices. Such maps compose exactly: a chain of them is
+one table of indices and one gather.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Pixels:
 
     @classmethod
     def all_of(cls, size: Size, device: torch.device) -> Pixels:
-        """Every pixel of an image of ``size``, where it is."""
+        """The identity on an image of ``size``."""
         rows, columns = (torch.arange(length, device=device) for length in size)
         return cls(rows.view(1, -1, 1), columns.view(1, 1, -1))
 
     def within(self, rows: Tensor, columns: Tensor, size: Size) -> Pixels:
-        """Moved to ``rows`` and ``columns``; what has left an image of ``size``, now or before, is outside for good."""
+        """Moved to ``rows`` and ``columns``; pixels that have ever left an image of ``size`` stay outside."""
         inside = (rows >= 0) & (rows < size[0]) & ((columns >= 0) & (columns < size[1]))
         return Pixels(rows, columns, inside if self.inside is None else inside & self.inside)
 
@@ -49,7 +49,7 @@ class Pixels:
 
 
 class IndexOperation(Operation):
-    """An operation that only moves pixels, and puts zeros where none comes from."""
+    """An operation that only moves pixels, with zeros where there is none."""
 
     def source(self, pixels: Pixels, drawn: Any, size: Size) -> Pixels:
         """For ``pixels`` of the result, the pixels of the input, whose size is ``size``."""
@@ -144,8 +144,8 @@ class Rotation(IndexOperation):
     """Turn about the centre by an angle uniform in [-degrees, degrees); nearest neighbour, same size, zeros around.
 
     Pixel for pixel what Pillow's ``Image.rotate`` gives, which torchvision's ``RandomRotation`` calls: pixel (r, c) has its
-    centre at (r + 1/2, c + 1/2), and coordinates are counted in 1/65536 of a pixel. Whole numbers from there on, so devices
-    agree too. Right below 16,384 pixels a side.
+    centre at (r + 1/2, c + 1/2), and coordinates are multiples of 1/65536 pixel. Integer arithmetic from there on, so devices
+    agree. Correct below 16,384 pixels a side.
     """
 
     degrees: float = 20.0

@@ -93,7 +93,7 @@ class Source:
     page: str
     """Where its owners describe it"""
     holds: Mapping[str, str] = field(default_factory=dict)
-    """Published checksums of what is in the archive; none if the files are read as they are"""
+    """Published checksums of the files in the archive; empty if there is no archive"""
     at_most: int = 2**28
     """Bytes the archive may unpack to"""
 

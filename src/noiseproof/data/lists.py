@@ -1,7 +1,7 @@
-"""Data sets given as lists of image files: anyone's "path label" lines, WebVision, Clothing1M.
+"""Data sets given as lists of image files: lines "path label", WebVision, Clothing1M.
 
-A list is its owner's word: absolute paths and ``..`` are taken as they stand. Labels count from 0. Blank lines and lines that
-start with # say nothing. Every fault is reported with the list and the line.
+Absolute paths and ``..`` are allowed. Labels count from 0. Blank lines and lines that start with # are ignored. Errors name the
+list and the line.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ FIRST_OF_IMAGENET = ("n01440764", "0")
 KeyList = Literal["noisy_train", "clean_train", "clean_val", "clean_test"]
 
 
-class Listing(NamedTuple):
-    """The lines of a list: paths as they stand there, labels, and line numbers."""
+class Line(NamedTuple):
+    """A line of a list: the path as written there, the label, and the line's number."""
 
-    source: Path
-    paths: list[str]
-    labels: list[int]
-    lines: list[int]
+    path: str
+    label: int
+    number: int
 
 
 def load_list(
@@ -51,9 +50,9 @@ def load_list(
     """A data set from a list of lines "path label", and a second list for its test split.
 
     The label is the last field, after a space, a tab or a comma: paths may contain all three. Relative paths start at
-    ``root``, by default the list's own folder. ``classes`` is a file with one name a line, or the names; by default the
-    classes are called by their numbers. ``check_files`` looks for every file now, one folder at a time (a million files take
-    seconds), rather than when a loader reaches it. ``sources`` has the SHA-256 of the lists, not of the images.
+    ``root``, by default the list's folder. ``classes`` is a file with one name per line, or the names; by default the classes
+    are named by their numbers. ``check_files`` looks for every file now (a million take seconds), not when a loader needs it.
+    ``sources`` has the SHA-256 of the lists, not of the images.
     """
     path = Path(path)
     read = [path] if test is None else [path, Path(test)]
@@ -62,13 +61,13 @@ def load_list(
         names = tuple(text for _, text in _lines(Path(classes)))
     elif classes is not None:
         names = tuple(classes)
-    listings = [_read_list(listed, None if names is None else len(names)) for listed in read]
+    listings = {listed: _read_list(listed, None if names is None else len(names)) for listed in read}
     if isinstance(classes, str | Path):
         read.append(Path(classes))
     if names is None:
-        names = tuple(map(str, range(max(max(listing.labels) for listing in listings) + 1)))
-    splits = [_files(listing, listing.source.parent if root is None else Path(root), check_files) for listing in listings]
-    return Dataset(name or path.stem, splits[0], splits[1] if test is not None else None, names, _sources(read))
+        names = tuple(map(str, range(max(line.label for lines in listings.values() for line in lines) + 1)))
+    splits = [_files(at, lines, at.parent if root is None else Path(root), check_files) for at, lines in listings.items()]
+    return Dataset(name or path.stem, splits[0], splits[-1] if test is not None else None, names, _sources(read))
 
 
 def load_webvision(
@@ -77,7 +76,7 @@ def load_webvision(
     """The first ``classes`` classes of WebVision 1.0's Google images; 50 make the mini WebVision of the experiments.
 
     ``folder`` has ``info/train_filelist_google.txt``, ``info/val_filelist.txt`` and ``info/synsets.txt`` as published (the
-    three may lie in the folder itself), the training images ``google/q0001/...`` there or in ``train``, and the validation
+    three may be in the folder itself), the training images ``google/q0001/...`` there or in ``train``, and the validation
     images in ``val_images_256``, ``val_images`` or ``val``.
 
     With ``imagenet``, ImageNet's validation images of the same classes are there as well, as ``other_tests["ilsvrc12"]``. It is
@@ -92,9 +91,9 @@ def load_webvision(
     synsets, names = _synsets(info / "synsets.txt", classes)
     train_list, test_list = info / "train_filelist_google.txt", info / "val_filelist.txt"
     images = _place(folder, ("", "train", "google_resized_256"), GOOGLE)
-    train = _files(_first(_read_list(train_list, 1000), classes), images, check_files)
+    train = _files(train_list, _read_first(train_list, classes), images, check_files)
     place = next((p for p in ("val_images_256", "val_images", "val") if (folder / p).is_dir()), "val_images_256")
-    test = _files(_first(_read_list(test_list, 1000), classes), folder / place, check_files)
+    test = _files(test_list, _read_first(test_list, classes), folder / place, check_files)
     sources = _sources([train_list, info / "synsets.txt", test_list])
     if imagenet is None:
         return Dataset("webvision", train, test, names, sources)
@@ -105,7 +104,7 @@ def load_webvision(
 def imagenet_beside(folder: Path) -> Path | None:
     """ImageNet's validation images, if they are in or next to WebVision's folder, one sub-folder per class.
 
-    Another layout (the images as published are all in one folder) is ignored, since nobody asked for it by name.
+    Another layout (the images as published are all in one folder) is ignored.
     """
     places = (place / name for place in (folder, folder.parent) for name in ("ilsvrc12", "imagenet", "ILSVRC2012"))
     firsts = [Path(inside, name) for inside in ("val", "") for name in FIRST_OF_IMAGENET]
@@ -125,23 +124,23 @@ def load_clothing1m(
     folder = Path(folder)
     notes = _place(folder, ("", "annotations"), "noisy_train_key_list.txt")
     names, sources = _clothing_names(notes / "category_names_eng.txt")
-    # The keys say images/..., which some copies left out when they were unpacked.
+    # The keys start with images/, a folder that some copies lack.
     prefix = "images/" if not (folder / "images").is_dir() and (folder / "0").is_dir() else ""
     splits, labels = [], {}
     for keys in (train, test):
         values = notes / f"{keys.split('_')[0]}_label_kv.txt"
         if values not in labels:
-            listing = _read_list(values, len(names))
-            labels[values] = dict(zip(listing.paths, listing.labels, strict=True))
-        listing = _keyed(notes / f"{keys}_key_list.txt", labels[values], values)
-        listing = listing._replace(paths=[path.removeprefix(prefix) for path in listing.paths])
-        splits.append(_files(listing, folder, check_files))
-        sources |= _sources([listing.source, values])
+            labels[values] = {line.path: line.label for line in _read_list(values, len(names))}
+        listed = notes / f"{keys}_key_list.txt"
+        lines = _read_keys(listed, labels[values], values)
+        lines = [line._replace(path=line.path.removeprefix(prefix)) for line in lines]
+        splits.append(_files(listed, lines, folder, check_files))
+        sources |= _sources([listed, values])
     return Dataset("clothing1m", splits[0], splits[1], names, sources)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text that say something, stripped, with their numbers."""
+    """The lines of a text file that are neither blank nor comments, stripped, with their numbers."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             try:
@@ -154,58 +153,51 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, text
 
 
-def _read_list(path: Path, classes: int | None) -> Listing:
+def _read_list(path: Path, classes: int | None = None) -> list[Line]:
     """The lines "path label" of a list, with labels below ``classes``."""
-    listing = Listing(path, [], [], [])
+    most, found = classes or MOST_CLASSES, []
     for number, text in _lines(path):
         cut = max(text.rfind(separator) for separator in " \t,")
         name, label = text[: max(cut, 0)].rstrip(" \t,"), text[cut + 1 :]
         if not name or not LABEL.fullmatch(label):
             raise DataError(f"{path}:{number}: should be a path and a whole number, got {text[:200]!r}")
-        value = int(label)
-        if not 0 <= value < (classes or MOST_CLASSES):
-            raise DataError(f"{path}:{number}: labels must be in [0, {(classes or MOST_CLASSES) - 1}], got {value}")
-        listing.paths.append(name)
-        listing.labels.append(value)
-        listing.lines.append(number)
-    if not listing.paths:
-        raise DataError(f"{path}: no images listed")
-    return listing
+        if not 0 <= int(label) < most:
+            raise DataError(f"{path}:{number}: labels must be in [0, {most - 1}], got {int(label)}")
+        found.append(Line(name, int(label), number))
+    return _not_empty(found, path)
 
 
-def _keyed(path: Path, labels: dict[str, int], source: Path) -> Listing:
-    """A list of keys, with labels from a second file."""
-    listing = Listing(path, [], [], [])
+def _read_keys(path: Path, labels: dict[str, int], source: Path) -> list[Line]:
+    """A list of paths, with their labels from a second file."""
+    found = []
     for number, key in _lines(path):
         if key not in labels:
             raise DataError(f"{path}:{number}: {key!r} has no label in {source.name}")
-        listing.paths.append(key)
-        listing.labels.append(labels[key])
-        listing.lines.append(number)
-    if not listing.paths:
-        raise DataError(f"{path}: no images listed")
-    return listing
+        found.append(Line(key, labels[key], number))
+    return _not_empty(found, path)
 
 
-def _first(listing: Listing, classes: int) -> Listing:
-    """The lines whose label is below ``classes``."""
-    rows = zip(listing.paths, listing.labels, listing.lines, strict=True)
-    kept = [row for row in rows if row[1] < classes]
-    if not kept:
-        raise DataError(f"{listing.source}: no images of the first {classes} classes")
-    paths, labels, lines = map(list, zip(*kept, strict=True))
-    return Listing(listing.source, paths, labels, lines)
+def _read_first(path: Path, classes: int) -> list[Line]:
+    """The lines of a list of ImageNet's classes whose label is below ``classes``."""
+    kept = [line for line in _read_list(path, 1000) if line.label < classes]
+    return _not_empty(kept, path, f" of the first {classes} classes")
 
 
-def _files(listing: Listing, root: Path, check: bool) -> ImageFiles:
-    paths = [os.path.join(root, path) for path in listing.paths]
+def _not_empty(lines: list[Line], path: Path, which: str = "") -> list[Line]:
+    if not lines:
+        raise DataError(f"{path}: no images{which or ' listed'}")
+    return lines
+
+
+def _files(source: Path, lines: list[Line], root: Path, check: bool) -> ImageFiles:
+    paths = [os.path.join(root, line.path) for line in lines]
     if check:
-        _check_files(listing, paths)
-    return ImageFiles(tuple(paths), np.array(listing.labels, np.int64))
+        _check_files(source, lines, paths)
+    return ImageFiles(tuple(paths), np.array([line.label for line in lines], np.int64))
 
 
-def _check_files(listing: Listing, paths: list[str]) -> None:
-    """Every path is a file. Each folder is read once: asking for a million files one by one takes a file server minutes."""
+def _check_files(source: Path, lines: list[Line], paths: list[str]) -> None:
+    """Each folder is listed once: looking for a million files one by one takes minutes on a file server."""
     folders: dict[str, set[str]] = {}
     missing = []
     for k, path in enumerate(paths):
@@ -221,7 +213,7 @@ def _check_files(listing: Listing, paths: list[str]) -> None:
     if missing:
         others = f" ({len(missing)} of {len(paths)} are missing)" if len(missing) > 1 else ""
         raise FileNotFoundError(
-            f"{listing.source}:{listing.lines[missing[0]]}: no file {paths[missing[0]]}{others}; "
+            f"{source}:{lines[missing[0]].number}: no file {paths[missing[0]]}{others}; "
             "correct the list or the folder (in Python, check_files=False leaves it to the loader)"
         )
 
@@ -233,7 +225,7 @@ def _sources(paths: Sequence[Path]) -> dict[str, str]:
 
 
 def _place(folder: Path, places: Sequence[str], witness: str) -> Path:
-    """The first of some places in a folder where a file or folder lies."""
+    """The first of some folders that holds a file or folder."""
     for place in places:
         if (folder / place / witness).exists():
             return folder / place
@@ -242,7 +234,7 @@ def _place(folder: Path, places: Sequence[str], witness: str) -> Path:
 
 
 def _synsets(path: Path, classes: int) -> tuple[list[str], tuple[str, ...]]:
-    """The synsets of the first classes, and each one's first word; two that share it keep their synset to tell them apart."""
+    """The synsets of the first classes and the first word of each, with the synset where two share a word."""
     rows = [text.partition(" ") for _, text in _lines(path)][:classes]
     if len(rows) < classes:
         raise DataError(f"{path}: {classes} classes wanted, {len(rows)} listed")
@@ -255,9 +247,9 @@ def _synsets(path: Path, classes: int) -> tuple[list[str], tuple[str, ...]]:
 def _ilsvrc12(folder: Path, synsets: list[str], check_files: bool) -> tuple[ImageFiles, dict[str, str]]:
     """ImageNet's validation images of ``synsets``, from a list or a folder with one sub-folder per class, and the checksum."""
     if folder.is_file():
-        listing = _first(_read_list(folder, 1000), len(synsets))
-        inside = "val" if (folder.parent / "val" / listing.paths[0]).is_file() else ""
-        return _files(listing, folder.parent / inside, check_files), _sources([folder])
+        lines = _read_first(folder, len(synsets))
+        inside = "val" if (folder.parent / "val" / lines[0].path).is_file() else ""
+        return _files(folder, lines, folder.parent / inside, check_files), _sources([folder])
     for place in (folder / "val", folder):
         for names in (synsets, [str(k) for k in range(len(synsets))]):
             if (place / names[0]).is_dir():

@@ -1,7 +1,6 @@
-"""Batches of pictures from image files: decoded in worker processes, the same for a seed however they are made.
+"""Batches from image files: decoded in worker processes, deterministic.
 
-The main process decides the order and sends each worker a batch's paths; a worker holds no list of files. Engine: torch's
-DataLoader, one request per batch.
+The main process decides the order and sends each worker a batch's paths, through torch's DataLoader.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ ORDER, FRAMING = 0, 1
 
 
 class Batch(NamedTuple):
-    """Pictures uint8 ``[B, 3, H, W]`` (channels last in memory), labels ``[B]``, and their positions ``[B]`` in the files."""
+    """Images uint8 ``[B, 3, H, W]`` (channels last in memory), labels ``[B]``, and their positions ``[B]`` in the files."""
 
     images: Tensor
     labels: Tensor
@@ -43,29 +42,26 @@ class Batch(NamedTuple):
 
 
 class ImageLoader:
-    """Batches of ``files``, each a picture that ``framing`` made, epoch by epoch.
+    """Batches of ``files``, resized by ``framing``, epoch by epoch.
 
-    The same ``seed``, ``epoch(n)`` and files give the same batches, whatever the number of ``workers`` and in whatever order
-    epochs are asked for; nothing is drawn from torch's own generators. (Versions of Pillow and of the libraries under it may
-    differ by a grey level.) Without ``shuffle`` images come in the order of the files. Each image is read once an epoch;
-    ``drop_last`` leaves out a last batch that is not full.
+    The same ``seed``, ``epoch(n)`` and files give the same batches, for any number of ``workers`` and any order of epochs;
+    torch's global generators are not used. (Versions of Pillow and its libraries may differ by a grey level.) Without
+    ``shuffle`` images come in the order of the files. ``drop_last`` leaves out a last batch that is not full.
 
-    ``batch_size`` counts the images of all processes together. With ``world`` processes (torchrun's WORLD_SIZE, of which it
-    must be a multiple) each gets its contiguous slice of every batch: together they see the batches one process would see,
-    every image once. A short last batch is divided as evenly as it goes; one with fewer images than processes leaves some
-    without a step, which evaluation can bear and training cannot: with ``shuffle`` that is refused, and ``drop_last`` helps.
+    ``batch_size`` counts the images of all processes together. With ``world`` processes, of which it must be a multiple, each
+    gets a contiguous slice of every batch: together they see the batches that one process would. A short last batch is divided
+    as evenly as possible; with fewer images than processes some would have no step, which ``shuffle`` refuses without
+    ``drop_last``.
 
-    A damaged image raises its :class:`DataError` here, wherever it was read. With ``skip_corrupt`` it is left out, the batch
-    is that much smaller, and :attr:`skipped` lists its path; a batch of which nothing is left is an error all the same.
-    A file that cannot be opened (missing, forbidden, a disk's fault) is never skipped: it is an OSError with its path, and so
-    is whatever else ``opener`` raises.
+    A damaged image raises its :class:`DataError` here, whichever process decoded it. With ``skip_corrupt`` it is left out of
+    its batch, and :attr:`skipped` lists its path; a batch of damaged images only is an error all the same. A file that cannot
+    be opened is never skipped: it is an OSError with its path, and so is any other error of ``opener``.
 
-    Workers live from the first epoch to :meth:`close`, and are forked from a clean server process where there is one
-    (``forkserver``), else spawned: a plain fork would copy this process's threads, locks and CUDA state half-alive. So a
-    script that uses workers needs the usual ``if __name__ == "__main__":``. Each worker imports torch, which takes seconds;
-    ``multiprocessing.set_forkserver_preload(["noiseproof.data.loader"])`` at the start of a program has the server do it once.
-    ``workers=0`` decodes here. Towards a CUDA device, batches are pinned by a thread and copied without waiting. ``opener``
-    replaces ``open`` (an archive, a store); it must pickle when there are workers.
+    Workers live from the first epoch to :meth:`close`. They start by ``forkserver``, else by ``spawn``: a plain fork would copy
+    this process's threads, locks and CUDA state. A script with workers needs ``if __name__ == "__main__":``. Each worker
+    imports torch, which takes seconds; ``multiprocessing.set_forkserver_preload(["noiseproof.data.loader"])`` at the start of a
+    program does it once. ``workers=0`` decodes here. For a CUDA device, batches are pinned by a thread and copied
+    asynchronously. ``opener`` replaces ``open`` (an archive, a store); with workers it must be picklable.
     """
 
     def __init__(
@@ -105,7 +101,7 @@ class ImageLoader:
         self._sampler = _Sampler()
         self._engine: DataLoader[_Decoded] | None = None
         self._iterator: Iterator[_Decoded] | None = None
-        """The engine's: nothing else may hold it, because its workers live as long as it does."""
+        """The engine's. Nothing else may hold it: its workers live as long as it does."""
         self._begun: object = None
 
     def __len__(self) -> int:
@@ -125,7 +121,7 @@ class ImageLoader:
         """Stop the workers and end the epoch begun last; another epoch would start new ones."""
         self._begun = None
         iterator, self._engine, self._iterator = self._iterator, None, None
-        # Letting go of it would do, but for a traceback that holds it still.
+        # Dropping the reference would do, unless a traceback still holds it.
         getattr(iterator, "_shutdown_workers", lambda: None)()
 
     def _batches(self, n: int, begun: object) -> Iterator[Batch]:
@@ -138,7 +134,7 @@ class ImageLoader:
             self._report(decoded.faults, len(decoded.indices))
             images, labels, indices = (tensor.to(self.device, non_blocking=True) for tensor in decoded[:3])
             yield Batch(images.permute(0, 3, 1, 2), labels, indices)
-            self._check_begun(n, begun)  # before the next batch is taken: it would be the other epoch's
+            self._check_begun(n, begun)  # the next batch would be of the other epoch
 
     def _check_begun(self, n: int, begun: object) -> None:
         if self._begun is None:
@@ -158,7 +154,7 @@ class ImageLoader:
             persistent_workers=self.workers > 0,
             multiprocessing_context=method if self.workers else None,
             pin_memory=self.device.type == "cuda",
-            generator=torch.Generator(),  # else each epoch would draw a number from torch's own, which decoding does not use
+            generator=torch.Generator(),  # else each epoch would draw from the global one
         )
 
     def _requests(self, n: int) -> Iterator[_Request]:
@@ -172,7 +168,7 @@ class ImageLoader:
                 yield _Request(n, indices, self.files.labels[indices], [self.files.paths[k] for k in indices])
 
     def _share(self, count: int) -> tuple[int, int]:
-        """From where to where this process takes a batch of ``count``."""
+        """The range of this process in a batch of ``count``."""
         return self.rank * count // self.world, (self.rank + 1) * count // self.world
 
     def _report(self, faults: list[tuple[str, Exception]], left: int) -> None:
@@ -199,7 +195,7 @@ class ImageLoader:
 
 
 class _Request(NamedTuple):
-    """What a worker is sent: one batch of one process."""
+    """Sent to a worker: one batch of one process."""
 
     epoch: int
     indices: NDArray[np.int64]
@@ -208,9 +204,9 @@ class _Request(NamedTuple):
 
 
 class _Decoded(NamedTuple):
-    """What it sends back: pictures uint8 ``[B, H, W, 3]``, labels and indices of those that are whole, and the others' faults.
+    """Sent back: images uint8 ``[B, H, W, 3]``, their labels and indices, and the errors of the others.
 
-    An exception that crosses the process boundary by itself arrives as text in another one; as a value it stays what it is.
+    As values: an exception raised in a worker would arrive as the text of another one.
     """
 
     images: Tensor
@@ -220,7 +216,7 @@ class _Decoded(NamedTuple):
 
 
 class _Sampler:
-    """Where torch's engine finds the requests of the epoch that begins."""
+    """The requests of the next epoch, for torch's DataLoader."""
 
     def __init__(self) -> None:
         self.requests: Iterator[_Request] = iter(())
@@ -230,7 +226,7 @@ class _Sampler:
 
 
 class _Decoder(Dataset[_Decoded]):
-    """The worker's part: a request in, its pictures out."""
+    """What a worker does: decode the images of a request."""
 
     def __init__(self, framing: Framing, seed: int, skip_corrupt: bool, opener: Opener) -> None:
         self.framing, self.seed, self.skip_corrupt, self.opener = framing, seed, skip_corrupt, opener
@@ -253,7 +249,7 @@ class _Decoder(Dataset[_Decoded]):
     def _picture(self, path: str, epoch: int, index: int) -> PIL.Image.Image:
         try:
             image = decode(path, self.opener)
-        except (ImportError, MemoryError):  # this machine's, not the file's
+        except (ImportError, MemoryError):  # not the file's fault
             raise
         except Exception as error:  # an opener may raise anything
             raise _plain(error, path) from error
@@ -264,9 +260,9 @@ class _Decoder(Dataset[_Decoded]):
 
 
 def _plain(error: Exception, path: str) -> Exception:
-    """The same fault as a DataError or an OSError with the path, which pickle.
+    """The same error as a DataError or an OSError with the path: these can be pickled.
 
-    Others may not: one that holds an open stream is lost on its way, and the main process would wait for it for ever.
+    One that cannot, because it holds an open stream say, would leave the main process waiting for ever.
     """
     if isinstance(error, DataError):
         return error if type(error) is DataError else DataError(str(error))
@@ -279,9 +275,9 @@ def _plain(error: Exception, path: str) -> Exception:
 
 
 def _end_with_parent(worker: int) -> None:
-    """Have this worker end when the main process does, killed or crashed too.
+    """End this worker when the main process ends, even if it is killed.
 
-    torch looks at the parent's number for this, which is the server's here: it would wait for ever, and hold what it inherited.
+    torch watches the parent's process id for this, which under forkserver is the server's.
     """
     parent = multiprocessing.parent_process()
     if parent is None:  # it is the main process
@@ -295,7 +291,7 @@ def _end_with_parent(worker: int) -> None:
 
 
 def _as_it_is(decoded: Any) -> Any:
-    """For torch, which would otherwise look for something to convert."""
+    """Instead of torch's conversion."""
     return decoded
 
 

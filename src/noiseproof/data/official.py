@@ -1,7 +1,7 @@
-"""Data sets in the official formats, as people have them: CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files.
+"""Data sets in their official formats: CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files.
 
-Nothing in a file is executed: the pickles of the Python versions go through a reader that admits only what those files hold.
-Checksums are verified where they are published.
+No code in a file is run: the pickles of the Python versions go through an unpickler that admits arrays only. Published
+checksums are verified.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pickle
 import struct
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ CIFAR100_PYTHON = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0
 PIXELS = 32 * 32 * 3
 IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 Records = tuple[NDArray[np.uint8], NDArray[np.int64]]
+Layout = tuple[dict[str, str], Callable[[Path, bytes], Records]]
+"""Published checksums by file, and what reads a file."""
 
 
 def load_cifar10(folder: str | Path, *, check: bool = True) -> Dataset:
@@ -57,24 +60,26 @@ def load_cifar10(folder: str | Path, *, check: bool = True) -> Dataset:
 
     ``check=False`` skips the published checksums, for re-packed copies and subsets; sizes and ranges are checked all the same.
     """
-    folder, layout = _layout(Path(folder), {"cifar-10-batches-bin": "test_batch.bin", "cifar-10-batches-py": "test_batch"})
-    sums, read = (CIFAR10_BINARY, _cifar10_binary) if layout.endswith("bin") else (CIFAR10_PYTHON, _cifar_python("labels"))
-    return _cifar("cifar10", folder, sums, read, check)
+    layouts: dict[str, Layout] = {
+        "cifar-10-batches-bin": (CIFAR10_BINARY, partial(_binary, label_bytes=1, classes=10)),
+        "cifar-10-batches-py": (CIFAR10_PYTHON, partial(_python, key="labels")),
+    }
+    return _cifar("cifar10", Path(folder), layouts, check)
 
 
 def load_cifar100(folder: str | Path, *, check: bool = True) -> Dataset:
     """CIFAR-100 with its fine labels, from ``cifar-100-binary``, ``cifar-100-python``, or a folder that holds either."""
-    folder, layout = _layout(Path(folder), {"cifar-100-binary": "test.bin", "cifar-100-python": "test"})
-    sums, read = (
-        (CIFAR100_BINARY, _cifar100_binary) if layout.endswith("binary") else (CIFAR100_PYTHON, _cifar_python("fine_labels"))
-    )
-    return _cifar("cifar100", folder, sums, read, check)
+    layouts: dict[str, Layout] = {
+        "cifar-100-binary": (CIFAR100_BINARY, partial(_binary, label_bytes=2, classes=100)),
+        "cifar-100-python": (CIFAR100_PYTHON, partial(_python, key="fine_labels")),
+    }
+    return _cifar("cifar100", Path(folder), layouts, check)
 
 
 def load_idx(folder: str | Path, name: str = "mnist") -> Dataset:
     """A data set of four idx files (MNIST, Fashion-MNIST, ...), gzipped or not, images as ``[N, 28, 28, 1]``.
 
-    Its classes are called 0 to 9, those of ``fashion-mnist`` as published.
+    The classes are named 0 to 9, or as published for ``fashion-mnist``.
     """
     folder = Path(folder)
     arrays, sources = [], {}
@@ -117,17 +122,17 @@ def read_idx(path: str | Path) -> NDArray[Any]:
     return np.frombuffer(raw, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
 
 
-def _layout(folder: Path, layouts: dict[str, str]) -> tuple[Path, str]:
-    """The folder itself or the one inside it that has a known layout."""
-    for layout, witness in layouts.items():
+def _cifar(name: str, folder: Path, layouts: dict[str, Layout], check: bool) -> Dataset:
+    """From the folder itself or one inside it; a layout is recognised by its last file, the test split."""
+    for layout, (sums, read) in layouts.items():
         for place in (folder, folder / layout):
-            if (place / witness).is_file():
-                return place, layout
-    known = " or ".join(layouts)
-    raise FileNotFoundError(f"{folder}: no {known} there (looked for {', '.join(layouts.values())})")
+            if (place / [*sums][-1]).is_file():
+                return _read_cifar(name, place, sums, read, check)
+    looked = ", ".join([*sums][-1] for sums, _ in layouts.values())
+    raise FileNotFoundError(f"{folder}: no {' or '.join(layouts)} there (looked for {looked})")
 
 
-def _cifar(name: str, folder: Path, sums: dict[str, str], read: Callable[[Path, bytes], Records], check: bool) -> Dataset:
+def _read_cifar(name: str, folder: Path, sums: dict[str, str], read: Callable[[Path, bytes], Records], check: bool) -> Dataset:
     parts, sources = [], {}
     for file, expected in sums.items():
         path = folder / file
@@ -135,9 +140,9 @@ def _cifar(name: str, folder: Path, sums: dict[str, str], read: Callable[[Path, 
             raise FileNotFoundError(f"{path}: missing; the folder is incomplete")
         raw = path.read_bytes()
         if check:
-            found = (hashlib.md5 if len(expected) == 32 else hashlib.sha1)(raw, usedforsecurity=False).hexdigest()
-            if found != expected:
-                raise DataError(f"{path}: checksum {expected} expected, found {found}; download it again, or skip the check")
+            digest = (hashlib.md5 if len(expected) == 32 else hashlib.sha1)(raw, usedforsecurity=False).hexdigest()
+            if digest != expected:
+                raise DataError(f"{path}: checksum {expected} expected, found {digest}; download it again, or skip the check")
         parts.append(read(path, raw))
         sources[file] = hashlib.sha256(raw).hexdigest()
     (x_test, y_test), train = parts[-1], parts[:-1]
@@ -145,7 +150,7 @@ def _cifar(name: str, folder: Path, sums: dict[str, str], read: Callable[[Path, 
     return from_arrays(x, y, x_test, y_test, name=name, classes=class_names(name), sources=sources)
 
 
-def _binary(path: Path, raw: bytes, label_bytes: int, classes: int) -> Records:
+def _binary(path: Path, raw: bytes, *, label_bytes: int, classes: int) -> Records:
     record = label_bytes + PIXELS
     if not raw or len(raw) % record:
         raise DataError(f"{path}: {len(raw)} bytes are not a whole number of records of {record}; is it truncated?")
@@ -156,45 +161,29 @@ def _binary(path: Path, raw: bytes, label_bytes: int, classes: int) -> Records:
     return _as_images(rows[:, label_bytes:]), labels
 
 
-def _cifar10_binary(path: Path, raw: bytes) -> Records:
-    return _binary(path, raw, 1, 10)
-
-
-def _cifar100_binary(path: Path, raw: bytes) -> Records:
-    return _binary(path, raw, 2, 100)
-
-
-def _cifar_python(key: str) -> Callable[[Path, bytes], Records]:
-    def read(path: Path, raw: bytes) -> Records:
-        try:
-            content = _DataUnpickler(io.BytesIO(raw), encoding="bytes").load()
-        except pickle.UnpicklingError as error:
-            raise DataError(f"{path}: {error}") from error
-        except Exception as error:  # a damaged pickle can raise anything
-            raise DataError(f"{path}: not a readable CIFAR file: {type(error).__name__}: {error}") from error
-        found = (
-            {name.decode() if isinstance(name, bytes) else name: v for name, v in content.items()}
-            if isinstance(content, dict)
-            else {}
-        )
-        if "data" not in found or key not in found:
-            raise DataError(
-                f"{path}: should hold 'data' and {key!r}, found {', '.join(map(str, found)) or type(content).__name__}"
-            )
-        pixels, labels = np.asarray(found["data"]), np.asarray(found[key])
-        if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != PIXELS:
-            raise DataError(
-                f"{path}: images should be bytes of shape [N, {PIXELS}], found {pixels.dtype} of shape {pixels.shape}"
-            )
-        if labels.shape != (len(pixels),) or labels.dtype.kind not in "iu":
-            raise DataError(f"{path}: {len(pixels)} images but labels of shape {labels.shape}")
-        return _as_images(pixels), labels.astype(np.int64)
-
-    return read
+def _python(path: Path, raw: bytes, *, key: str) -> Records:
+    try:
+        content = _DataUnpickler(io.BytesIO(raw), encoding="bytes").load()
+    except pickle.UnpicklingError as error:
+        raise DataError(f"{path}: {error}") from error
+    except Exception as error:  # a damaged pickle can raise anything
+        raise DataError(f"{path}: not a readable CIFAR file: {type(error).__name__}: {error}") from error
+    items = content.items() if isinstance(content, dict) else ()
+    found = {name.decode() if isinstance(name, bytes) else name: value for name, value in items}
+    if "data" not in found or key not in found:
+        holds = ", ".join(map(str, found)) or type(content).__name__
+        raise DataError(f"{path}: should hold 'data' and {key!r}, found {holds}")
+    pixels, labels = np.asarray(found["data"]), np.asarray(found[key])
+    if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != PIXELS:
+        kind = f"{pixels.dtype} of shape {pixels.shape}"
+        raise DataError(f"{path}: images should be bytes of shape [N, {PIXELS}], found {kind}")
+    if labels.shape != (len(pixels),) or labels.dtype.kind not in "iu":
+        raise DataError(f"{path}: {len(pixels)} images but labels of shape {labels.shape}")
+    return _as_images(pixels), labels.astype(np.int64)
 
 
 class _DataUnpickler(pickle.Unpickler):
-    """Reads numbers, text, lists, dictionaries and NumPy arrays of numbers, and refuses every other name a pickle asks for."""
+    """Reads numbers, text, lists, dictionaries and NumPy arrays, and refuses every other class or function."""
 
     ADMITTED = {
         (module, name)
@@ -211,5 +200,5 @@ class _DataUnpickler(pickle.Unpickler):
 
 
 def _as_images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Rows of planes, red, green, blue, as ``[N, 32, 32, 3]``."""
+    """Rows of three planes as ``[N, 32, 32, 3]``."""
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))

@@ -1,4 +1,4 @@
-"""Where data sets are, and opening one by its name or by its place."""
+"""Where data sets are kept, and opening one by its name or path."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def data_root(given: str | Path | None = None) -> Path:
 
 
 def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, check: bool = True) -> Dataset:
-    """A data set by its name (``NAMES``), looked for below :func:`data_root`, or by its place.
+    """A data set by its name (``NAMES``), looked for below :func:`data_root`, or by its path.
 
-    A place is an .npz file, a list of images (.txt, .csv, .tsv), or a folder: CIFAR's or idx files, WebVision's or Clothing1M's
-    layout, or images in one folder per class. A name that is also a folder here is the name; write ``./cifar10`` for the
-    folder. ``check=False`` skips CIFAR's published checksums.
+    A path is that of an .npz file, a list of images (.txt, .csv, .tsv), or a folder: CIFAR's or idx files, WebVision's or
+    Clothing1M's layout, or images in one folder per class. Names come first: write ``./cifar10`` for a folder of that name.
+    ``check=False`` skips CIFAR's published checksums.
     """
     name = str(name_or_path)
     if name in NAMES:
@@ -63,7 +63,7 @@ def find_dataset(name: str, root: str | Path | None = None) -> Path:
     for folder in looked[:-1]:
         if _is_there(folder, known):
             return folder
-    # idx files in the root itself do not say whose they are: the published ones are known, others count as MNIST's.
+    # idx files in the root itself are known by their checksum; others count as MNIST's.
     owner = (_published(place) or "mnist") if known.witnesses == IDX else name
     if _is_there(place, known) and owner == name:
         return place

@@ -1,7 +1,7 @@
 """Augmentations that resample: random resized crop for training, resize and centre crop for evaluation.
 
-Both are bilinear without antialiasing, in floating point and without rounding back to whole grey levels. The convention is
-that of ``torch.nn.functional.interpolate(..., mode="bilinear", align_corners=False)``: along a side of h input and s output
+Both are bilinear without antialiasing, in floating point, not rounded to uint8. The convention is that of
+ ``torch.nn.functional.interpolate(..., mode="bilinear", align_corners=False)``: along a side of h input and s output
 pixels, output pixel i reads at ``clamp((i + 1/2) h/s - 1/2, 0, h - 1)``, between the two pixels around it.
 """
 
@@ -38,9 +38,8 @@ class RandomResizedCrop(Operation):
     """A random part of the image, resized to ``size`` x ``size``.
 
     The part's share of the area is uniform in ``scale`` and its width / height log-uniform in ``ratio``; the first of ten
-    tries that fits is taken, its place uniform. If none fits: the largest central part whose ratio is allowed. The part is
-    cut first and resized then: what is outside it never shows. Sampled in one ``grid_sample``, whose coordinates in [-1, 1]
-    are off by at most about 1e-7 of the image's side.
+    tries that fits is taken, its position uniform. If none fits: the largest central part whose ratio is allowed. The part is
+    cut before it is resized. Sampled in one ``grid_sample``, whose coordinates are off by about 1e-7 of the image's side.
     """
 
     size: int = 224

@@ -3,8 +3,8 @@
 cnn8       CNN8                                    the paper's 8-layer network for CIFAR-10
 resnet     ResNet, resnet18, resnet34, resnet50    stem "cifar" for 32x32, "imagenet" for 224x224; torchvision's names
 mlp        MLP                                     on features, or anything flattened to them
-base       Classifier, replace_head                what all of them share; a new last layer for fine-tuning
-weights    load_weights                            a saved state dict, never a pickled object
+base       Classifier, replace_head                their base class; a new last layer for fine-tuning
+weights    load_weights                            from a state dict; pickled objects are refused
 catalog    create_model, find_model, list_models   the models by name
 
 Every model maps ``x [N, ...]`` to logits ``[N, K]``; with ``features=True`` it gives the input of its last layer too.

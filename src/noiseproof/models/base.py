@@ -1,4 +1,4 @@
-"""What every model shares: logits from a last linear layer, the features before it, and how its weights are drawn."""
+"""The base of every model: logits from a last linear layer, the features before it, and the initialisation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
 
-__all__ = ["Classifier", "Initialisation", "activated", "draw_published", "draw_torchvision", "replace_head"]
+__all__ = ["Classifier", "Initialisation", "activated", "initialise_published", "initialise_torchvision", "replace_head"]
 
 Initialisation = Literal["published", "torchvision"]
 HEAD = "fc"
@@ -23,7 +23,7 @@ M = TypeVar("M", bound="Classifier")
 class Classifier(nn.Module):
     """A network that ends in one linear layer, ``fc``.
 
-    A subclass sets ``fc`` and writes :meth:`penultimate`. ``initialisation`` says how a new last layer is drawn.
+    A subclass sets ``fc`` and writes :meth:`penultimate`. ``initialisation`` is that of a new last layer.
     """
 
     fc: nn.Linear
@@ -39,11 +39,11 @@ class Classifier(nn.Module):
         return self.fc.out_features
 
     def aligned(self, multiple: int) -> Classifier:
-        """A network like this one, drawn anew, whose numbers of channels are rounded up to a multiple.
+        """A newly initialised network like this one, with its numbers of channels rounded up to a multiple.
 
-        Its tensors have the same names and are at least as large. With this network's values in their first places and zeros
-        elsewhere it computes the same, on inputs padded with zero channels, and training keeps the zeros: an added channel
-        is 0 before and after BatchNorm (whose factor there is 0), so it passes nothing on and gets no gradient.
+        Its tensors have the same names and are at least as large. With this network's values first and zeros after them it
+        computes the same, on inputs padded with zero channels, and training keeps the zeros: an added channel is 0 before
+        and after BatchNorm (whose weight there is 0), so it contributes nothing and gets no gradient.
         """
         return copy.deepcopy(self)
 
@@ -59,10 +59,9 @@ class Classifier(nn.Module):
 
 
 def replace_head(model: M, classes: int) -> M:
-    """Give the model a new last layer for this many classes, drawn as the model draws its own; all else is kept.
+    """Give the model a new last layer for this many classes, initialised as the model initialises its own.
 
-    Changes the model and returns it. The new layer has the device and dtype of the old one. Optimisers hold parameters, so
-    make them afterwards.
+    Changes the model and returns it. The new layer has the device and dtype of the old one. Create optimisers afterwards.
 
     >>> from noiseproof.models import CNN8
     >>> replace_head(CNN8(10), 14).classifier
@@ -77,7 +76,7 @@ def replace_head(model: M, classes: int) -> M:
         dtype=old.weight.dtype,
     )
     if model.initialisation == "published":
-        draw_published(new)
+        initialise_published(new)
     model.fc = new.train(old.training)
     return model
 
@@ -85,7 +84,7 @@ def replace_head(model: M, classes: int) -> M:
 def activated(norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, *, pool: bool = False) -> Tensor:
     """``relu(norm(x) + shortcut)``, and with ``pool`` the maximum of each 2x2 of it.
 
-    A layer that has a method ``activated`` itself does all of this at once: that is how faster kernels are put in its place.
+    A norm layer with a method ``activated`` does all of this at once: so do the fused kernels.
     """
     at_once: Callable[..., Tensor] | None = getattr(norm, "activated", None)
     if at_once is not None:
@@ -95,11 +94,11 @@ def activated(norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, *, poo
     return F.max_pool2d(out, 2) if pool else out
 
 
-def draw_published(module: nn.Module) -> None:
+def initialise_published(module: nn.Module) -> None:
     """The initialisation behind the paper's CIFAR results.
 
     Convolutions: U(-b, b) with b = sqrt(6 / fan_in), kaiming-uniform for ReLU. Linear layers: b = sqrt(6 / (in + out)),
-    xavier-uniform. Biases and BatchNorm stay as torch makes them: U(-1/sqrt(fan_in), 1/sqrt(fan_in)), and 1 and 0.
+    xavier-uniform. Biases and BatchNorm keep torch's defaults: U(-1/sqrt(fan_in), 1/sqrt(fan_in)), and 1 and 0.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
@@ -108,8 +107,8 @@ def draw_published(module: nn.Module) -> None:
             nn.init.xavier_uniform_(layer.weight)
 
 
-def draw_torchvision(module: nn.Module) -> None:
-    """torchvision's: convolutions N(0, 2 / fan_out), kaiming-normal for ReLU; the rest stays as torch makes it."""
+def initialise_torchvision(module: nn.Module) -> None:
+    """torchvision's: convolutions N(0, 2 / fan_out), kaiming-normal for ReLU; the rest keeps torch's defaults."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
-from noiseproof.models.base import Classifier, activated, draw_published, round_up, shape_text
+from noiseproof.models.base import Classifier, activated, initialise_published, round_up, shape_text
 
 __all__ = ["CNN8"]
 
@@ -19,8 +19,8 @@ class CNN8(Classifier):
     """Eight layers for images of 32x32: 3x3 convolutions 64-64-pool-128-128-pool-196-196-pool, linear 256, linear K.
 
     BatchNorm and ReLU follow every layer but the last; convolutions are padded by 1 and have biases; pooling takes the
-    maximum of 2x2. The features are the 256 activations after the last ReLU, hence never negative. Drawn by
-    :func:`noiseproof.models.base.draw_published`.
+    maximum of 2x2. The features are the 256 activations after the last ReLU. Initialised by
+    :func:`noiseproof.models.base.initialise_published`.
 
     >>> sum(parameter.numel() for parameter in CNN8(classes=10).parameters())
     1639794
@@ -40,7 +40,7 @@ class CNN8(Classifier):
         pooled = self.widths[-1] * (SIDE // 2 ** len(self.widths)) ** 2
         self.hidden = nn.Sequential(nn.Linear(pooled, 256), nn.BatchNorm1d(256))
         self.fc = nn.Linear(256, classes)
-        draw_published(self)
+        initialise_published(self)
 
     def aligned(self, multiple: int) -> CNN8:
         widths = [round_up(width, multiple) for width in self.widths]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
-from noiseproof.models.base import Classifier, draw_published, shape_text
+from noiseproof.models.base import Classifier, initialise_published, shape_text
 
 __all__ = ["MLP"]
 
@@ -43,7 +43,7 @@ class MLP(Classifier):
             before = width
         self.body = nn.Sequential(*layers)
         self.fc = nn.Linear(before, classes)
-        draw_published(self)
+        initialise_published(self)
 
     def penultimate(self, x: Tensor) -> Tensor:
         flat = x.flatten(1) if x.dim() > 1 else x

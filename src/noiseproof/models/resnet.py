@@ -16,8 +16,8 @@ from noiseproof.models.base import (
     Classifier,
     Initialisation,
     activated,
-    draw_published,
-    draw_torchvision,
+    initialise_published,
+    initialise_torchvision,
     round_up,
     shape_text,
 )
@@ -25,8 +25,8 @@ from noiseproof.models.base import (
 __all__ = ["BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet34", "resnet50"]
 
 Stem = Literal["cifar", "imagenet"]
-DRAWN_FOR_STEM: dict[Stem, Initialisation] = {"cifar": "published", "imagenet": "torchvision"}
-DRAW = {"published": draw_published, "torchvision": draw_torchvision}
+INITIALISATION_OF: dict[Stem, Initialisation] = {"cifar": "published", "imagenet": "torchvision"}
+INITIALISE = {"published": initialise_published, "torchvision": initialise_torchvision}
 
 
 class BasicBlock(nn.Module):
@@ -98,8 +98,8 @@ class ResNet(Classifier):
     stem                "cifar": a 3x3 convolution, stride 1, no pooling, for 32x32 (the last stage then sees 4x4);
                         "imagenet": a 7x7 convolution, stride 2, and 3x3 max-pooling, stride 2, for 224x224 (7x7)
     zero_init_residual  start the last BatchNorm of every block at 0, so that each block starts as its shortcut
-    init                "published" or "torchvision", see ``draw_published`` and ``draw_torchvision``; None takes the one
-                        that goes with the stem, "published" for "cifar" and "torchvision" for "imagenet"
+    init                "published" or "torchvision", see ``models.base``; None takes "published" with the stem "cifar" and
+                        "torchvision" with "imagenet"
 
     Images of other sizes work. The features are the means, [N, 512] or, with bottlenecks, [N, 2048].
 
@@ -118,16 +118,16 @@ class ResNet(Classifier):
         init: Initialisation | None = None,
     ) -> None:
         super().__init__()
-        if stem not in DRAWN_FOR_STEM:
-            raise ValueError(f"stem must be one of {', '.join(DRAWN_FOR_STEM)}, got {stem!r}")
-        if init is not None and init not in DRAW:
-            raise ValueError(f"init must be one of {', '.join(DRAW)} or None, got {init!r}")
+        if stem not in INITIALISATION_OF:
+            raise ValueError(f"stem must be one of {', '.join(INITIALISATION_OF)}, got {stem!r}")
+        if init is not None and init not in INITIALISE:
+            raise ValueError(f"init must be one of {', '.join(INITIALISE)} or None, got {init!r}")
         if len(depths) != 4:
             raise ValueError(f"depths must have 4 numbers of blocks, got {list(depths)}")
         classes = check_integer("classes", classes, at_least=2)
         self.in_channels = check_integer("in_channels", in_channels, at_least=1)
         self.block, self.depths, self.stem = block, tuple(depths), stem
-        self.initialisation = DRAWN_FOR_STEM[stem] if init is None else init
+        self.initialisation = INITIALISATION_OF[stem] if init is None else init
         # Parameters enter the state dict in the order of assignment, which is torchvision's.
         imagenet = stem == "imagenet"
         self.conv1 = _convolution(self.in_channels, 64, 7, 2) if imagenet else _convolution(self.in_channels, 64, 3)
@@ -143,7 +143,7 @@ class ResNet(Classifier):
             stages.append(nn.Sequential(*blocks))
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
         self.fc = nn.Linear(before, classes)
-        DRAW[self.initialisation](self)
+        INITIALISE[self.initialisation](self)
         if zero_init_residual:
             for layer in self.modules():
                 if isinstance(layer, BasicBlock | Bottleneck):

@@ -1,4 +1,4 @@
-"""Weights from a file: tensors by name, checked against the model before any of them is copied. Nothing in a file is run."""
+"""Load weights from a file: tensors by name, all checked against the model before any is copied. No code in a file is run."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def load_weights(model: M, path: str | os.PathLike[str], *, skip_head: bool = Fa
     """
     file = Path(path)
     given = _read(file)
-    own = model.state_dict()
+    wanted = model.state_dict()
     if skip_head:
         given = {key: value for key, value in given.items() if not key.startswith(f"{HEAD}.")}
-        given.update((key, value) for key, value in own.items() if key.startswith(f"{HEAD}."))
-    for key, value in own.items():
+        given.update((key, value) for key, value in wanted.items() if key.startswith(f"{HEAD}."))
+    for key, value in wanted.items():
         if key not in given and key.endswith(".num_batches_tracked"):
             given[key] = torch.zeros_like(value)
-    _check(file, own, given)
+    _check(file, wanted, given)
     model.load_state_dict(given)
     return model
 
 
-def _check(file: Path, own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
-    for key, value in own.items():
+def _check(file: Path, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
+    for key, value in wanted.items():
         if key not in given:
             raise ValueError(f"{file} has no {key!r}, which the model needs; it starts with {next(iter(given), None)!r}")
         if given[key].shape != value.shape:
@@ -53,7 +53,7 @@ def _check(file: Path, own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -
                 + ("; skip_head=True keeps the model's own" if key.startswith(f"{HEAD}.") else "")
             )
     for key in given:
-        if key not in own:
+        if key not in wanted:
             raise ValueError(f"{file} has {key!r}, which the model does not")
 
 
@@ -82,7 +82,7 @@ def _read_torch(file: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        # Not the inner message: it advises weights_only=False, which would run what the file says.
+        # Not torch's message: it advises weights_only=False, which would run the code in the file.
         raise ValueError(
             f"{file} is damaged or holds more than tensors; objects are refused, loading them can run code"
         ) from error

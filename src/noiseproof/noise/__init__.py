@@ -3,7 +3,7 @@
 matrix     LabelNoise and its constructors: symmetric, asymmetric, pairflip, from_matrix, from_file; their names
 sampling   the rules: exact counts, draws, the published code's truncation
 instance   instance_dependent: the image decides whether and to what its label changes
-files      label files of others, and our own with a manifest that can be verified
+files      published label files, and our own with a manifest that can be verified
 spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied
 
 >>> import numpy as np

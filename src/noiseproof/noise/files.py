@@ -95,7 +95,7 @@ def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, 
 
 
 def verify(manifest: str | Path, clean: ArrayLike | None = None, images: NDArray[Any] | None = None) -> dict[str, Any]:
-    """Check a manifest against its labels, and against the clean labels if given: the rate, the matrix and the labels anew.
+    """Check a manifest against its labels, and against the clean labels if given: rate, matrix, and the noise made again.
 
     Returns the manifest, and as ``made_anew`` whether the noise was made again and gave these labels. It cannot be for labels
     that were read from a file, nor for instance noise without the ``images``: the seed is then not checked. Raises ValueError

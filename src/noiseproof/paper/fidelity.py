@@ -1,4 +1,4 @@
-"""Values that the paper's text and its code do not agree on: written down once, resolved for a profile, and listed."""
+"""Values on which the paper's text and its code differ: each kept once, resolved for a profile, and listed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["PROFILES", "Difference", "Differs", "Profile", "Silent", "check_prof
 
 Profile = Literal["paper-code", "paper-text"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
-"""``paper-code`` is what made the published numbers; ``paper-text`` is what a reader of the paper alone would do."""
+"""``paper-code`` is what made the published numbers; ``paper-text`` is what the paper alone says."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The noise of the experiments: what ``asymmetric:0.4``, ``instance:0.4`` and ``human:worst`` are for a data set."""
+"""What ``asymmetric:0.4``, ``instance:0.4`` and ``human:worst`` stand for in the experiments on each data set."""
 
 from __future__ import annotations
 

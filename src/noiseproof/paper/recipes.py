@@ -21,11 +21,11 @@ TRAINED_ON = {"ilsvrc12": "webvision"}
 HISTOGRAMS = {("cifar10", loss, "symmetric:0.4"): (30, 60, 90, 120) for loss in ("ce", "jal-ce")}
 """The runs whose confidences the paper shows, and after which epochs."""
 TRAINABLE = ("statistics", "logits")
-"""What the losses read that the trainer can call."""
+"""The inputs of the losses that the trainer can call."""
 
 
 SEEDS = (123, 124, 125)
-"""Of the paper's trials."""
+"""The seeds of the paper's trials."""
 
 
 class QuotedError(ValueError):
@@ -93,7 +93,7 @@ def differences(dataset: str, loss: str) -> list[Difference]:
 
 
 def _losses(dataset: str) -> dict[str, dict[str, Any]]:
-    """The losses of a data set and their options. The paper has no digits, so there every loss on logits has its defaults."""
+    """The losses of a data set and their options; on the digits, which are not in the paper, every loss with its defaults."""
     if dataset in PARAMETERS:
         return PARAMETERS[dataset]
     entries = (entry for entry in list_losses() if entry.reads in TRAINABLE)
@@ -101,7 +101,7 @@ def _losses(dataset: str) -> dict[str, dict[str, Any]]:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Data set and loss by the names that the tables here have."""
+    """The names of the data set and the loss in the tables."""
     if not isinstance(name, str):
         raise TypeError(f"a recipe is looked up by its name, DATASET/LOSS, got {name!r}")
     first, _, second = (part.strip() for part in name.partition("/"))
@@ -121,7 +121,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _no_recipe(dataset: str, loss: str) -> ValueError:
-    """Why there is no recipe of a loss that exists, and the way out."""
+    """The error for a loss without a recipe, with the way out."""
     if any(cell.quoted_from and cell.dataset == dataset and find_loss(cell.loss).name == loss for cell in cells()):
         return QuotedError(f"the paper quotes {loss} on {dataset} from another paper; there is no recipe behind its numbers")
     entry = find_loss(loss)

@@ -1,29 +1,35 @@
-"""Training: one loop, its recipe, its record, and a fast path on CUDA that is the same computation.
+"""Training: one loop, its recipe, its record, and two engines, of which the fast one on CUDA computes the same.
 
-recipe       Recipe, everything that a result depends on
-task         the data set with the labels of the recipe's noise
-transforms   the augmentations by name
-feed         batches, from memory or from image files, a function of seed and epoch
-network      the recipe's network
-update       one step of the optimiser on all weights at once
-run          one network in training, step by step
-loop         train: epochs, records, checkpoints, going on after an interruption
-record       what a run writes about itself
-checkpoint   the state of a run on disk
-confidence   how sure a run was of each given label, as a file
-side_by_side several runs on one device
-distributed  several processes that train one network
-paths        plain or fast: start_run
-fast         the fast path, a step in a CUDA graph
-folder       what a run's folder is called, and that one process at a time works in it
-memory       which batch would fit when the memory does not
-defaults     the default recipe for data of your own
+recipe         Recipe, everything that a result depends on
+defaults       the default recipe for data of your own
+task           the data set with the labels of the recipe's noise
+transforms     the augmentations by name
+feed           batches, from memory or from image files, a function of seed and epoch
+network        the recipe's network
+update         one step of the optimiser on all weights at once
+schedule       the learning rate by epoch
+options        where and how a run is computed
+run            one network in training
+engine         how a run computes its epochs: the plain engine
+fast           the fast engine, a step in a CUDA graph
+engine_choice  which of them: start_run
+loop           train: epochs, records, checkpoints, resuming
+observer       what is told of a run while it goes on
+record         what a run writes about itself
+checkpoint     the state of a run on disk
+confidence     how sure a run was of each given label, as a file
+runs           the runs in a folder, found by what they are
+side_by_side   several runs on one device
+distributed    several processes that train one network
+memory         which batch would fit when the memory does not
+bf16_check     whether this CPU computes in bf16
 """
 
 from noiseproof.train.checkpoint import CheckpointError
 from noiseproof.train.defaults import own_recipe
-from noiseproof.train.loop import Observer, Outcome, train
+from noiseproof.train.loop import Outcome, train
 from noiseproof.train.memory import OutOfMemoryError
+from noiseproof.train.observer import Observer
 from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Epoch, Record

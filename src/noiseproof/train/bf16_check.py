@@ -1,4 +1,4 @@
-"""Whether this CPU computes in bf16: on some, torch's kernels end the process, which cannot be caught, so another one tries."""
+"""Whether this CPU computes in bf16. On some, torch's kernels kill the process, so it is tried in another process."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ y = torch.nn.functional.conv2d(x, w, padding=1).mean((2, 3))
 
 @functools.cache
 def check_bf16() -> None:
-    """A ValueError if a small network in bf16 fails on the CPU; it takes as long as torch does to import.
+    """A ValueError if a small network in bf16 fails on the CPU; takes as long as importing torch.
 
-    A trial that fails for another reason, or cannot be made, says nothing.
+    Nothing is said where the trial cannot be started, or fails for another reason.
     """
     if not sys.executable or getattr(sys, "frozen", False):
         return

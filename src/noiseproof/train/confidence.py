@@ -1,4 +1,4 @@
-"""How sure a run was of its training examples' labels, as a file: the histogram and the audit read it."""
+"""The probability that a run gives each training label, as a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default recipe for data of one's own, by the kind of its inputs."""
+"""The default recipe for a user's own data, by the kind of its inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEATURES: dict[str, Any] = {
     "epochs": 100,
     "batch": 128,
 }
-"""Features: what the digits are trained with."""
+"""For features; also those of the digits."""
 IMAGES: dict[str, Any] = {
     "model": "resnet18",
     "optimiser": "sgd",
@@ -32,17 +32,17 @@ IMAGES: dict[str, Any] = {
     "batch": 128,
     "precision": "tf32",
 }
-"""Images in memory."""
+"""For images in memory."""
 FILES: dict[str, Any] = {
     "model": "resnet50",
     "model_options": {"stem": "imagenet", "zero_init_residual": True},
     "optimiser": "sgd",
-    # WebVision's ratio of learning rate and batch, 0.4 to 256, at a batch that suits fewer images.
+    # WebVision's ratio of learning rate and batch, 0.4 to 256, with a smaller batch.
     "lr": 0.1,
     "batch": 64,
     "momentum": 0.9,
     "nesterov": True,
-    # Not WebVision's 0.97 per epoch, which takes 250 epochs to come down.
+    # Not WebVision's 0.97 per epoch, which needs 250 epochs.
     "schedule": "cosine",
     "l2": 3e-5,
     "clip": 5.0,
@@ -50,22 +50,22 @@ FILES: dict[str, Any] = {
     "epochs": 100,
     "precision": "bf16",
 }
-"""Image files: WebVision's setting for any number of epochs."""
+"""For image files: WebVision's setting, with a schedule for any number of epochs."""
 LARGE = 64
-"""Images in memory with longer sides than this get the stem for 224x224, which takes a quarter of the positions."""
+"""Images in memory with a longer side than this get the stem for 224x224, which computes a quarter of the positions."""
 
 
 def own_recipe(
     dataset: Dataset, place: str, loss: str, *, model: str | None = None, noise: str = "none", seed: int, gpu: bool = True
 ) -> Recipe:
-    """The default recipe for a data set of these inputs; ``place`` is what it is opened by.
+    """The default recipe for a user's own data set; ``place`` is what it is opened by.
 
     features          MLP 256-256, Adam 2e-3, 100 epochs, batch 128
     images in memory  ResNet-18, SGD 0.1, momentum 0.9, L2 5e-4, clip 5, crop and flip, 100 epochs, batch 128
     image files       ResNet-50 for 224x224, SGD 0.1, Nesterov 0.9, L2 3e-5, clip 5, WebVision's augmentation, bf16,
                       100 epochs, batch 64
 
-    all with a cosine schedule and the loss's own defaults. Without ``gpu`` bf16 is float32, which a CPU is faster in.
+    all with a cosine schedule and the loss's defaults. Without ``gpu`` float32 replaces bf16: a CPU is faster in it.
     """
     facts = dict(_defaults(dataset.train))
     if not gpu and facts.get("precision") == "bf16":

@@ -1,8 +1,8 @@
-"""Several processes that train one network, started by torchrun: together they compute what one process would.
+"""Several processes, started by torchrun, that train one network and compute what one process would.
 
-Every global batch is divided among the processes; gradients are averaged by DistributedDataParallel, BatchNorm's statistics are
-those of the whole batch, and sums over examples are added up. The process of rank 0 writes. Only what a network or a loss draws
-at random differs: each process draws its own.
+Every global batch is divided among them; DistributedDataParallel averages the gradients, BatchNorm's statistics are those of
+the whole batch, and sums over examples are added up. Rank 0 writes. Only random draws of a network or a loss differ: each
+process has its own.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def process_group(device: torch.device) -> Iterator[tuple[Rank, torch.device]]:
     try:
         yield Rank(dist.get_rank(), world), device
     finally:
-        gc.collect()  # a network that is part of a cycle would hold the group
+        gc.collect()  # a network in a reference cycle would keep the group alive
         dist.destroy_process_group()
 
 
 def _import_without_a_group() -> None:
-    """Import what would otherwise be imported by DistributedDataParallel and keep the group for ever, in default arguments.
+    """Import a module that DistributedDataParallel would import later, with the group in its functions' default arguments.
 
-    A group that is held keeps its threads, and one of them that lets go of a tensor while Python ends aborts the process.
+    A group that is kept alive keeps its threads, and a thread that frees a tensor while Python exits aborts the process.
     """
     importlib.import_module("torch.distributed.nn.functional")
 
@@ -79,7 +79,7 @@ class Processes:
         return DistributedDataParallel(with_norms, device_ids=devices, find_unused_parameters=unused)
 
     def weight(self, count: int) -> Tensor:
-        """With this factor on the mean over each process's ``count`` examples, their average is the mean over all examples."""
+        """The factor on each process's mean over ``count`` examples that makes their average the mean over all examples."""
         return count * self.process.world / self.total(torch.full((1,), float(count), device=self.device))[0]
 
     def total(self, values: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ class Processes:
         return count if self.single else int(self.total(torch.tensor([count], device=self.device)))
 
     def gathered(self, values: NDArray[Any]) -> NDArray[Any]:
-        """An array of which every process has filled its own places and left zeros in the others'."""
+        """An array of which every process has filled its part and left zeros elsewhere, complete."""
         return values if self.single else self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
 
     def check_agreement(self, what: str, number: int) -> None:
@@ -121,7 +121,7 @@ def shared_norms(network: nn.Module) -> nn.Module:
 
 
 class _Total(torch.autograd.Function):
-    """A sum over the processes. Each one's part is in every process's sum, so its gradient is the sum of theirs."""
+    """A sum over the processes. Every process's sum contains each part, so a part's gradient is the sum of theirs."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:

@@ -69,16 +69,17 @@ class Engine(Protocol):
         """Views of what the optimiser keeps, under the names and in the shapes of the weights: every engine can load them."""
 
     def state_loaded(self) -> None:
-        """The weights and the optimiser's state were changed from outside."""
+        """Called after the weights and the optimiser's state were replaced."""
 
     def on_stream(self) -> AbstractContextManager[None]:
-        """The stream that the engine's results are read on."""
+        """The CUDA stream on which the engine works and its results are read."""
+        return contextlib.nullcontext()
 
     def close(self) -> None:
         """Free what is not memory."""
 
 
-class PlainEngine:
+class PlainEngine(Engine):
     """Torch's operations one by one, on any device and in several processes."""
 
     name: ClassVar[str] = "plain"
@@ -131,15 +132,6 @@ class PlainEngine:
             views = self.weights.views(kept) if kept.dim() else {"": kept}
             state |= {f"{key}.{name}": view for name, view in views.items()}
         return state
-
-    def state_loaded(self) -> None:
-        pass
-
-    def on_stream(self) -> AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-    def close(self) -> None:
-        pass
 
     @contextlib.contextmanager
     def randomness(self, epoch: int) -> Iterator[None]:

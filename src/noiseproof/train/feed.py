@@ -1,7 +1,4 @@
-"""Batches for the loop, from memory or from image files, each a function of the seed and the epoch alone.
-
-Nothing here carries state from one epoch to the next: an epoch can be made again after an interruption.
-"""
+"""Batches, from memory or from image files. An epoch depends on the seed and its number alone, not on earlier epochs."""
 
 from __future__ import annotations
 
@@ -23,10 +20,10 @@ from noiseproof.train.transforms import Transforms, as_tensor
 __all__ = ["SINGLE", "Batch", "EpochPlan", "Feed", "FileFeed", "MemoryFeed", "Rank", "generator_for"]
 
 ORDER, AUGMENT = 1, 2
-"""The streams of random numbers of an epoch."""
+"""The random streams of an epoch"""
 EVALUATION_BATCH = 1000
 EVALUATION_NUMBERS = 2**24
-"""At most so many examples, and so many numbers in them, are evaluated at a time."""
+"""Limits of an evaluation batch: examples, and numbers in them"""
 
 
 class Rank(NamedTuple):
@@ -64,21 +61,21 @@ class Feed(Protocol):
         """Every example once, as evaluation sees it."""
 
     def close(self) -> None:
-        """Let go of worker processes, if there are any."""
+        """End the worker processes, if there are any."""
 
     def __len__(self) -> int: ...
 
 
 def generator_for(*words: int) -> torch.Generator:
-    """A generator whose numbers depend on these words alone: the seed, the epoch, the stream."""
-    # SeedSequence mixes its words, so that neighbouring seeds and epochs have nothing in common.
+    """A generator seeded by these words: the seed, the epoch, the stream."""
+    # SeedSequence mixes its words: neighbouring seeds and epochs are independent.
     word = np.random.SeedSequence(words).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(word >> np.uint64(1)))
 
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """All that is random in an epoch over examples in memory: the order, and each example's augmentation in that order."""
+    """What is random in an epoch over examples in memory: the order, and the augmentation of each example in that order."""
 
     order: Tensor
     drawn: tuple[Any, ...]
@@ -103,7 +100,7 @@ class EpochPlan:
 
 
 def _each_tensor(drawn: tuple[Any, ...], change: Callable[[Tensor], Tensor]) -> tuple[Any, ...]:
-    """What an augmentation drew, with every tensor changed: a dataclass of tensors for each operation that is random."""
+    """Change every tensor that an augmentation drew: each random operation has a dataclass of tensors."""
     return tuple(
         d and dataclasses.replace(d, **{f.name: change(getattr(d, f.name)) for f in dataclasses.fields(d)}) for d in drawn
     )
@@ -114,9 +111,9 @@ _inputs_lock = threading.Lock()
 
 
 def _on_device(split: Split, device: torch.device) -> Tensor:
-    """The inputs of a split on a device, once for all feeds that use them at a time.
+    """The inputs of a split on a device, shared by all feeds of the same array.
 
-    A feed keeps its split, so an array's identity is not taken by another one while its tensor lives.
+    A feed keeps its split, so that the array's id is not reused while the tensor lives.
     """
     key = (id(split.inputs), str(device))
     with _inputs_lock:
@@ -127,17 +124,10 @@ def _on_device(split: Split, device: torch.device) -> Tensor:
 
 
 class MemoryFeed:
-    """Batches of a split that is in memory, on the device from the beginning."""
+    """Batches of a split in memory; all of it is on the device."""
 
     def __init__(
-        self,
-        split: Split,
-        transforms: Transforms,
-        *,
-        batch: int,
-        seed: int,
-        device: torch.device,
-        process: Rank = SINGLE,
+        self, split: Split, transforms: Transforms, *, batch: int, seed: int, device: torch.device, process: Rank = SINGLE
     ) -> None:
         self.split = split
         self.inputs = _on_device(split, device)
@@ -152,7 +142,7 @@ class MemoryFeed:
         return whole + (rest >= self.process.world)
 
     def plan(self, epoch: int) -> EpochPlan:
-        """The random part of an epoch, drawn on the CPU, so that it is the same for every device."""
+        """What is random in an epoch, drawn on the CPU: the same for every device."""
         size = (self.inputs.shape[-2], self.inputs.shape[-1]) if self.transforms.train is not None else None
         return EpochPlan.draw(len(self), size, self.transforms.train, self.seed, epoch).to(self.device)
 
@@ -184,7 +174,7 @@ class MemoryFeed:
         return max(1, min(EVALUATION_BATCH, EVALUATION_NUMBERS // one.numel()))
 
     def _unchanged(self, indices: Tensor) -> Tensor:
-        """Inputs as the network sees them where nothing is drawn."""
+        """Inputs as evaluation sees them, without augmentation."""
         inputs = self.inputs[indices]
         return inputs if self.transforms.test is None else self.transforms.test(inputs)
 
@@ -227,12 +217,7 @@ class FileFeed:
         }
         rest = len(files) % batch
         self._train = ImageLoader(
-            files,
-            train_framing,
-            batch_size=batch,
-            shuffle=True,
-            drop_last=0 < rest < process.world,
-            **shared,
+            files, train_framing, batch_size=batch, shuffle=True, drop_last=0 < rest < process.world, **shared
         )
         self._test = ImageLoader(files, test_framing, batch_size=64 * process.world, shuffle=False, **shared)
 
@@ -244,7 +229,7 @@ class FileFeed:
 
     @property
     def skipped(self) -> list[str]:
-        """Damaged images left out, on request, in the epoch last begun."""
+        """Damaged images left out, on request, in the current epoch."""
         return self._train.skipped
 
     def epoch(self, epoch: int) -> Iterator[Batch]:

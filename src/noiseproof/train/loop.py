@@ -1,4 +1,4 @@
-"""The loop: epochs, what is written after them, and how a run goes on where it was stopped."""
+"""The loop: epochs, what is written after them, and how a run is resumed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkp
 from noiseproof.train.confidence import read_confidence, write_confidence
 from noiseproof.train.engine_choice import start_run
 from noiseproof.train.memory import advice_on_memory
+from noiseproof.train.observer import Observer
 from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import Epoch, Record, environment
@@ -25,7 +26,7 @@ from noiseproof.train.run import DivergenceError, Predictions, Run
 from noiseproof.train.runs import claimed, identity
 from noiseproof.train.task import Task, prepare
 
-__all__ = ["Loop", "Observer", "Outcome", "train"]
+__all__ = ["Loop", "Outcome", "train"]
 
 WEIGHTS = "weights.safetensors"
 PART = {
@@ -38,26 +39,7 @@ PART = {
     "other_tests": "further examples to test on",
     "model": "model's lines of code",
 }
-"""What a record says of its task, in words."""
-
-
-class Observer:
-    """Hears how a run gets on. These methods do nothing; a subclass shows what it likes."""
-
-    def started(self, record: Record, epochs_done: int) -> None:
-        """Before the first step; after an interruption some epochs are done already."""
-
-    def batch(self, epoch: int, done: int, total: int) -> None:
-        """After a batch: examples done of those in the epoch, which is counted from 0."""
-
-    def evaluating(self, epoch: int) -> None:
-        """After the last batch of an epoch, which is counted from 0, before its evaluation."""
-
-    def epoch(self, facts: Epoch) -> None:
-        """After an epoch and its evaluation."""
-
-    def ended(self, record: Record) -> None:
-        """The run is over, finished or diverged."""
+"""The facts of a task, in words"""
 
 
 @dataclass(frozen=True)
@@ -79,11 +61,11 @@ def train(
     checkpoint_seconds: float = 60.0,
     observer: Observer | None = None,
 ) -> Outcome:
-    """Train as the recipe says, and return what came of it.
+    """Train as the recipe says, and return the outcome.
 
     ``task`` is the recipe's data, opened from ``data`` if left out. With a ``folder`` the run writes its record after every
     epoch, a checkpoint every ``checkpoint_seconds``, and at the end its weights and its confidence in the given labels. Called
-    again with the same folder it goes on where it was stopped, to the same result; a finished run is not run again.
+    again with the same folder it resumes, to the same result; a finished run is not run again.
     """
     options = options or RunOptions()
     with precision_of(recipe, options.deterministic):
@@ -91,7 +73,7 @@ def train(
 
 
 class Loop:
-    """The course of one run; see :func:`train`."""
+    """One run from start to end; see :func:`train`."""
 
     def __init__(
         self,
@@ -112,11 +94,11 @@ class Loop:
         self.record.add_seconds("prepare", time.perf_counter() - start)
 
     def run(self) -> Outcome:
-        # Streams and synchronisation without a device mean the thread's current one.
+        # CUDA calls that name no device use the thread's current one.
         with torch.cuda.device(self.options.device) if self.options.device.type == "cuda" else nullcontext():
-            return self._claimed()
+            return self._locked()
 
-    def _claimed(self) -> Outcome:
+    def _locked(self) -> Outcome:
         if self.folder is None or self.options.process.rank != 0:
             return self._run()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -136,13 +118,13 @@ class Loop:
             "at_once": self.options.at_once,
         }
         try:
-            self._course(run)
+            self._train(run)
         finally:
             run.close()
         return Outcome(self.record, self.task, self.predictions)
 
-    def _course(self, run: Run) -> None:
-        """From the first epoch that is missing to the results."""
+    def _train(self, run: Run) -> None:
+        """All epochs that are not done, and the results."""
         first = self._resume(run)
         run.processes.check_agreement("the epochs that are done", first)
         self.observer.started(self.record, first)
@@ -204,7 +186,7 @@ class Loop:
         self.observer.ended(self.record)
 
     def _write_results(self, run: Run, folder: Path) -> None:
-        """The record comes last: it says that the run is finished, so all else must be there."""
+        """The record comes last: it says that the run is finished, so everything else must be there."""
         with self._timed("save"):
             weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in run.network.state_dict().items()}
             write_tensors(folder / WEIGHTS, weights)
@@ -213,7 +195,7 @@ class Loop:
         (folder / CHECKPOINT).unlink(missing_ok=True)
 
     def _finished(self, folder: Path) -> Outcome | None:
-        """What is in the folder already, if it is this run and finished; an error if it is another run."""
+        """The outcome in the folder, if this run is finished; an error if the folder has another run."""
         record = Record.read(folder)
         if record is None:
             return None
@@ -221,12 +203,12 @@ class Loop:
         if record.status != "finished":
             return None
         predictions = read_confidence(folder)
-        if self.options.process.rank == 0:  # it is there if the run was killed between writing its record and this
+        if self.options.process.rank == 0:  # left by a run that was killed after it wrote its record
             (folder / CHECKPOINT).unlink(missing_ok=True)
         return Outcome(record, self.task, predictions)
 
     def _resume(self, run: Run) -> int:
-        """Take up a checkpoint; returns how many epochs are done."""
+        """Load the checkpoint if there is one; returns how many epochs are done."""
         found = None if self.folder is None else read_checkpoint(self.folder)
         if found is None:
             return 0
@@ -286,7 +268,7 @@ class Loop:
 
 
 def _earlier(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """Where the epochs were computed that an interrupted run has already: other machines, versions or commits than now."""
+    """The environments of earlier epochs, where they differ from now: other machines, versions or commits."""
     known: list[dict[str, Any]] = before.get("earlier", [])
     last = {key: value for key, value in before.items() if key != "earlier"}
     if last | {"date": None} != now | {"date": None}:

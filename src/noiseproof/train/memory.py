@@ -1,4 +1,4 @@
-"""Out of memory, with the way out: which batch would have fitted, found by trying."""
+"""Out of memory: an error that says which batch would have fitted, found by trying."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OutOfMemoryError(RuntimeError):
 
 @contextmanager
 def advice_on_memory(recipe: Recipe, task: Task, options: RunOptions, run: Run | None = None) -> Iterator[None]:
-    """Turn torch's error into one that says what to do. A ``run`` is over then: what it holds on the device is let go."""
+    """Turn torch's error into one that says what to do. The ``run`` is over then: its memory on the device is released."""
     try:
         yield
     except RuntimeError as error:  # torch.OutOfMemoryError is one too
@@ -43,7 +43,7 @@ def advice_on_memory(recipe: Recipe, task: Task, options: RunOptions, run: Run |
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
-    # What the CPU's allocator raises is a plain RuntimeError.
+    # The CPU's allocator raises a plain RuntimeError.
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
@@ -79,7 +79,7 @@ def _step(run: Run, size: int) -> None:
     if run.options.device.type == "cuda":
         torch.cuda.empty_cache()
     run.network.train()
-    # Examples as evaluation sees them: they have the same shape, and are made a few at a time.
+    # Examples as in evaluation: they have the same shape, and come a few at a time.
     some = next(iter(run.feed.in_order()))
     again = torch.arange(size, device=some.labels.device) % len(some.labels)
     cast(PlainEngine, run.engine).step(Batch(*(tensor[again] for tensor in some)), 0.0)

@@ -1,4 +1,4 @@
-"""The network of a recipe: from the catalogue or from the user's own code, drawn from the recipe's seed."""
+"""The network of a recipe, from the catalogue or from the user's own code, initialised from the recipe's seed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _drawing = threading.RLock()
 
 @contextmanager
 def drawing_from(seed: int) -> Iterator[None]:
-    """Torch's generator on the CPU, which networks are drawn from, set to the seed and put back afterwards.
+    """Seed torch's CPU generator, which initialises networks, and restore it afterwards.
 
-    There is one for all threads, so one network is drawn at a time.
+    All threads share it, so one network is initialised at a time.
     """
     with _drawing, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -41,16 +41,13 @@ def drawing_from(seed: int) -> Iterator[None]:
 
 @contextmanager
 def nothing_drawn() -> Iterator[None]:
-    """No network is drawn meanwhile: compiling saves torch's generator and puts it back in the middle of what others draw."""
+    """No network is initialised meanwhile: compiling saves and restores torch's generator, whoever is using it."""
     with _drawing:
         yield
 
 
 def build_network(recipe: Recipe, task: Task) -> nn.Module:
-    """The network, its weights drawn from the seed or read from the recipe's file, on the CPU.
-
-    The caller's random state is left as it was.
-    """
+    """The network on the CPU, initialised from the seed or from the recipe's file. The caller's random state is kept."""
     classes = len(task.classes)
     with drawing_from(recipe.seed):
         network = _user_model(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, task.train, classes)
@@ -74,14 +71,14 @@ def _from_catalogue(recipe: Recipe, split: Examples, classes: int) -> nn.Module:
 
 
 def model_code_hash(recipe: Recipe) -> str | None:
-    """The checksum of the module that the user's own model is in, whatever its comments and layout; none if there is no source.
+    """The hash of the module that defines the user's own model, without comments and layout; None if there is no source.
 
-    Modules that it imports are not looked at.
+    Modules that it imports do not count.
     """
     if ":" not in recipe.model:
         return None
     function = _user_function(recipe)
-    # A function may come from another module than the one it was named in; other objects do not say where they were made.
+    # A function may be defined in another module than the one it was named in; other objects do not say where.
     defined = inspect.isfunction(function) or inspect.isclass(function)
     try:
         source = inspect.getsource(sys.modules[function.__module__ if defined else recipe.model.partition(":")[0]])
@@ -135,7 +132,7 @@ def _start_from(network: nn.Module, file: str, root: Path | None) -> None:
 
 
 def logits_of(network: nn.Module, inputs: Tensor, classes: int) -> Tensor:
-    """What the network says, with an error that helps if it is no batch of logits."""
+    """The network's logits; a TypeError with the shapes if its output is something else."""
     output = network(inputs)
     if not isinstance(output, Tensor) or output.shape != (len(inputs), classes):
         shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__

@@ -1,4 +1,4 @@
-"""A run, said completely: what is trained on which labels, with which loss, and how."""
+"""The complete description of a run: what is trained on which labels, with which loss, and how."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Recipe:
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Recipe:
-        """What :meth:`as_dict` gave."""
+        """Read what :meth:`as_dict` gave."""
         return override(None, facts)
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
@@ -139,13 +139,13 @@ def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
     for owner in ("loss", "model"):
         options = f"{owner}_options"
         if recipe is not None and owner in changes and getattr(recipe, owner) != facts[owner] and options not in changes:
-            # The options belonged to the other one; only the stem is every ResNet's.
+            # The options were those of the other loss or model; only the stem applies to every ResNet.
             kept = {name.partition(".")[2] for name in changes if name.startswith(f"{owner}.")}
             if _is_resnet(getattr(recipe, owner)) and _is_resnet(facts[owner]):
                 kept.add("stem")
             facts[options] = {name: value for name, value in facts[options].items() if name in kept}
     if recipe is not None and "epochs" in changes and "confidence_epochs" not in changes and type(facts["epochs"]) is int:
-        # A shorter run keeps what it reaches.
+        # A shorter run keeps the epochs that it reaches.
         facts["confidence_epochs"] = tuple(epoch for epoch in recipe.confidence_epochs if epoch <= facts["epochs"])
     return Recipe(**facts)
 
@@ -165,7 +165,7 @@ def _read(value: Any) -> Any:
 
 
 def _from_text(name: str, text: str, kind: Any) -> Any:
-    """What the text means for a field of this kind; :func:`_checked` says whether it may be so."""
+    """The value of a field of this kind that was given as text; :func:`_checked` checks it."""
     choices = get_args(kind)
     if type(None) in choices and text.lower() == "none":
         return None
@@ -177,7 +177,7 @@ def _from_text(name: str, text: str, kind: Any) -> Any:
 
 
 def _checked(name: str, value: Any, kind: Any) -> Any:
-    """The value with its field's type, or an error that says what was wanted."""
+    """The value with its field's type, or an error that says what is expected."""
     choices = get_args(kind)
     if name.endswith("_options"):
         if not isinstance(value, Mapping):

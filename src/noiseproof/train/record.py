@@ -160,7 +160,7 @@ def _code_and_machine(device: torch.device) -> dict[str, Any]:
 
 
 def _commit(file: Path) -> str | None:
-    """Of the repository that the file is part of; one that merely lies around it, a user's own, does not count."""
+    """Of the repository that tracks the file; a user's repository around an installed copy does not count."""
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(file.parent), *words]

@@ -51,11 +51,7 @@ class Run:
     """A recipe's network, its data on the device, and the engine that trains it, the plain one unless another is given."""
 
     def __init__(
-        self,
-        recipe: Recipe,
-        task: Task,
-        options: RunOptions | None = None,
-        engine: Callable[[Parts], Engine] = PlainEngine,
+        self, recipe: Recipe, task: Task, options: RunOptions | None = None, engine: Callable[[Parts], Engine] = PlainEngine
     ) -> None:
         options = options or RunOptions()
         self.recipe, self.task, self.options = recipe, task, options

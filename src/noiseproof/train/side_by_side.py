@@ -11,14 +11,18 @@ from pathlib import Path
 
 from noiseproof.data import data_root, open_dataset
 from noiseproof.train.engine_choice import fast_path_suits
-from noiseproof.train.loop import Loop, Observer, Outcome
+from noiseproof.train.loop import Loop, Outcome
+from noiseproof.train.observer import Observer, Several
 from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import Epoch, Record, task_facts
+from noiseproof.train.record import task_facts
 from noiseproof.train.runs import RunStore
 from noiseproof.train.task import with_noise
 
 __all__ = ["NotStartedError", "train_together"]
+
+STOP_SECONDS = 2.0
+"""That running runs get to end after Ctrl-C"""
 
 
 def train_together(
@@ -56,7 +60,7 @@ def train_together(
         raise ValueError("folders and store both say where the runs are written; give one of them")
     datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
     if not all(fast_path_suits(recipe, datasets[recipe.dataset].train, options) for recipe in recipes):
-        at_once = 1  # plain runs share torch's random state, and gain nothing side by side
+        at_once = 1  # plain runs share torch's generator, and are no faster side by side
     options = dataclasses.replace(options, at_once=min(at_once, len(recipes)))
 
     stopping = threading.Event()
@@ -73,8 +77,8 @@ def train_together(
             if store is not None:
                 folder = store.folder_for(recipe, task_facts(recipe, task))
             outcome = Loop(recipe, task, folder, data, options, checkpoint_seconds, observer).run()
-        except Exception as error:  # whatever ends one run must not end the others
-            traceback.clear_frames(error.__traceback__)  # which hold the run, and its memory on the device
+        except Exception as error:  # one run's error must not end the others
+            traceback.clear_frames(error.__traceback__)  # the frames hold the run, and its memory on the device
             outcome = error
         if not isinstance(outcome, _StoppedError):
             on_outcome(recipe, outcome)
@@ -85,14 +89,11 @@ def train_together(
         futures = [pool.submit(one, place) for place in range(len(recipes))]
         try:
             return [future.result() for future in futures]
-        except BaseException:  # Ctrl-C: the runs stop at their next batch
+        except BaseException:  # Ctrl-C: running runs stop at their next batch
             stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
             wait(futures, timeout=STOP_SECONDS)  # one that compiles or captures a graph takes longer, and is not waited for
             raise
-
-
-STOP_SECONDS = 2.0
 
 
 class NotStartedError(Exception):
@@ -100,28 +101,17 @@ class NotStartedError(Exception):
 
 
 class _StoppedError(Exception):
-    """The runs were stopped from outside."""
+    """All runs are to stop."""
 
 
-class _Stoppable(Observer):
-    """Passes on what it hears, until the runs are to stop."""
+class _Stoppable(Several):
+    """Raises at the next batch once the runs are to stop."""
 
     def __init__(self, observer: Observer, stopping: threading.Event) -> None:
-        self.observer, self.stopping = observer, stopping
-
-    def started(self, record: Record, epochs_done: int) -> None:
-        self.observer.started(record, epochs_done)
+        super().__init__(observer)
+        self.stopping = stopping
 
     def batch(self, epoch: int, done: int, total: int) -> None:
         if self.stopping.is_set():
             raise _StoppedError
-        self.observer.batch(epoch, done, total)
-
-    def evaluating(self, epoch: int) -> None:
-        self.observer.evaluating(epoch)
-
-    def epoch(self, facts: Epoch) -> None:
-        self.observer.epoch(facts)
-
-    def ended(self, record: Record) -> None:
-        self.observer.ended(record)
+        super().batch(epoch, done, total)

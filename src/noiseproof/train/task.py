@@ -54,7 +54,7 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Ta
     dataset = _checked_images(dataset)
     labels = dataset.train.labels
     if recipe.noise == "none":
-        # Labels without added noise are the best there is, but nobody has said that they are clean.
+        # Nothing is known of errors in the labels as they came.
         facts: dict[str, Any] = {"spec": "none", "hash": noise.label_hash(labels)}
         clean, train = None, dataset.train
     else:

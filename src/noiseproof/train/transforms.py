@@ -1,4 +1,4 @@
-"""From what a data set holds to what a network reads: the named augmentations, and the normalisation that goes with them."""
+"""The named augmentations, each with its normalisation: from the inputs of a data set to those of a network."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ SIMPLE: dict[str, tuple[Operation, ...]] = {
     "crop-flip": (RandomCrop(padding=4), HorizontalFlip()),
 }
 AUGMENTATIONS = (*SIMPLE, *PRESETS)
-"""The names a recipe may use. ``none``, ``flip`` and ``crop-flip`` (padding 4) normalise by the training images' own mean and
-deviation, or by ImageNet's where the images are files; the others are the experiments'."""
+"""The names for recipes. ``none``, ``flip`` and ``crop-flip`` (padding 4) normalise by the mean and deviation of the training
+images, or by ImageNet's where the images are files; the others are the paper's."""
 
 
 def check_augmentation(name: str) -> None:
@@ -58,7 +58,7 @@ def check_augmentation(name: str) -> None:
 
 @dataclass(frozen=True)
 class Transforms:
-    """How inputs are made ready, for training and for evaluation. Features, which are no images, go as they are."""
+    """How inputs are prepared for training and for evaluation. Features are not changed."""
 
     train: Augment | None
     test: Augment | None
@@ -67,7 +67,7 @@ class Transforms:
 
     @staticmethod
     def named(name: str, split: Examples, **output: Any) -> Transforms:
-        """Those of a recipe's ``augment`` for inputs like these; ``output`` is the dtype and memory format of the result."""
+        """Those of a recipe's ``augment`` for a split; ``output`` is the dtype and memory format of the result."""
         check_augmentation(name)
         if split.kind == "files":
             return _for_files(name, **output)
@@ -79,7 +79,7 @@ class Transforms:
             preset, normalize = PRESETS[name]
             resize = 256 if name in ("webvision", "clothing1m") else None
             return Transforms(preset(**output), evaluation(*normalize, resize=resize, **output))
-        normalize = _own_statistics(split)
+        normalize = _statistics(split)
         return Transforms(Augment(SIMPLE[name], *normalize, **output), evaluation(*normalize, **output))
 
 
@@ -103,7 +103,7 @@ def _for_files(name: str, **output: Any) -> Transforms:
     return Transforms(Augment(SIMPLE[name], *IMAGENET, **output), test, centre, centre)
 
 
-def _own_statistics(split: Split) -> Normalize:
+def _statistics(split: Split) -> Normalize:
     """Mean and deviation of each channel, exact: from the counts of the 256 values."""
     channels = split.inputs.shape[-1]
     values = np.arange(256) / 255

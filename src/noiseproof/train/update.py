@@ -1,7 +1,7 @@
 """One step of the optimiser on all weights at once, in the published order: L1, clip, L2, momentum, step.
 
-The weights of a network are views of one vector, so that a step is a handful of operations whatever the network. The functions
-compute what ``torch.optim`` and ``clip_grad_norm_`` do; the tests hold them to it.
+The weights of a network are views of one vector, so that a step is a few operations for any network. It computes what
+``torch.optim`` and ``clip_grad_norm_`` do, which the tests check.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _in_layout_of(parameter: Tensor, part: Tensor) -> Tensor:
 
 
 class Update:
-    """A rule that changes weights in place, given their gradient. :attr:`state` is all it remembers."""
+    """Changes weights in place, given their gradient. :attr:`state` is all that it keeps between steps."""
 
     def __init__(self, recipe: Recipe, flat: Tensor) -> None:
         self.recipe = recipe

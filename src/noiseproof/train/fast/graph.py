@@ -18,7 +18,7 @@ from torch.func import functional_call
 
 from noiseproof.losses import RobustLoss
 from noiseproof.models.base import Classifier
-from noiseproof.train.engine import Parts, Steps
+from noiseproof.train.engine import Engine, Parts, Steps
 from noiseproof.train.fast.lean import LeanWeights, Norm
 from noiseproof.train.fast.norm import FusedNorm
 from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
@@ -41,7 +41,7 @@ Kernels = Literal["triton", "compiled", "torch"]
 T = TypeVar("T")
 
 
-class GraphEngine:
+class GraphEngine(Engine):
     """An engine whose steps are replays of a CUDA graph.
 
     ``kernels`` says what computes the network's pass: our Triton kernels beside cuDNN's convolutions, torch.compile's kernels,
@@ -103,7 +103,7 @@ class GraphEngine:
         try:
             with nothing_drawn(), torch.cuda.device(self.parts.options.device):
                 self.graphs = {size: self._training_graph(size) for size in {batch, rest} - {0}}
-                cudnn.benchmark = False  # to try all algorithms on an evaluation's large batches can take minutes
+                cudnn.benchmark = False  # trying all algorithms on large evaluation batches can take minutes
                 self.evaluation, self.logits = self._captured(self._evaluate)
         finally:
             cudnn.benchmark, cudnn.deterministic = before
@@ -142,7 +142,7 @@ class GraphEngine:
         ready = self.side.mark()
         self.side.launch(ready, lambda: self._count(logits.detach(), labels, loss.detach()), logits, labels, loss)
         found = torch.autograd.grad(loss, list(lean.leaves.values()))
-        # Not before: torch's own BatchNorm holds on to running means until its backward pass.
+        # Not earlier: torch's BatchNorm needs its running means until the backward pass.
         self.side.launch(ready, lambda: lean.bias_means.add_(lean.bias, alpha=NORM_MOMENTUM))
         self.side.join()
         gradients = {name: _in_layout_of(leaf, g) for (name, leaf), g in zip(lean.leaves.items(), found, strict=True)}
@@ -150,12 +150,12 @@ class GraphEngine:
         return [gradients.get(name) for name in lean.spans]
 
     def _count(self, logits: Tensor, labels: Tensor, loss: Tensor) -> None:
-        """What a step leaves behind besides weights and statistics."""
+        """Count the step's loss and predictions, and move on in the staged examples."""
         self.tally.add(logits, labels, loss)
         self.staging.row.add_(len(logits))
 
     def _training_graph(self, size: int) -> torch.cuda.CUDAGraph:
-        """The step in a graph. Trying it out first changes weights and statistics, which are then put back."""
+        """The step in a graph. The warm-up changes weights and statistics, which are then restored."""
         kept = [self.lean.flat, self.velocity, self.lean.copy, *self.lean.buffers.values()]
         before = [tensor.clone() for tensor in kept]
         table = self.fused.table([None] * len(self.lean.spans))
@@ -168,12 +168,12 @@ class GraphEngine:
         return graph
 
     def rewind(self) -> None:
-        """The next step is the epoch's first."""
+        """Make the next step the epoch's first."""
         self.staging.row.zero_()
         self.tally.restart()
 
     def _captured(self, work: Callable[[], T], prepare: Callable[[], None] = lambda: None) -> tuple[torch.cuda.CUDAGraph, T]:
-        """Some work in a graph, and what it returned there; done a few times first, so that all is compiled and chosen."""
+        """Some work in a graph, and what it returned there; run a few times first, so that all is compiled and chosen."""
         with self.on_stream():
             for _ in range(WARM_UP):
                 prepare()
@@ -185,14 +185,14 @@ class GraphEngine:
         return graph, result
 
     def _joined(self, work: Callable[[], T]) -> T:
-        """A step that failed in the middle still joins its streams, or its error would be lost in that of the graph."""
+        """A step that fails still joins its streams, or the capture would fail with another error that hides the first."""
         try:
             return work()
         finally:
             self.side.join()
 
     def _evaluate(self) -> Tensor:
-        """The logits of the examples laid ready for evaluation."""
+        """The logits of the examples in the evaluation buffer."""
         with torch.no_grad(), self.parts.autocast():
             return logits_of(self.network.eval(), self.examined, self.parts.classes)
 
@@ -213,13 +213,13 @@ class GraphEngine:
         self.streams.close()
 
     def _functions(self, size: int) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-        """The network's pass and the loss, compiled once for all runs of this structure, this loss and this batch."""
+        """The network's pass and the loss, compiled once for all runs with this structure, loss and batch."""
         shapes = tuple((name, tuple(leaf.shape), leaf.dtype) for name, leaf in self.lean.leaves.items())
         inputs = (size, *self.staging.inputs.shape[1:])
         network, criterion = _pass_of(self.lean.template), _loss_of(self.criterion)
         if self.kernels == "compiled":
             network = self._compiled_once((shapes, repr(self.lean.template), inputs), network)
-        if self.kernels != "torch" and size == self.recipe.batch:  # for one step an epoch compiling does not pay
+        if self.kernels != "torch" and size == self.recipe.batch:  # compiling is not worth it for one step per epoch
             held = tuple((name, tuple(buffer.shape)) for name, buffer in self.criterion.named_buffers())
             criterion = self._compiled_once((repr(self.criterion), held, self.parts.classes, size), criterion)
         return network, criterion
@@ -231,7 +231,7 @@ class GraphEngine:
 
 
 def _use_triton_layers(template: nn.Module, side: SideStream, device: torch.device, precision: str) -> None:
-    """Put our layers in the place of each BatchNorm, convolution and linear layer, under its name."""
+    """Replace each BatchNorm, convolution and linear layer by ours, under its name."""
     first = next(module for module in template.modules() if isinstance(module, nn.Conv2d))
     for parent in list(template.modules()):
         for name, child in parent.named_children():
@@ -248,8 +248,8 @@ def _use_triton_layers(template: nn.Module, side: SideStream, device: torch.devi
 def _compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The function, compiled for the shapes it meets.
 
-    It gets a code object of its own: the compiler keeps what it made by code object, only a few for each, and every loss would
-    be another one of the same.
+    It gets its own code object: the compiler caches by code object, only a few entries for each, and all losses would share
+    one.
     """
     function.__code__ = function.__code__.replace(co_name=f"{function.__name__}_{zlib.crc32(name.encode()):08x}")
     return torch.compile(function, fullgraph=True, dynamic=False)
@@ -264,7 +264,7 @@ def _pass_of(template: Classifier) -> Callable[..., Tensor]:
 
 
 def _loss_of(criterion: RobustLoss) -> Callable[..., Tensor]:
-    """The loss with its tensors as an argument, class weights say: runs share the code, not these."""
+    """The loss with its tensors, class weights say, as an argument: runs share the code but not the tensors."""
 
     def loss(held: dict[str, Tensor], logits: Tensor, labels: Tensor) -> Tensor:
         value: Tensor = functional_call(criterion, held, (logits.float(), labels))

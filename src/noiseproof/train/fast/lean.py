@@ -1,11 +1,11 @@
-"""The same training pass with less work: what a network computes in training, rearranged for the device, equal up to rounding.
+"""The training pass with less work: a network's computation rearranged for the device, equal up to rounding.
 
 Channels     numbers of channels are rounded up (196 to 200, 3 to 8), which tensor cores need; the added ones stay zero.
 Biases       before BatchNorm a bias changes nothing in training: it is subtracted with the mean, and its gradient is zero.
              It is left out of the pass and decays with the other weights; each step adds it to the running mean.
 Precision    in bf16 the weights of convolutions and linear layers are read from a bfloat16 copy that the optimiser keeps,
              instead of being converted in every pass. Autocast rounds there too.
-Counters     BatchNorm's counters of batches, which nothing reads, are set at the end.
+Counters     BatchNorm's counters of batches, which nothing reads, are set at the end of an epoch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from noiseproof.train.network import drawing_from
 __all__ = ["LeanWeights"]
 
 ALIGNMENT = 64
-"""Weights start at multiples of this many numbers, so that every view of them is aligned for any kernel."""
+"""Weights start at multiples of this many numbers, so that every view is aligned for any kernel"""
 Norm = nn.BatchNorm1d | nn.BatchNorm2d
 
 
@@ -97,7 +97,7 @@ class LeanWeights:
         return {name: self.spans[name].corner_of(vector) for name in self._parameters}
 
     def refresh(self) -> None:
-        """Bring the bfloat16 copy up to date, after the weights were set from outside."""
+        """Update the bfloat16 copy, after the weights were loaded."""
         self.copy.copy_(self.flat[: len(self.copy)])
 
     def _adopt_parameters(self) -> None:
@@ -130,7 +130,7 @@ class LeanWeights:
 
 
 def before_norm(network: nn.Module) -> Iterator[tuple[nn.Conv2d | nn.Linear, Norm]]:
-    """Layers with a bias that a BatchNorm follows at once."""
+    """Layers with a bias that are followed directly by a BatchNorm."""
     for module in network.modules():
         if isinstance(module, nn.Sequential):
             for layer, norm in zip(list(module), list(module)[1:], strict=False):

@@ -58,24 +58,10 @@ class _Norm(torch.autograd.Function):
         mean, inverse = torch.empty_like(gamma), torch.empty_like(gamma)
         tile = MOMENTS if positions > FEW else SUMS_OF_FEW
         grid, parts = _parts(positions, x, tile["ROWS"])
-        kernels.moments[grid](
-            x,
-            parts,
-            norm.counter,
-            mean,
-            inverse,
-            norm.running_mean,
-            norm.running_var,
-            positions,
-            units,
-            grid[0],
-            norm.eps,
-            norm.momentum,
-            UNIT=norm.unit,
-            CHANNELS=CHANNELS,
-            SAMPLE=SAMPLE,
-            **tile,
-        )
+        moments = (mean, inverse, norm.running_mean, norm.running_var)
+        sizes = (positions, units, grid[0], norm.eps, norm.momentum)
+        constants = {"UNIT": norm.unit, "CHANNELS": CHANNELS, "SAMPLE": SAMPLE, **tile}
+        kernels.moments[grid](x, parts, norm.counter, *moments, *sizes, **constants)
         rows = positions // 4 if pool else positions
         y = _half_size(x) if pool else torch.empty_like(x)
         flags = {"RELU": relu, "SHORTCUT": shortcut is not None, "POOL": pool, "UNIT": norm.unit, "CHANNELS": CHANNELS}

@@ -28,24 +28,9 @@ def _add_up(parts, count, column, real, channels, CHANNELS: tl.constexpr):
 
 @triton.jit
 def moments(
-    x,
-    parts,
-    counter,
-    mean,
-    inverse,
-    running_mean,
-    running_var,
-    rows,
-    units,
-    count,
-    eps,
-    momentum,
-    UNIT: tl.constexpr,
-    ROWS: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    AT_ONCE: tl.constexpr,
-    SAMPLE: tl.constexpr,
-):
+    x, parts, counter, mean, inverse, running_mean, running_var, rows, units, count, eps, momentum,
+    UNIT: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr, AT_ONCE: tl.constexpr, SAMPLE: tl.constexpr,
+):  # fmt: skip
     """Mean and 1 / sqrt(variance + eps) of every channel, and the running statistics."""
     part, block, channels = tl.program_id(0), tl.program_id(1), units * UNIT
     column = block * CHANNELS + tl.arange(0, CHANNELS)
@@ -116,23 +101,10 @@ def _activated(x, place, inside, m, scale, beta, TYPE: tl.constexpr):
 
 @triton.jit
 def forward(
-    x,
-    y,
-    shortcut,
-    mean,
-    inverse,
-    gamma,
-    beta,
-    rows,
-    units,
-    width,
-    RELU: tl.constexpr,
-    SHORTCUT: tl.constexpr,
-    POOL: tl.constexpr,
-    UNIT: tl.constexpr,
-    ROWS: tl.constexpr,
+    x, y, shortcut, mean, inverse, gamma, beta, rows, units, width,
+    RELU: tl.constexpr, SHORTCUT: tl.constexpr, POOL: tl.constexpr, UNIT: tl.constexpr, ROWS: tl.constexpr,
     CHANNELS: tl.constexpr,
-):
+):  # fmt: skip
     """The activations; ``rows`` are those of the result."""
     channels = units * UNIT
     row, column, real, inside, place = _tile(rows, channels, ROWS, CHANNELS)
@@ -173,31 +145,10 @@ def _best(x, corner, width, channels, inside, m, scale, beta, TYPE: tl.constexpr
 
 @triton.jit
 def backward_sums(
-    x,
-    y,
-    dy,
-    dy_too,
-    dz,
-    parts,
-    counter,
-    mean,
-    inverse,
-    gamma,
-    beta,
-    dgamma,
-    dbeta,
-    rows,
-    units,
-    width,
-    count,
-    RELU: tl.constexpr,
-    SHORTCUT: tl.constexpr,
-    POOL: tl.constexpr,
-    UNIT: tl.constexpr,
-    ROWS: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    AT_ONCE: tl.constexpr,
-):
+    x, y, dy, dy_too, dz, parts, counter, mean, inverse, gamma, beta, dgamma, dbeta, rows, units, width, count,
+    RELU: tl.constexpr, SHORTCUT: tl.constexpr, POOL: tl.constexpr, UNIT: tl.constexpr, ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr, AT_ONCE: tl.constexpr,
+):  # fmt: skip
     """The gradients of gamma and beta, and where it is asked for dz; ``rows`` are those of the result."""
     part, block, channels = tl.program_id(0), tl.program_id(1), units * UNIT
     column = block * CHANNELS + tl.arange(0, CHANNELS)
@@ -240,25 +191,9 @@ def backward_sums(
 
 @triton.jit
 def backward_inputs(
-    x,
-    dy,
-    dx,
-    mean,
-    inverse,
-    gamma,
-    beta,
-    dgamma,
-    dbeta,
-    rows,
-    units,
-    width,
-    positions,
-    RELU: tl.constexpr,
-    POOL: tl.constexpr,
-    UNIT: tl.constexpr,
-    ROWS: tl.constexpr,
-    CHANNELS: tl.constexpr,
-):
+    x, dy, dx, mean, inverse, gamma, beta, dgamma, dbeta, rows, units, width, positions,
+    RELU: tl.constexpr, POOL: tl.constexpr, UNIT: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
     """The gradient of the input, given dz or, where that was not asked for, dy; ``positions`` are those of the input."""
     channels = units * UNIT
     row, column, real, inside, place = _tile(rows, channels, ROWS, CHANNELS)

@@ -1,7 +1,7 @@
-"""Layers whose weights' gradients are computed beside the rest of the backward pass, on a stream of their own.
+"""Layers whose weights' gradients are computed on the side stream, during the rest of the backward pass.
 
-Only the optimiser waits for the gradient of a layer's weights, while the whole network waits for that of its inputs. The
-one fills what the other leaves idle: it is bound by arithmetic, and BatchNorm, which comes next, by memory.
+Only the optimiser needs the gradient of a layer's weights, while the rest of the backward pass needs that of its inputs. The
+two overlap well: the one is bound by arithmetic, and BatchNorm, which comes next, by memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Conv(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         side, given = ctx.conv.side, (gradients[0], x, weight, None, *ctx.conv.settings)
         backward = torch.ops.aten.convolution_backward
-        # What the network waits for is launched first, or it would stand behind the other on the device.
+        # The gradient of the inputs is launched first, or the device would run it after the other.
         ready = side.mark()
         dx = backward(*given, [True, False, False])[0] if ctx.needs_input_grad[0] else None
         dw = side.launch(ready, lambda: backward(*given, [False, True, False])[1], gradients[0], x)

@@ -69,19 +69,7 @@ def _scale(sums, scale, clip, blocks, SIZE: tl.constexpr):
 
 @triton.jit
 def _step(
-    table,
-    weights,
-    velocity,
-    copy,
-    scale,
-    lr,
-    l1,
-    l2,
-    momentum,
-    blocks,
-    copied,
-    NESTEROV: tl.constexpr,
-    SIZE: tl.constexpr,
+    table, weights, velocity, copy, scale, lr, l1, l2, momentum, blocks, copied, NESTEROV: tl.constexpr, SIZE: tl.constexpr
 ):
     block = tl.program_id(0)
     start, length = tl.load(table + blocks + block), tl.load(table + 3 * blocks + block)
@@ -139,18 +127,6 @@ class FusedSgd:
         if recipe.clip is not None:
             _square_sums[grid](table, self.weights, self.copy, self.sums, recipe.l1, blocks, len(self.copy), SIZE=BLOCK)
             _scale[(1,)](self.sums, self.scale, recipe.clip, blocks, SIZE=1024)
-        _step[grid](
-            table,
-            self.weights,
-            self.velocity,
-            self.copy,
-            self.scale,
-            self.lr,
-            recipe.l1,
-            recipe.l2,
-            recipe.momentum,
-            blocks,
-            len(self.copy),
-            NESTEROV=recipe.nesterov,
-            SIZE=BLOCK,
-        )
+        state = (self.weights, self.velocity, self.copy, self.scale, self.lr)
+        rule = (recipe.l1, recipe.l2, recipe.momentum, blocks, len(self.copy))
+        _step[grid](table, *state, *rule, NESTEROV=recipe.nesterov, SIZE=BLOCK)

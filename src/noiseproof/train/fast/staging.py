@@ -1,4 +1,4 @@
-"""The examples of an epoch, augmented on the device and laid ready there, ahead of the steps that read them."""
+"""The examples of an epoch, augmented on the device ahead of the steps that read them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from noiseproof.train.feed import EpochPlan, MemoryFeed
 __all__ = ["Staging"]
 
 STAGED = 64
-"""Batches that are augmented at once and then trained on one after the other."""
+"""Batches that are augmented at once"""
 
 
 class Staging:
-    """Two places for a part of an epoch each: while the steps read one, the other is filled, on a stream of its own.
+    """Two buffers, each for a part of an epoch: while the steps read one, the other is filled on another stream.
 
     Channels are last, and rounded up to ``channels``; the added ones stay zero. ``reader`` is the stream of the steps.
     """
@@ -43,23 +43,23 @@ class Staging:
         self.offsets = torch.arange(feed.batch, device=device)
 
     def parts(self, epoch: int) -> Iterator[tuple[int, int]]:
-        """Where each part of the epoch begins and ends, when the reader can be given its steps."""
+        """The start and end of each part of the epoch, once the steps that read it can be launched."""
         plan = self.planned.pop(epoch, None) or self._plan(epoch)
         self.stream.wait_stream(self.reader)
         starts = range(0, len(self.feed), self.room)
         free = [torch.cuda.Event(), torch.cuda.Event()]
-        ready = [self._lay(plan, 0, 0, None)]
+        ready = [self._fill(plan, 0, 0, None)]
         for place, start in enumerate(starts):
             if place + 1 < len(starts):
                 side = (place + 1) % 2
-                ready.append(self._lay(plan, starts[place + 1], side, free[side] if place else None))
+                ready.append(self._fill(plan, starts[place + 1], side, free[side] if place else None))
             self.reader.wait_event(ready[place])
             self.row.fill_(place % 2 * self.room)
             yield start, min(start + self.room, len(self.feed))
             free[place % 2].record(self.reader)
 
     def plan_ahead(self, epoch: int) -> None:
-        """Draw what is random in an epoch to come, while the device is at work."""
+        """Draw the plan of the next epoch while the device is busy."""
         self.planned = {epoch: self._plan(epoch)}
 
     def batch(self, size: int) -> tuple[Tensor, Tensor]:
@@ -71,8 +71,8 @@ class Staging:
         with torch.cuda.stream(self.stream):
             return self.feed.plan(epoch)
 
-    def _lay(self, plan: EpochPlan, start: int, side: int, free: torch.cuda.Event | None) -> torch.cuda.Event:
-        """Augment a part of the epoch into one place, once that is free; the event says when it is done."""
+    def _fill(self, plan: EpochPlan, start: int, side: int, free: torch.cuda.Event | None) -> torch.cuda.Event:
+        """Augment a part of the epoch into one buffer, once that is free; the event marks when it is done."""
         part = plan.part(start, min(start + self.room, len(self.feed)))
         rows = slice(side * self.room, side * self.room + len(part.order))
         with torch.cuda.stream(self.stream):

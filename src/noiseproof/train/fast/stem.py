@@ -1,8 +1,8 @@
-"""The first convolution as Triton kernels: 3x3 over few channels, where cuDNN's kernels leave most of the device idle.
+"""The first convolution as Triton kernels: 3x3 over few channels, where cuDNN's kernels use little of the device.
 
-Seen as a matrix product, of the ``9 C`` numbers around each position by the weights, it is so thin that moving its result costs
-more than computing it. The patches are put together while they are read; they are never stored. The gradient of the weights is
-summed in parts, which are then added up, always in the same order.
+As a matrix product, of the ``9 C`` numbers around each position by the weights, it is so thin that moving its result takes
+longer than computing it. The patches are assembled while they are read and never stored. The gradient of the weights is summed
+in parts, which are then added up, always in the same order.
 """
 
 from __future__ import annotations
@@ -40,19 +40,9 @@ def _patches(x, row, tap_column, rows, height, width, C: tl.constexpr):
 
 @triton.jit
 def _stem_forward(
-    x,
-    w,
-    y,
-    rows,
-    height,
-    width,
-    units,
-    UNIT: tl.constexpr,
-    C: tl.constexpr,
-    PRECISION: tl.constexpr,
-    ROWS: tl.constexpr,
-    OUT: tl.constexpr,
-):
+    x, w, y, rows, height, width, units,
+    UNIT: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr, OUT: tl.constexpr,
+):  # fmt: skip
     channels = units * UNIT
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     out = tl.program_id(1) * OUT + tl.arange(0, OUT)
@@ -69,21 +59,10 @@ def _stem_forward(
 
 @triton.jit
 def _stem_weights(
-    x,
-    dy,
-    parts,
-    rows,
-    height,
-    width,
-    units,
-    count,
-    UNIT: tl.constexpr,
-    C: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    PRECISION: tl.constexpr,
-    ROWS: tl.constexpr,
+    x, dy, parts, rows, height, width, units, count,
+    UNIT: tl.constexpr, C: tl.constexpr, COLUMNS: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr,
     OUT: tl.constexpr,
-):
+):  # fmt: skip
     """Each program's part of the gradient, ``[channels, 9 C]``."""
     channels = units * UNIT
     part = tl.program_id(0)

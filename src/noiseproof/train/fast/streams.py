@@ -1,4 +1,4 @@
-"""CUDA streams that a run has to itself."""
+"""CUDA streams that no other run uses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["RunStreams", "SideStream"]
 T = TypeVar("T")
 
 POOL = 32
-"""Streams of a priority that torch has for a device; it hands them out in turn, whether or not they are in use."""
+"""Streams that torch has for each device and priority; it hands them out in turn, in use or not"""
 _taken: set[int] = set()
 _lock = threading.RLock()
 
 
 class RunStreams:
-    """A run's streams, each of which no other run has: what one run launches must not get into a graph another one captures."""
+    """A run's streams, which no other run has: what one run launches must not get into a graph that another one captures."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -32,7 +32,7 @@ class RunStreams:
         with _lock:
             stream = self._free(priority)
             if stream is None:
-                gc.collect()  # runs that are over give theirs back
+                gc.collect()  # runs that are over release theirs
                 stream = self._free(priority)
             if stream is None:
                 raise RuntimeError(f"no stream is free: a device has {POOL} for runs at once, of which each takes one or two")
@@ -45,13 +45,13 @@ class RunStreams:
         return next((stream for stream in streams if stream.cuda_stream not in _taken), None)
 
     def synchronise(self) -> None:
-        """Wait until the device has done all that was launched."""
+        """Wait for all work on these streams."""
         for stream in self._streams:
             stream.synchronize()
 
     def close(self) -> None:
-        """Give the streams back, when nothing is at work on them any more."""
-        with contextlib.suppress(RuntimeError):  # the device has failed, which has been or will be said elsewhere
+        """Release the streams, after waiting for the work on them."""
+        with contextlib.suppress(RuntimeError):  # the device has failed, which is reported elsewhere
             self.synchronise()
         with _lock:
             _taken.difference_update(stream.cuda_stream for stream in self._streams)
@@ -62,7 +62,7 @@ class RunStreams:
 
 
 class SideStream:
-    """A second stream, joined with the first at the end of each step; without one, all is done on the first."""
+    """A second stream, joined with the first at the end of each step; without one, all work is on the first."""
 
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
         self.stream = stream
@@ -77,7 +77,7 @@ class SideStream:
         return event
 
     def launch(self, after: torch.cuda.Event | None, work: Callable[[], T], *read: Tensor) -> T:
-        """Do this on the side. What it reads is kept until :meth:`join`: the first stream may not write there before."""
+        """Run this on the side stream. What it reads is kept until :meth:`join`: the first stream must not reuse its memory."""
         if self.stream is None or after is None:
             return work()
         self._kept += read
@@ -86,7 +86,7 @@ class SideStream:
             return work()
 
     def join(self) -> None:
-        """The first stream waits for the second; only then may it use what was computed there."""
-        if self.stream is not None and self._kept:  # one that did nothing is not part of a graph that is being captured
+        """Make the first stream wait for the second, before it uses what was computed there."""
+        if self.stream is not None and self._kept:  # a stream without work is not part of the capture
             torch.cuda.current_stream().wait_stream(self.stream)
         self._kept.clear()

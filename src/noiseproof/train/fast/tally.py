@@ -1,4 +1,4 @@
-"""What the steps of an epoch leave behind besides the weights, written down by one small kernel in each step."""
+"""The losses and correct predictions of an epoch's steps, written by one small kernel in each step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 __all__ = ["Tally"]
 
 TILE = 1024
-"""Logits that one program looks at at a time: those of several rows, or a part of one."""
+"""Logits that one program reads at a time: those of several rows, or a part of one"""
 
 
 @triton.jit
@@ -53,16 +53,5 @@ class Tally:
         width = min(TILE, triton.next_power_of_2(classes))
         height = TILE // width
         grid: Any = (triton.cdiv(rows, height),)
-        _tally[grid](
-            logits,
-            labels,
-            loss,
-            self.losses,
-            self.counts,
-            self.step,
-            rows,
-            classes,
-            logits.stride(0),
-            ROWS=height,
-            CLASSES=width,
-        )
+        kept, sizes = (self.losses, self.counts, self.step), (rows, classes, logits.stride(0))
+        _tally[grid](logits, labels, loss, *kept, *sizes, ROWS=height, CLASSES=width)
