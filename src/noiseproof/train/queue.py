@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from noiseproof.train.loop import Observer, Outcome
+from noiseproof.train.loop import Outcome
+from noiseproof.train.observer import Observer
 from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import environment
