@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,7 @@ class Loop:
         observer: Observer,
     ) -> None:
         self.recipe, self.folder, self.options, self.observer = recipe, folder, options, observer
+        self.output = folder if options.process.rank == 0 else None  # rank 0 writes
         self.checkpoint_seconds, self.saved_at = checkpoint_seconds, time.monotonic()
         start = time.perf_counter()
         self.task = prepare(recipe, data) if task is None else task
@@ -94,20 +95,16 @@ class Loop:
         self.record.add_seconds("prepare", time.perf_counter() - start)
 
     def run(self) -> Outcome:
-        # CUDA calls that name no device use the thread's current one.
-        with torch.cuda.device(self.options.device) if self.options.device.type == "cuda" else nullcontext():
-            return self._locked()
-
-    def _locked(self) -> Outcome:
-        if self.folder is None or self.options.process.rank != 0:
-            return self._run()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with claimed(self.folder):
+        with ExitStack() as held:
+            if self.options.device.type == "cuda":  # CUDA calls that name no device use the thread's current one
+                held.enter_context(torch.cuda.device(self.options.device))
+            if self.output is not None:
+                self.output.mkdir(parents=True, exist_ok=True)
+                held.enter_context(claimed(self.output))
             return self._run()
 
     def _run(self) -> Outcome:
-        finished = None if self.folder is None else self._finished(self.folder)
-        if finished is not None:
+        if self.folder is not None and (finished := self._finished(self.folder)) is not None:
             return finished
         with self._timed("prepare"), advice_on_memory(self.recipe, self.task, self.options):
             run = start_run(self.recipe, self.task, self.options)
@@ -170,8 +167,7 @@ class Loop:
             "given_labels_predicted": _share(agrees[seen]),
         }
         self.record.result |= {f"{name}_accuracy": value for name, value in self.record.epochs[-1].other_accuracies.items()}
-        wrong = self.task.wrong
-        if wrong is not None:
+        if (wrong := self.task.wrong) is not None:
             self.record.result |= {
                 "right_labels_learned": _share(agrees[seen & ~wrong]),
                 "wrong_labels_memorised": _share(agrees[seen & wrong]),
@@ -181,8 +177,8 @@ class Loop:
         if run.test_images_left_out:
             self.record.result["test_images_left_out"] = run.test_images_left_out
         self.record.status = "finished"
-        if self.folder is not None and self.options.process.rank == 0:
-            self._write_results(run, self.folder)
+        if self.output is not None:
+            self._write_results(run, self.output)
         self.observer.ended(self.record)
 
     def _write_results(self, run: Run, folder: Path) -> None:
@@ -196,15 +192,14 @@ class Loop:
 
     def _finished(self, folder: Path) -> Outcome | None:
         """The outcome in the folder, if this run is finished; an error if the folder has another run."""
-        record = Record.read(folder)
-        if record is None:
+        if (record := Record.read(folder)) is None:
             return None
         self._check_same(record, str(folder))
         if record.status != "finished":
             return None
         predictions = read_confidence(folder)
-        if self.options.process.rank == 0:  # left by a run that was killed after it wrote its record
-            (folder / CHECKPOINT).unlink(missing_ok=True)
+        if self.output is not None:  # a run that was killed after it wrote its record left its checkpoint
+            (self.output / CHECKPOINT).unlink(missing_ok=True)
         return Outcome(record, self.task, predictions)
 
     def _resume(self, run: Run) -> int:
@@ -244,7 +239,7 @@ class Loop:
         raise CheckpointError(f"{where} is of another run: {'; '.join(differences)}. Choose another folder, or move it away")
 
     def _save(self, run: Run) -> None:
-        if self.folder is None or self.options.process.rank != 0:
+        if self.output is None:
             return
         self._write_record()
         if time.monotonic() - self.saved_at < self.checkpoint_seconds:
@@ -253,12 +248,12 @@ class Loop:
         for epoch, (probability, predicted) in self.predictions.items():
             tensors[f"predictions.probability.{epoch}"] = torch.from_numpy(probability)
             tensors[f"predictions.predicted.{epoch}"] = torch.from_numpy(predicted)
-        write_checkpoint(self.folder, tensors, self.record.as_dict())
+        write_checkpoint(self.output, tensors, self.record.as_dict())
         self.saved_at = time.monotonic()
 
     def _write_record(self) -> None:
-        if self.folder is not None and self.options.process.rank == 0:
-            self.record.write(self.folder)
+        if self.output is not None:
+            self.record.write(self.output)
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:

@@ -31,20 +31,16 @@ def identity(recipe: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     Paths are left out where the files' hashes are known. Fields with their default value are left out too: a record that was
     written before recipes had a field is that of a run with its default.
     """
-    sources = dict(task["sources"])
+    sources = dict(task.get("sources", {}))
     weights = sources.pop(recipe.get("weights"), recipe.get("weights"))
-    kind, colon, _ = recipe["noise"].partition(":")
-    by_file = kind == "labels" or (not colon and kind != "none")
-    named = {} if sources else {"dataset": recipe["dataset"], "name": task["name"]}
+    noise = recipe.get("noise", "none")
+    from_file = noise.startswith("labels:") or (":" not in noise and noise != "none")
     facts = {
         **_not_default(recipe),
-        "dataset": None,
-        "noise": "file" if by_file else recipe["noise"],
+        "dataset": sorted(sources.values()) or [recipe["dataset"], task["name"]],
+        "noise": ["file" if from_file else noise, task["noise"]["hash"]],
         "weights": weights,
         "task": {key: value for key, value in task.items() if key not in ("name", "noise", "sources")},
-        "labels": task["noise"]["hash"],
-        "sources": sorted(sources.values()),
-        **named,
     }
     return _digest(facts)
 
