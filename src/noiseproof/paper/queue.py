@@ -32,6 +32,12 @@ class PlannedRun:
     """None keeps the recipe's own"""
     profile: str
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The recipe's fields but the confidence epochs, without building it."""
+        own = {} if self.precision is not None else {"precision": self.recipe.precision}
+        return {"precision": self.precision, **own, "seed": self.seed, **run_facts(self.cells[0], self.profile)}
+
     @functools.cached_property
     def recipe(self) -> Recipe:
         """Built when it is asked for: checking a thousand recipes takes seconds."""
