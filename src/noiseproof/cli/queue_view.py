@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.cli.progress import duration
-from noiseproof.paper import cells
+from noiseproof.paper import Cell, cells
 from noiseproof.paper.queue import PlannedRun
 from noiseproof.report import compact, merge, read_records, write_records
 from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Record
@@ -144,12 +144,16 @@ class Display:
     def __init__(self, todo: list[Planned[PlannedRun]], speeds: Speeds, keeper: Keeper | None) -> None:
         self.todo, self.speeds, self.keeper = todo, speeds, keeper
         self.console, self.lock, self.start = Console(stderr=True), threading.RLock(), time.monotonic()
+        estimates = [_seconds(run) for run in todo]
+        known = [seconds for seconds in estimates if seconds is not None]
+        weights = known if len(known) == len(todo) else [1.0] * len(todo)
+        self.weights = {id(run): weight for run, weight in zip(todo, weights, strict=True)}
         self.shares: dict[int, float] = {}
         self.finished = self.failed = 0
         self.told: set[str] = set()
         columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[left]}"))
         self.bar = Progress(*columns, console=self.console, expand=True, transient=True, disable=not self.console.is_terminal)
-        self.task = self.bar.add_task("", total=len(todo), left="")
+        self.task = self.bar.add_task("", total=sum(weights), left="")
 
     def __enter__(self) -> Display:
         many = f"{len(self.todo)} runs" if len(self.todo) > 1 else "1 run"
@@ -186,9 +190,10 @@ class Display:
 
     def summary(self) -> str:
         """What is kept, and what the same command will do."""
-        left = len(self.todo) - self.finished
-        made = f"{self.finished} finished in this call" if self.finished else "none finished in this call"
-        return f"{made}; the same command runs the other {left}, those begun from their last checkpoints"
+        return (
+            f"{self.finished} of {len(self.todo)} runs finished and are kept; "
+            "the same command runs the others, from their last checkpoints where they have one"
+        )
 
     def _keep(self, facts: dict[str, Any]) -> None:
         try:
@@ -206,9 +211,9 @@ class Display:
         self.console.print(escape(line), highlight=False, soft_wrap=True)
 
     def _show(self) -> None:
-        done = sum(self.shares.values())
+        done, total = sum(share * self.weights[run] for run, share in self.shares.items()), sum(self.weights.values())
         ended = sum(share == 1.0 for share in self.shares.values())
-        text = f"{duration((time.monotonic() - self.start) / done * (len(self.todo) - done))} left" if done else ""
+        text = f"{duration((time.monotonic() - self.start) / done * (total - done))} left" if done else ""
         self.bar.update(self.task, completed=done, description=f"{ended}/{len(self.todo)}", left=text)
 
 
@@ -227,7 +232,11 @@ class _Share(Observer):
 
 def _name(run: Planned[PlannedRun]) -> str:
     cell = run.wanted.cells[0]
-    return f"{cell.loss:9} {cell.dataset:8} {cell.spec:16} seed {run.wanted.seed}"
+    return f"{cell.loss:9} {cell.dataset:8} {_noise(cell):16} seed {run.wanted.seed}"
+
+
+def _noise(cell: Cell) -> str:
+    return cell.noise if cell.spec == "none" else cell.spec
 
 
 def _result(run: Planned[PlannedRun], facts: dict[str, Any]) -> str:

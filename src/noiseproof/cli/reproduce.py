@@ -127,7 +127,7 @@ def reproduce(
         cells = _cells(tables, dataset, loss, noise)
         place = _place(data, cells)
         where = _where(engine, address, device, to_run=place is not None and not plan)
-        found = read_records(*(file for file in files if file.exists() or file != files[0] or place is None))
+        found = read_records(*_existing(files, to_run=place is not None))
         chosen = _precision(precision, where.device, None if place is None else data, found)
         work = _work(cells, found, RunStore(out), where, chosen, profile, _seeds(seeds), _share(share))
     if plan:
@@ -207,6 +207,14 @@ def _where(engine: str, address: str | None, device: str, *, to_run: bool) -> Lo
     return Cluster(address, device) if engine == "ray" and to_run else Local(RunOptions(device_named(device)))
 
 
+def _existing(files: list[Path], *, to_run: bool) -> list[Path]:
+    """The files of results; the first need not exist if runs are to be written to it."""
+    for i, file in enumerate(files):
+        if not file.is_file() and (i or not to_run or file.exists()):
+            raise ValueError(f"--records {file}: no such file; runs with --data write it")
+    return [file for file in files if file.is_file()]
+
+
 def _precision(wanted: str | None, device: str, data: str | None, records: list[dict[str, Any]]) -> str:
     """What runs are made in here; where nothing is run, what most of the results were made in."""
     if wanted is not None and wanted not in PRECISIONS:
@@ -214,7 +222,7 @@ def _precision(wanted: str | None, device: str, data: str | None, records: list[
     if wanted is not None or device == "cuda":
         return wanted or "bf16"
     if data is not None:
-        say("no GPU here, so the runs are in float32; only results in float32 are shown")
+        say("on a CPU the runs are in float32, and only results in float32 are shown; --precision chooses another")
         return "float32"
     made = Counter(str(record["recipe"].get("precision")) for record in records)
     return made.most_common(1)[0][0] if made else "bf16"
@@ -300,7 +308,7 @@ def _run(
                 )
                 where.close()
     except KeyboardInterrupt as stop:
-        say(f"stopped; {display.summary()}")
+        say(f"stopped: {display.summary()}")
         sys.stdout.flush()
         os._exit(143 if isinstance(stop, _TerminatedError) else 130)  # a thread that compiles cannot be interrupted
     finally:

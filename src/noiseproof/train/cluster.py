@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -92,9 +94,11 @@ class Cluster:
                 jobs = [(run.recipe.as_dict(), speeds.seconds(run.facts)) for run in group]
                 tasks[self._remote(_train).remote(jobs, root, place, self.device, checkpoint_seconds, end)] = group
         while tasks:
-            (done,), _ = self.ray.wait(list(tasks), num_returns=1)
-            group = tasks.pop(done)
-            for run, outcome in zip(group, self._outcomes(done, len(group)), strict=True):
+            with contextlib.redirect_stdout(sys.stderr):  # where Ray tells of lost workers
+                (done,), _ = self.ray.wait(list(tasks), num_returns=1)
+                group = tasks.pop(done)
+                outcomes = self._outcomes(done, len(group))
+            for run, outcome in zip(group, outcomes, strict=True):
                 if not isinstance(outcome, Exception):
                     speeds.add(outcome)
                 tally.add(run, outcome)
