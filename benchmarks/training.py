@@ -123,7 +123,7 @@ def profile(engine: GraphEngine, steps: int = 20) -> dict[str, Any]:
 
 def measure(protocol: Recipe, task: Task, way: str, together: int, epochs: int) -> dict[str, Any]:
     kernels, device = WAYS[way], torch.device("cuda")
-    options = RunOptions(device=device, shares_device=together > 1)
+    options = RunOptions(device=device, at_once=together)
     recipes = [dataclasses.replace(protocol, seed=seed) for seed in range(together)]
     with precision_of(protocol, False):
         begun = time.perf_counter()
@@ -143,7 +143,7 @@ def measure(protocol: Recipe, task: Task, way: str, together: int, epochs: int) 
         }
         if kernels is not None and together == 1:
             # One kernel at a time, or those at work at once would be counted with each other's time.
-            one_at_a_time = Run(protocol, task, dataclasses.replace(options, shares_device=True), engine)
+            one_at_a_time = Run(protocol, task, dataclasses.replace(options, at_once=2), engine)
             one_at_a_time.train_epoch(0)  # a device draws more power, and slows down, for numbers that are not 0
             result["profile"] = profile(cast(GraphEngine, one_at_a_time.engine))
     return result

@@ -87,7 +87,7 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(sha
     no_device.take_away(monkeypatch)
     monkeypatch.setattr(staging, "STAGED", 1)
     recipe = recipe_of(batch=16, **{"model_options": {"widths": [8, 8, 8]}, **changes})
-    task, options = images_task(recipe, count=44), RunOptions(shares_device=shared)
+    task, options = images_task(recipe, count=44), RunOptions(at_once=2 if shared else 1)
     plain, fast = Run(recipe, task, options), fast_run(recipe, task, options, kernels)
     (expected, facts), (ours, our_facts) = losses_of(plain, [0]), losses_of(fast, [0])
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
@@ -254,7 +254,7 @@ def test_a_state_goes_from_one_path_to_the_other():
 def test_runs_side_by_side_give_exactly_what_each_gives_alone(precision):
     recipes = [recipe_of(precision=precision, seed=seed, loss_options={"a": a}) for seed in (0, 1) for a in (10.0, 30.0)]
     options = RunOptions(device=torch.device("cuda"))
-    crowded = dataclasses.replace(options, shares_device=True)
+    crowded = dataclasses.replace(options, at_once=2)
     with precision_of(recipes[0], deterministic=False):
         alone, accuracies = [], []
         for recipe in recipes:

@@ -10,6 +10,7 @@ from noiseproof.cli import data, noise
 from noiseproof.cli.demo import demo
 from noiseproof.cli.losses import losses
 from noiseproof.cli.output import console
+from noiseproof.cli.reproduce import reproduce
 from noiseproof.cli.train import train
 from noiseproof.version import __version__
 
@@ -41,6 +42,7 @@ def _root(
 
 app.command()(losses)
 app.command()(train)
+app.command()(reproduce)
 app.command()(demo)
 app.add_typer(noise.app, name="noise")
 app.add_typer(data.app, name="data")

@@ -108,8 +108,12 @@ class Loop:
             return finished
         with self._timed("prepare"), advice_on_memory(self.recipe, self.task, self.options):
             run = start_run(self.recipe, self.task, self.options)
-        how = {"path": run.engine.name, "deterministic": self.options.deterministic, "processes": self.options.process.world}
-        self.record.environment = {**self.record.environment, **how}
+        self.record.environment |= {
+            "path": run.engine.name,
+            "deterministic": self.options.deterministic,
+            "processes": self.options.process.world,
+            "at_once": self.options.at_once,
+        }
         try:
             self._train(run)
         finally:

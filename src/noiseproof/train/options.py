@@ -25,8 +25,8 @@ class RunOptions:
     deterministic: bool = False
     fast: bool = True
     """Whether to use the fast engine on CUDA where it can be used"""
-    shares_device: bool = False
-    """Whether other runs use the device at the same time: the fast engine then keeps to one stream, not to slow them down"""
+    at_once: int = 1
+    """Runs that use the device at the same time: with several, the fast engine keeps to one stream, not to slow the others"""
     process: Rank = SINGLE
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import RECORD, Record
 
-__all__ = ["RunStore", "StoredRun", "claimed", "folder_name", "identity"]
+__all__ = ["RunStore", "StoredRun", "claimed", "folder_name", "identity", "recipe_key"]
 
 WRITTEN = (RECORD, "checkpoint.safetensors", "weights.safetensors", "confidence.npz")
 
@@ -43,6 +43,11 @@ def identity(recipe: Mapping[str, Any], task: Mapping[str, Any]) -> str:
         "task": {key: value for key, value in task.items() if key not in ("name", "noise", "sources")},
     }
     return _digest(facts)
+
+
+def recipe_key(recipe: Mapping[str, Any]) -> str:
+    """The digest of a recipe alone: what a run is known by where its data are not at hand."""
+    return _digest(recipe)
 
 
 def folder_name(recipe: Recipe) -> str:

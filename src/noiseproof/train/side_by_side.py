@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import threading
 import traceback
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from noiseproof.data import data_root, open_dataset
@@ -19,7 +19,10 @@ from noiseproof.train.record import task_facts
 from noiseproof.train.runs import RunStore
 from noiseproof.train.task import with_noise
 
-__all__ = ["train_together"]
+__all__ = ["NotStartedError", "train_together"]
+
+STOP_SECONDS = 2.0
+"""That running runs get to end after Ctrl-C"""
 
 
 def train_together(
@@ -32,6 +35,8 @@ def train_together(
     at_once: int = 4,
     checkpoint_seconds: float = 60.0,
     observers: Sequence[Observer] | None = None,
+    may_start: Callable[[Recipe], bool] = lambda recipe: True,
+    on_outcome: Callable[[Recipe, Outcome | Exception], None] = lambda recipe, outcome: None,
 ) -> list[Outcome | Exception]:
     """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it would give there on its own.
 
@@ -39,6 +44,9 @@ def train_together(
     for a run that failed, its error is there, and the others go on. ``folders`` and ``observers`` have one for each recipe; a
     ``store`` finds or names the folders itself. All recipes must have the same precision, since torch's switches for it are
     global. Where the fast engine cannot be used, the runs follow one another.
+
+    ``may_start`` is asked before each run starts; one that may not has a NotStartedError as its outcome. ``on_outcome`` hears
+    of each run when it ends. Both are called from several threads.
     """
     options = options or RunOptions()
     if not recipes:
@@ -53,31 +61,43 @@ def train_together(
     datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
     if not all(fast_path_suits(recipe, datasets[recipe.dataset].train, options) for recipe in recipes):
         at_once = 1  # plain runs share torch's generator, and are no faster side by side
-    options = dataclasses.replace(options, shares_device=min(at_once, len(recipes)) > 1)
+    options = dataclasses.replace(options, at_once=min(at_once, len(recipes)))
 
     stopping = threading.Event()
 
     def one(place: int) -> Outcome | Exception:
         recipe = recipes[place]
         observer = _Stoppable(Observer() if observers is None else observers[place], stopping)
+        outcome: Outcome | Exception
         try:
+            if stopping.is_set() or not may_start(recipe):
+                return NotStartedError(f"{recipe.loss} on {recipe.dataset}, {recipe.noise}, seed {recipe.seed}: not started")
             task = with_noise(datasets[recipe.dataset], recipe, data_root(data))
             folder = None if folders is None else folders[place]
             if store is not None:
                 folder = store.folder_for(recipe, task_facts(recipe, task))
-            return Loop(recipe, task, folder, data, options, checkpoint_seconds, observer).run()
+            outcome = Loop(recipe, task, folder, data, options, checkpoint_seconds, observer).run()
         except Exception as error:  # one run's error must not end the others
             traceback.clear_frames(error.__traceback__)  # the frames hold the run, and its memory on the device
-            return error
+            outcome = error
+        if not isinstance(outcome, _StoppedError):
+            on_outcome(recipe, outcome)
+        return outcome
 
-    with precision_of(recipes[0], options.deterministic), ThreadPoolExecutor(at_once) as pool:
+    pool = ThreadPoolExecutor(at_once)
+    with precision_of(recipes[0], options.deterministic):
         futures = [pool.submit(one, place) for place in range(len(recipes))]
         try:
             return [future.result() for future in futures]
         except BaseException:  # Ctrl-C: running runs stop at their next batch
             stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
+            wait(futures, timeout=STOP_SECONDS)  # one that compiles or captures a graph takes longer, and is not waited for
             raise
+
+
+class NotStartedError(Exception):
+    """The run was not to start; the same call later starts it."""
 
 
 class _StoppedError(Exception):

@@ -71,7 +71,7 @@ class GraphEngine(Engine):
         self.fused = FusedSgd(self.recipe, self.lean.flat, self.velocity, self.lean.copy, spans)
         self.streams = RunStreams(device)
         self.stream = self.streams.take(priority=-1)  # what the network waits for goes first
-        self.side = SideStream(None if parts.options.shares_device else self.streams.take())
+        self.side = SideStream(self.streams.take() if parts.options.at_once == 1 else None)
         self.staging = Staging(
             self.feed,
             parts.clean,

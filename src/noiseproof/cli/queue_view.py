@@ -1,0 +1,246 @@
+"""How a queue of the paper's runs is shown: before it as a plan, while it runs as lines and a bar; and its file of results."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+
+from noiseproof.cli.progress import duration
+from noiseproof.paper import Cell, cells
+from noiseproof.paper.queue import PlannedRun
+from noiseproof.report import compact, merge, read_records, write_records
+from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Record
+from noiseproof.train.queue import H200, OVER, Planned, Speeds
+from noiseproof.train.record import RECORD
+
+__all__ = ["Display", "Keeper", "about", "plan_text", "say"]
+
+
+def say(line: str) -> None:
+    """A line beside the output."""
+    Console(stderr=True).print(escape(line), highlight=False, soft_wrap=True)
+
+
+def about(seconds: float) -> str:
+    """
+    >>> about(28), about(1500), about(12345), about(500000)
+    ('28 s', '25 min', '3.4 h', '139 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 3600:.0f} h"
+
+
+def plan_text(planned: list[Planned[PlannedRun]], machine: str, precision: str) -> str:
+    """What would run, by table and seed, what is done, and the time that the rest takes."""
+    seeds = list(dict.fromkeys(run.wanted.seed for run in planned))
+    rows: dict[tuple[str, str], list[Planned[PlannedRun]]] = {(cell.table, cell.dataset): [] for cell in cells()}
+    for run in planned:
+        rows[run.wanted.cells[0].table, run.wanted.cells[0].dataset].append(run)
+    lines = [["table", "data set", "runs", "done", *(f"seed {seed}" for seed in seeds), "time"]]
+    for (table, dataset), runs in {**rows, ("together", ""): planned}.items():
+        left = [run for run in runs if run.status not in OVER]
+        by_seed = [sum(run.wanted.seed == seed for run in left) for seed in seeds]
+        numbers = [str(number or "-") for number in (len(runs), len(runs) - len(left), *by_seed)]
+        if runs:
+            lines.append([table, dataset, *numbers, _time(left)])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    aligned = [
+        "  ".join([*(part.ljust(w) for part, w in places[:2]), *(part.rjust(w) for part, w in places[2:])])
+        for line in lines
+        for places in [list(zip(line, widths, strict=True))]
+    ]
+    return "\n".join([*aligned, "", *_notes(planned, machine, precision)])
+
+
+def _seconds(run: Planned[PlannedRun]) -> float | None:
+    """Of this machine's time, else of an H200's."""
+    per_epoch = H200.get((run.facts["dataset"], run.facts["model"]))
+    return run.seconds if run.seconds is not None or per_epoch is None else per_epoch * run.facts["epochs"]
+
+
+def _time(left: list[Planned[PlannedRun]]) -> str:
+    known = [seconds for run in left if (seconds := _seconds(run)) is not None]
+    return "-" if not left else "not known" if not known else about(sum(known)) + (" +" if len(known) < len(left) else "")
+
+
+def _notes(planned: list[Planned[PlannedRun]], machine: str, precision: str) -> list[str]:
+    """What the numbers mean."""
+    left = [run for run in planned if run.status not in OVER]
+    notes = [f"Seed columns: runs left, in {precision}. A run that counts for several tables is in the first of them."]
+    if diverged := sum(run.status == "diverged" for run in planned):
+        notes.append(f"{diverged} of those done diverged; they are not run again.")
+    if begun := sum(run.status == "running" for run in planned):
+        notes.append(f"{begun} of those left are begun and resume from their checkpoints.")
+    here = {_kind(run): run.seconds for run in left if run.seconds is not None}
+    elsewhere = {_kind(run): seconds for run in left if _kind(run) not in here and (seconds := _seconds(run)) is not None}
+    for kinds, where in ((here, f"measured on this machine, {machine}"), (elsewhere, "measured on an NVIDIA H200 in bf16")):
+        if kinds:
+            each = " and ".join(f"{about(seconds)} for each run on {kind}" for kind, seconds in kinds.items())
+            notes.append(f"Time of one device: {each}, {where}.")
+    if elsewhere:
+        notes.append(f"There six runs on cifar10 or three on cifar100 go side by side; this machine has {machine}.")
+    if unknown := {_kind(run) for run in left} - here.keys() - elsewhere.keys():
+        notes.append(f"No run on {' or '.join(sorted(unknown))} has been measured.")
+    return notes
+
+
+def _kind(run: Planned[PlannedRun]) -> str:
+    return str(run.facts["dataset"])
+
+
+class Keeper:
+    """A file of results that grows with every finished run. Several processes may add to it; no line is ever lost."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def add(self, records: Iterable[dict[str, Any]]) -> None:
+        with _locked(self.file.resolve().parent):
+            before = read_records(self.file) if self.file.exists() else []
+            after = merge(before, map(compact, records))
+            if after != before:
+                write_records(self.file, after)
+
+    def add_folders(self, folders: Iterable[Path | None]) -> None:
+        """Finished runs by their folders."""
+        self.add([json.loads((folder / RECORD).read_text(encoding="utf-8")) for folder in folders if folder is not None])
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Other processes wait; a system or file system without locks has none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # on Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+class Display:
+    """A line on stderr for each run that ends, and on a terminal a bar over all of them."""
+
+    def __init__(self, todo: list[Planned[PlannedRun]], speeds: Speeds, keeper: Keeper | None) -> None:
+        self.todo, self.speeds, self.keeper = todo, speeds, keeper
+        self.console, self.lock, self.start = Console(stderr=True), threading.RLock(), time.monotonic()
+        estimates = [_seconds(run) for run in todo]
+        known = [seconds for seconds in estimates if seconds is not None]
+        weights = known if len(known) == len(todo) else [1.0] * len(todo)
+        self.weights = {id(run): weight for run, weight in zip(todo, weights, strict=True)}
+        self.shares: dict[int, float] = {}
+        self.finished = self.failed = 0
+        self.told: set[str] = set()
+        columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[left]}"))
+        self.bar = Progress(*columns, console=self.console, expand=True, transient=True, disable=not self.console.is_terminal)
+        self.task = self.bar.add_task("", total=sum(weights), left="")
+
+    def __enter__(self) -> Display:
+        many = f"{len(self.todo)} runs" if len(self.todo) > 1 else "1 run"
+        estimates = [self.speeds.seconds(run.facts) for run in self.todo]
+        known = [seconds for seconds in estimates if seconds is not None]
+        self._tell(f"{many} to do" + (f", about {about(sum(known))}" if len(known) == len(estimates) else ""))
+        self._show()
+        self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.bar.stop()
+
+    def observer(self, run: Planned[PlannedRun]) -> Observer:
+        return _Share(self, run)
+
+    def reached(self, run: Planned[PlannedRun], share: float) -> None:
+        with self.lock:
+            self.shares[id(run)] = share
+            self._show()
+
+    def ended(self, run: Planned[PlannedRun], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
+        """A run finished, with its record, or failed."""
+        with self.lock:
+            if isinstance(outcome, Exception):
+                self.failed += 1
+                self._tell_failure(run, outcome)
+            else:
+                self.finished += 1
+                facts = outcome.record.as_dict() if isinstance(outcome, Outcome) else dict(outcome)
+                self._tell(_result(run, facts))
+                self._keep(facts)
+            self.reached(run, 1.0)
+
+    def summary(self) -> str:
+        """What is kept, and what the same command will do."""
+        return (
+            f"{self.finished} of {len(self.todo)} runs finished and are kept; "
+            "the same command runs the others, from their last checkpoints where they have one"
+        )
+
+    def _keep(self, facts: dict[str, Any]) -> None:
+        try:
+            if self.keeper is not None:
+                self.keeper.add([facts])
+        except (OSError, ValueError) as error:  # the run's folder has it, and the next call adds it
+            self._tell(f"not added to the records: {error}")
+
+    def _tell_failure(self, run: Planned[PlannedRun], error: Exception) -> None:
+        what, why = "diverged" if isinstance(error, DivergenceError) else "failed", str(error) or repr(error)
+        self._tell(f"{_name(run)}  {what}: {why if why not in self.told else 'for the same reason'}")
+        self.told.add(why)
+
+    def _tell(self, line: str) -> None:
+        self.console.print(escape(line), highlight=False, soft_wrap=True)
+
+    def _show(self) -> None:
+        done, total = sum(share * self.weights[run] for run, share in self.shares.items()), sum(self.weights.values())
+        ended = sum(share == 1.0 for share in self.shares.values())
+        text = f"{duration((time.monotonic() - self.start) / done * (total - done))} left" if done else ""
+        self.bar.update(self.task, completed=done, description=f"{ended}/{len(self.todo)}", left=text)
+
+
+class _Share(Observer):
+    """Tells the display how much of a run is done."""
+
+    def __init__(self, display: Display, run: Planned[PlannedRun]) -> None:
+        self.display, self.run = display, run
+
+    def started(self, record: Record, epochs_done: int) -> None:
+        self.display.reached(self.run, epochs_done / record.recipe["epochs"])
+
+    def epoch(self, facts: Epoch) -> None:
+        self.display.reached(self.run, min(facts.epoch / self.run.facts["epochs"], 0.999))
+
+
+def _name(run: Planned[PlannedRun]) -> str:
+    cell = run.wanted.cells[0]
+    return f"{cell.loss:9} {cell.dataset:8} {_noise(cell):16} seed {run.wanted.seed}"
+
+
+def _noise(cell: Cell) -> str:
+    return cell.noise if cell.spec == "none" else cell.spec
+
+
+def _result(run: Planned[PlannedRun], facts: dict[str, Any]) -> str:
+    cell, accuracy = run.wanted.cells[0], facts["result"].get("test_accuracy")
+    measured = "not tested" if accuracy is None else f"{100 * accuracy:5.2f} %"
+    paper = f"paper {cell.mean:.2f}" + ("" if cell.std is None else f" ± {cell.std:.2f}")
+    return f"{_name(run)}  {measured}  {paper:19}  {duration(sum(facts['seconds'].values()))}"

@@ -1,0 +1,26 @@
+"""What was measured, compared with what was published; reads records, never trains.
+
+records        JSON lines of runs: read, write, merge
+cells          the published cells with the runs that belong to them
+agreement      do a cell and a whole table agree with the paper
+tables         the comparison as text, Markdown, LaTeX, JSON or CSV, and in words
+paired         losses compared with each other on the same seeds
+distributions  Student's t and chi-square, without SciPy
+"""
+
+from noiseproof.report.cells import CellResult, Joined, join
+from noiseproof.report.records import compact, merge, read_records, write_records
+from noiseproof.report.tables import FORMATS, formatted, summary
+
+__all__ = [
+    "FORMATS",
+    "CellResult",
+    "Joined",
+    "compact",
+    "formatted",
+    "join",
+    "merge",
+    "read_records",
+    "summary",
+    "write_records",
+]

@@ -1,0 +1,264 @@
+"""Do measured accuracies agree with published ones? One cell at a time, and the questions that only a whole table answers.
+
+Spreads are taken as sample deviations (divided by n - 1); the paper does not say which it prints.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Literal, NamedTuple
+
+from noiseproof.report.distributions import chi2_tail, digamma, inverse_trigamma, normal_score, t_quantile, t_tails, trigamma
+
+__all__ = [
+    "Agreement",
+    "MeanDifference",
+    "Point",
+    "Ranking",
+    "Sample",
+    "Spread",
+    "Usual",
+    "Verdict",
+    "compare",
+    "holm",
+    "mean_difference",
+    "ranking",
+    "spread",
+    "usual_spreads",
+]
+
+ALPHA = 0.05
+"""All intervals hold with 95 %, all alarms are false in 5 %."""
+Verdict = Literal["agrees", "above", "below", "too few"]
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Mean and deviation of n results; the deviation of one result is not known."""
+
+    mean: float
+    std: float | None
+    n: int
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Sample | None:
+        if not values:
+            return None
+        return Sample(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The spread that cells of one column usually have, and the degrees of freedom that this is worth for one cell."""
+
+    std: float
+    df: float
+
+
+@dataclass(frozen=True)
+class Error:
+    """Standard error of a difference, if both samples have one spread, and its degrees of freedom."""
+
+    size: float
+    df: float
+
+    def tails(self, difference: float) -> float:
+        return t_tails(difference / self.size, self.df)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Of one cell: ours minus the paper's."""
+
+    verdict: Verdict
+    difference: float | None = None
+    interval: Interval | None = None
+    basis: Literal["welch", "column"] | None = None
+    """What the interval comes from. welch: the spreads of the two samples; column: one result has no spread, so that of the
+    paper's trials is taken, drawn towards what is usual in the column"""
+    own: Error | None = None
+    """From the common spread of the two samples alone"""
+    drawn: Error | None = None
+    """From that spread drawn towards what is usual in the column, as two or three results say little"""
+
+    @property
+    def p(self) -> float | None:
+        """Of a difference at least this large if both measure the same, by the drawn error."""
+        return None if self.difference is None or self.drawn is None else self.drawn.tails(self.difference)
+
+
+@dataclass(frozen=True)
+class MeanDifference:
+    """Over the cells of a table, each counted alike."""
+
+    mean: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Whether the differences scatter around their mean as the seeds' spreads predict."""
+
+    chi_square: float
+    df: int
+    p: float
+    """Of a chi-square at least this large"""
+
+    @property
+    def ratio(self) -> float:
+        """How many times as wide as predicted."""
+        return math.sqrt(self.chi_square / self.df)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Kendall's tau-b between two rankings: 1 the same order, -1 the reverse."""
+
+    tau: float
+    interval: Interval | None
+    """None for fewer than five items"""
+    items: int
+    expected: float
+    """What two measurements of the same truth, with these errors, would give on average: close losses swap by chance"""
+
+
+class Point(NamedTuple):
+    """A loss in a column: the paper's mean and ours, with their standard errors."""
+
+    paper: float
+    ours: float
+    paper_error: float = 0.0
+    our_error: float = 0.0
+
+
+def usual_spreads(columns: Sequence[Sequence[tuple[Sample, ...]]]) -> list[Usual | None]:
+    """For each column the usual spread of its cells, each cell being the samples of it.
+
+    Cells differ in their true spread, so a plain average would call the wide ones outliers. The variances are taken as scaled
+    inverse chi-squares, whose degrees of freedom follow from how much log variances differ within columns (Smyth 2004).
+    """
+    found = [[_own(samples) for samples in cells if any(sample.std is not None for sample in samples)] for cells in columns]
+    logs = [[math.log(variance) - digamma(df / 2) + math.log(df / 2) for variance, df in cells] for cells in found]
+    count = sum(len(values) - 1 for values in logs if values)
+    if not count:
+        return [None] * len(columns)
+    centers = [fmean(values) if values else 0.0 for values in logs]
+    scatter = sum((value - center) ** 2 for values, center in zip(logs, centers, strict=True) for value in values) / count
+    half = inverse_trigamma(scatter - fmean(trigamma(df / 2) for cells in found for _, df in cells))
+    shift = digamma(half) - math.log(half)
+    worth = [min(2 * half, sum(df for _, df in cells)) for cells in found]  # no more than went into it
+    return [Usual(math.exp((center + shift) / 2), df) if df else None for center, df in zip(centers, worth, strict=True)]
+
+
+def compare(ours: Sample | None, theirs: Sample, usual: Usual | None = None) -> Agreement:
+    """Welch's interval, or with the spread of the column where ours is a single result.
+
+    >>> compare(Sample(88.0, 0.3, 3), Sample(87.5, 0.1, 3)).verdict
+    'agrees'
+    """
+    if ours is None:
+        return Agreement("too few")
+    difference = ours.mean - theirs.mean
+    if theirs.std is None:
+        return Agreement("too few", difference)
+    (variance, own_df), share = _own((ours, theirs)), 1 / ours.n + 1 / theirs.n
+    own = drawn = Error(math.sqrt(variance * share), own_df)
+    if usual is not None:
+        df = own_df + usual.df
+        drawn = Error(math.sqrt((variance * own_df + usual.std**2 * usual.df) / df * share), df)
+    width, width_df = drawn.size, drawn.df
+    basis: Literal["welch", "column"] = "column"
+    if ours.std is not None and ours.std + theirs.std > 0:
+        parts = (ours.std**2 / ours.n, theirs.std**2 / theirs.n)
+        width, basis = math.sqrt(sum(parts)), "welch"
+        width_df = sum(parts) ** 2 / (parts[0] ** 2 / (ours.n - 1) + parts[1] ** 2 / (theirs.n - 1))
+    half = t_quantile(ALPHA, width_df) * width
+    verdict: Verdict = "above" if difference > half else "below" if difference < -half else "agrees"
+    return Agreement(verdict, difference, (difference - half, difference + half), basis, own, drawn)
+
+
+def _own(samples: Iterable[Sample]) -> tuple[float, int]:
+    """The common variance of a cell's samples and its degrees of freedom. A printed 0.00 may be anything below 0.005."""
+    known = [(sample.std, sample.n - 1) for sample in samples if sample.std is not None]
+    df = sum(weight for _, weight in known)
+    return max(0.005**2, sum(std * std * weight for std, weight in known) / df), df
+
+
+def mean_difference(cells: Iterable[Agreement]) -> MeanDifference | None:
+    """Are we off on average? With the interval of Student's t over the cells."""
+    sample = Sample.of([cell.difference for cell in cells if cell.difference is not None])
+    if sample is None or sample.std is None:
+        return None if sample is None else MeanDifference(sample.mean, None)
+    half = t_quantile(ALPHA, sample.n - 1) * sample.std / math.sqrt(sample.n)
+    return MeanDifference(sample.mean, (sample.mean - half, sample.mean + half))
+
+
+def spread(cells: Iterable[Agreement]) -> Spread | None:
+    """Is the scatter of the differences what the seeds predict?
+
+    Each cell is judged by its own spread. Squares of t with so few degrees of freedom would raise false alarms, so each p value
+    is turned into a normal score first; the squares of these add up to a chi-square. The mean is taken off: that is
+    :func:`mean_difference`'s question.
+    """
+    known = [(c.difference, c.own, c.drawn) for c in cells if c.difference is not None and c.own and c.drawn]
+    if len(known) < 2:
+        return None
+    weights = [1 / drawn.size**2 for _, _, drawn in known]
+    mean = sum(weight * difference for weight, (difference, _, _) in zip(weights, known, strict=True)) / sum(weights)
+    total = sum(normal_score(own.tails(difference - mean)) ** 2 for difference, own, _ in known)
+    return Spread(total, len(known) - 1, chi2_tail(total, len(known) - 1))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p values corrected for their number: those below 0.05 hold a false one with at most 5 % (Holm 1979).
+
+    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+    [0.03, 0.06, 0.06]
+    """
+    corrected, largest = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        corrected[i] = largest
+    return corrected
+
+
+def ranking(*columns: Sequence[Point], items: int | None = None) -> Ranking | None:
+    """Kendall's tau-b between the paper's order and ours, over pairs of losses within a column.
+
+    The interval is that of Fieller, Hartley and Pearson (1957) on atanh tau, with the number of different losses as ``items``:
+    further columns rank the same losses and are not counted as new evidence. It is of the losses, as if they were drawn from
+    many; with 13 it holds in 95 % where tau is up to 0.7, in 88 % at 0.85.
+
+    >>> round(ranking([Point(1, 1), Point(2, 3), Point(3, 2)]).tau, 3)
+    0.333
+    """
+    pairs = [(one, two) for column in columns for one, two in itertools.combinations(column, 2)]
+    signs = [(_sign(one.paper - two.paper), _sign(one.ours - two.ours)) for one, two in pairs]
+    untied = [sum(sign[side] ** 2 for sign in signs) for side in (0, 1)]
+    if not all(untied):
+        return None
+    tau = sum(x * y for x, y in signs) / math.sqrt(untied[0] * untied[1])
+    expected = fmean(_expected(one, two) for one, two in pairs)
+    items = max(len(column) for column in columns) if items is None else items
+    if items < 5:
+        return Ranking(tau, None, items, expected)
+    most = 1 - 1 / min(untied)  # a perfect order counts as half a pair wrong: atanh 1 is infinite
+    center, half = math.atanh(max(-most, min(most, tau))), t_quantile(ALPHA, items - 2) * math.sqrt(0.437 / (items - 4))
+    low, high = math.tanh(center - half), math.tanh(center + half)
+    return Ranking(tau, (min(low, tau), max(high, tau)), items, expected)
+
+
+def _expected(one: Point, two: Point) -> float:
+    """The mean of +1 (both in the same order) and -1, if the truth is the middle between the paper and us."""
+    gap = abs(one.paper - two.paper + one.ours - two.ours) / 2
+    errors = (math.hypot(one.paper_error, two.paper_error), math.hypot(one.our_error, two.our_error))
+    return math.prod(math.erf(gap / error / math.sqrt(2)) if error else _sign(gap) for error in errors)
+
+
+def _sign(value: float) -> int:
+    return int(value > 0) - int(value < 0)

@@ -1,0 +1,154 @@
+"""The published cells with the runs that belong to them."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from noiseproof.paper import Cell, cells
+from noiseproof.paper.queue import run_facts
+from noiseproof.report.agreement import Agreement, Sample, Usual, compare, usual_spreads
+from noiseproof.report.records import merge
+
+__all__ = ["CellResult", "Joined", "join"]
+
+NOT_JUDGED = Agreement("too few")
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """One cell, what was measured for it, and whether they agree. Accuracies are percent, as in the paper."""
+
+    cell: Cell
+    precision: str
+    accuracies: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    """By seed; more than one where a run was repeated with another result"""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Runs of the cell that do not count, by the reason: another precision, diverged"""
+    agreement: Agreement = NOT_JUDGED
+
+    @functools.cached_property
+    def sample(self) -> Sample | None:
+        """Over the seeds; a repeated run counts once, with its mean."""
+        return Sample.of([fmean(values) for values in self.accuracies.values()])
+
+    @property
+    def published(self) -> Sample:
+        return _published(self.cell)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        cell, ours, found = self.cell, self.sample, self.agreement
+        varied = {name: value for name in ("alpha", "beta") if (value := getattr(cell, name)) is not None}
+        return {
+            "table": cell.table,
+            "dataset": cell.dataset,
+            "noise": cell.noise,
+            "rate": cell.rate,
+            "loss": cell.loss,
+            **varied,
+            "paper_mean": cell.mean,
+            "paper_std": cell.std,
+            "mean": _rounded(ours.mean if ours else None),
+            "std": _rounded(ours.std if ours else None),
+            "n": len(self.accuracies),
+            "seeds": list(self.accuracies),
+            "difference": _rounded(found.difference),
+            "interval": found.interval and [_rounded(end) for end in found.interval],
+            "verdict": found.verdict,
+            "basis": found.basis,
+            "precision": self.precision,
+            "accuracies": {str(seed): [_rounded(value) for value in values] for seed, values in self.accuracies.items()},
+            "left_out": dict(self.left_out),
+            "remark": cell.remark,
+        }
+
+
+class Joined(NamedTuple):
+    """All cells in their order, and the records that belong to none of them."""
+
+    results: list[CellResult]
+    unmatched: list[dict[str, Any]]
+
+
+def join(
+    chosen: Iterable[Cell], records: Iterable[dict[str, Any]], *, precision: str = "bf16", profile: str = "paper-code"
+) -> Joined:
+    """Each cell with its runs: those whose recipe is the cell's in everything but seed, precision and confidence epochs.
+
+    Only runs in ``precision`` count; the others are named in ``left_out``. A run may count for cells of several tables.
+    """
+    records = merge(records)
+    by_run: dict[tuple[Any, ...], list[int]] = {}
+    for i, record in enumerate(records):
+        by_run.setdefault(_short(record["recipe"]), []).append(i)
+    matched: set[int] = set()
+    results = []
+    for cell in chosen:
+        runs = []
+        if cell.quoted_from is None:
+            facts = run_facts(cell, profile)
+            runs = [i for i in by_run.get(_short(facts), []) if _same(facts, records[i]["recipe"])]
+        matched.update(runs)
+        results.append(_measured(cell, [records[i] for i in runs], precision))
+    unmatched = [record for i, record in enumerate(records) if i not in matched]
+    return Joined(_judged(results), unmatched)
+
+
+def _measured(cell: Cell, runs: list[dict[str, Any]], precision: str) -> CellResult:
+    measure = "ilsvrc12_accuracy" if cell.dataset == "ilsvrc12" else "test_accuracy"
+    accuracies: dict[int, tuple[float, ...]] = {}
+    left_out: Counter[str] = Counter()
+    for run in runs:
+        seed, value = run["recipe"].get("seed", 0), run["result"].get(measure)
+        status = run.get("status", "finished")
+        if run["recipe"].get("precision") != precision:
+            left_out[str(run["recipe"].get("precision"))] += 1
+        elif status != "finished" or value is None:
+            left_out["not tested" if status == "finished" else status] += 1
+        else:
+            accuracies[seed] = (*accuracies.get(seed, ()), 100 * value)
+    return CellResult(cell, precision, dict(sorted(accuracies.items())), dict(left_out))
+
+
+def _judged(results: list[CellResult]) -> list[CellResult]:
+    """With the verdicts. What spread is usual is read from all of a table, also where only some of its cells were asked for."""
+    asked = {result.cell: result for result in results}
+    tables = dict.fromkeys(result.cell.table for result in results)
+    usual: dict[tuple[Any, ...], Usual | None] = {}
+    for table in tables:
+        columns: dict[tuple[Any, ...], list[tuple[Sample, ...]]] = {}
+        for cell in cells(table=table):
+            if cell.quoted_from is None:
+                ours = asked[cell].sample if cell in asked else None
+                columns.setdefault(_column(cell), []).append((_published(cell), *([ours] if ours else [])))
+        usual |= zip(columns, usual_spreads(list(columns.values())), strict=True)
+    return [
+        replace(result, agreement=compare(result.sample, result.published, usual.get(_column(result.cell))))
+        for result in results
+    ]
+
+
+def _column(cell: Cell) -> tuple[Any, ...]:
+    return cell.table, cell.dataset, cell.noise, cell.rate
+
+
+def _published(cell: Cell) -> Sample:
+    return Sample(cell.mean, cell.std, cell.trials or 1)
+
+
+def _short(facts: Mapping[str, Any]) -> tuple[Any, ...]:
+    return facts.get("dataset"), facts.get("loss"), facts.get("noise")
+
+
+def _same(facts: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
+    """In all fields that both have: a record may be older than a field."""
+    return all(recipe[name] == value for name, value in facts.items() if name in recipe)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

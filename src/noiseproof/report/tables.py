@@ -1,0 +1,270 @@
+"""The comparison with the paper as text, Markdown, LaTeX, JSON or CSV, and each table in words."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, mean_difference, ranking, spread
+from noiseproof.report.cells import CellResult
+
+__all__ = ["FORMATS", "formatted", "summary"]
+
+MARKS = {"agrees": "=", "above": "+", "below": "-", "too few": "?"}
+LATEX_MARKS = {"agrees": "=", "above": r"\uparrow", "below": r"\downarrow", "too few": "?"}
+LEGEND = (
+    "= agrees with the paper, + above, - below at 95 %, ? too few runs; (n) seeds where not three; "
+    "a single seed takes the spread of its column"
+)
+IDENTITY = ("table", "dataset", "noise", "rate", "loss", "alpha", "beta")
+NOISES = {"symmetric": "sym", "asymmetric": "asym", "instance": "inst", "human": "human"}
+
+
+@dataclass(frozen=True)
+class View:
+    """One table on one data set: losses by noise."""
+
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    results: dict[tuple[str, str], CellResult]
+
+    @property
+    def cells(self) -> list[CellResult]:
+        return list(self.results.values())
+
+
+def formatted(results: Iterable[CellResult], how: str = "table") -> str:
+    """The comparison in one of ``FORMATS``."""
+    if how not in FORMATS:
+        near = difflib.get_close_matches(how, FORMATS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"unknown format {how!r}; {hint}the formats are {', '.join(FORMATS)}")
+    return FORMATS[how](list(results))
+
+
+def summary(results: Iterable[CellResult]) -> str:
+    """Every table in words, one paragraph each."""
+    return "\n\n".join(_summary(view) for view in _views(results))
+
+
+def _views(results: Iterable[CellResult]) -> list[View]:
+    found: dict[str, dict[tuple[str, str], CellResult]] = {}
+    for result in results:
+        cell = result.cell
+        weights = "" if cell.alpha is None else f" {cell.alpha:g},{cell.beta:g}"
+        kind = NOISES.get(cell.noise)
+        column = f"{kind} {cell.rate}" if kind else cell.noise
+        found.setdefault(f"{cell.table}, {cell.dataset}", {})[cell.loss + weights, column] = result
+    return [
+        View(title, tuple(dict.fromkeys(row for row, _ in cells)), tuple(dict.fromkeys(column for _, column in cells)), cells)
+        for title, cells in found.items()
+    ]
+
+
+def _ours(result: CellResult | None) -> str:
+    if result is None or result.sample is None:
+        return ""
+    sample = result.sample
+    text = f"{sample.mean:.2f}" if sample.std is None else f"{sample.mean:.2f}±{sample.std:.2f}"
+    return text if sample.n == 3 else f"{text} ({sample.n})"
+
+
+def _papers(result: CellResult | None) -> str:
+    if result is None:
+        return ""
+    cell = result.cell
+    return f"{cell.mean:.2f}" if cell.std is None else f"{cell.mean:.2f}±{cell.std:.2f}"
+
+
+def _marked(result: CellResult | None) -> str:
+    return "" if result is None or result.sample is None else f"{_ours(result)} {MARKS[result.agreement.verdict]}"
+
+
+def _text(results: list[CellResult]) -> str:
+    parts = []
+    for view in _views(results):
+        lines = [["", "", *view.columns]]
+        for row in view.rows:
+            cells = [view.results.get((row, column)) for column in view.columns]
+            if any(cell is not None and cell.sample is not None for cell in cells):
+                lines += [[row, "ours", *map(_marked, cells)], ["", "paper", *map(_papers, cells)]]
+            else:
+                lines.append([row, "paper", *map(_papers, cells)])
+        parts.append("\n".join([view.title, *_aligned(lines), *_notes(view), "", _summary(view)]))
+    return "\n\n".join([*parts, LEGEND])
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip_longest(*lines, fillvalue="")]
+    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def _markdown(results: list[CellResult]) -> str:
+    parts = []
+    for view in _views(results):
+        lines = [["loss", *view.columns], ["---"] * (1 + len(view.columns))]
+        for row in view.rows:
+            cells = [view.results.get((row, column)) for column in view.columns]
+            texts = ["<br>".join(filter(None, (_marked(cell), f"*{_papers(cell)}*" if cell else ""))) for cell in cells]
+            lines.append([row, *texts])
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        notes = "\n".join(f"- {note}" for note in _notes(view))
+        parts.append("\n\n".join(filter(None, (f"### {view.title}", table, notes, _summary(view)))))
+    return "\n\n".join([*parts, f"Ours, below it in italics the paper's. {LEGEND}."])
+
+
+def _latex(results: list[CellResult]) -> str:
+    parts = []
+    for view in _views(results):
+        lines = [rf"\begin{{tabular}}{{ll{'c' * len(view.columns)}}}", r"\toprule"]
+        lines += [rf" & & {' & '.join(view.columns)} \\", r"\midrule"]
+        for row in view.rows:
+            cells = [view.results.get((row, column)) for column in view.columns]
+            ours, papers = (" & ".join(map(write, cells)) for write in (_latex_ours, _latex_papers))
+            lines += [rf"{row} & ours & {ours} \\", rf" & paper & {papers} \\"]
+        comments = [f"% {line}" for line in (view.title, LEGEND, *_notes(view), _summary(view))]
+        parts.append("\n".join([*comments, *lines, r"\bottomrule", r"\end{tabular}"]))
+    return "\n\n".join(parts)
+
+
+def _latex_ours(result: CellResult | None) -> str:
+    if result is None or result.sample is None:
+        return "--"
+    return f"${_ours(result)}^{{{LATEX_MARKS[result.agreement.verdict]}}}$".replace("±", r" \pm ")
+
+
+def _latex_papers(result: CellResult | None) -> str:
+    return "--" if result is None else f"${_papers(result)}$".replace("±", r" \pm ")
+
+
+def _json(results: list[CellResult]) -> str:
+    return json.dumps([result.as_dict() for result in results], indent=1)
+
+
+def _csv(results: list[CellResult]) -> str:
+    names = [*IDENTITY, "paper_mean", "paper_std", "mean", "std", "n", "seeds", "difference", "low", "high", "verdict", "basis"]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for result in results:
+        row = result.as_dict()
+        low, high = row["interval"] or (None, None)
+        writer.writerow({**row, "seeds": " ".join(map(str, row["seeds"])), "low": low, "high": high})
+    return out.getvalue()
+
+
+FORMATS: dict[str, Callable[[list[CellResult]], str]] = {
+    "table": _text,
+    "markdown": _markdown,
+    "latex": _latex,
+    "json": _json,
+    "csv": _csv,
+}
+
+
+def _notes(view: View) -> list[str]:
+    """What the numbers alone do not say."""
+    notes = []
+    for (row, column), result in view.results.items():
+        for seed, values in result.accuracies.items():
+            if len(values) > 1:
+                shown = ", ".join(f"{value:.2f}" for value in values)
+                notes.append(f"{row}, {column}: seed {seed} has {len(values)} results, {shown}, and counts with their mean")
+        if result.left_out:
+            counted = ", ".join(f"{count} {reason}" for reason, count in result.left_out.items())
+            notes.append(f"{row}, {column}: runs left out, as only finished ones in {result.precision} count: {counted}")
+    remarks: dict[tuple[str, str], list[str]] = {}
+    for (row, column), result in view.results.items():
+        if result.cell.remark:
+            remarks.setdefault((row, result.cell.remark), []).append(column)
+    return notes + [f"{row}, {', '.join(columns)}: {remark}" for (row, remark), columns in remarks.items()]
+
+
+def _summary(view: View) -> str:
+    measured = [result for result in view.cells if result.sample is not None]
+    trained = [result for result in view.cells if result.cell.quoted_from is None]
+    if not measured:
+        return f"{view.title}: none of {len(trained)} cells is measured."
+    judged = [result for result in measured if result.agreement.p is not None]
+    count = {mark: sum(result.agreement.verdict == mark for result in judged) for mark in ("agrees", "above", "below")}
+    single = sum(result.agreement.basis == "column" for result in judged)
+    sentences = [
+        f"{view.title}: {len(measured)} of {len(trained)} cells are measured"
+        + (f", {single} of them with one seed and so judged by the spread of their column" if single else "")
+        + f". {count['agrees']} agree, {count['above']} are above and {count['below']} below the paper; if all agreed, "
+        f"{ALPHA * len(judged):.1f} would be off by chance.",
+        _off(measured),
+        _scatter(judged),
+        _standing_out(view, judged),
+        _ranks(view),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _off(measured: list[CellResult]) -> str:
+    found = mean_difference(result.agreement for result in measured)
+    if found is None or found.interval is None:
+        return ""
+    low, high = found.interval
+    said = "no shift is shown" if low <= 0 <= high else "that is more than chance"
+    return f"On average ours minus the paper's is {found.mean:+.2f} points [{low:+.2f}, {high:+.2f}]: {said}."
+
+
+def _scatter(judged: list[CellResult]) -> str:
+    found = spread(result.agreement for result in judged)
+    if found is None:
+        return ""
+    said = "more than the seeds explain" if found.p < ALPHA else "no more than the seeds explain"
+    return (
+        f"The differences scatter {found.ratio:.2f} times as wide as the seeds' spreads predict "
+        f"(chi-square {found.chi_square:.1f} on {found.df}, p = {found.p:.2g}): {said}."
+    )
+
+
+def _standing_out(view: View, judged: list[CellResult]) -> str:
+    names = [key for key, result in view.results.items() if result.agreement.p is not None]
+    corrected = holm([result.agreement.p or 0.0 for result in judged])
+    found = [
+        f"{row} at {column} ({view.results[row, column].agreement.difference:+.2f}, p = {p:.2g})"
+        for (row, column), p in zip(names, corrected, strict=True)
+        if p < ALPHA
+    ]
+    if not found:
+        return "No cell stands out once their number is corrected for (Holm)."
+    return f"After Holm's correction for their number these stand out: {', '.join(found)}."
+
+
+def _ranks(view: View) -> str:
+    points: dict[str, dict[str, Point]] = {column: {} for column in view.columns}
+    for (row, column), result in view.results.items():
+        if result.sample is not None and result.agreement.drawn is not None:
+            shares = [result.agreement.drawn.size / math.sqrt(1 + n / m) for n, m in _numbers(result)]
+            points[column][row] = Point(result.cell.mean, result.sample.mean, *shares)
+    points = {column: found for column, found in points.items() if len(found) >= 3}
+    rows = {row for found in points.values() for row in found}
+    pooled = ranking(*(list(found.values()) for found in points.values()), items=len(rows)) if points else None
+    if pooled is None:
+        return "Too few losses are measured at the same noise to compare their ranking."
+    taus = {column: ranking(list(found.values())) for column, found in points.items()}
+    columns = "; ".join(f"{column} {_tau(tau)}" for column, tau in taus.items() if tau is not None)
+    return (
+        f"Ranking of the losses, Kendall's tau with the paper's: {_tau(pooled)} over all columns, where the seeds' spreads "
+        f"alone would give about {pooled.expected:.2f} ({columns})."
+    )
+
+
+def _numbers(result: CellResult) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The trials that an error is shared between: the paper's and ours, then ours and the paper's."""
+    theirs, ours = result.published.n, len(result.accuracies)
+    return (theirs, ours), (ours, theirs)
+
+
+def _tau(found: Ranking) -> str:
+    return f"{found.tau:.2f}" + ("" if found.interval is None else f" [{found.interval[0]:.2f}, {found.interval[1]:.2f}]")

@@ -1,0 +1,154 @@
+"""A queue on the machines of a Ray cluster. The folders of the runs, in storage that all machines share, are the only state."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from noiseproof.train.loop import Outcome
+from noiseproof.train.options import RunOptions
+from noiseproof.train.queue import Planned, Speeds, Tally, W, batches, machine_of, width_of
+from noiseproof.train.recipe import Recipe
+from noiseproof.train.run import DivergenceError
+from noiseproof.train.runs import RunStore
+from noiseproof.train.side_by_side import NotStartedError, train_together
+
+__all__ = ["Cluster", "WorkersLostError"]
+
+RETRIES = 5
+"""Times that a group of runs is started again after its worker was lost"""
+Heard = dict[str, Any] | Exception
+"""The record of a finished run, or the error of one that failed"""
+
+
+class WorkersLostError(Exception):
+    """The worker of a run was lost too often."""
+
+
+class Cluster:
+    """A Ray cluster: the one at ``address``, the one this process is connected to, or a new one on this machine.
+
+    Every machine must have noiseproof installed and see the runs and the data under the same paths.
+    """
+
+    def __init__(self, address: str | None = None, device: str = "auto") -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the behaviour to come; saves a warning
+        try:
+            ray: Any = importlib.import_module("ray")
+        except ImportError as error:
+            raise ImportError("--engine ray needs Ray: pip install 'noiseproof[cluster]'") from error
+        self.ray = ray
+        self.started = not ray.is_initialized()
+        if self.started:
+            before = signal.getsignal(signal.SIGTERM)
+            local: dict[str, Any] = {} if address else {"include_dashboard": False, "object_store_memory": 2**27}
+            ray.init(address=address, log_to_driver=False, logging_level="error", **local)
+            signal.signal(signal.SIGTERM, before)  # Ray's own would not stop the runs
+        found = "cuda" if ray.cluster_resources().get("GPU") else "cpu"
+        self.device = found if device == "auto" else torch.device(device).type
+
+    @functools.cached_property
+    def machine(self) -> str:
+        """The name that records give the device of a worker."""
+        return str(self.ray.get(self._remote(_machine).remote(self.device)))
+
+    def close(self) -> None:
+        """End the workers, and the cluster if this process started it."""
+        if self.started:
+            self.ray.shutdown()
+
+    def run(
+        self,
+        planned: Sequence[Planned[W]],
+        store: RunStore,
+        speeds: Speeds,
+        *,
+        data: str | Path | None = None,
+        at_once: int | None = None,
+        minutes: float | None = None,
+        checkpoint_seconds: float = 60.0,
+        on_outcome: Callable[[Planned[W], Mapping[str, Any] | Exception], None] = lambda run, outcome: None,
+    ) -> Tally[W]:
+        """As :func:`~noiseproof.train.queue.run_queue`, one task for as many runs as a device trains side by side.
+
+        The task of a lost worker is started again: runs that are finished stay, others resume from their checkpoints.
+        """
+        tally, end = Tally[W](), None if minutes is None else time.time() + 60 * minutes
+        root, place = store.root.resolve(), None if data is None else Path(data).expanduser().resolve()
+        tasks: dict[Any, list[Planned[W]]] = {}
+        for part in batches(planned, self.device, at_once):
+            width = width_of(part[0].facts["model"], self.device, at_once)
+            for first in range(0, len(part), width):
+                group = part[first : first + width]
+                jobs = [(run.recipe.as_dict(), speeds.seconds(run.facts)) for run in group]
+                tasks[self._remote(_train).remote(jobs, root, place, self.device, checkpoint_seconds, end)] = group
+        while tasks:
+            with contextlib.redirect_stdout(sys.stderr):  # where Ray tells of lost workers
+                (done,), _ = self.ray.wait(list(tasks), num_returns=1)
+                group = tasks.pop(done)
+                outcomes = self._outcomes(done, len(group))
+            for run, outcome in zip(group, outcomes, strict=True):
+                if not isinstance(outcome, Exception):
+                    speeds.add(outcome)
+                tally.add(run, outcome)
+                if not isinstance(outcome, NotStartedError):
+                    on_outcome(run, outcome)
+        return tally
+
+    def _outcomes(self, task: Any, count: int) -> list[Heard]:
+        try:
+            found: list[Heard] = self.ray.get(task)
+        except self.ray.exceptions.RayTaskError as error:  # the same for all: their data could not be opened
+            return [error.cause if isinstance(error.cause, Exception) else error] * count
+        except self.ray.exceptions.RayError as error:
+            return [WorkersLostError(f"its worker was lost {RETRIES + 1} times: {error}")] * count
+        return found
+
+    def _remote(self, function: Callable[..., Any]) -> Any:
+        needs = {"num_gpus": 1, "num_cpus": 1} if self.device == "cuda" else {"num_cpus": 1}
+        return self.ray.remote(function).options(max_retries=RETRIES, **needs)
+
+
+def _machine(device: str) -> str:
+    return machine_of(RunOptions(torch.device(device)))
+
+
+def _train(
+    jobs: list[tuple[dict[str, Any], float | None]],
+    root: Path,
+    data: Path | None,
+    device: str,
+    checkpoint_seconds: float,
+    end: float | None,
+) -> list[Heard]:
+    """In a worker: the runs side by side, each with its estimated seconds of the device's time."""
+    recipes = [Recipe.from_dict(facts) for facts, _ in jobs]
+    seconds = {id(recipe): (estimate or 0.0) * len(jobs) for recipe, (_, estimate) in zip(recipes, jobs, strict=True)}
+    outcomes = train_together(
+        recipes,
+        store=RunStore(root),
+        data=data,
+        options=RunOptions(torch.device(device)),
+        at_once=len(recipes),
+        checkpoint_seconds=checkpoint_seconds,
+        may_start=lambda recipe: end is None or time.time() + seconds[id(recipe)] <= end,
+    )
+    return [outcome.record.as_dict() if isinstance(outcome, Outcome) else _plain(outcome) for outcome in outcomes]
+
+
+def _plain(error: Exception) -> Exception:
+    """One that can be sent: other packages' errors may not come through pickle."""
+    if isinstance(error, NotStartedError | DivergenceError):
+        return type(error)(str(error))
+    return RuntimeError(f"{type(error).__name__}: {error}")

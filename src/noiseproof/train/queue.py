@@ -1,0 +1,231 @@
+"""Many runs in order: what is finished is not run again, several run side by side, and none starts that would not end in time.
+
+The folders of the runs are the only state: a queue that was stopped, killed or divided among machines is resumed by starting it
+again.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from noiseproof.train.loop import Outcome
+from noiseproof.train.observer import Observer
+from noiseproof.train.options import RunOptions
+from noiseproof.train.recipe import Recipe
+from noiseproof.train.record import environment
+from noiseproof.train.runs import RunStore, StoredRun, recipe_key
+from noiseproof.train.side_by_side import NotStartedError, train_together
+
+__all__ = ["H200", "OVER", "Planned", "Speeds", "Tally", "batches", "plan_queue", "run_queue", "shard", "width_of"]
+
+AT_ONCE = {"cnn8": 6, "resnet18": 3, "resnet34": 3}
+"""Runs that fill an H200 side by side; one of another network fills it by itself"""
+H200 = {("cifar10", "cnn8"): 28.0 / 120, ("cifar100", "resnet34"): 240.0 / 200}
+"""Seconds of an NVIDIA H200's time for an epoch in bf16, with so many runs side by side"""
+OVER = ("finished", "diverged")
+
+
+class Wanted(Protocol):
+    """A run that is known by its recipe's fields; the recipe itself is built when it is to be trained."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
+    @property
+    def recipe(self) -> Recipe: ...
+
+
+W = TypeVar("W", bound=Wanted | Recipe)
+
+
+@dataclass(frozen=True)
+class Planned(Generic[W]):
+    """A run of a queue: what is known of it already, and how long it would keep the device busy."""
+
+    wanted: W
+    facts: Mapping[str, Any]
+    """The recipe's fields"""
+    stored: StoredRun | None
+    seconds: float | None
+    """Its share of the device's time; None if no such run has been measured"""
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.wanted if isinstance(self.wanted, Recipe) else self.wanted.recipe
+
+    @property
+    def status(self) -> str:
+        """finished, diverged, running (a part is done), or waiting."""
+        return "waiting" if self.stored is None else self.stored.status
+
+
+class Speeds:
+    """How long a run keeps the device busy, measured by finished runs of the same network, data and precision.
+
+    ``measured`` are numbers from elsewhere, seconds of an epoch by :meth:`key`, for what no run here has measured.
+    """
+
+    def __init__(self, machine: str, measured: Mapping[tuple[str, ...], float] | None = None) -> None:
+        self.machine, self._measured, self._lock = machine, dict(measured or {}), threading.Lock()
+        self._found: dict[tuple[str, ...], list[float]] = {}
+
+    @staticmethod
+    def key(machine: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
+        return machine, facts["dataset"], facts["model"], facts["precision"]
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """A finished run's record: its seconds, divided among the runs that shared the device with it."""
+        made, seconds = record.get("environment") or {}, record.get("seconds") or {}
+        if seconds.get("train") and made.get("machine"):
+            at_once = made.get("at_once") or record.get("at_once") or 1
+            per_epoch = sum(seconds.values()) / record["recipe"]["epochs"] / at_once
+            with self._lock:
+                self._found.setdefault(self.key(made["machine"], record["recipe"]), []).append(per_epoch)
+
+    def seconds(self, facts: Mapping[str, Any]) -> float | None:
+        """Of the device's time that a whole run of such a recipe takes, or None."""
+        key = self.key(self.machine, facts)
+        with self._lock:
+            found = self._found.get(key)
+        per_epoch = statistics.median(found) if found else self._measured.get(key)
+        return None if per_epoch is None else per_epoch * facts["epochs"]
+
+
+def plan_queue(wanted: Iterable[W], known: Iterable[StoredRun], speeds: Speeds) -> list[Planned[W]]:
+    """The runs in order, with what is known of them. No data are opened: a run is known by its recipe.
+
+    In which epochs its confidence is kept does not count: a run with others is not run again.
+    """
+    stored: dict[str, StoredRun] = {}
+    for run in known:
+        if run.status == "finished":
+            speeds.add(run.facts)
+        if "recipe" in run.facts:
+            key = _key(run.facts["recipe"])
+            if key not in stored or stored[key].status not in OVER:
+                stored[key] = run
+    planned = []
+    for one in wanted:
+        facts = one.as_dict() if isinstance(one, Recipe) else one.facts
+        planned.append(Planned(one, facts, stored.get(_key(facts)), speeds.seconds(facts)))
+    return planned
+
+
+def _key(facts: Mapping[str, Any]) -> str:
+    return recipe_key({**_defaults(), **facts, "confidence_epochs": None})
+
+
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    return Recipe(dataset="", loss="ce").as_dict()
+
+
+T = TypeVar("T")
+
+
+def shard(runs: Sequence[T], part: int, parts: int) -> list[T]:
+    """The runs of one of several machines, counted from 1: every ``parts``-th, so that each has its share of every kind."""
+    if not 1 <= part <= parts:
+        raise ValueError(f"the part must be in [1, {parts}], got {part}")
+    return list(runs[part - 1 :: parts])
+
+
+@dataclass
+class Tally(Generic[W]):
+    """What came of a queue."""
+
+    finished: list[Planned[W]] = field(default_factory=list)
+    failed: list[tuple[Planned[W], Exception]] = field(default_factory=list)
+    not_started: list[Planned[W]] = field(default_factory=list)
+
+    def add(self, run: Planned[W], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
+        if isinstance(outcome, NotStartedError):
+            self.not_started.append(run)
+        elif isinstance(outcome, Exception):
+            self.failed.append((run, outcome))
+        else:
+            self.finished.append(run)
+
+
+def width_of(model: str, device: str, at_once: int | None = None) -> int:
+    """How many runs of a network are trained side by side."""
+    return at_once or (AT_ONCE.get(model, 1) if device == "cuda" else 1)
+
+
+def batches(planned: Iterable[Planned[W]], device: str, at_once: int | None = None) -> Iterator[list[Planned[W]]]:
+    """What is not over, in parts of one precision and network: all of one seed, and where these are few, of the next ones.
+
+    A part ends when its last run ends, so a device is idle for a while after each: there should be few of them.
+    """
+    todo = [run for run in planned if run.status not in OVER]
+    while todo:
+        first = todo[0].facts
+        width = width_of(first["model"], device, at_once)
+        same = [run for run in todo if all(run.facts[name] == first[name] for name in ("precision", "model"))]
+        of_seed = [run for run in same if run.facts["seed"] == first["seed"]]
+        part = of_seed if len(of_seed) >= 4 * width else same[: 4 * width]
+        yield part
+        taken = set(map(id, part))
+        todo = [run for run in todo if id(run) not in taken]
+
+
+def run_queue(
+    planned: Sequence[Planned[W]],
+    store: RunStore,
+    speeds: Speeds,
+    *,
+    data: str | Path | None = None,
+    options: RunOptions | None = None,
+    at_once: int | None = None,
+    minutes: float | None = None,
+    observer: Callable[[Planned[W]], Observer] = lambda run: Observer(),
+    on_outcome: Callable[[Planned[W], Outcome | Exception], None] = lambda run, outcome: None,
+) -> Tally[W]:
+    """Train the runs that are not over. One that fails or diverges is reported, and the others go on.
+
+    Runs of one precision and network are trained side by side, ``at_once`` of them. With ``minutes``, a run only starts if it
+    would end in that time, by what such runs have taken; the first of a kind that has not been measured starts.
+    """
+    options, tally = options or RunOptions(), Tally[W]()
+    end = None if minutes is None else time.monotonic() + 60 * minutes
+    for part in batches(planned, options.device.type, at_once):
+        runs = {id(run.recipe): run for run in part}
+        width = width_of(part[0].facts["model"], options.device.type, at_once)
+
+        def in_time(recipe: Recipe, width: int = min(width, len(part))) -> bool:
+            seconds = speeds.seconds(recipe.as_dict())
+            return end is None or time.monotonic() + (seconds or 0.0) * width <= end
+
+        def heard(recipe: Recipe, outcome: Outcome | Exception, runs: dict[int, Planned[W]] = runs) -> None:
+            if isinstance(outcome, Outcome):
+                speeds.add(outcome.record.as_dict())
+            on_outcome(runs[id(recipe)], outcome)
+
+        try:
+            outcomes = train_together(
+                [run.recipe for run in part],
+                store=store,
+                data=data,
+                options=options,
+                at_once=width,
+                observers=[observer(run) for run in part],
+                may_start=in_time,
+                on_outcome=heard,
+            )
+        except (ValueError, OSError, ImportError) as error:  # the data could not be opened
+            outcomes = [error] * len(part)
+            on_outcome(part[0], error)
+        for run, outcome in zip(part, outcomes, strict=True):
+            tally.add(run, outcome)
+    return tally
+
+
+def machine_of(options: RunOptions) -> str:
+    """The name that records give the device."""
+    return str(environment(options.device)["machine"])

@@ -1,0 +1,258 @@
+"""``noiseproof reproduce``: on the paper's cells without training, and end to end on cells of the digits."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from noiseproof import paper
+from noiseproof.cli import app
+from noiseproof.cli.queue_view import Keeper
+from noiseproof.paper import queue
+from noiseproof.paper.settings import SETTINGS
+from noiseproof.report import merge, read_records, write_records
+from noiseproof.train import DivergenceError, Observer, RunStore
+from noiseproof.train.queue import Speeds
+
+RECORDS = Path(__file__).parents[1] / "records" / "reproduction.jsonl"
+DIGITS = tuple(
+    paper.Cell("sym_asym", "digits", noise, rate, loss, 90.0, 0.5, 3)
+    for loss in ("CE", "JAL-CE")
+    for noise, rate in (("clean", 0.0), ("symmetric", 0.4))
+)
+SCRIPT = """
+import sys
+from noiseproof.cli import app
+from noiseproof.paper import Cell
+from noiseproof.paper.settings import SETTINGS
+
+SETTINGS["digits"] |= {"epochs": int(sys.argv[1]), "confidence_epochs": ()}
+cells = tuple(Cell("sym_asym", "digits", "symmetric", rate, "CE", 90.0, 0.5, 3) for rate in (0.2, 0.4))
+sys.modules["noiseproof.paper.cells"]._all = lambda: cells
+app(sys.argv[2:], prog_name="noiseproof")
+"""
+
+
+def run(*words):
+    return CliRunner().invoke(
+        app, ["reproduce", *map(str, words)], env={"COLUMNS": "100", "TERM": "dumb", "NOISEPROOF_DATA": ""}
+    )
+
+
+@pytest.fixture
+def digits(monkeypatch, tmp_path):
+    """A paper with two losses on the digits, of which a run takes a quarter of a second; the arguments of a whole call."""
+    monkeypatch.setattr(sys.modules["noiseproof.paper.cells"], "_all", lambda: DIGITS)
+    monkeypatch.setitem(SETTINGS, "digits", {**SETTINGS["digits"], "epochs": 4, "confidence_epochs": ()})
+    queue._facts.cache_clear()
+    yield ["--data", tmp_path, "--out", tmp_path / "runs", "--records", tmp_path / "new" / "records.jsonl"]
+    queue._facts.cache_clear()
+
+
+def finished(tmp_path):
+    return [run.facts["recipe"] for run in RunStore(tmp_path / "runs").runs() if run.status == "finished"]
+
+
+def test_every_cifar_cell_is_an_object_of_the_same_form_without_data():
+    result = run("--records", RECORDS, "--format", "json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    expected = [cell for cell in paper.cells() if cell.dataset.startswith("cifar")]
+    assert [(o["table"], o["dataset"], o["noise"], o["rate"], o["loss"], o["paper_mean"], o["paper_std"]) for o in found] == [
+        (cell.table, cell.dataset, cell.noise, cell.rate, cell.loss, cell.mean, cell.std) for cell in expected
+    ]
+    kinds = {"mean": float, "std": float, "n": int, "seeds": list, "difference": float, "interval": list, "verdict": str}
+    for cell in found:
+        assert cell["verdict"] in ("agrees", "above", "below", "too few")
+        for name, kind in kinds.items():
+            assert isinstance(cell[name], kind) or (cell[name] is None and name not in ("n", "seeds", "verdict")), name
+        assert (cell["mean"] is None) == (cell["n"] == 0) == (cell["seeds"] == [])
+    assert "runs are missing" in result.stderr
+    assert "--data DIR" in result.stderr
+
+
+def test_the_measured_mean_is_that_of_the_records(tmp_path):
+    file = tmp_path / "two.jsonl"
+    record = read_records(RECORDS)[0]
+    noise, two = record["recipe"]["noise"], json.loads(json.dumps(record))
+    assert record["recipe"]["loss"] == "jal-ce"
+    assert noise == "symmetric:0.6"
+    record["result"]["test_accuracy"], two["result"]["test_accuracy"], two["recipe"]["seed"] = 0.81, 0.83, 124
+    write_records(file, [record, two])
+    words = ["--dataset", "cifar10", "--loss", "jal-ce", "--noise", noise, "--format", "json"]
+    (cell,) = json.loads(run("sym_asym", "--records", file, *words).stdout)
+    assert (cell["mean"], cell["std"], cell["seeds"]) == (82.0, pytest.approx(2**0.5, abs=1e-4), [123, 124])
+
+
+@pytest.mark.parametrize("how", ["table", "markdown", "latex", "csv"])
+def test_every_format_has_the_papers_numbers(how):
+    result = run("human", "--dataset", "cifar10", "--loss", "JAL-CE", "--format", how)
+    assert result.exit_code == 0
+    for cell in paper.cells(table="human", dataset="cifar10", loss="JAL-CE"):
+        assert f"{cell.mean:g}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sym_asim"], "did you mean 'sym_asym'?"),
+        (["--loss", "jal-ec"], "did you mean 'jal-ce'?"),
+        (["--noise", "symetric:0.8"], "did you mean 'symmetric:0.8'?"),
+        (["--dataset", "cifar11"], "did you mean 'cifar10"),
+        (["--format", "tabel"], "did you mean 'table'?"),
+        (["human", "--noise", "symmetric:0.8"], "no number with all of these"),
+        (["--seeds", "123"], "the seed 123 alone is '123,'"),
+        (["--seeds", "some"], "--seeds is a number of seeds"),
+        (["--shard", "9/8"], "--shard is PART/PARTS"),
+        (["--precision", "fp8"], "--precision must be one of bf16, tf32, float32"),
+        (["--records", "nothing.jsonl"], "nothing.jsonl: no such file"),
+        (["--engine", "slurm"], "--engine must be local or ray"),
+        (["--data", "nowhere", "--device", "cpu"], "cifar10 is not in nowhere"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(words, message):
+    result = run(*words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_the_plan_says_what_is_left_and_how_long_it_takes(tmp_path):
+    file, done = tmp_path / "some.jsonl", 7
+    write_records(file, read_records(RECORDS)[:done])
+    result = run("--plan", "--records", file, "--dataset", "cifar10", "--seeds", "123,124")
+    assert result.exit_code == 0
+    runs = queue.planned_runs(queue.chosen_cells(datasets=["cifar10"]), seeds=[123, 124]).runs
+    together = re.search(r"^together +(\d+) +(\d+) +(\d+) +(\d+) +(.*)$", result.stdout, re.MULTILINE)
+    assert [int(number) for number in together.groups()[:4]] == [len(runs), done, len(runs) // 2 - done, len(runs) // 2]
+    assert together[5] == f"{(len(runs) - done) * 28 / 3600:.1f} h"
+    assert "28 s for each run on cifar10, measured on an NVIDIA H200" in result.stdout
+
+
+def test_shards_and_seeds_divide_the_list(digits):
+    parts = [run(*digits, "--plan", "--seeds", "5", "--shard", f"{part}/3").stdout for part in (1, 2, 3)]
+    counts = [int(re.search(r"^together +(\d+)", text, re.MULTILINE)[1]) for text in parts]
+    assert counts == [7, 7, 6]
+
+
+def test_all_runs_are_made_once_and_shown_beside_the_paper(digits, tmp_path):
+    result = run(*digits, "--seeds", "2", "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    assert [(cell["loss"], cell["seeds"], cell["paper_mean"]) for cell in json.loads(result.stdout)] == [
+        (cell.loss, [123, 124], 90.0) for cell in DIGITS
+    ]
+    assert "on a CPU the runs are in float32" in result.stderr
+    line = re.search(r"JAL-CE +digits +symmetric:0.4 +seed 124 +(\d\d\.\d\d) %  paper 90.00 ± 0.50 +\d+\.\d s", result.stderr)
+    written = read_records(tmp_path / "new" / "records.jsonl")
+    assert len(written) == len(finished(tmp_path)) == 8
+    assert float(line[1]) in [round(100 * record["result"]["test_accuracy"], 2) for record in written]
+    again = run(*digits, "--seeds", "2", "--format", "json")
+    assert again.stdout == result.stdout
+    assert "seed 12" not in again.stderr
+    shown = run(*digits[2:], "--seeds", "2", "--format", "json")
+    assert shown.stdout == result.stdout
+
+
+def test_what_the_records_have_is_not_run_again_and_stays_in_them(digits, tmp_path):
+    assert run(*digits, "--seeds", "1", "--loss", "CE").exit_code == 0
+    lines = (tmp_path / "new" / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    elsewhere = [*digits[:3], tmp_path / "elsewhere", *digits[4:]]
+    result = run(*elsewhere, "--seeds", "1")
+    assert len(list((tmp_path / "elsewhere").iterdir())) == 2
+    assert "CE        digits" not in result.stderr.replace("JAL-CE", "")
+    after = (tmp_path / "new" / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    assert after[:2] == lines
+    assert len(after) == 4
+
+
+def test_a_run_that_fails_is_reported_and_the_others_go_on(digits, tmp_path, monkeypatch):
+    class Diverge(Observer):
+        def epoch(self, facts):
+            raise DivergenceError("the loss is not finite")
+
+    def observer(self, run):
+        return Diverge() if run.wanted.cells[0].loss == "JAL-CE" else Observer()
+
+    monkeypatch.setattr("noiseproof.cli.queue_view.Display.observer", observer)
+    result = run(*digits, "--seeds", "1")
+    assert result.exit_code == 1
+    assert "diverged: the loss is not finite" in result.stderr
+    assert "diverged: for the same reason" in result.stderr
+    assert "2 of 4 runs failed; 2 of 4 runs finished and are kept" in result.stderr
+    assert [recipe["loss"] for recipe in finished(tmp_path)] == ["ce", "ce"]
+
+
+def test_with_minutes_nothing_starts_that_would_not_end_in_time(digits, tmp_path, monkeypatch):
+    monkeypatch.setattr(Speeds, "seconds", lambda self, facts: 100.0)
+    result = run(*digits, "--seeds", "1", "--minutes", "1")
+    assert result.exit_code == 0
+    assert "4 runs would not have ended in 1 minutes; 0 of 4 runs finished" in result.stderr
+    assert not finished(tmp_path)
+
+
+def test_several_writers_lose_no_line(tmp_path):
+    records = read_records(RECORDS)[:12]
+    code = "import sys, json; from pathlib import Path; from noiseproof.cli.queue_view import Keeper\n" + (
+        "for record in json.loads(sys.argv[2]): Keeper(Path(sys.argv[1])).add([record])"
+    )
+    parts = [json.dumps(records[i::3]) for i in range(3)]
+    file = tmp_path / "all.jsonl"
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(file), part]) for part in parts]
+    assert [writer.wait(120) for writer in writers] == [0, 0, 0]
+    found = read_records(file)
+    assert len(found) == 12
+    assert merge(found, records) == found
+    Keeper(file).add(records)
+    assert read_records(file) == found
+    assert [path.name for path in tmp_path.iterdir()] == ["all.jsonl"]
+
+
+def started(tmp_path, epochs, *words):
+    command = [sys.executable, "-c", SCRIPT, str(epochs), "reproduce", "--data", ".", *words]
+    return subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
+
+
+def test_killed_in_the_middle_it_goes_on_and_repeats_nothing(tmp_path):
+    """Killed as soon as the second run has begun."""
+    words = ["--seeds", "2", "--records", "records.jsonl", "--format", "json"]
+    process = started(tmp_path, 30, *words)
+    while "symmetric:0.2" not in process.stderr.readline():
+        pass
+    while len(list(tmp_path.glob("runs/*/record.json"))) < 2:
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    kept = {run.folder: (run.folder / "record.json").stat().st_mtime_ns for run in RunStore(tmp_path / "runs").runs()
+            if run.status == "finished"}  # fmt: skip
+    assert 1 <= len(kept) < 4
+    again = started(tmp_path, 30, *words)
+    output, errors = again.communicate(timeout=300)
+    assert again.returncode == 0, errors
+    assert [cell["n"] for cell in json.loads(output)] == [2, 2]
+    assert {folder: (folder / "record.json").stat().st_mtime_ns for folder in kept} == kept
+    assert len(read_records(tmp_path / "records.jsonl")) == 4
+    assert errors.count("seed 12") == 4 - len(kept)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_it_soon_and_it_says_what_comes_next(tmp_path, number, status):
+    process = started(tmp_path, 3000, "--seeds", "1")
+    while not list(tmp_path.glob("runs/*/record.json")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == status, errors
+    assert "stopped: 0 of 2 runs finished and are kept; the same command runs the others" in errors
