@@ -25,10 +25,11 @@ ROOMS = {
     "models": ("networks by name, weights", ("checks",)),
     "train": ("recipe, engines, loop, records, the store of runs", ("data", "files", "losses", "models", "noise", "version")),
     "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
+    "report": ("what was measured beside what was published: reads records, never trains", ("files", "paper")),
     "demo": ("`noiseproof demo`", ("files", "losses", "paper", "train")),
     "cli": (
         "the command line; a verb is a file",
-        ("data", "demo", "functional", "losses", "noise", "paper", "train", "version"),
+        ("data", "demo", "functional", "losses", "noise", "paper", "report", "train", "version"),
     ),
 }
 """Each part of the package: what it holds, and which other parts it may import. Kernels plug into primitives."""
