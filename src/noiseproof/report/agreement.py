@@ -152,9 +152,7 @@ def usual_spreads(columns: Sequence[Sequence[tuple[Sample, ...]]]) -> list[Usual
     half = inverse_trigamma(scatter - fmean(trigamma(df / 2) for cells in found for _, df in cells))
     shift = digamma(half) - math.log(half)
     worth = [min(2 * half, sum(df for _, df in cells)) for cells in found]  # no more than went into it
-    return [
-        Usual(math.exp((center + shift) / 2), 2 * half) if cells else None for center, cells in zip(centers, found, strict=True)
-    ]
+    return [Usual(math.exp((center + shift) / 2), df) if df else None for center, df in zip(centers, worth, strict=True)]
 
 
 def compare(ours: Sample | None, theirs: Sample, usual: Usual | None = None) -> Agreement:
@@ -204,7 +202,8 @@ def spread(cells: Iterable[Agreement]) -> Spread | None:
     """Is the scatter of the differences what the seeds predict?
 
     Each cell is judged by its own spread. Squares of t with so few degrees of freedom would raise false alarms, so each p value
-    is turned into a normal score first; the squares of these add up to a chi-square. The mean, which :func:`mean_difference` judges, is taken off.
+    is turned into a normal score first; the squares of these add up to a chi-square. The mean is taken off: that is
+    :func:`mean_difference`'s question.
     """
     known = [(c.difference, c.own, c.drawn) for c in cells if c.difference is not None and c.own and c.drawn]
     if len(known) < 2:
@@ -232,7 +231,8 @@ def ranking(*columns: Sequence[Point], items: int | None = None) -> Ranking | No
     """Kendall's tau-b between the paper's order and ours, over pairs of losses within a column.
 
     The interval is that of Fieller, Hartley and Pearson (1957) on atanh tau, with the number of different losses as ``items``:
-    further columns rank the same losses and are not counted as new evidence.
+    further columns rank the same losses and are not counted as new evidence. It is of the losses, as if they were drawn from
+    many; with 13 it holds in 95 % where tau is up to 0.7, in 88 % at 0.85.
 
     >>> round(ranking([Point(1, 1), Point(2, 3), Point(3, 2)]).tau, 3)
     0.333

@@ -244,8 +244,8 @@ def _standing_out(view: View, judged: list[CellResult]) -> str:
 def _ranks(view: View) -> str:
     points: dict[str, dict[str, Point]] = {column: {} for column in view.columns}
     for (row, column), result in view.results.items():
-        if result.sample is not None and result.agreement.error is not None:
-            shares = [result.agreement.error / math.sqrt(1 + n / m) for n, m in _numbers(result)]
+        if result.sample is not None and result.agreement.drawn is not None:
+            shares = [result.agreement.drawn.size / math.sqrt(1 + n / m) for n, m in _numbers(result)]
             points[column][row] = Point(result.cell.mean, result.sample.mean, *shares)
     points = {column: found for column, found in points.items() if len(found) >= 3}
     rows = {row for found in points.values() for row in found}
