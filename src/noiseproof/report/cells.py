@@ -30,6 +30,8 @@ class CellResult:
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Runs of the cell that do not count, by the reason: another precision, diverged"""
     agreement: Agreement = NOT_JUDGED
+    runs: tuple[dict[str, Any], ...] = ()
+    """The records behind it, also those left out"""
 
     @functools.cached_property
     def sample(self) -> Sample | None:
@@ -112,7 +114,7 @@ def _measured(cell: Cell, runs: list[dict[str, Any]], precision: str) -> CellRes
             left_out["not tested" if status == "finished" else status] += 1
         else:
             accuracies[seed] = (*accuracies.get(seed, ()), 100 * value)
-    return CellResult(cell, precision, dict(sorted(accuracies.items())), dict(left_out))
+    return CellResult(cell, precision, dict(sorted(accuracies.items())), dict(left_out), runs=tuple(runs))
 
 
 def _judged(results: list[CellResult]) -> list[CellResult]:

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, mean_difference, ranking, spread
 from noiseproof.report.cells import CellResult
 
-__all__ = ["FORMATS", "formatted", "summary"]
+__all__ = ["FORMATS", "View", "formatted", "notes_on", "summary", "views"]
 
 MARKS = {"agrees": "=", "above": "+", "below": "-", "too few": "?"}
 LATEX_MARKS = {"agrees": "=", "above": r"\uparrow", "below": r"\downarrow", "too few": "?"}
@@ -51,10 +51,10 @@ def formatted(results: Iterable[CellResult], how: str = "table") -> str:
 
 def summary(results: Iterable[CellResult]) -> str:
     """Every table in words, one paragraph each."""
-    return "\n\n".join(_summary(view) for view in _views(results))
+    return "\n\n".join(_summary(view) for view in views(results))
 
 
-def _views(results: Iterable[CellResult]) -> list[View]:
+def views(results: Iterable[CellResult]) -> list[View]:
     found: dict[str, dict[tuple[str, str], CellResult]] = {}
     for result in results:
         cell = result.cell
@@ -89,7 +89,7 @@ def _marked(result: CellResult | None) -> str:
 
 def _text(results: list[CellResult]) -> str:
     parts = []
-    for view in _views(results):
+    for view in views(results):
         lines = [["", "", *view.columns]]
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
@@ -97,7 +97,7 @@ def _text(results: list[CellResult]) -> str:
                 lines += [[row, "ours", *map(_marked, cells)], ["", "paper", *map(_papers, cells)]]
             else:
                 lines.append([row, "paper", *map(_papers, cells)])
-        parts.append("\n".join([view.title, *_aligned(lines), *_notes(view), "", _summary(view)]))
+        parts.append("\n".join([view.title, *_aligned(lines), *notes_on(view), "", _summary(view)]))
     return "\n\n".join([*parts, LEGEND])
 
 
@@ -108,28 +108,28 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 def _markdown(results: list[CellResult]) -> str:
     parts = []
-    for view in _views(results):
+    for view in views(results):
         lines = [["loss", *view.columns], ["---"] * (1 + len(view.columns))]
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
             texts = ["<br>".join(filter(None, (_marked(cell), f"*{_papers(cell)}*" if cell else ""))) for cell in cells]
             lines.append([row, *texts])
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        notes = "\n".join(f"- {note}" for note in _notes(view))
+        notes = "\n".join(f"- {note}" for note in notes_on(view))
         parts.append("\n\n".join(filter(None, (f"### {view.title}", table, notes, _summary(view)))))
     return "\n\n".join([*parts, f"Ours, below it in italics the paper's. {LEGEND}."])
 
 
 def _latex(results: list[CellResult]) -> str:
     parts = []
-    for view in _views(results):
+    for view in views(results):
         lines = [rf"\begin{{tabular}}{{ll{'c' * len(view.columns)}}}", r"\toprule"]
         lines += [rf" & & {' & '.join(view.columns)} \\", r"\midrule"]
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
             ours, papers = (" & ".join(map(write, cells)) for write in (_latex_ours, _latex_papers))
             lines += [rf"{row} & ours & {ours} \\", rf" & paper & {papers} \\"]
-        comments = [f"% {line}" for line in (view.title, LEGEND, *_notes(view), _summary(view))]
+        comments = [f"% {line}" for line in (view.title, LEGEND, *notes_on(view), _summary(view))]
         parts.append("\n".join([*comments, *lines, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(parts)
 
@@ -169,7 +169,7 @@ FORMATS: dict[str, Callable[[list[CellResult]], str]] = {
 }
 
 
-def _notes(view: View) -> list[str]:
+def notes_on(view: View) -> list[str]:
     """What the numbers alone do not say."""
     notes = []
     for (row, column), result in view.results.items():
