@@ -11,6 +11,7 @@ from noiseproof.cli import data, noise
 from noiseproof.cli.demo import demo
 from noiseproof.cli.losses import losses
 from noiseproof.cli.output import console
+from noiseproof.cli.report import report
 from noiseproof.cli.train import train
 
 __all__ = ["app"]
@@ -42,5 +43,6 @@ def _root(
 app.command()(losses)
 app.command()(train)
 app.command()(demo)
+app.command()(report)
 app.add_typer(noise.app, name="noise")
 app.add_typer(data.app, name="data")

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 __all__ = ["COLORS", "DASHES", "Line", "Svg", "histogram", "lines", "matrix", "scatter"]
 
 WIDTH, HEIGHT = 360, 250
-LEFT, TOP, BOTTOM, LABELS = 30, 8, 30, 104
+LEFT, TOP, BOTTOM, LABELS = 30, 8, 30, 112
 """Margins; LABELS is the room for the names beside the ends of the lines."""
 COLORS, DASHES = 7, 5
 """No common divisor: 35 lines differ in colour or dash, neighbours in both."""
 GAP = 10.5
 """Between two names, at least."""
-LONGEST = 17
+LONGEST = 16
 
 
 class Svg(str):
@@ -86,10 +86,11 @@ def histogram(kinds: dict[str, Sequence[float]], label: str) -> Svg:
             continue
         unit = (middle - top if sign < 0 else bottom - middle) / sum(counts)
         bar = (right - left) / len(counts)
-        path = []
-        for i, count in enumerate(counts):
-            if count:
-                path.append(f"M{left + i * bar + 0.4:.1f} {middle:.1f}v{sign * max(0.4, count * unit):.1f}h{bar - 0.8:.1f}V{middle:.1f}z")
+        path = [
+            f"M{left + i * bar + 0.4:.1f} {middle:.1f}v{sign * max(0.4, count * unit):.1f}h{bar - 0.8:.1f}V{middle:.1f}z"
+            for i, count in enumerate(counts)
+            if count
+        ]
         parts.append(f'<path class="{kind}" d="{"".join(path)}"/>')
     names = [("right" if below is not None else "given", top + 3), *([("wrong", bottom)] if below is not None else [])]
     parts += [_text((left + right) / 2, at, f"{name} labels, to 100 %", "middle", "small") for name, at in names]
@@ -102,17 +103,17 @@ def histogram(kinds: dict[str, Sequence[float]], label: str) -> Svg:
 
 
 def matrix(values: NDArray[np.float64], label: str) -> Svg:
-    """A transition matrix, darker where more likely. Only entries that differ from the commonest are drawn."""
+    """A transition matrix, the stronger the more likely. Only entries that differ from the commonest are drawn."""
     classes, size = len(values), 150
     unit = size / classes
     rounded = np.round(values, 4)
     kinds, counts = np.unique(rounded, return_counts=True)
     common = float(kinds[counts.argmax()])
-    parts = [f'<rect class="ink" width="{size}" height="{size}" fill-opacity="{common:.3f}"/>']
+    parts = [f'<rect class="ink" width="{size}" height="{size}" fill-opacity="{math.sqrt(common):.3f}"/>']
     for value in (float(kind) for kind in kinds if kind != common):
         found = np.argwhere(rounded == value)
         path = "".join(f"M{j * unit:.2f} {i * unit:.2f}h{unit:.2f}v{unit:.2f}h-{unit:.2f}z" for i, j in found.tolist())
-        parts.append(f'<path class="page" d="{path}"/><path class="ink" fill-opacity="{value:.3f}" d="{path}"/>')
+        parts.append(f'<path class="page" d="{path}"/><path class="ink" fill-opacity="{math.sqrt(value):.3f}" d="{path}"/>')
     parts.append(f'<rect class="frame" width="{size}" height="{size}"/>')
     return _svg(label, [f'<g transform="translate(2 2)">{"".join(parts)}</g>'], size + 4, size + 4)
 
@@ -167,15 +168,21 @@ def _last(values: Sequence[float | None]) -> float | None:
 
 
 def _apart(places: Sequence[float]) -> list[float]:
-    """The places in order, moved as little as keeps ``GAP`` between two and all inside."""
-    found: list[float] = []
-    for place in sorted(places):
-        found.append(max(place, found[-1] + GAP) if found else place)
-    limit = HEIGHT - BOTTOM + 6.0
-    for i in reversed(range(len(found))):
-        found[i] = min(found[i], limit)
-        limit = found[i] - GAP
-    return found
+    """The places in order, moved as little as keeps ``GAP`` between two and all inside: isotonic regression of place - i GAP.
+
+    >>> _apart([100, 100])
+    [94.75, 105.25]
+    """
+    pools: list[tuple[float, int]] = []
+    for i, place in enumerate(sorted(places)):
+        mean, size = place - i * GAP, 1
+        while pools and pools[-1][0] > mean:
+            other, count = pools.pop()
+            mean, size = (mean * size + other * count) / (size + count), size + count
+        pools.append((mean, size))
+    last = HEIGHT - BOTTOM - GAP * (len(places) - 1)
+    free = [max(TOP, min(mean, last)) for mean, size in pools for _ in range(size)]
+    return [place + i * GAP for i, place in enumerate(free)]
 
 
 def _cut(name: str) -> str:

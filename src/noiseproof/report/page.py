@@ -36,7 +36,7 @@ TITLES = {
 }
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "webvision": "WebVision", "ilsvrc12": "ILSVRC12"}
 DATASETS |= {"clothing1m": "Clothing1M", "digits": "Digits"}
-VERDICTS = {"agrees": ("=", "agrees"), "above": ("▲", "above"), "below": ("▼", "below"), "too few": ("?", "not judged")}
+VERDICTS = {"agrees": ("=", "agree"), "above": ("▲", "above"), "below": ("▼", "below"), "too few": ("?", "not judged")}
 OWN = ("JAL-CE", "JAL-FL")
 """The losses that the paper proposes."""
 LARGEST = 100
@@ -96,7 +96,7 @@ def page(
         styles.setdefault(group.name, len(styles))
     noises = [_noise(title, found, styles) for title, found in by_noise(groups).items()]
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals |= {"verdicts": VERDICTS, "percent": _percent, "spread": _spread}
+    environment.globals |= {"verdicts": VERDICTS, "datasets": DATASETS, "percent": _percent, "spread": _spread}
     environment.globals |= {"seconds": _seconds, "seed_of": seed_of, "environment_of": _environment}
     template = resources.files("noiseproof.report").joinpath("page.html").read_text(encoding="utf-8")
     return environment.from_string(template).render(
@@ -107,7 +107,9 @@ def page(
         embeddings=[(found.title, charts.scatter(found.points, found.labels, f"t-SNE, {found.title}")) for found in embeddings],
         matrices=_matrices(groups),
         decays=_decays(groups),
-        weighed=[(group, record) for group in groups for record in group.records[:1] if isinstance(record.get("weights"), dict)],
+        weighed=[
+            (group, record) for group in groups for record in group.records[:1] if isinstance(record.get("weights"), dict)
+        ],
         groups=groups,
         facts=_facts(records),
         made=made,
@@ -130,7 +132,7 @@ def answer(results: Iterable[CellResult]) -> Answer:
     found = mean_difference(result.agreement for result in distinct)
     low, high = (found.interval if found else None) or (-math.inf, math.inf)
     holds = off <= _chance(len(judged)) and low <= 0 <= high
-    partly = "" if len(measured) == len(trained) else ", as far as they are repeated"
+    partly = "" if len(measured) == len(trained) else f" in the {len(measured)} of {len(trained)} cells repeated so far"
     sentences = [
         f"{len(measured)} of the {len(trained)} cells that the paper trained have runs"
         + (f", which are {len(distinct)} different results" if len(distinct) < len(measured) else "")
@@ -144,7 +146,7 @@ def answer(results: Iterable[CellResult]) -> Answer:
     single = sum(result.agreement.basis == "column" for result in measured)
     if single:
         sentences.append(f"{single} cells have one seed so far and are judged by the spread that is usual in their column.")
-    headline = f"The paper's numbers {'hold' if holds else 'hold only in part'}{partly}"
+    headline = f"The paper's numbers hold{'' if holds else ' only in part'}{partly}"
     return Answer(headline, [*sentences, *_claim(measured)], counts, len(measured), len(trained))
 
 
@@ -169,8 +171,8 @@ def _claim(measured: list[CellResult]) -> list[str]:
     ours = sum(max(column, key=lambda r: r.sample.mean if r.sample else 0.0).cell.loss in OWN for column in kept)
     theirs = sum(max(column, key=lambda r: r.cell.mean).cell.loss in OWN for column in kept)
     return [
-        f"Of {len(kept)} columns with runs of JAL and of other losses, a JAL loss is the best in {ours}; by the paper's numbers "
-        f"for the same losses, in {theirs}."
+        f"Columns with runs of JAL and of other losses: {len(kept)}. A JAL loss is the best in {ours} of them; by the paper's "
+        f"numbers for the same losses, in {theirs}."
     ]
 
 
@@ -184,7 +186,10 @@ def by_noise(groups: Iterable[Group]) -> dict[str, list[Group]]:
 def _noise(title: str, groups: list[Group], styles: Mapping[str, int]) -> Noise:
     right = next((share for group in groups if (share := group.share_right) is not None), None)
     reference = None if right is None or right > 99.9 else (right, "share of right labels")
-    wanted = [("test_accuracy", "Test accuracy, %", None), ("given_accuracy", "Given labels predicted in training, %", reference)]
+    wanted = [
+        ("test_accuracy", "Test accuracy, %", None),
+        ("given_accuracy", "Given labels learned in training, %", reference),
+    ]
     found = []
     for name, label, level in wanted:
         curves = [charts.Line(group.name, curve, styles[group.name]) for group in groups if (curve := group.curve(name))]

@@ -130,8 +130,10 @@ class Group:
     @property
     def name(self) -> str:
         """The loss, and what differs from its recipe in the paper."""
-        changes = {key: value for key, value in (self.changes or {}).items() if (key, value) != ("precision", self.precision)}
-        return " ".join([self.loss, *(f"{key.removeprefix('loss.')}={_text(value)}" for key, value in changes.items())])
+        changes = {key: value for key, value in (self.changes or {}).items() if key != "precision"}
+        words = [self.loss, *(f"{key.removeprefix('loss.')}={_text(value)}" for key, value in changes.items())]
+        precision = str(self.recipe.get("precision", self.precision))
+        return " ".join(words if precision == self.precision else [*words, precision])
 
     @functools.cached_property
     def accuracies(self) -> dict[int, float]:
