@@ -209,8 +209,8 @@ def _matrices(groups: Iterable[Group]) -> list[tuple[str, str, charts.Svg | None
     """Of each noise: its matrix where the name gives one, otherwise only the realised rate."""
     found: dict[tuple[Any, ...], tuple[str, str, charts.Svg | None]] = {}
     for group in groups:
-        task = group.records[0].get("task") or {}
-        classes, spec = int(number(task.get("classes")) or 0), str(group.recipe.get("noise", "none"))
+        spec = str(group.recipe.get("noise", "none"))
+        classes = group.classes
         right = group.share_right
         if (classes, spec) in found or spec == "none":
             continue

@@ -156,7 +156,7 @@ class Group:
 
     def curve(self, name: str) -> list[float | None]:
         """Percent by epoch, the mean of the runs that have one as long as the first."""
-        curves = [_numbers((record.get("curve") or {}).get(name)) for record in self.records]
+        curves = [_numbers(_part(record, "curve").get(name)) for record in self.records]
         curves = [curve for curve in curves if curve]
         rows = zip(*(curve for curve in curves if len(curve) == len(curves[0])), strict=True)
         return [100 * fmean(known) if (known := [v for v in row if v is not None]) else None for row in rows]
@@ -166,17 +166,20 @@ class Group:
         """Counts in ``BINS`` by epoch and by kind of label, of the run that has most epochs."""
         found: dict[int, dict[str, list[float]]] = {}
         for record in self.records:
-            stated = record.get("confidence")
-            epochs = {int(epoch): _counts(kinds) for epoch, kinds in stated.items() if str(epoch).isdecimal()} if stated else {}
+            stated = _part(record, "confidence")
+            epochs = {int(epoch): _counts(kinds) for epoch, kinds in stated.items() if str(epoch).isdecimal()}
             if len(epochs) > len(found):
                 found = epochs
         return {epoch: found[epoch] for epoch in sorted(found) if found[epoch]}
 
     @property
+    def classes(self) -> int:
+        return int(number(_part(self.records[0], "task").get("classes")) or 0)
+
+    @property
     def share_right(self) -> float | None:
         """Percent of the training labels that are right."""
-        task = self.records[0].get("task") or {}
-        rate = number((task.get("noise") or {}).get("rate"))
+        rate = number(_part(_part(self.records[0], "task"), "noise").get("rate"))
         return None if rate is None else 100 * (1 - rate)
 
 
@@ -218,6 +221,11 @@ def number(value: Any) -> float | None:
 
 def seed_of(record: Mapping[str, Any]) -> int:
     return int(number(record["recipe"].get("seed")) or 0)
+
+
+def _part(record: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = record.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _numbers(values: Any) -> list[float | None]:
