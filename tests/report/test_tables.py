@@ -68,11 +68,15 @@ def test_a_record_older_than_a_field_of_the_recipe_still_belongs_to_its_cell():
     assert join([cell()], [old]).results[0].sample.n == 1
 
 
-def test_the_verdict_does_not_depend_on_which_cells_were_asked_for():
-    records = [run(cell(), 123, 64.0)]
-    (alone,) = join([cell()], records).results
-    among = next(result for result in join(TABLE, records).results if result.cell == cell())
-    assert alone.agreement == among.agreement
+def test_the_verdict_does_not_depend_on_the_table_or_on_other_cells():
+    (alone,) = join([cell()], [run(cell(), 123, 64.0)]).results
+    others = [record for record in WHOLE if record["recipe"]["loss"] != "jal-ce"]
+    among = [
+        *join(TABLE, [run(cell(), 123, 64.0), *others]).results,
+        *join(cells(table="ablation"), [run(cell(), 123, 64.0)]).results,
+    ]
+    found = [result.agreement for result in among if (result.cell.loss, result.cell.spec) == ("JAL-CE", "symmetric:0.8")]
+    assert found == [alone.agreement] * 2
 
 
 def test_json_has_an_object_for_every_cell():

@@ -145,7 +145,7 @@ def _latex_papers(result: CellResult | None) -> str:
 
 
 def _json(results: list[CellResult]) -> str:
-    return json.dumps([result.as_dict() for result in results], indent=1)
+    return "[\n" + ",\n".join(json.dumps(result.as_dict()) for result in results) + "\n]"
 
 
 def _csv(results: list[CellResult]) -> str:
@@ -255,7 +255,7 @@ def _ranks(view: View) -> str:
     taus = {column: ranking(list(found.values())) for column, found in points.items()}
     columns = "; ".join(f"{column} {_tau(tau)}" for column, tau in taus.items() if tau is not None)
     return (
-        f"Ranking of the losses, Kendall's tau with the paper's: {_tau(pooled)} over all columns, where the seeds' spreads "
+        f"Ranking of the losses, Kendall's tau with the paper's: {_tau(pooled)} within columns, where the seeds' spreads "
         f"alone would give about {pooled.expected:.2f} ({columns})."
     )
 
