@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 
 import pytest
 
@@ -77,6 +78,12 @@ def test_the_verdict_does_not_depend_on_the_table_or_on_other_cells():
     ]
     found = [result.agreement for result in among if (result.cell.loss, result.cell.spec) == ("JAL-CE", "symmetric:0.8")]
     assert found == [alone.agreement] * 2
+
+
+def test_a_single_run_has_the_larger_share_of_the_error():
+    (found,) = join([cell()], [run(cell(), 123, 64.0)]).results
+    assert found.point.our_error / found.point.paper_error == pytest.approx(math.sqrt(3))
+    assert math.hypot(found.point.our_error, found.point.paper_error) == pytest.approx(found.agreement.drawn.size)
 
 
 def test_json_has_an_object_for_every_cell():

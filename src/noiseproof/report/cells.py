@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 from noiseproof.paper import Cell, cells
 from noiseproof.paper.queue import run_facts
-from noiseproof.report.agreement import Agreement, Sample, Usual, compare, usual_spreads
+from noiseproof.report.agreement import Agreement, Point, Sample, Usual, compare, usual_spreads
 from noiseproof.report.records import merge
 
 __all__ = ["CellResult", "Joined", "join"]
@@ -39,6 +40,14 @@ class CellResult:
     @property
     def published(self) -> Sample:
         return _published(self.cell)
+
+    @property
+    def point(self) -> Point | None:
+        """Both means with their shares of the error; None without an error."""
+        if self.sample is None or self.agreement.drawn is None:
+            return None
+        std = self.agreement.drawn.size / math.sqrt(1 / self.sample.n + 1 / self.published.n)
+        return Point(self.cell.mean, self.sample.mean, std / math.sqrt(self.published.n), std / math.sqrt(self.sample.n))
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
