@@ -184,10 +184,10 @@ def test_a_run_folder_is_read_with_its_curves_and_its_confidence(tmp_path):
 def test_places_without_runs_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere does not exist; give folders of runs"):
         read_runs([tmp_path / "nowhere"])
-    with pytest.raises(ValueError, match="no runs in .*'noiseproof train' makes them"):
+    with pytest.raises(ValueError, match=r"no runs in .*'noiseproof train' makes them"):
         read_runs([tmp_path])
     (tmp_path / "record.json").write_text("[]")
-    with pytest.raises(ValueError, match="record.json: not the record of a run"):
+    with pytest.raises(ValueError, match=r"record\.json: not the record of a run"):
         read_runs([tmp_path])
 
 
