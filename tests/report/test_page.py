@@ -79,6 +79,7 @@ def test_runs_far_below_the_published_means_do_not_hold():
     said = answer(join(paper.cells(), records).results)
     assert "only in part" in said.headline
     assert said.counts["below"] == said.measured
+    assert any("more cells are off than chance explains and the average" in sentence for sentence in said.sentences)
     assert any("is -10.00 percentage points" in sentence for sentence in said.sentences)
 
 
@@ -121,6 +122,15 @@ def test_a_record_is_shown_with_its_seed_machine_and_command(text):
     )
     for fact in ("NVIDIA H200", "2.11.0+cu130", "782c5c5de509", "2026-11-16"):
         assert fact in shown
+
+
+def test_the_accuracy_on_ilsvrc12_is_in_the_record_of_webvisions_run():
+    cell = paper.cells(table="real_world", dataset="ilsvrc12", loss="CE")[0]
+    record = run(cell, 0.7)
+    record["result"]["ilsvrc12_accuracy"] = 0.6125
+    shown = page([record], made="")
+    assert shown.count(">61.25</a>") == 1
+    assert "70.00, ilsvrc12 61.25" in shown
 
 
 def test_losses_under_another_decay_fill_the_control(text):
@@ -185,6 +195,10 @@ def test_places_without_runs_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere does not exist; give folders of runs"):
         read_runs([tmp_path / "nowhere"])
     with pytest.raises(ValueError, match=r"no runs in .*'noiseproof train' makes them"):
+        read_runs([tmp_path])
+    (tmp_path / "record.json").write_text(json.dumps(run(of_loss(table(), "CE"), 0.5)))
+    (tmp_path / "confidence.npz").write_bytes(b"PK half of a file")
+    with pytest.raises(ValueError, match=r"confidence\.npz: damaged: .*; move it away"):
         read_runs([tmp_path])
     (tmp_path / "record.json").write_text("[]")
     with pytest.raises(ValueError, match=r"record\.json: not the record of a run"):

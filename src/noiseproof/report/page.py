@@ -131,7 +131,11 @@ def answer(results: Iterable[CellResult]) -> Answer:
     off = sum(result.agreement.verdict != "agrees" for result in judged)
     found = mean_difference(result.agreement for result in distinct)
     low, high = (found.interval if found else None) or (-math.inf, math.inf)
-    holds = off <= _chance(len(judged)) and low <= 0 <= high
+    reasons = {
+        "more cells are off than chance explains": off > _chance(len(judged)),
+        "the average difference is more than chance": not low <= 0 <= high,
+    }
+    against = [reason for reason, holds in reasons.items() if holds]
     partly = "" if len(measured) == len(trained) else f" in the {len(measured)} of {len(trained)} cells repeated so far"
     sentences = [
         f"{len(measured)} of the {len(trained)} cells that the paper trained have runs"
@@ -146,7 +150,9 @@ def answer(results: Iterable[CellResult]) -> Answer:
     single = sum(result.agreement.basis == "column" for result in measured)
     if single:
         sentences.append(f"{single} cells have one seed so far and are judged by the spread that is usual in their column.")
-    headline = f"The paper's numbers hold{'' if holds else ' only in part'}{partly}"
+    if against:
+        sentences.append(f"Against it: {' and '.join(against)}.")
+    headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
     return Answer(headline, [*sentences, *_claim(measured)], counts, len(measured), len(trained))
 
 

@@ -10,6 +10,8 @@ import hashlib
 import json
 import math
 import shlex
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noiseproof import paper
-from noiseproof.losses import find_loss
+from noiseproof.losses import find_loss, list_losses
 from noiseproof.paper.queue import NOT_COMPARED
 from noiseproof.report.agreement import Sample
 from noiseproof.report.cells import CellResult
@@ -75,14 +77,17 @@ def _confidence(file: Path) -> dict[str, dict[str, list[int]]]:
     """Histograms of the probability of the given label, of right and of wrong ones where it is known which are which."""
     if not file.is_file():
         return {}
-    with np.load(file, allow_pickle=False) as arrays:
-        probability, given = arrays["probability"], arrays["given"]
-        right = arrays["clean"] == given if "clean" in arrays else None
-        kinds = {"given": slice(None)} if right is None else {"right": right, "wrong": ~right}
-        return {
-            str(epoch): {kind: np.histogram(row[kept], BINS, (0, 1))[0].tolist() for kind, kept in kinds.items()}
-            for epoch, row in zip(arrays["epochs"].tolist(), probability, strict=True)
-        }
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            epochs, probability, given = (arrays[name] for name in ("epochs", "probability", "given"))
+            right = arrays["clean"] == given if "clean" in arrays else None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{file}: damaged: {error}; move it away to leave its histograms out") from error
+    kinds = {"given": slice(None)} if right is None else {"right": right, "wrong": ~right}
+    return {
+        str(epoch): {kind: np.histogram(row[kept], BINS, (0, 1))[0].tolist() for kind, kept in kinds.items()}
+        for epoch, row in zip(epochs.tolist(), probability, strict=True)
+    }
 
 
 @dataclass(frozen=True)
@@ -253,7 +258,8 @@ def _paper_facts(dataset: str, loss: str) -> dict[str, Any] | None:
 
 @functools.cache
 def _paper_names() -> dict[str, str]:
-    return {find_loss(name).name: name for name in dict.fromkeys(cell.loss for cell in paper.cells())}
+    printed = {find_loss(name).name: name for name in dict.fromkeys(cell.loss for cell in paper.cells())}
+    return {entry.name: entry.name.upper() for entry in list_losses()} | printed
 
 
 def _changes(known: Mapping[str, Any], recipe: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
