@@ -228,6 +228,13 @@ def test_names_beside_lines_do_not_overlap_and_stay_inside():
     assert places[-1] <= charts.HEIGHT
 
 
+def test_a_histogram_says_how_many_labels_are_likely():
+    # 3 of 4 right labels lie in the upper ten of twenty steps, and none of the wrong ones.
+    drawn = charts.histogram({"right": [1] + [0] * 9 + [1, 1, 1] + [0] * 7, "wrong": [5] + [0] * 19}, "a run")
+    assert "right: 75 % above ½" in drawn
+    assert "wrong: 0 % above ½" in drawn
+
+
 def test_styles_of_lines_differ_in_colour_or_dash():
     assert len({(k % charts.COLORS, k % charts.DASHES) for k in range(35)}) == 35
 

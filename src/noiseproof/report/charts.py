@@ -92,14 +92,14 @@ def histogram(kinds: dict[str, Sequence[float]], label: str) -> Svg:
             if count
         ]
         parts.append(f'<path class="{kind}" d="{"".join(path)}"/>')
-    names = [("right" if below is not None else "given", top + 3), *([("wrong", bottom)] if below is not None else [])]
-    parts += [_text((left + right) / 2, at, f"{name} labels, to 100 %", "middle", "small") for name, at in names]
+    said = [f"{name}: {100 * sum(c[len(c) // 2 :]) / sum(c):.0f} % above ½" for name, c in kinds.items() if sum(c)]
+    places = (top + 3, bottom)
+    parts += [_text((left + right) / 2, at, text, "middle") for at, text in zip(places, said, strict=False)]
     parts.append(f'<path class="axis" d="M{left} {middle:.1f}H{right}M{left} {top}V{bottom}"/>')
     ends = ((left, "0", "start"), (right, "1", "end"))
     parts += [_text(at, height - 9, text, anchor) for at, text, anchor in ends]
     parts.append(_text((left + right) / 2, height - 9, "probability", "middle"))
-    shares = [f"{100 * sum(c[10:]) / sum(c):.0f} % of {name}" for name, c in kinds.items() if sum(c)]
-    return _svg(f"{label}: above one half are {', '.join(shares)} labels", parts, width, height)
+    return _svg(f"{label}: {', '.join(said)}", parts, width, height)
 
 
 def matrix(values: NDArray[np.float64], label: str) -> Svg:
