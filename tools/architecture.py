@@ -25,7 +25,10 @@ ROOMS = {
     "models": ("networks by name, weights", ("checks",)),
     "train": ("recipe, engines, loop, records, the store of runs", ("data", "files", "losses", "models", "noise", "version")),
     "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
-    "report": ("what was measured beside what was published: reads records, never trains", ("files", "paper")),
+    "report": (
+        "what was measured beside what was published: reads records, never trains",
+        ("files", "losses", "noise", "paper"),
+    ),
     "demo": ("`noiseproof demo`", ("files", "losses", "paper", "train")),
     "cli": (
         "the command line; a verb is a file",

@@ -10,6 +10,7 @@ from noiseproof.cli import data, noise
 from noiseproof.cli.demo import demo
 from noiseproof.cli.losses import losses
 from noiseproof.cli.output import console
+from noiseproof.cli.report import report
 from noiseproof.cli.reproduce import reproduce
 from noiseproof.cli.train import train
 from noiseproof.version import __version__
@@ -44,5 +45,6 @@ app.command()(losses)
 app.command()(train)
 app.command()(reproduce)
 app.command()(demo)
+app.command()(report)
 app.add_typer(noise.app, name="noise")
 app.add_typer(data.app, name="data")

@@ -6,7 +6,6 @@ import csv
 import difflib
 import io
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -14,7 +13,7 @@ from itertools import zip_longest
 from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, mean_difference, ranking, spread
 from noiseproof.report.cells import CellResult
 
-__all__ = ["FORMATS", "formatted", "summary"]
+__all__ = ["FORMATS", "View", "formatted", "notes_on", "summary", "views"]
 
 MARKS = {"agrees": "=", "above": "+", "below": "-", "too few": "?"}
 LATEX_MARKS = {"agrees": "=", "above": r"\uparrow", "below": r"\downarrow", "too few": "?"}
@@ -51,10 +50,10 @@ def formatted(results: Iterable[CellResult], how: str = "table") -> str:
 
 def summary(results: Iterable[CellResult]) -> str:
     """Every table in words, one paragraph each."""
-    return "\n\n".join(_summary(view) for view in _views(results))
+    return "\n\n".join(_summary(view) for view in views(results))
 
 
-def _views(results: Iterable[CellResult]) -> list[View]:
+def views(results: Iterable[CellResult]) -> list[View]:
     found: dict[str, dict[tuple[str, str], CellResult]] = {}
     for result in results:
         cell = result.cell
@@ -89,7 +88,7 @@ def _marked(result: CellResult | None) -> str:
 
 def _text(results: list[CellResult]) -> str:
     parts = []
-    for view in _views(results):
+    for view in views(results):
         lines = [["", "", *view.columns]]
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
@@ -97,7 +96,7 @@ def _text(results: list[CellResult]) -> str:
                 lines += [[row, "ours", *map(_marked, cells)], ["", "paper", *map(_papers, cells)]]
             else:
                 lines.append([row, "paper", *map(_papers, cells)])
-        parts.append("\n".join([view.title, *_aligned(lines), *_notes(view), "", _summary(view)]))
+        parts.append("\n".join([view.title, *_aligned(lines), *notes_on(view), "", _summary(view)]))
     return "\n\n".join([*parts, LEGEND])
 
 
@@ -108,28 +107,28 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 def _markdown(results: list[CellResult]) -> str:
     parts = []
-    for view in _views(results):
+    for view in views(results):
         lines = [["loss", *view.columns], ["---"] * (1 + len(view.columns))]
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
             texts = ["<br>".join(filter(None, (_marked(cell), f"*{_papers(cell)}*" if cell else ""))) for cell in cells]
             lines.append([row, *texts])
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        notes = "\n".join(f"- {note}" for note in _notes(view))
+        notes = "\n".join(f"- {note}" for note in notes_on(view))
         parts.append("\n\n".join(filter(None, (f"### {view.title}", table, notes, _summary(view)))))
     return "\n\n".join([*parts, f"Ours, below it in italics the paper's. {LEGEND}."])
 
 
 def _latex(results: list[CellResult]) -> str:
     parts = []
-    for view in _views(results):
+    for view in views(results):
         lines = [rf"\begin{{tabular}}{{ll{'c' * len(view.columns)}}}", r"\toprule"]
         lines += [rf" & & {' & '.join(view.columns)} \\", r"\midrule"]
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
             ours, papers = (" & ".join(map(write, cells)) for write in (_latex_ours, _latex_papers))
             lines += [rf"{row} & ours & {ours} \\", rf" & paper & {papers} \\"]
-        comments = [f"% {line}" for line in (view.title, LEGEND, *_notes(view), _summary(view))]
+        comments = [f"% {line}" for line in (view.title, LEGEND, *notes_on(view), _summary(view))]
         parts.append("\n".join([*comments, *lines, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(parts)
 
@@ -145,7 +144,7 @@ def _latex_papers(result: CellResult | None) -> str:
 
 
 def _json(results: list[CellResult]) -> str:
-    return json.dumps([result.as_dict() for result in results], indent=1)
+    return "[\n" + ",\n".join(json.dumps(result.as_dict()) for result in results) + "\n]"
 
 
 def _csv(results: list[CellResult]) -> str:
@@ -169,7 +168,7 @@ FORMATS: dict[str, Callable[[list[CellResult]], str]] = {
 }
 
 
-def _notes(view: View) -> list[str]:
+def notes_on(view: View) -> list[str]:
     """What the numbers alone do not say."""
     notes = []
     for (row, column), result in view.results.items():
@@ -244,9 +243,8 @@ def _standing_out(view: View, judged: list[CellResult]) -> str:
 def _ranks(view: View) -> str:
     points: dict[str, dict[str, Point]] = {column: {} for column in view.columns}
     for (row, column), result in view.results.items():
-        if result.sample is not None and result.agreement.drawn is not None:
-            shares = [result.agreement.drawn.size / math.sqrt(1 + n / m) for n, m in _numbers(result)]
-            points[column][row] = Point(result.cell.mean, result.sample.mean, *shares)
+        if result.point is not None:
+            points[column][row] = result.point
     points = {column: found for column, found in points.items() if len(found) >= 3}
     rows = {row for found in points.values() for row in found}
     pooled = ranking(*(list(found.values()) for found in points.values()), items=len(rows)) if points else None
@@ -255,15 +253,9 @@ def _ranks(view: View) -> str:
     taus = {column: ranking(list(found.values())) for column, found in points.items()}
     columns = "; ".join(f"{column} {_tau(tau)}" for column, tau in taus.items() if tau is not None)
     return (
-        f"Ranking of the losses, Kendall's tau with the paper's: {_tau(pooled)} over all columns, where the seeds' spreads "
+        f"Ranking of the losses, Kendall's tau with the paper's: {_tau(pooled)} within columns, where the seeds' spreads "
         f"alone would give about {pooled.expected:.2f} ({columns})."
     )
-
-
-def _numbers(result: CellResult) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The trials that an error is shared between: the paper's and ours, then ours and the paper's."""
-    theirs, ours = result.published.n, len(result.accuracies)
-    return (theirs, ours), (ours, theirs)
 
 
 def _tau(found: Ranking) -> str:

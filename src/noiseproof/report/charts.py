@@ -1,0 +1,189 @@
+"""Charts as inline SVG: no scripts, colours and dashes by the classes of the page's style sheet, sized for a phone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["COLORS", "DASHES", "Line", "Svg", "histogram", "lines", "matrix", "scatter"]
+
+WIDTH, HEIGHT = 360, 250
+LEFT, TOP, BOTTOM, LABELS = 30, 8, 30, 112
+"""Margins; LABELS is the room for the names beside the ends of the lines."""
+COLORS, DASHES = 7, 5
+"""No common divisor: 35 lines differ in colour or dash, neighbours in both."""
+GAP = 10.5
+"""Between two names, at least."""
+LONGEST = 16
+
+
+class Svg(str):
+    """Markup that Jinja does not escape again."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return self
+
+
+class Line(NamedTuple):
+    """A named curve in percent by epoch, and which of the styles it has."""
+
+    name: str
+    values: Sequence[float | None]
+    style: int
+
+
+def lines(series: Sequence[Line], label: str, reference: tuple[float, str] | None = None) -> Svg:
+    """Curves by epoch, each with its name beside its end; ``reference`` is a level with a name."""
+    known = [value for line in series for value in line.values if value is not None]
+    known += [reference[0]] if reference else []
+    low, high = math.floor(min(known, default=0) / 10) * 10, math.ceil(max(known, default=100) / 10) * 10
+    high = max(high, low + 10)
+    epochs = max((len(line.values) for line in series), default=1)
+    right, bottom = WIDTH - LABELS, HEIGHT - BOTTOM
+
+    def x(epoch: float) -> float:
+        return LEFT + (right - LEFT) * (epoch - 1) / max(1, epochs - 1)
+
+    def y(value: float) -> float:
+        return bottom - (bottom - TOP) * (value - low) / (high - low)
+
+    step = 10 if high - low <= 60 else 20
+    parts = [_text(LEFT - 4, y(tick) + 3, f"{tick}", "end") + _rule(y(tick), right) for tick in range(low, high + 1, step)]
+    parts += [_text(x(epoch), bottom + 12, f"{epoch:g}", "middle") for epoch in (1, *_ticks(epochs))]
+    parts.append(_text((LEFT + right) / 2, HEIGHT - 4, "epoch", "middle"))
+    if reference:
+        level, name = reference
+        parts.append(f'<path class="ref" d="M{LEFT} {y(level):.1f}H{right}"/>')
+        parts.append(_text(LEFT + 3, y(level) - 3, name, "start", "small"))
+    ends = [(y(last), line) for line in series if (last := _last(line.values)) is not None]
+    for (at, line), place in zip(sorted(ends, key=lambda end: end[0]), _apart([end for end, _ in ends]), strict=True):
+        style = f"c{line.style % COLORS} d{line.style % DASHES}"
+        full = f"{line.name}: {_last(line.values):.2f} % after {len(line.values)} epochs"
+        path = _path([None if v is None else (x(i), y(v)) for i, v in enumerate(line.values, 1)])
+        parts.append(f'<g class="line {style}"><title>{escape(full)}</title><path d="{path}"/>')
+        parts.append(f'<path d="M{right} {at:.1f}L{right + 5} {place:.1f}H{right + 21}"/>')
+        parts.append(f'<text x="{right + 24}" y="{place + 3:.1f}">{escape(_cut(line.name))}</text></g>')
+    return _svg(f"{label}: {', '.join(line.name for line in series)}", parts)
+
+
+def histogram(kinds: dict[str, Sequence[float]], label: str) -> Svg:
+    """Shares by probability: right labels upwards and wrong ones downwards, or all upwards where these are not known."""
+    width, height = 176, 120
+    left, right, top, bottom = 26, width - 4, 14, height - 20
+    below = kinds.get("wrong")
+    above = kinds.get("right", kinds.get("given", [0.0]))
+    middle = (top + bottom) / 2 if below is not None else bottom
+    parts = []
+    for counts, sign, kind in ((above, -1, "right"), (below, 1, "wrong")):
+        if counts is None or not sum(counts):
+            continue
+        unit = (middle - top if sign < 0 else bottom - middle) / sum(counts)
+        bar = (right - left) / len(counts)
+        path = [
+            f"M{left + i * bar + 0.4:.1f} {middle:.1f}v{sign * max(0.4, count * unit):.1f}h{bar - 0.8:.1f}V{middle:.1f}z"
+            for i, count in enumerate(counts)
+            if count
+        ]
+        parts.append(f'<path class="{kind}" d="{"".join(path)}"/>')
+    said = [f"{name}: {100 * sum(c[len(c) // 2 :]) / sum(c):.0f} % above ½" for name, c in kinds.items() if sum(c)]
+    places = (top + 3, bottom)
+    parts += [_text((left + right) / 2, at, text, "middle") for at, text in zip(places, said, strict=False)]
+    parts.append(f'<path class="axis" d="M{left} {middle:.1f}H{right}M{left} {top}V{bottom}"/>')
+    ends = ((left, "0", "start"), (right, "1", "end"))
+    parts += [_text(at, height - 9, text, anchor) for at, text, anchor in ends]
+    parts.append(_text((left + right) / 2, height - 9, "probability", "middle"))
+    return _svg(f"{label}: {', '.join(said)}", parts, width, height)
+
+
+def matrix(values: NDArray[np.float64], label: str) -> Svg:
+    """A transition matrix, the stronger the more likely. Only entries that differ from the commonest are drawn."""
+    classes, size = len(values), 150
+    unit = size / classes
+    rounded = np.round(values, 4)
+    kinds, counts = np.unique(rounded, return_counts=True)
+    common = float(kinds[counts.argmax()])
+    parts = [f'<rect class="ink" width="{size}" height="{size}" fill-opacity="{math.sqrt(common):.3f}"/>']
+    for value in (float(kind) for kind in kinds if kind != common):
+        found = np.argwhere(rounded == value)
+        path = "".join(f"M{j * unit:.2f} {i * unit:.2f}h{unit:.2f}v{unit:.2f}h-{unit:.2f}z" for i, j in found.tolist())
+        parts.append(f'<path class="page" d="{path}"/><path class="ink" fill-opacity="{math.sqrt(value):.3f}" d="{path}"/>')
+    parts.append(f'<rect class="frame" width="{size}" height="{size}"/>')
+    return _svg(label, [f'<g transform="translate(2 2)">{"".join(parts)}</g>'], size + 4, size + 4)
+
+
+def scatter(points: NDArray[Any], labels: NDArray[Any], label: str) -> Svg:
+    """Points in the plane, one style for each class; the class's number stands at the middle of its points."""
+    size = 260
+    low, span = points.min(0), max(float(np.ptp(points, 0).max()), 1e-9)
+    places = (points - low) / span * (size - 16) + 8
+    parts = []
+    for kind in np.unique(labels).tolist():
+        path = "".join(f"M{x:.0f} {y:.0f}h0" for x, y in places[labels == kind].tolist())
+        parts.append(f'<path class="dot c{kind % COLORS}" d="{path}"/>')
+    for kind in np.unique(labels).tolist():
+        x, y = np.median(places[labels == kind], 0).tolist()
+        parts.append(_text(x, y + 4, str(kind), "middle", "halo"))
+    return _svg(label, parts, size, size)
+
+
+def _svg(label: str, parts: Sequence[str], width: int = WIDTH, height: int = HEIGHT) -> Svg:
+    return Svg(f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>')
+
+
+def _text(x: float, y: float, text: str, anchor: str, kind: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{f" class={kind!r}" if kind else ""}>{escape(text)}</text>'
+
+
+def _rule(y: float, right: float) -> str:
+    return f'<path class="grid" d="M{LEFT} {y:.1f}H{right}"/>'
+
+
+def _ticks(epochs: int) -> list[int]:
+    step = next((step for step in (1, 2, 5, 10, 20, 30, 50, 100) if epochs / step <= 5), 200)
+    return list(range(step, epochs + 1, step)) if epochs > 1 else []
+
+
+def _path(points: Sequence[tuple[float, float] | None]) -> str:
+    """Absolute where the line starts, relative after it: rounded positions, so that no error adds up."""
+    words, before = [], None
+    for point in points:
+        if point is None:
+            before = None
+            continue
+        at = round(point[0], 1), round(point[1], 1)
+        words.append(f"M{at[0]:g} {at[1]:g}" if before is None else f"l{at[0] - before[0]:.3g} {at[1] - before[1]:.3g}")
+        before = at
+    return "".join(words)
+
+
+def _last(values: Sequence[float | None]) -> float | None:
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def _apart(places: Sequence[float]) -> list[float]:
+    """The places in order, moved as little as keeps ``GAP`` between two and all inside: isotonic regression of place - i GAP.
+
+    >>> _apart([100, 100])
+    [94.75, 105.25]
+    """
+    pools: list[tuple[float, int]] = []
+    for i, place in enumerate(sorted(places)):
+        mean, size = place - i * GAP, 1
+        while pools and pools[-1][0] > mean:
+            other, count = pools.pop()
+            mean, size = (mean * size + other * count) / (size + count), size + count
+        pools.append((mean, size))
+    last = HEIGHT - BOTTOM - GAP * (len(places) - 1)
+    free = [max(TOP, min(mean, last)) for mean, size in pools for _ in range(size)]
+    return [place + i * GAP for i, place in enumerate(free)]
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"

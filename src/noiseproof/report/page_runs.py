@@ -1,0 +1,291 @@
+"""The runs that a page shows: read from folders and files, grouped by recipe, each with its name and its command.
+
+Records are text from elsewhere: a field may be absent or of another type, and is then not shown.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import shlex
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from noiseproof import paper
+from noiseproof.losses import find_loss, list_losses
+from noiseproof.paper.queue import NOT_COMPARED
+from noiseproof.report.agreement import Sample
+from noiseproof.report.cells import CellResult
+from noiseproof.report.records import compact, read_records
+
+__all__ = ["BINS", "Found", "Group", "command", "groups_of", "number", "read_runs"]
+
+BINS = 20
+RECORD, CONFIDENCE, WEIGHTS = "record.json", "confidence.npz", "weights.safetensors"
+BUILT_IN = ("digits",)
+"""Data sets that need no --data."""
+
+
+class Found(NamedTuple):
+    """The records of all places, and the folders of those that are in one, by the position of the record."""
+
+    records: list[dict[str, Any]]
+    folders: dict[int, Path]
+
+
+def read_runs(places: Iterable[Path]) -> Found:
+    """From files of records and from folders of runs, at any depth; a ValueError where there is none."""
+    records: list[dict[str, Any]] = []
+    folders: dict[int, Path] = {}
+    for place in places:
+        if place.is_dir():
+            for folder, record in _in_folder(place):
+                folders[len(records)] = folder
+                records.append(record)
+        elif place.is_file():
+            records += read_records(place)
+        else:
+            raise FileNotFoundError(f"{place} does not exist; give folders of runs or .jsonl files of records")
+    if not records:
+        raise ValueError(f"no runs in {', '.join(map(str, places)) or 'nothing'}; 'noiseproof train' makes them")
+    return Found(records, folders)
+
+
+def _in_folder(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    for path in sorted(root.rglob(RECORD)):
+        try:
+            record = compact(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, AttributeError) as error:
+            raise ValueError(f"{path}: not the record of a run: {error}; move it away") from error
+        if not all(isinstance(record.get(key), dict) for key in ("recipe", "result")):
+            raise ValueError(f"{path}: not the record of a run, which has 'recipe' and 'result'; move it away")
+        if (confidence := _confidence(path.parent / CONFIDENCE)) and "confidence" not in record:
+            record["confidence"] = confidence
+        yield path.parent, record
+
+
+def _confidence(file: Path) -> dict[str, dict[str, list[int]]]:
+    """Histograms of the probability of the given label, of right and of wrong ones where it is known which are which."""
+    if not file.is_file():
+        return {}
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            epochs, probability, given = (arrays[name] for name in ("epochs", "probability", "given"))
+            right = arrays["clean"] == given if "clean" in arrays else None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{file}: damaged: {error}; move it away to leave its histograms out") from error
+    kinds = {"given": slice(None)} if right is None else {"right": right, "wrong": ~right}
+    return {
+        str(epoch): {kind: np.histogram(row[kept], BINS, (0, 1))[0].tolist() for kind, kept in kinds.items()}
+        for epoch, row in zip(epochs.tolist(), probability, strict=True)
+    }
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one recipe that differ in the seed alone."""
+
+    records: list[dict[str, Any]]
+    results: list[CellResult] = field(default_factory=list)
+    """The published cells that they count for"""
+    precision: str = "bf16"
+    """That of the page, which needs no mention"""
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        recipe: dict[str, Any] = self.records[0]["recipe"]
+        return recipe
+
+    @functools.cached_property
+    def anchor(self) -> str:
+        return f"run-{hashlib.sha256(_key(self.records[0]).encode()).hexdigest()[:10]}"
+
+    @property
+    def dataset(self) -> str:
+        return str(self.recipe.get("dataset", "?"))
+
+    @property
+    def noise(self) -> str:
+        """As the paper names it where the runs count for one of its cells."""
+        for result in self.results:
+            return result.cell.spec.replace(":", " ").replace("none", "clean")
+        return str(self.recipe.get("noise", "none")).replace(":", " ").replace("none", "clean")
+
+    @functools.cached_property
+    def changes(self) -> dict[str, Any] | None:
+        """What differs from the paper's recipe, as --set has it; None if the paper has no such recipe."""
+        known = _paper_facts(str(self.recipe.get("dataset")), str(self.recipe.get("loss")))
+        return None if known is None else dict(_changes(known, self.recipe))
+
+    @property
+    def loss(self) -> str:
+        """As the paper writes it."""
+        loss = str(self.recipe.get("loss", "?"))
+        return _paper_names().get(loss, loss)
+
+    @property
+    def name(self) -> str:
+        """The loss, and what differs from its recipe in the paper."""
+        changes = {key: value for key, value in (self.changes or {}).items() if key != "precision"}
+        words = [self.loss, *(f"{key.removeprefix('loss.')}={_text(value)}" for key, value in changes.items())]
+        precision = str(self.recipe.get("precision", self.precision))
+        return " ".join(words if precision == self.precision else [*words, precision])
+
+    @functools.cached_property
+    def accuracies(self) -> dict[int, float]:
+        """Percent of the test set, by seed; a repeated run with its mean."""
+        found: dict[int, list[float]] = {}
+        for record in self.records:
+            value = number(record["result"].get("test_accuracy"))
+            if value is not None and record.get("status", "finished") == "finished":
+                found.setdefault(seed_of(record), []).append(100 * value)
+        return {seed: fmean(values) for seed, values in sorted(found.items())}
+
+    @property
+    def sample(self) -> Sample | None:
+        return Sample.of(list(self.accuracies.values()))
+
+    @property
+    def command(self) -> str:
+        cells = [result.cell for result in self.results]
+        return command(self.recipe, self.changes, noise=cells[0].spec if cells else None)
+
+    def curve(self, name: str) -> list[float | None]:
+        """Percent by epoch, the mean of the runs that have one as long as the first."""
+        curves = [_numbers(_part(record, "curve").get(name)) for record in self.records]
+        curves = [curve for curve in curves if curve]
+        rows = zip(*(curve for curve in curves if len(curve) == len(curves[0])), strict=True)
+        return [100 * fmean(known) if (known := [v for v in row if v is not None]) else None for row in rows]
+
+    @functools.cached_property
+    def confidence(self) -> dict[int, dict[str, list[float]]]:
+        """Counts in ``BINS`` by epoch and by kind of label, of the run that has most epochs."""
+        found: dict[int, dict[str, list[float]]] = {}
+        for record in self.records:
+            stated = _part(record, "confidence")
+            epochs = {int(epoch): _counts(kinds) for epoch, kinds in stated.items() if str(epoch).isdecimal()}
+            if len(epochs) > len(found):
+                found = epochs
+        return {epoch: found[epoch] for epoch in sorted(found) if found[epoch]}
+
+    @property
+    def classes(self) -> int:
+        return int(number(_part(self.records[0], "task").get("classes")) or 0)
+
+    @property
+    def share_right(self) -> float | None:
+        """Percent of the training labels that are right."""
+        rate = number(_part(_part(self.records[0], "task"), "noise").get("rate"))
+        return None if rate is None else 100 * (1 - rate)
+
+
+def groups_of(records: Sequence[dict[str, Any]], results: Iterable[CellResult], precision: str) -> list[Group]:
+    """By data set, noise and loss, in the paper's order; what is not in the paper comes last."""
+    cells: dict[str, list[CellResult]] = {}
+    order: dict[str, int] = {}
+    for position, result in enumerate(results):
+        for record in result.runs:
+            order.setdefault(_key(record), position)
+            if not any(known is result for known in cells.setdefault(_key(record), [])):
+                cells[_key(record)].append(result)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        found.setdefault(_key(record), []).append(record)
+    groups = [Group(sorted(runs, key=seed_of), cells.get(key, []), precision) for key, runs in found.items()]
+    return sorted(groups, key=lambda group: (order.get(_key(group.records[0]), len(order) + 10**6), group.dataset, group.noise))
+
+
+def command(recipe: Mapping[str, Any], changes: Mapping[str, Any] | None, *, noise: str | None = None) -> str:
+    """What trains this recipe again."""
+    dataset, loss = str(recipe.get("dataset")), str(recipe.get("loss"))
+    words = ["noiseproof", "train", loss if changes is None else f"{dataset}/{loss}"]
+    if (noise := noise or str(recipe.get("noise", "none"))) != "none":
+        words += ["--noise", noise]
+    words += ["--seed", str(recipe.get("seed", 123))]
+    for key, value in (_all_fields(recipe) if changes is None else changes).items():
+        words += ["--set", f"{key}={_text(value)}"]
+    text = shlex.join(words)
+    if changes is None:
+        return f"{text} --data {shlex.quote(dataset)}"
+    return text if dataset in BUILT_IN else f"{text} --data DIR"
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None for whatever else a record holds there."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
+
+
+def seed_of(record: Mapping[str, Any]) -> int:
+    return int(number(record["recipe"].get("seed")) or 0)
+
+
+def _part(record: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = record.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _numbers(values: Any) -> list[float | None]:
+    return [number(value) for value in values] if isinstance(values, list) else []
+
+
+def _counts(kinds: Any) -> dict[str, list[float]]:
+    found = {kind: _numbers(kinds.get(kind)) for kind in ("right", "wrong", "given")} if isinstance(kinds, dict) else {}
+    return {kind: [value or 0.0 for value in counts] for kind, counts in found.items() if len(counts) == BINS}
+
+
+def _key(record: Mapping[str, Any]) -> str:
+    left_out = {"seed", "confidence_epochs"}
+    facts = {name: value for name, value in record["recipe"].items() if name not in left_out}
+    return json.dumps(json.loads(json.dumps(facts), parse_int=float), sort_keys=True)
+
+
+@functools.cache
+def _paper_facts(dataset: str, loss: str) -> dict[str, Any] | None:
+    try:
+        return paper.recipe(f"{dataset}/{loss}").as_dict()
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+@functools.cache
+def _paper_names() -> dict[str, str]:
+    printed = {find_loss(name).name: name for name in dict.fromkeys(cell.loss for cell in paper.cells())}
+    return {entry.name: entry.name.upper() for entry in list_losses()} | printed
+
+
+def _changes(known: Mapping[str, Any], recipe: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in recipe.items():
+        if name in ("noise", "dataset", "loss", *(set(NOT_COMPARED) - {"precision"})) or name not in known:
+            continue
+        if name.endswith("_options") and isinstance(value, dict):
+            owner = name.removesuffix("_options")
+            yield from ((f"{owner}.{key}", one) for key, one in value.items() if known[name].get(key) != one)
+        elif value != known[name]:
+            yield name, value
+
+
+def _all_fields(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """For data that the paper has no recipe for: nothing is left to defaults, which depend on the data."""
+    named = ("dataset", "loss", "noise", "seed", "confidence_epochs", "loss_options", "model_options")
+    fields = {name: value for name, value in recipe.items() if name not in named}
+    for owner in ("loss", "model"):
+        options = recipe.get(f"{owner}_options")
+        fields |= {f"{owner}.{key}": value for key, value in options.items()} if isinstance(options, dict) else {}
+    return fields
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    return value if isinstance(value, str) else json.dumps(value)

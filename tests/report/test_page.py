@@ -1,0 +1,380 @@
+"""The HTML report: what it says, that records cannot inject, and that a browser shows it on a phone, a desk and paper."""
+
+import copy
+import html
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noiseproof import paper
+from noiseproof.report import charts, join, merge, read_records
+from noiseproof.report.page import Embedding, _chance, answer, page
+from noiseproof.report.page_runs import groups_of, read_runs
+
+RECORDS = Path(__file__).resolve().parents[2] / "records"
+HOSTILE = "</title></text></code><script>alert(1)</script><img src=x onerror=alert(2)>\" onmouseover='alert(3)' x=\""
+
+
+def run(cell_or_recipe, accuracy, seed=123, **changes):
+    """A record as a finished run has it."""
+    recipe = paper.recipe_of(cell_or_recipe, seed) if isinstance(cell_or_recipe, paper.Cell) else cell_or_recipe
+    curve = [0.1 + (accuracy - 0.1) * epoch / 5 for epoch in range(1, 6)]
+    return {
+        "status": "finished",
+        "result": {"test_accuracy": accuracy},
+        "recipe": {**recipe.as_dict(), "precision": "bf16", "seed": seed, **changes},
+        "task": {"classes": 10, "noise": {"rate": 0.4, "hash": "x"}},
+        "environment": {"machine": "a machine", "torch": "2.9.0", "commit": "abc", "date": "2026-01-02"},
+        "seconds": {"train": 60.0},
+        "curve": {"test_accuracy": curve, "given_accuracy": curve},
+        "weights": {"count": 3, "l1": 1.5, "l2": 1.25, "below": {"0.001": 0.5}},
+        "confidence": {"5": {"right": [0] * 19 + [6], "wrong": [4] + [0] * 19}},
+    }
+
+
+def table(noise="symmetric", rate=0.4):
+    return paper.cells(table="sym_asym", dataset="cifar10", noise=noise, rate=rate)
+
+
+def of_loss(cells, loss):
+    return next(cell for cell in cells if cell.loss == loss)
+
+
+@pytest.fixture(scope="module")
+def records():
+    control = run(of_loss(table(), "CE"), 0.6, l1=5e-5, l2=0.0)
+    asymmetric = run(of_loss(table("asymmetric"), "CE"), 0.7)
+    kept = [RECORDS / "reproduction.jsonl", RECORDS / "faithfulness_h200.jsonl"]
+    return [*read_records(*kept), run(of_loss(table(), "CE"), 0.58), control, asymmetric]
+
+
+@pytest.fixture(scope="module")
+def text(records):
+    points = np.random.default_rng(0).normal(size=(40, 2))
+    return page(records, made="2026-01-02", embeddings=[Embedding("a run", points, np.arange(40) % 10)])
+
+
+def test_runs_at_the_published_means_hold():
+    cells = [cell for cell in table() if cell.quoted_from is None][:6]
+    records = [run(cell, cell.mean / 100, seed) for cell in cells for seed in (123, 124, 125)]
+    said = answer(join(paper.cells(), records).results)
+    # The same cells are printed again in the ablation tables, so more than six have runs, of six different results.
+    assert "hold in the" in said.headline
+    assert said.trained == 425
+    assert said.counts["agrees"] == said.measured >= 6
+    assert "6 different results" in said.sentences[0] or said.measured == 6
+    assert any(
+        "is +0.00 percentage points" in sentence or "is -0.00 percentage points" in sentence for sentence in said.sentences
+    )
+
+
+def test_runs_far_below_the_published_means_do_not_hold():
+    cells = [cell for cell in table() if cell.quoted_from is None][:6]
+    noise = dict(zip((123, 124, 125), (-0.001, 0, 0.001), strict=True))
+    records = [run(cell, cell.mean / 100 - 0.1 + noise[seed], seed) for cell in cells for seed in noise]
+    said = answer(join(paper.cells(), records).results)
+    assert "only in part" in said.headline
+    assert said.counts["below"] == said.measured
+    assert any("more cells are off than chance explains and the average" in sentence for sentence in said.sentences)
+    assert any("is -10.00 percentage points" in sentence for sentence in said.sentences)
+
+
+def test_no_runs_of_the_paper_is_said():
+    said = answer(join(paper.cells(), []).results)
+    assert "None of the 425 cells" in said.headline
+    assert said.measured == 0
+
+
+def test_whether_jal_is_the_best_is_said_with_the_papers_own_answer():
+    better, worse = of_loss(table(), "JAL-CE"), of_loss(table(), "CE")
+    said = answer(join(paper.cells(), [run(better, 0.5), run(worse, 0.6)]).results)
+    assert "A JAL loss is the best in 0 of them; by the paper's numbers for the same losses, in 1." in said.sentences[-1]
+
+
+def test_the_number_that_chance_explains_is_the_binomial_quantile():
+    # Binomial(20, 0.05): P(X <= 2) = 0.9245, P(X <= 3) = 0.9841
+    assert _chance(20) == 3
+    assert _chance(0) == 0
+
+
+def test_every_number_of_ours_leads_to_its_record(records, text):
+    results = join(paper.cells(), records).results
+    measured = [result for result in results if result.sample is not None]
+    assert measured
+    tables = text[text.index('id="tables"') : text.index('id="curves"')]
+    links = re.findall(r'<a href="#(run-\w+)">([\d.]+)', tables)
+    assert len(links) == len(measured)
+    for anchor, mean in links:
+        article = text[text.index(f'id="{anchor}"') :].partition("</article>")[0]
+        assert mean in html.unescape(article)
+        assert "noiseproof train" in article
+
+
+def test_a_record_is_shown_with_its_seed_machine_and_command(text):
+    shown = html.unescape(re.sub(r"</?span>", "", text))
+    assert "noiseproof train cifar10/jal-ce --noise symmetric:0.8 --seed 123 --set precision=bf16 --data DIR" in shown
+    assert (
+        "noiseproof train cifar10/ce --noise symmetric:0.4 --seed 123 --set l1=5e-05 --set l2=0 --set precision=bf16" in shown
+    )
+    for fact in ("NVIDIA H200", "2.11.0+cu130", "782c5c5de509", "2026-11-16"):
+        assert fact in shown
+
+
+def test_the_accuracy_on_ilsvrc12_is_in_the_record_of_webvisions_run():
+    cell = paper.cells(table="real_world", dataset="ilsvrc12", loss="CE")[0]
+    record = run(cell, 0.7)
+    record["result"]["ilsvrc12_accuracy"] = 0.6125
+    shown = page([record], made="")
+    assert shown.count(">61.25</a>") == 1
+    assert "70.00, ilsvrc12 61.25" in shown
+
+
+def test_losses_under_another_decay_fill_the_control(text):
+    section = text[text.index('id="decay"') : text.index('id="weights"')]
+    assert "CE, L1 5e-05<" in section
+    assert "CE, L2 0.0001 (the paper&#39;s)<" in section
+    empty = page([run(of_loss(table(), "CE"), 0.6)], made="")
+    assert "No run has another decay" in empty
+
+
+def test_text_in_records_cannot_become_markup(records):
+    evil = run(of_loss(table(), "CE"), 0.5)
+    evil["recipe"] |= {"loss": HOSTILE, "dataset": HOSTILE, "noise": HOSTILE, "precision": HOSTILE}
+    evil["environment"] = dict.fromkeys(("machine", "torch", "commit", "date"), HOSTILE)
+    evil |= {"status": HOSTILE, "loss": HOSTILE, "at_once": HOSTILE}
+    evil["weights"] = {"count": HOSTILE, "l1": HOSTILE, "below": {HOSTILE: HOSTILE}}
+    shown = page([*records, evil], made=HOSTILE, sources=[HOSTILE])
+    assert "<script" not in shown
+    assert "<img" not in shown
+    assert not re.search(r"<[^>]*\sonmouseover=", re.sub(r'"[^"]*"', '""', shown))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"environment": None, "task": None, "seconds": 3, "weights": [], "confidence": 7},
+        {"curve": {"test_accuracy": "abc", "given_accuracy": [None, "x", 0.5]}},
+        {"confidence": {"5": {"right": [1, 2]}, "x": 3, "6": 4}},
+        {"recipe": {"loss": 3, "noise": None, "seed": "a"}, "result": {}},
+        {"weights": {"below": 3}, "at_once": None},
+    ],
+)
+def test_a_record_with_other_fields_than_ours_is_shown_as_far_as_it_goes(broken):
+    record = {**run(of_loss(table(), "CE"), 0.5), **broken}
+    assert 'id="run-' in page([record], made="")
+
+
+def test_the_same_records_give_the_same_page(records, text):
+    points = np.random.default_rng(0).normal(size=(40, 2))
+    assert page(records, made="2026-01-02", embeddings=[Embedding("a run", points, np.arange(40) % 10)]) == text
+
+
+def test_a_run_folder_is_read_with_its_curves_and_its_confidence(tmp_path):
+    folder = tmp_path / "runs" / "one"
+    folder.mkdir(parents=True)
+    record = run(of_loss(table(), "CE"), 0.5)
+    del record["curve"], record["confidence"]
+    record["epochs"] = [{"epoch": 1, "test_accuracy": 0.4}, {"epoch": 2, "test_accuracy": 0.5}]
+    (folder / "record.json").write_text(json.dumps(record))
+    probability = np.array([[0.02, 0.99, 0.98, 0.51], [0.5, 1.0, 1.0, 0.0]], np.float32)
+    labels = {"given": np.array([0, 1, 2, 3]), "clean": np.array([1, 1, 2, 3])}
+    np.savez(folder / "confidence.npz", epochs=[1, 2], probability=probability, **labels)
+    found = read_runs([tmp_path])
+    (group,) = groups_of(merge(found.records), [], "bf16")
+    assert found.folders == {0: folder}
+    assert group.curve("test_accuracy") == [40.0, 50.0]
+    assert group.confidence[1]["wrong"] == [1.0] + [0.0] * 19
+    assert group.confidence[2]["right"] == [1.0] + [0.0] * 18 + [2.0]
+
+
+def test_places_without_runs_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist; give folders of runs"):
+        read_runs([tmp_path / "nowhere"])
+    with pytest.raises(ValueError, match=r"no runs in .*'noiseproof train' makes them"):
+        read_runs([tmp_path])
+    (tmp_path / "record.json").write_text(json.dumps(run(of_loss(table(), "CE"), 0.5)))
+    (tmp_path / "confidence.npz").write_bytes(b"PK half of a file")
+    with pytest.raises(ValueError, match=r"confidence\.npz: damaged: .*; move it away"):
+        read_runs([tmp_path])
+    (tmp_path / "record.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"record\.json: not the record of a run"):
+        read_runs([tmp_path])
+
+
+def test_seeds_are_averaged_and_settings_are_kept_apart():
+    cell = of_loss(table(), "JAL-CE")
+    records = [run(cell, 0.5, 1), run(cell, 0.7, 2), run(cell, 0.4, 1, l1=0.0), run(cell, 0.3, 1, precision="tf32")]
+    groups = groups_of(records, join(paper.cells(), records).results, "bf16")
+    assert sorted((group.name, len(group.records)) for group in groups) == [
+        ("JAL-CE", 2),
+        ("JAL-CE l1=0", 1),
+        ("JAL-CE tf32", 1),
+    ]
+    two = next(group for group in groups if len(group.records) == 2)
+    assert two.curve("test_accuracy")[-1] == pytest.approx(60)
+
+
+def test_names_beside_lines_do_not_overlap_and_stay_inside():
+    series = [charts.Line(f"loss {k}", [50.0, 60.0 + k / 10], k) for k in range(20)]
+    drawn = charts.lines(series, "crowded")
+    places = sorted(float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">loss', drawn))
+    assert len(places) == 20
+    assert min(np.diff(places)) > 10
+    assert places[0] >= 0
+    assert places[-1] <= charts.HEIGHT
+
+
+def test_a_histogram_says_how_many_labels_are_likely():
+    # 3 of 4 right labels lie in the upper ten of twenty steps, and none of the wrong ones.
+    drawn = charts.histogram({"right": [1] + [0] * 9 + [1, 1, 1] + [0] * 7, "wrong": [5] + [0] * 19}, "a run")
+    assert "right: 75 % above ½" in drawn
+    assert "wrong: 0 % above ½" in drawn
+
+
+def test_styles_of_lines_differ_in_colour_or_dash():
+    assert len({(k % charts.COLORS, k % charts.DASHES) for k in range(35)}) == 35
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no chromium on this machine")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def file(text, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def opened(browser, file):
+    """Open the page as a reader has it; requests beyond the file are aborted and collected."""
+    contexts = []
+
+    def open_page(width, scripts=False, **options):
+        context = browser.new_context(viewport={"width": width, "height": 844}, java_script_enabled=scripts, **options)
+        contexts.append(context)
+        shown = context.new_page()
+        shown.asked = []
+        shown.route("**/*", lambda route: route.continue_() if route.request.url == file.as_uri() else route.abort())
+        shown.on("request", lambda request: shown.asked.append(request.url))
+        shown.goto(file.as_uri())
+        return shown
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+def fits(shown):
+    return shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("scripts", [False, True])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_fits_and_asks_for_nothing(opened, file, width, scripts):
+    shown = opened(width, scripts)
+    assert fits(shown)
+    assert shown.asked == [file.as_uri()]
+    assert shown.locator("h1").is_visible()
+
+
+def test_every_table_chart_and_link_target_is_there(opened, records):
+    shown = opened(1280)
+    views = {(result.cell.table, result.cell.dataset) for result in join(paper.cells(), records).results}
+    assert shown.locator("#tables table").count() == len(views)
+    for section in ("curves", "confidence", "features", "noise"):
+        figures = shown.locator(f"#{section} figure")
+        assert figures.count() > 0, section
+        for i in range(figures.count()):
+            box = figures.nth(i).locator("svg").bounding_box()
+            assert box["width"] > 100, section
+            assert box["height"] > 60, section
+    dead = "[...document.querySelectorAll('a')].filter(a => !document.getElementById(a.getAttribute('href').slice(1))).length"
+    assert shown.evaluate(dead) == 0
+    twice = "(ids => ids.length - new Set(ids).size)([...document.querySelectorAll('[id]')].map(e => e.id))"
+    assert shown.evaluate(twice) == 0
+
+
+def test_a_number_leads_to_its_record_without_scripts(opened):
+    shown = opened(390)
+    link = shown.locator("#tables td a").first
+    anchor = link.get_attribute("href")
+    link.click()
+    shown.wait_for_timeout(200)
+    top = shown.locator(anchor).bounding_box()["y"]
+    assert -10 <= top <= 844
+
+
+def test_wide_tables_scroll_in_their_own_box(opened):
+    shown = opened(390)
+    inside = "(box => box.scrollWidth > box.clientWidth && box.clientWidth <= innerWidth)(document.querySelector('.scroll'))"
+    assert shown.evaluate(inside)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable_in_light_and_dark(opened, scheme):
+    shown = opened(390, color_scheme=scheme)
+    color, ground = (
+        [int(part) for part in re.findall(r"\d+", shown.evaluate(f"getComputedStyle(document.body).{name}"))[:3]]
+        for name in ("color", "backgroundColor")
+    )
+    assert (sum(ground) > sum(color)) == (scheme == "light")
+    assert contrast(color, ground) > 7
+    for kind in ("agrees", "quiet"):
+        found = shown.locator(f"td.{kind} a" if kind == "agrees" else f".{kind}").first
+        ink = [int(p) for p in re.findall(r"\d+", found.evaluate("e => getComputedStyle(e).color"))[:3]]
+        under = found.evaluate("e => getComputedStyle(e.closest('td') || document.body).backgroundColor")
+        assert contrast(ink, [int(p) for p in re.findall(r"\d+", under)[:3]]) > 4.5, kind
+
+
+def contrast(one, two):
+    """As WCAG defines it."""
+
+    def luminance(color):
+        parts = [c / 255 / 12.92 if c / 255 <= 0.03928 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in color]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    high, low = sorted((luminance(one), luminance(two)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_on_paper_nothing_is_cut_off_and_the_ground_is_white(opened):
+    shown = opened(703, color_scheme="dark")  # A4 less margins
+    shown.emulate_media(media="print")
+    assert fits(shown)
+    assert shown.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    cut = "[...document.querySelectorAll('.scroll')].filter(box => box.offsetParent && box.scrollWidth > innerWidth).length"
+    assert shown.evaluate(cut) == 0
+    assert shown.locator("#tables table").first.is_visible()
+
+
+def test_hostile_records_do_nothing_in_a_browser(browser, tmp_path):
+    evil = copy.deepcopy(run(of_loss(table(), "CE"), 0.5))
+    evil["recipe"] |= {"loss": HOSTILE, "dataset": HOSTILE, "noise": HOSTILE}
+    file = tmp_path / "evil.html"
+    file.write_text(page([evil], made=HOSTILE), encoding="utf-8")
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    shown = context.new_page()
+    alarms = []
+    shown.on("dialog", lambda dialog: (alarms.append(dialog.message), dialog.dismiss()))
+    shown.goto(file.as_uri())
+    assert shown.evaluate("document.scripts.length + document.images.length") == 0
+    assert fits(shown)
+    assert alarms == []
+    context.close()

@@ -1,0 +1,96 @@
+"""``noiseproof report``, as a person types it."""
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from noiseproof import paper
+from noiseproof.cli import app
+from noiseproof.report import join, read_records
+from noiseproof.report.page_runs import groups_of, read_runs
+
+RECORDS = Path(__file__).resolve().parents[1] / "records"
+SHORT = ("--set", "epochs=2", "--set", "model.hidden=[16]", "--quiet")
+
+
+def noiseproof(*words):
+    return CliRunner(env={"COLUMNS": "300"}).invoke(app, [str(word) for word in words])
+
+
+def dry_run(command):
+    """The recipe that a printed command trains."""
+    words = shlex.split(command.removesuffix(" --data DIR"))
+    assert words[:2] == ["noiseproof", "train"]
+    done = noiseproof(*words[1:], "--dry-run", "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)["recipe"]
+
+
+def without_observed(recipe):
+    return {name: value for name, value in recipe.items() if name != "confidence_epochs"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    for loss in ("ce", "jal-ce"):
+        assert noiseproof("train", f"digits/{loss}", "--noise", "symmetric:0.4", "--out", root, *SHORT).exit_code == 0
+    return root
+
+
+def test_folders_and_records_become_one_page(runs, tmp_path):
+    out = tmp_path / "report.html"
+    done = noiseproof("report", runs, RECORDS / "reproduction.jsonl", "--out", out)
+    assert done.exit_code == 0, done.output
+    text = out.read_text(encoding="utf-8")
+    count = len((RECORDS / "reproduction.jsonl").read_text(encoding="utf-8").splitlines()) + 2
+    assert f"{count} runs, {out.stat().st_size} bytes" in done.stdout
+    assert "of 425 cells repeated so far" in text
+    assert "noiseproof train digits/jal-ce" in text.replace("<span>", "").replace("</span>", "")
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_figures_and_features_are_drawn_from_a_run_folder(runs, tmp_path):
+    folder = next(runs.glob("digits_jal-ce*"))
+    done = noiseproof("report", runs, "--out", tmp_path / "r.html", "--figures", tmp_path / "f", "--tsne", folder)
+    assert done.exit_code == 0, done.output
+    assert {"tsne.svg", "tsne.png", "curves_digits_symmetric_0.4.svg"} <= {path.name for path in (tmp_path / "f").iterdir()}
+    assert "digits, symmetric:0.4, jal-ce" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "histogram needs noiseproof train cifar10/ce --noise symmetric:0.4" in done.stdout
+
+
+def test_errors_say_what_is_wrong(runs, tmp_path):
+    for words, said in (
+        (("report", tmp_path / "nothing"), "nothing does not exist; give folders of runs or .jsonl files of records"),
+        (("report", runs, "--tsne", runs), "is not the folder of a finished run"),
+        (("report", runs, "--out", tmp_path / "no" / "r.html"), "No such file or directory"),
+    ):
+        done = noiseproof(*words)
+        assert done.exit_code == 2
+        assert said in done.output
+
+
+def test_printed_commands_train_the_same_recipe_again():
+    records = read_records(RECORDS / "reproduction.jsonl", RECORDS / "faithfulness_h200.jsonl")
+    changed = json.loads(json.dumps(records[0]))
+    changed["recipe"] |= {"l1": 0.0, "l2": 1e-4, "clip": None, "schedule": "step:5:0.1", "batch": 64}
+    changed["recipe"]["loss_options"]["a"] = 12.345678901
+    records.append(changed)
+    groups = groups_of(records, join(paper.cells(), records).results, "bf16")
+    assert len(groups) > 30
+    for group in groups[:: max(1, len(groups) // 40)] + [group for group in groups if changed in group.records]:
+        assert without_observed(dry_run(group.command)) == without_observed(group.recipe)
+
+
+def test_the_command_of_a_run_on_own_data_trains_the_same_recipe_again(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "my data.npz", x=rng.normal(size=(40, 3)).astype(np.float32), y=np.arange(40) % 2)
+    words = ("--data", tmp_path / "my data.npz", "--test-share", 0.25, "--out", tmp_path / "runs", *SHORT)
+    assert noiseproof("train", "gce", "--set", "loss.q=0.6", *words).exit_code == 0
+    (record,) = read_runs([tmp_path / "runs"]).records
+    (group,) = groups_of([record], [], "bf16")
+    assert without_observed(dry_run(group.command)) == without_observed(record["recipe"])
