@@ -8,6 +8,7 @@ import typer
 
 import noiseproof
 from noiseproof.cli import data, noise
+from noiseproof.cli.compare import compare
 from noiseproof.cli.demo import demo
 from noiseproof.cli.losses import losses
 from noiseproof.cli.output import console
@@ -41,6 +42,7 @@ def _root(
 
 app.command()(losses)
 app.command()(train)
+app.command()(compare)
 app.command()(demo)
 app.add_typer(noise.app, name="noise")
 app.add_typer(data.app, name="data")
