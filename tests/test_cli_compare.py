@@ -81,13 +81,15 @@ def test_finished_runs_are_not_run_again_and_new_ones_join_them():
     assert {path: path.stat().st_mtime_ns for path in written} == written
 
 
-def test_data_that_changed_are_trained_on_again():
+def test_runs_on_data_that_have_changed_since_do_not_count():
     arguments = ("ce,gce", "--data", features(), "--test-share", "0.2", "--set", "epochs=1", "--jobs", "1", "--seeds", "1")
     assert run(*arguments).exit_code == 0
     assert "2 of them done before" in run(*arguments).output
     features(scale=2.0)
-    assert "done before" not in run(*arguments).output
-    assert len(records()) == 4 - 2 * (len(records()) == 2)  # beside the old runs or instead of them
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert re.search(r"the data have changed since runs/\S+ was trained: choose another --out", result.output)
+    assert run(*arguments, "--out", "new").exit_code == 0
 
 
 def test_a_run_that_diverges_is_in_the_table_and_the_others_go_on():
@@ -197,4 +199,4 @@ def test_ctrl_c_says_what_is_done_and_the_same_command_goes_on(jobs):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert errors == "stopped, 0 of 2 runs are done; the same command goes on\n"
+    assert errors == "stopped; the same command goes on, and does not repeat finished runs\n"

@@ -49,7 +49,7 @@ def test_the_bootstrap_from_six_seeds_on_holds_the_truth_in_95_of_100():
     for _ in range(400):
         shared, own = draw.normal(80, 5, 8), draw.normal(-2, 1, 8)
         found = compare_paired({"a": by_seed(*shared), "b": by_seed(*(shared + own))}, draw)
-        name = [one for one in found.contenders if one.interval is not None][0]
+        name = next(one for one in found.contenders if one.interval is not None)
         assert name.basis == "bootstrap"
         truth = -2 if name.name == "b" else 2
         held += name.interval[0] <= truth <= name.interval[1]

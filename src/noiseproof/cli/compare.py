@@ -113,6 +113,9 @@ def compare(
         if png is not None:
             write_whole(png, lambda path: draw(compared, path))
             shown.print(f"picture in {png}", **PLAIN)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped; the same command goes on, and does not repeat finished runs", **PLAIN)
+        raise typer.Exit(130) from None
     except (ValueError, TypeError, OSError, ImportError) as error:
         fail(error)
     if errors:
@@ -124,11 +127,16 @@ def _start(facts: dict[str, Any], task: Task, runs: Runs) -> str:
     test = 0 if task.test is None else len(task.test)
     total, left = len(runs.field) * len(runs.tasks), len(runs.todo())
     before = f", {total - left} of them done before" if left < total else ""
+    way = f"{facts['model']}, {facts['optimiser']} {facts['lr']:g}, {_count(facts['epochs'], 'epoch')}, batch {facts['batch']}"
     return (
         f"{facts['data']}: {len(task.train)} examples of {len(task.classes)} classes, {wrong}; {test} to test on\n"
-        f"{facts['model']}, {facts['optimiser']} {facts['lr']:g}, {facts['epochs']} epochs, batch {facts['batch']}, for all\n"
-        f"{len(runs.field)} losses x {len(runs.tasks)} seeds: {total} runs{before}"
+        f"{way}, for all\n"
+        f"{len(runs.field)} losses x {_count(len(runs.tasks), 'seed')}: {_count(total, 'run')}{before}"
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
 
 
 def _check(wanted: dict[str, Any], decay: str | None) -> None:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import Any
 
 import torch
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from noiseproof.report.comparison import Entrant
 from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Recipe, Record, RunOptions, RunStore, Task, identity
 from noiseproof.train.queue import OVER, Planned, Speeds, run_queue
-from noiseproof.train.record import task_facts
+from noiseproof.train.record import RECORD, task_facts
 from noiseproof.train.runs import recipe_key
 
 __all__ = ["PLAIN", "Competitor", "Runs"]
@@ -54,8 +55,11 @@ class Runs:
         return {"data": task.name, **{name: recipe[name] for name in SHARED}, "seeds": list(self.tasks)}
 
     def planned(self, seed: int, recipe: Recipe) -> Planned:
-        """With the run in the store, if that was trained on the same content of the data."""
-        return Planned(recipe, self.store.find(identity(recipe.as_dict(), task_facts(recipe, self.tasks[seed]))), None)
+        """With its run in the store, which must have been trained on the same content of the data."""
+        stored = self.store.find(identity(recipe.as_dict(), task_facts(recipe, self.tasks[seed])))
+        if stored is None and ((folder := self.store.folder_for(recipe)) / RECORD).is_file():
+            raise ValueError(f"the data have changed since {folder} was trained: choose another --out, or move it away")
+        return Planned(recipe, stored, None)
 
     def todo(self) -> list[Planned]:
         """What is to be trained, seed by seed."""
@@ -72,25 +76,20 @@ class Runs:
             jobs = torch.get_num_threads() if small else 1  # a small network does not fill two cores
         names = {recipe_key(r.as_dict()): self._name(one) for one in self.field for r in one.recipes.values()}
         display = _Display(shown, todo, names)
-        try:
-            with display.running():
-                if on_cpu and jobs is not None and min(jobs, len(todo)) > 1:
-                    self._in_processes(todo, min(jobs, len(todo)), display)
-                else:
-                    run_queue(
-                        todo,
-                        self.store,
-                        Speeds(""),
-                        data=self.data,
-                        options=self.options,
-                        at_once=jobs,
-                        observer=lambda recipe: _Advance(display, recipe),
-                        on_outcome=lambda recipe, outcome: display.ended(recipe, *_in_words(outcome)),
-                    )
-        except KeyboardInterrupt:
-            left, total = len(self.todo()), len(self.field) * len(self.tasks)
-            Console(stderr=True).print(f"stopped, {total - left} of {total} runs are done; the same command goes on", **PLAIN)
-            raise typer.Exit(130) from None
+        with display.running():
+            if on_cpu and jobs is not None and min(jobs, len(todo)) > 1:
+                self._in_processes(todo, min(jobs, len(todo)), display)
+            else:
+                run_queue(
+                    todo,
+                    self.store,
+                    Speeds(""),
+                    data=self.data,
+                    options=self.options,
+                    at_once=jobs,
+                    observer=lambda recipe: _Advance(display.reached, recipe),
+                    on_outcome=lambda recipe, outcome: display.ended(recipe, *_in_words(outcome)),
+                )
         return display.errors
 
     def _name(self, one: Competitor) -> str:
@@ -98,7 +97,10 @@ class Runs:
 
     def _in_processes(self, todo: Sequence[Planned], jobs: int, display: _Display) -> None:
         work = [(run, self.store.root, self.data, self.options) for run in todo]
-        with multiprocessing.get_context("spawn").Pool(jobs, _start_process) as pool:
+        context = multiprocessing.get_context("spawn")
+        told: SimpleQueue[tuple[Recipe, int]] = context.SimpleQueue()
+        threading.Thread(target=display.listen, args=(told,), daemon=True).start()
+        with context.Pool(jobs, _start_process, (told,)) as pool:
             for recipe, result, failed in pool.imap_unordered(_run_one, work):
                 display.ended(recipe, result, failed)
 
@@ -111,16 +113,28 @@ class Runs:
         return Entrant(one.loss, one.decay, {seed: 100 * r["test_accuracy"] for seed, r in results.items()}, diverged, failed)
 
 
-def _start_process() -> None:
+def _start_process(told: SimpleQueue[tuple[Recipe, int]]) -> None:
+    global _told
+    _told = told
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     torch.set_num_threads(1)
+
+
+_told: SimpleQueue[tuple[Recipe, int]]
+"""In a process of a pool: where it tells of its epochs"""
 
 
 def _run_one(work: tuple[Planned, Path, str | None, RunOptions]) -> tuple[Recipe, str, bool]:
     run, root, data, options = work
     ended: list[Outcome | Exception] = []
     run_queue(
-        [run], RunStore(root), Speeds(""), data=data, options=options, on_outcome=lambda _, outcome: ended.append(outcome)
+        [run],
+        RunStore(root),
+        Speeds(""),
+        data=data,
+        options=options,
+        observer=lambda recipe: _Advance(lambda *facts: _told.put(facts), recipe),
+        on_outcome=lambda _, outcome: ended.append(outcome),
     )
     return run.recipe, *_in_words(ended[0])
 
@@ -158,6 +172,11 @@ class _Display:
         self.epochs[recipe_key(recipe.as_dict())] = epoch
         self.bar.update(self.task, completed=sum(self.epochs.values()))
 
+    def listen(self, told: SimpleQueue[tuple[Recipe, int]]) -> None:
+        """To other processes, as long as this one lasts."""
+        while True:
+            self.reached(*told.get())
+
     def ended(self, recipe: Recipe, result: str, failed: bool) -> None:
         self.done += 1
         line = f"{self.names[recipe_key(recipe.as_dict())]}, seed {recipe.seed}: {result}"
@@ -170,13 +189,13 @@ class _Display:
 
 
 class _Advance(Observer):
-    """Moves the bar on with the epochs of a run."""
+    """Tells how many epochs of a run are done."""
 
-    def __init__(self, display: _Display, recipe: Recipe) -> None:
-        self.display, self.recipe = display, recipe
+    def __init__(self, reached: Callable[[Recipe, int], object], recipe: Recipe) -> None:
+        self.reached, self.recipe = reached, recipe
 
     def started(self, record: Record, epochs_done: int) -> None:
-        self.display.reached(self.recipe, epochs_done)
+        self.reached(self.recipe, epochs_done)
 
     def epoch(self, facts: Epoch) -> None:
-        self.display.reached(self.recipe, facts.epoch)
+        self.reached(self.recipe, facts.epoch)

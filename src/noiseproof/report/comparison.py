@@ -114,23 +114,22 @@ class Compared:
             "test accuracy in the last epoch, in percent; a seed has the same noise, split, initial weights and order for all"
         ]
         if count > 1 and n >= LEAST:
+            corrected = f", corrected for all {count * (count - 1) // 2} pairs by Holm" if count > 2 else ""
             how = (
                 f"paired bootstrap, {DRAWS:,} resamples of the {n} seeds"
                 if n >= ENOUGH
                 else f"paired differences of {n} seeds, Student's t: a bootstrap needs {ENOUGH}"
             )
             notes += [
-                f"to the best: mean difference and its 95 % interval, each for itself ({how})",
-                "group: those that share a letter cannot be told apart "
-                f"(paired t tests over the seeds, corrected for all {count * (count - 1) // 2} pairs by Holm, 5 %)",
+                f"to the best: mean difference and its 95 % interval, not corrected for the number of losses ({how})",
+                f"group: those that share a letter cannot be told apart (paired t tests over the seeds{corrected}, 5 %)",
                 "the seeds are the unit: other seeds on these data, not other data",
             ]
         for one in self.entrants:
             for what, seeds in (("diverged", one.diverged), ("failed", one.failed)):
                 if seeds:
-                    notes.append(
-                        f"{self._name(one)}: not ranked, {what} with seed {', '.join(map(str, seeds))}; mean of the others"
-                    )
+                    rest = "; mean of the others" if one.accuracies else ""
+                    notes.append(f"{self._name(one)}: not ranked, {what} with seed {', '.join(map(str, seeds))}{rest}")
         return notes
 
 
@@ -152,9 +151,9 @@ def _difference(one: Entrant, contender: Contender | None) -> str:
     if contender is None:
         return one.trouble
     if contender.interval is None:
-        return f"{contender.difference:+.2f}  too few seeds"
+        return f"{contender.difference:+6.2f}  too few seeds"
     low, high = contender.interval
-    return f"{contender.difference:+.2f}  [{low:+.2f}, {high:+.2f}]"
+    return f"{contender.difference:+6.2f}  [{low:+.2f}, {high:+.2f}]"
 
 
 def _text(compared: Compared) -> str:
