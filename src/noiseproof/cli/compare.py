@@ -75,10 +75,11 @@ def compare(
 ) -> None:
     """Compare losses: the same budget for all, the same seeds, and which of them cannot be told apart.
 
-    A loss that the paper does not train on the data set is trained like ce there, with its own defaults.
-    A seed gives every loss the same noise, split, initial weights and order of examples, so that differences are taken within
-    seeds. The runs are kept like those of 'noiseproof train': stopped, the same command goes on; with more losses or
-    seeds, only what is missing is trained.
+    A seed gives every loss the same noise, split, initial weights and order of examples, so differences are taken within
+    seeds. --data PLACE is your own data, --dataset NAME one that has recipes; a loss without a recipe there is trained like ce.
+
+    The runs are kept like those of 'noiseproof train': stopped, the same command goes on; with more losses or seeds, only
+    what is missing is trained.
 
     Examples:
 
@@ -98,40 +99,46 @@ def compare(
         chosen, decays = parse_losses(losses), parse_decays(decay)
         setting = Setting.of(dataset, data, noise_from(noise, labels), profile, means_gpu(device))
         field = _field(setting, chosen, decays, wanted, range(seed, seed + seeds))
-        tasks = {one: setting.task(recipe) for one, recipe in field[0].recipes.items()}
-        if tasks[seed].test is None:
+        options = RunOptions(device_named(device), workers, skip_corrupt)
+        runs = Runs(field, setting.task, RunStore(out), setting.data, options)
+        if runs.task.test is None:
             raise ValueError("the data have no test split to compare on: --test-share 0.1 holds out a tenth")
-        shown = console if how == "table" else Console(stderr=True)
-        runs = Runs(field, tasks, RunStore(out), setting.data, RunOptions(device_named(device), workers, skip_corrupt))
-        facts = runs.facts()
-        shown.print(_start(facts, tasks[seed], runs), **PLAIN)
-        errors = runs.train(jobs, shown)
-        compared = Compared(facts, [runs.entrant(one) for one in field])
-        if how == "table":
-            shown.print()
-        typer.echo(FORMATS[how](compared))
-        if png is not None:
-            write_whole(png, lambda path: draw(compared, path))
-            shown.print(f"picture in {png}", **PLAIN)
+        _run(runs, jobs, how, png)
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped; the same command goes on, and does not repeat finished runs", **PLAIN)
         raise typer.Exit(130) from None
     except (ValueError, TypeError, OSError, ImportError) as error:
         fail(error)
+
+
+def _run(runs: Runs, jobs: int | None, how: str, png: Path | None) -> None:
+    """Train what is missing, and show the comparison; all but that goes to stderr where a program may read it."""
+    shown = console if how == "table" else Console(stderr=True)
+    facts = runs.facts()
+    shown.print(_start(facts, runs), **PLAIN)
+    errors = runs.train(jobs, shown)
+    compared = Compared(facts, [runs.entrant(one) for one in runs.field])
+    if how == "table":
+        shown.print()
+    typer.echo(FORMATS[how](compared))
+    if png is not None:
+        write_whole(png, lambda path: draw(compared, path))
+        shown.print(f"picture in {png}", **PLAIN)
     if errors:
-        fail(f"{len(errors)} runs failed, which the same command tries again; the first: {errors[0]}")
+        fail(f"{_count(len(errors), 'run')} failed, which the same command tries again; the first: {errors[0]}")
 
 
-def _start(facts: dict[str, Any], task: Task, runs: Runs) -> str:
+def _start(facts: dict[str, Any], runs: Runs) -> str:
+    task = runs.task
     wrong = "labels as given" if task.wrong is None else f"{int(task.wrong.sum())} labels wrong ({facts['noise']})"
     test = 0 if task.test is None else len(task.test)
-    total, left = len(runs.field) * len(runs.tasks), len(runs.todo())
+    total, left = len(runs.field) * len(runs.known), len(runs.todo())
     before = f", {total - left} of them done before" if left < total else ""
     way = f"{facts['model']}, {facts['optimiser']} {facts['lr']:g}, {_count(facts['epochs'], 'epoch')}, batch {facts['batch']}"
     return (
         f"{facts['data']}: {len(task.train)} examples of {len(task.classes)} classes, {wrong}; {test} to test on\n"
         f"{way}, for all\n"
-        f"{len(runs.field)} losses x {_count(len(runs.tasks), 'seed')}: {_count(total, 'run')}{before}"
+        f"{len(runs.field)} losses x {_count(len(runs.known), 'seed')}: {_count(total, 'run')}{before}"
     )
 
 

@@ -42,28 +42,40 @@ class Competitor:
 
 
 class Runs:
-    """Each competitor with each seed; ``tasks`` are by seed, the same for all competitors."""
+    """Each competitor with each seed. The data of a seed are the same for all competitors."""
 
     def __init__(
-        self, field: Sequence[Competitor], tasks: dict[int, Task], store: RunStore, data: str | None, options: RunOptions
+        self,
+        field: Sequence[Competitor],
+        task_of: Callable[[Recipe], Task],
+        store: RunStore,
+        data: str | None,
+        options: RunOptions,
     ) -> None:
-        self.field, self.tasks, self.store, self.data, self.options = field, tasks, store, data, options
+        self.field, self.store, self.data, self.options = field, store, data, options
+        self.known: dict[int, dict[str, Any]] = {}
+        """What identifies the data of each seed"""
+        for seed, recipe in field[0].recipes.items():
+            task = task_of(recipe)
+            self.known[seed] = task_facts(recipe, task)
+            if len(self.known) == 1:
+                self.task = task
 
     def facts(self) -> dict[str, Any]:
         """What all runs have in common."""
-        recipe, task = next(iter(self.field[0].recipes.values())).as_dict(), next(iter(self.tasks.values()))
-        return {"data": task.name, **{name: recipe[name] for name in SHARED}, "seeds": list(self.tasks)}
+        recipe = next(iter(self.field[0].recipes.values())).as_dict()
+        return {"data": self.task.name, **{name: recipe[name] for name in SHARED}, "seeds": list(self.known)}
 
     def planned(self, seed: int, recipe: Recipe) -> Planned:
         """With its run in the store, which must have been trained on the same content of the data."""
-        stored = self.store.find(identity(recipe.as_dict(), task_facts(recipe, self.tasks[seed])))
+        stored = self.store.find(identity(recipe.as_dict(), self.known[seed]))
         if stored is None and ((folder := self.store.folder_for(recipe)) / RECORD).is_file():
             raise ValueError(f"the data have changed since {folder} was trained: choose another --out, or move it away")
         return Planned(recipe, stored, None)
 
     def todo(self) -> list[Planned]:
         """What is to be trained, seed by seed."""
-        every = (self.planned(seed, one.recipes[seed]) for seed in self.tasks for one in self.field)
+        every = (self.planned(seed, one.recipes[seed]) for seed in self.known for one in self.field)
         return [run for run in every if run.status not in OVER]
 
     def train(self, jobs: int | None, shown: Console) -> list[str]:
@@ -71,7 +83,7 @@ class Runs:
         todo = self.todo()
         if not todo:
             return []
-        on_cpu, small = self.options.device.type == "cpu", self.tasks[min(self.tasks)].train.kind == "features"
+        on_cpu, small = self.options.device.type == "cpu", self.task.train.kind == "features"
         if jobs is None and on_cpu:
             jobs = torch.get_num_threads() if small else 1  # a small network does not fill two cores
         names = {recipe_key(r.as_dict()): self._name(one) for one in self.field for r in one.recipes.values()}

@@ -35,15 +35,14 @@ def demo(
 
 def _run(chosen: list[Recipe]) -> list[Outcome]:
     """Train as each recipe says; the runs themselves are not kept."""
-    task, seed = prepare(chosen[0]), chosen[0].seed
-    wrong = 0 if task.wrong is None else int(task.wrong.sum())
-    test = 0 if task.test is None else len(task.test)
-    console.print(
-        f"{len(task.train)} handwritten digits, {wrong} of them with a wrong label; {test} to test on.", highlight=False
-    )
     with TemporaryDirectory() as folder:
-        store = RunStore(folder)
-        runs = Runs([Competitor(recipe.loss, {seed: recipe}) for recipe in chosen], {seed: task}, store, None, RunOptions())
+        store, field = RunStore(folder), [Competitor(recipe.loss, {recipe.seed: recipe}) for recipe in chosen]
+        runs = Runs(field, prepare, store, None, RunOptions())
+        task = runs.task
+        wrong = 0 if task.wrong is None else int(task.wrong.sum())
+        test = 0 if task.test is None else len(task.test)
+        about = f"{len(task.train)} handwritten digits, {wrong} of them with a wrong label; {test} to test on."
+        console.print(about, highlight=False)
         for error in runs.train(None, console):
             fail(error)
         return [train(recipe, task, folder=store.folder_for(recipe)) for recipe in chosen]  # reads what is finished
