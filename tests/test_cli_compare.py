@@ -43,6 +43,7 @@ def features(name="mine.npz", scale=1.0):
 def test_a_seed_has_the_same_labels_and_budget_for_all_losses_and_only_these_differ():
     result = run("ce,gce(q=0.5),jal-ce", *SHORT, "--seeds", "2", "--decay", "none,l1:5e-5")
     assert result.exit_code == 0, result.output
+    assert "3 losses x 2 decays x 2 seeds: 12 runs" in result.output
     found = records()
     assert len(found) == 3 * 2 * 2
     hashes = {
@@ -149,7 +150,7 @@ def test_options_are_parsed_at_the_commas_outside_brackets():
         (("ce,gce", "--dataset", "digit"), "did you mean 'digits/ce'?"),
         (("ce,gce", *SHORT, "--format", "xml"), "--format must be one of table, markdown, json, csv, got 'xml'"),
         (("ce,gce", *SHORT, "--png", "gone/x.png"), "gone: no such folder for --png"),
-        (("ce,backward", *SHORT), "unknown loss"),
+        (("ce,gjs", *SHORT), "gjs is called on predictions, not on logits: train it in a loop of your own"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_trained(arguments, says):

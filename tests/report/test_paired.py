@@ -87,7 +87,7 @@ def test_the_table_says_what_is_not_known():
         {"data": "digits"}, [Entrant("ce", "none", by_seed(80.0, 81.0)), Entrant("gce", "none", by_seed(85.0, 86.0))]
     )
     text = FORMATS["table"](few)
-    assert "-5.00  too few seeds" in text
+    assert " -5.00  too few seeds" in text
     assert "highest mean: gce; too few seeds to tell any two apart, 3 are the least" in text
     assert "resamples" not in text
 

@@ -133,12 +133,16 @@ def _start(facts: dict[str, Any], runs: Runs) -> str:
     wrong = "labels as given" if task.wrong is None else f"{int(task.wrong.sum())} labels wrong ({facts['noise']})"
     test = 0 if task.test is None else len(task.test)
     total, left = len(runs.field) * len(runs.known), len(runs.todo())
+    losses = len({one.loss for one in runs.field})
+    sizes = ["1 loss" if losses == 1 else f"{losses} losses", _count(len(runs.known), "seed")]
+    if losses < len(runs.field):
+        sizes.insert(1, _count(len(runs.field) // losses, "decay"))
     before = f", {total - left} of them done before" if left < total else ""
     way = f"{facts['model']}, {facts['optimiser']} {facts['lr']:g}, {_count(facts['epochs'], 'epoch')}, batch {facts['batch']}"
     return (
         f"{facts['data']}: {len(task.train)} examples of {len(task.classes)} classes, {wrong}; {test} to test on\n"
         f"{way}, for all\n"
-        f"{len(runs.field)} losses x {_count(len(runs.known), 'seed')}: {_count(total, 'run')}{before}"
+        f"{' x '.join(sizes)}: {_count(total, 'run')}{before}"
     )
 
 

@@ -151,9 +151,13 @@ def _difference(one: Entrant, contender: Contender | None) -> str:
     if contender is None:
         return one.trouble
     if contender.interval is None:
-        return f"{contender.difference:+6.2f}  too few seeds"
+        return f"{_signed(contender.difference):>6}  too few seeds"
     low, high = contender.interval
-    return f"{contender.difference:+6.2f}  [{low:+.2f}, {high:+.2f}]"
+    return f"{_signed(contender.difference):>6}  [{_signed(low)}, {_signed(high)}]"
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 2) + 0.0:+.2f}"  # 0.0 takes the sign off a zero
 
 
 def _text(compared: Compared) -> str:
