@@ -100,7 +100,7 @@ def test_the_demo_refuses_noise_that_leaves_nothing_to_learn():
 def test_the_demos_recipes_differ_in_the_loss_alone():
     first, *others = demo.recipes(0.6, epochs=10, seed=3)
     for other in others:
-        assert [text.split()[0] for text in first.differences(other)] == ["loss"]
+        assert [text.split()[0] for text in first.differences(other.as_dict())] == ["loss"]
     assert first.confidence_epochs == (2, 5, 8, 10)
 
 

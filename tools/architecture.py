@@ -26,7 +26,7 @@ ROOMS = {
     "train": ("recipe, engines, loop, records, the store of runs", ("data", "files", "losses", "models", "noise", "version")),
     "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
     "report": (
-        "what was measured beside what was published: reads records, never trains",
+        "what was measured, beside what was published; reads records",
         ("files", "losses", "noise", "paper"),
     ),
     "demo": ("`noiseproof demo`", ("files", "losses", "paper", "train")),

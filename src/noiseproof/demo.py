@@ -17,20 +17,18 @@ JAL-CE and JAL-FL are within 3 points of each other; which of them is best chang
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from noiseproof.files import write_whole
 from noiseproof.losses import find_loss
 from noiseproof.paper import recipe
-from noiseproof.train import Epoch, Observer, Outcome, Recipe, Record, override, prepare, train
+from noiseproof.train import Outcome, Recipe, override
 
 LOSSES = ("ce", "gce", "nce+rce", "anl-ce", "jal-ce", "jal-fl")
 SHOWN = ("ce", "jal-ce")
@@ -43,40 +41,6 @@ def recipes(noise_rate: float, *, epochs: int, seed: int) -> list[Recipe]:
     return [override(recipe(f"digits/{loss}", noise=f"symmetric:{noise_rate}", seed=seed), changes) for loss in LOSSES]
 
 
-def run(chosen: list[Recipe], console: Console) -> list[Outcome]:
-    """Train as each recipe says, with a progress bar for each."""
-    task = prepare(chosen[0])
-    wrong = 0 if task.wrong is None else int(task.wrong.sum())
-    test = 0 if task.test is None else len(task.test)
-    console.print(
-        f"{len(task.train)} handwritten digits, {wrong} of them with a wrong label; {test} to test on.", highlight=False
-    )
-    columns = (
-        TextColumn("{task.description:<8}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("epochs"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as bars:
-        observers = [_Advance(bars, bars.add_task(one.loss, total=one.epochs, start=False)) for one in chosen]
-        return [train(one, task, observer=observer) for one, observer in zip(chosen, observers, strict=True)]
-
-
-@dataclass(frozen=True)
-class _Advance(Observer):
-    """Moves a loss's bar on with every epoch."""
-
-    bars: Progress
-    bar: TaskID
-
-    def started(self, record: Record, epochs_done: int) -> None:
-        self.bars.start_task(self.bar)
-
-    def epoch(self, facts: Epoch) -> None:
-        self.bars.advance(self.bar)
-
-
 def show(outcomes: list[Outcome], out: Path, console: Console) -> None:
     """Print the table, write the numbers and the figure, and say where they are."""
     console.print(_table(outcomes))
@@ -84,6 +48,8 @@ def show(outcomes: list[Outcome], out: Path, console: Console) -> None:
     write_whole(out / "confidence.png", lambda path: _figure(outcomes, path))
     console.print(f"open {out / 'confidence.png'}: how sure each network is of right and of wrong labels", highlight=False)
     console.print(f"numbers in {out / 'results.json'}", highlight=False)
+    again = f"noiseproof compare {','.join(LOSSES)} --dataset digits --noise {outcomes[0].record.recipe['noise']}"
+    console.print(f"that was one seed; which losses can be told apart with five:\n  {again}", highlight=False, soft_wrap=True)
 
 
 COLUMNS = {

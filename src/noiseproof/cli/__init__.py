@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from noiseproof.cli import data, noise
+from noiseproof.cli.compare import compare
 from noiseproof.cli.demo import demo
 from noiseproof.cli.losses import losses
 from noiseproof.cli.output import console
@@ -43,6 +44,7 @@ def _root(
 
 app.command()(losses)
 app.command()(train)
+app.command()(compare)
 app.command()(reproduce)
 app.command()(demo)
 app.command()(report)

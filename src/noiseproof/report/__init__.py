@@ -5,6 +5,7 @@ cells          the published cells with the runs that belong to them
 agreement      do a cell and a whole table agree with the paper
 tables         the comparison as text, Markdown, LaTeX, JSON or CSV, and in words
 paired         losses compared with each other on the same seeds
+comparison     that as text, Markdown, JSON or CSV, and as a picture
 page           all of it as one HTML file; page_runs has the runs it shows, charts its SVG
 figures        the paper's figures as files
 distributions  Student's t and chi-square, without SciPy

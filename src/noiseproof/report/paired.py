@@ -12,8 +12,10 @@ import numpy as np
 from noiseproof.report.agreement import ALPHA, Interval, Sample, holm
 from noiseproof.report.distributions import t_quantile, t_tails
 
-__all__ = ["Comparison", "Contender", "compare_paired"]
+__all__ = ["DRAWS", "ENOUGH", "LEAST", "Comparison", "Contender", "compare_paired"]
 
+LEAST = 3
+"""Seeds from which an interval is given: of two, it is wider than the scale"""
 ENOUGH = 6
 """Seeds from which a bootstrap can reach 95 %: all of fewer lie on one side of the truth too often (2 * 0.5^n > 0.05)."""
 DRAWS = 10_000
@@ -28,14 +30,14 @@ class Contender:
     difference: float
     """Mean over the seeds that both have, minus the best one's: 0 for the best itself"""
     interval: Interval | None
-    """Of the difference, at 95 %; None for the best, and where fewer than two seeds are shared"""
+    """Of the difference, at 95 %; None for the best, and where fewer than three seeds are shared"""
     basis: Literal["bootstrap", "t"] | None
     """t for fewer than six seeds, where the bootstrap is too narrow"""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """From best to worst. The contenders of a group cannot be told apart; one may be in several groups."""
+    """From best to worst. Two contenders cannot be told apart if and only if they have a group in common."""
 
     contenders: tuple[Contender, ...]
     groups: tuple[tuple[str, ...], ...]
@@ -68,7 +70,7 @@ def _differences(one: Mapping[int, float], two: Mapping[int, float]) -> list[flo
 
 
 def _p_value(differences: Sequence[float]) -> float:
-    if len(differences) < 2:
+    if len(differences) < LEAST:
         return 1.0
     mean, error = fmean(differences), stdev(differences) / len(differences) ** 0.5
     return (1.0 if mean == 0 else 0.0) if error == 0 else t_tails(mean / error, len(differences) - 1)
@@ -78,8 +80,8 @@ def _to_best(
     differences: list[float], generator: np.random.Generator
 ) -> tuple[float, Interval | None, Literal["bootstrap", "t"] | None]:
     n = len(differences)
-    if n < 2:
-        return (differences[0] if n else float("nan")), None, None
+    if n < LEAST:
+        return (fmean(differences) if n else float("nan")), None, None
     mean, quantile = fmean(differences), t_quantile(ALPHA, n - 1)
     if n < ENOUGH:
         half = quantile * stdev(differences) / n**0.5
@@ -92,14 +94,10 @@ def _to_best(
 
 
 def _groups(order: list[str], apart: set[tuple[int, int]]) -> tuple[tuple[str, ...], ...]:
-    """The longest stretches of the ranking in which nobody is told apart from anybody."""
-    groups: list[tuple[str, ...]] = []
-    reached = 0
-    for i in range(len(order)):
-        end = i + 1
-        while end < len(order) and not any((k, end) in apart for k in range(i, end)):
-            end += 1
-        if end > reached:
-            groups.append(tuple(order[i:end]))
-            reached = end
-    return tuple(groups)
+    """The largest sets in which nobody is told apart from anybody (Piepho 2004: split at each pair, drop what is contained)."""
+    groups = {frozenset(range(len(order)))}
+    for pair in sorted(apart):
+        split = {group - {k} for group in groups if group >= set(pair) for k in pair}
+        groups = {group for group in groups if not group >= set(pair)} | split
+        groups = {group for group in groups if not any(group < other for other in groups)}
+    return tuple(tuple(order[k] for k in group) for group in sorted(map(sorted, groups)) if group)

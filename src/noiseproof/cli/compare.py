@@ -1,0 +1,280 @@
+"""``noiseproof compare``: losses against each other on the same seeds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from noiseproof import paper
+from noiseproof.cli.compare_runs import PLAIN, Competitor, Runs
+from noiseproof.cli.output import console, fail
+from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from
+from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, Share, SkipCorrupt, Workers
+from noiseproof.data import Dataset, data_root, open_dataset
+from noiseproof.files import write_whole
+from noiseproof.losses import find_loss
+from noiseproof.report.comparison import FORMATS, Compared, draw
+from noiseproof.train import Recipe, RunOptions, RunStore, Task, override, own_recipe, with_noise
+from noiseproof.train.runs import recipe_key
+
+__all__ = ["compare"]
+
+Losses = Annotated[
+    str,
+    typer.Argument(metavar="LOSSES", help="Names with commas between, with options in parentheses: ce,gce,'jal-ce(a=20)'."),
+]
+Data = Annotated[
+    str | None,
+    typer.Option(metavar="PLACE", help="Your data, as for 'noiseproof train'; with --dataset, the folder of data sets."),
+]
+Named = Annotated[str | None, typer.Option("--dataset", metavar="NAME", help="digits, cifar10, ...: trained by its recipe.")]
+Seeds = Annotated[int, typer.Option(help="Runs of each loss; six or more for bootstrap intervals.", min=1)]
+First = Annotated[int, typer.Option("--seed", help="The first seed; the others follow it.", min=0, max=2**32 - 1)]
+Decay = Annotated[
+    str | None,
+    typer.Option(metavar="LIST", help="Each loss with each of these: l1:5e-5,l2:1e-4,none. Left out: the recipe's own."),
+]
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change all recipes: epochs=50, lr=0.02.")
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(help="Runs at the same time. Left out: on a CPU one per core for features, on a GPU what fills it.", min=1),
+]
+Format = Annotated[str, typer.Option("--format", help=f"{', '.join(FORMATS)}.")]
+Png = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the accuracies of all seeds.")]
+
+
+def compare(
+    losses: Losses,
+    data: Data = None,
+    dataset: Named = None,
+    noise: Noise = "none",
+    labels: Labels = None,
+    seeds: Seeds = 5,
+    seed: First = paper.SEEDS[0],
+    decay: Decay = None,
+    changes: Changes = None,
+    model: Model = None,
+    test_share: Share = None,
+    profile: Profile = "paper-code",
+    out: Out = Path("runs"),
+    device: Device = "auto",
+    jobs: Jobs = None,
+    workers: Workers = 2,
+    skip_corrupt: SkipCorrupt = False,
+    how: Format = "table",
+    png: Png = None,
+) -> None:
+    """Compare losses: the same budget for all, the same seeds, and which of them cannot be told apart.
+
+    A seed gives every loss the same noise, split, initial weights and order of examples, so differences are taken within
+    seeds. --data PLACE is your own data, --dataset NAME one that has recipes; a loss without a recipe there is trained like ce.
+
+    The runs are kept like those of 'noiseproof train': stopped, the same command goes on; with more losses or seeds, only
+    what is missing is trained.
+
+    Examples:
+
+    noiseproof compare ce,gce,nce+rce,jal-ce --dataset digits --noise symmetric:0.4
+
+    noiseproof compare ce,jal-ce --data my.npz --test-share 0.2 --noise symmetric:0.4 --seeds 10 --set epochs=50
+
+    noiseproof compare 'gce(q=0.5),gce(q=0.9)' --dataset digits --decay none,l1:5e-5,l2:1e-4 --png losses.png
+    """
+    try:
+        if how not in FORMATS:
+            raise ValueError(f"--format must be one of {', '.join(FORMATS)}, got {how!r}")
+        if png is not None and not png.parent.is_dir():
+            raise FileNotFoundError(f"{png.parent}: no such folder for --png")
+        wanted = changes_from(changes or [], model, test_share)
+        _check(wanted, decay)
+        chosen, decays = parse_losses(losses), parse_decays(decay)
+        setting = Setting.of(dataset, data, noise_from(noise, labels), profile, means_gpu(device))
+        field = _field(setting, chosen, decays, wanted, range(seed, seed + seeds))
+        options = RunOptions(device_named(device), workers, skip_corrupt)
+        runs = Runs(field, setting.task, RunStore(out), setting.data, options)
+        if runs.task.test is None:
+            raise ValueError("the data have no test split to compare on: --test-share 0.1 holds out a tenth")
+        _run(runs, jobs, how, png)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped; the same command goes on, and does not repeat finished runs", **PLAIN)
+        raise typer.Exit(130) from None
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        fail(error)
+
+
+def _run(runs: Runs, jobs: int | None, how: str, png: Path | None) -> None:
+    """Train what is missing, and show the comparison; all but that goes to stderr where a program may read it."""
+    shown = console if how == "table" else Console(stderr=True)
+    facts = runs.facts()
+    shown.print(_start(facts, runs), **PLAIN)
+    errors = runs.train(jobs, shown)
+    compared = Compared(facts, [runs.entrant(one) for one in runs.field])
+    if how == "table":
+        shown.print()
+    typer.echo(FORMATS[how](compared))
+    if png is not None:
+        write_whole(png, lambda path: draw(compared, path))
+        shown.print(f"picture in {png}", **PLAIN)
+    if errors:
+        fail(f"{_count(len(errors), 'run')} failed, which the same command tries again; the first: {errors[0]}")
+
+
+def _start(facts: dict[str, Any], runs: Runs) -> str:
+    task = runs.task
+    wrong = "labels as given" if task.wrong is None else f"{int(task.wrong.sum())} labels wrong ({facts['noise']})"
+    test = 0 if task.test is None else len(task.test)
+    total, left = len(runs.field) * len(runs.known), len(runs.todo())
+    losses = len({one.loss for one in runs.field})
+    sizes = ["1 loss" if losses == 1 else f"{losses} losses", _count(len(runs.known), "seed")]
+    if losses < len(runs.field):
+        sizes.insert(1, _count(len(runs.field) // losses, "decay"))
+    before = f", {total - left} of them done before" if left < total else ""
+    way = f"{facts['model']}, {facts['optimiser']} {facts['lr']:g}, {_count(facts['epochs'], 'epoch')}, batch {facts['batch']}"
+    return (
+        f"{facts['data']}: {len(task.train)} examples of {len(task.classes)} classes, {wrong}; {test} to test on\n"
+        f"{way}, for all\n"
+        f"{' x '.join(sizes)}: {_count(total, 'run')}{before}"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
+def _check(wanted: dict[str, Any], decay: str | None) -> None:
+    for key in wanted:
+        if key in ("loss", "loss_options") or key.startswith("loss."):
+            option = key.partition(".")[2] or "a"
+            raise ValueError(
+                f"--set does not take {key} here: write the loss's options in LOSSES, such as 'jal-ce({option}=20)'"
+            )
+        if key in ("l1", "l2") and decay is not None:
+            raise ValueError(f"--decay and --set {key} both say the decay; give one of them")
+
+
+def parse_losses(text: str) -> list[tuple[str, str, dict[str, str]]]:
+    """Each loss as it is shown, its name in the catalogue, and its options as text.
+
+    >>> parse_losses("CE,jal-ce(a=20, q=3)")
+    [('ce', 'ce', {}), ('jal-ce(a=20, q=3)', 'jal-ce', {'a': '20', 'q': '3'})]
+    """
+    found = []
+    for part in _split(text):
+        name, bracket, rest = part.partition("(")
+        if bracket and not rest.endswith(")"):
+            raise ValueError(f"a loss is NAME or NAME(OPTION=VALUE, ...), got {part!r}")
+        loss, options = find_loss(name.strip()).name, {}
+        for option in _split(rest[:-1]) if rest[:-1].strip() else ():
+            key, equals, value = (piece.strip() for piece in option.partition("="))
+            if not (equals and key.isidentifier() and value):
+                raise ValueError(f"the options of {loss} are OPTION=VALUE, such as jal-ce(a=20), got {option!r}")
+            options[key] = value
+        shown = f"({', '.join(f'{key}={value}' for key, value in options.items())})" if options else ""
+        found.append((loss + shown, loss, options))
+    return found
+
+
+def _split(text: str) -> list[str]:
+    """At the commas outside brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    if depth:
+        raise ValueError(f"a bracket is not closed, or not opened, in {text!r}")
+    parts = [part.strip() for part in parts]
+    if not all(parts):
+        raise ValueError(f"a name is missing beside a comma in {text!r}")
+    return parts
+
+
+def parse_decays(text: str | None) -> list[dict[str, float]]:
+    """The fields of recipes that each decay sets; one without fields for the recipe's own.
+
+    >>> parse_decays("l1:5e-5,none")
+    [{'l1': 5e-05, 'l2': 0.0}, {'l1': 0.0, 'l2': 0.0}]
+    """
+    if text is None:
+        return [{}]
+    found = []
+    for part in _split(text):
+        kind, _, value = part.partition(":")
+        try:
+            amount = {} if part == "none" else {kind: float(value)}
+        except ValueError:
+            amount = {"": 0.0}
+        if not amount.keys() <= {"l1", "l2"}:
+            raise ValueError(f"a decay is l1:5e-5, l2:1e-4 or none, got {part!r}")
+        found.append({"l1": 0.0, "l2": 0.0} | amount)
+    return found
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the losses are compared on."""
+
+    dataset: Dataset
+    base: Callable[[str, int], Recipe]
+    """The recipe to start from, of a loss and a seed: that of ce where the loss has none"""
+    data: str | None
+    """The folder of data sets"""
+
+    @staticmethod
+    def of(name: str | None, data: str | None, noise: str, profile: str, gpu: bool) -> Setting:
+        if name is None and data is None:
+            raise ValueError(
+                "compare on what? --data PLACE for data of your own, or --dataset digits for a data set with recipes"
+            )
+        if name is None:
+            if profile != paper.PROFILES[0]:
+                raise ValueError(f"--profile is for the paper's recipes, --dataset NAME, got {profile!r}")
+            own = open_dataset(str(data))
+            return Setting(own, lambda loss, seed: own_recipe(own, str(data), "ce", noise=noise, seed=seed, gpu=gpu), None)
+        if data is not None and Path(data).expanduser().is_file():
+            raise ValueError(
+                f"{data}: with --dataset, --data is the folder of data sets; leave --dataset out for data of your own"
+            )
+        dataset = paper.recipe(f"{name}/ce", noise=noise, profile=profile).dataset
+        known = {recipe.partition("/")[2] for recipe in paper.list_recipes() if recipe.startswith(f"{dataset}/")}
+
+        def published(loss: str, seed: int) -> Recipe:
+            return paper.recipe(f"{dataset}/{loss if loss in known else 'ce'}", noise=noise, seed=seed, profile=profile)
+
+        return Setting(open_dataset(dataset, data), published, data)
+
+    def task(self, recipe: Recipe) -> Task:
+        return with_noise(self.dataset, recipe, data_root(self.data))
+
+
+def _field(
+    setting: Setting,
+    losses: list[tuple[str, str, dict[str, str]]],
+    decays: list[dict[str, float]],
+    wanted: dict[str, Any],
+    seeds: Sequence[int],
+) -> list[Competitor]:
+    """Each loss with each decay."""
+    if any(":" in str(value) for key, value in wanted.items() if key == "model"):
+        sys.path.insert(0, os.getcwd())  # where a user's own module usually is
+    field: dict[str, Competitor] = {}
+    for shown, loss, options in losses:
+        for decay in decays:
+            changes = {"loss": loss, **wanted, **decay, **{f"loss.{key}": value for key, value in options.items()}}
+            one = Competitor(shown, {seed: override(setting.base(loss, seed), changes) for seed in seeds})
+            key = recipe_key(next(iter(one.recipes.values())).as_dict())
+            if key in field:
+                raise ValueError(f"{shown} with decay {one.decay} is there twice")
+            field[key] = one
+    return list(field.values())

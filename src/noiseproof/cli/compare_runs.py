@@ -1,0 +1,213 @@
+"""The runs of a comparison: which are there, training those that are not, and how that is shown."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.queues import SimpleQueue
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from noiseproof.report.comparison import Entrant
+from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Recipe, Record, RunOptions, RunStore, Task, identity
+from noiseproof.train.queue import OVER, Planned, Speeds, run_queue
+from noiseproof.train.record import RECORD, task_facts
+from noiseproof.train.runs import recipe_key
+
+__all__ = ["PLAIN", "Competitor", "Runs"]
+
+PLAIN: dict[str, Any] = {"highlight": False, "soft_wrap": True, "markup": False}
+SHARED = ("noise", "model", "optimiser", "lr", "schedule", "epochs", "batch", "augment", "precision")
+
+
+@dataclass(frozen=True)
+class Competitor:
+    """A loss with its decay, and its recipe for each seed."""
+
+    loss: str
+    recipes: dict[int, Recipe]
+
+    @property
+    def decay(self) -> str:
+        recipe = next(iter(self.recipes.values()))
+        return " + ".join(f"{kind} {value:g}" for kind, value in (("l1", recipe.l1), ("l2", recipe.l2)) if value) or "none"
+
+
+class Runs:
+    """Each competitor with each seed. The data of a seed are the same for all competitors."""
+
+    def __init__(
+        self,
+        field: Sequence[Competitor],
+        task_of: Callable[[Recipe], Task],
+        store: RunStore,
+        data: str | None,
+        options: RunOptions,
+    ) -> None:
+        self.field, self.store, self.data, self.options = field, store, data, options
+        self.known: dict[int, dict[str, Any]] = {}
+        """What identifies the data of each seed"""
+        for seed, recipe in field[0].recipes.items():
+            task = task_of(recipe)
+            self.known[seed] = task_facts(recipe, task)
+            if len(self.known) == 1:
+                self.task = task
+
+    def facts(self) -> dict[str, Any]:
+        """What all runs have in common."""
+        recipe = next(iter(self.field[0].recipes.values())).as_dict()
+        return {"data": self.task.name, **{name: recipe[name] for name in SHARED}, "seeds": list(self.known)}
+
+    def planned(self, seed: int, recipe: Recipe) -> Planned:
+        """With its run in the store, which must have been trained on the same content of the data."""
+        stored = self.store.find(identity(recipe.as_dict(), self.known[seed]))
+        if stored is None and ((folder := self.store.folder_for(recipe)) / RECORD).is_file():
+            raise ValueError(f"the data have changed since {folder} was trained: choose another --out, or move it away")
+        return Planned(recipe, stored, None)
+
+    def todo(self) -> list[Planned]:
+        """What is to be trained, seed by seed."""
+        every = (self.planned(seed, one.recipes[seed]) for seed in self.known for one in self.field)
+        return [run for run in every if run.status not in OVER]
+
+    def train(self, jobs: int | None, shown: Console) -> list[str]:
+        """Train what is missing. Returns the errors of runs that failed; one that diverged has a result."""
+        todo = self.todo()
+        if not todo:
+            return []
+        on_cpu, small = self.options.device.type == "cpu", self.task.train.kind == "features"
+        if jobs is None and on_cpu:
+            jobs = torch.get_num_threads() if small else 1  # a small network does not fill two cores
+        names = {recipe_key(r.as_dict()): self._name(one) for one in self.field for r in one.recipes.values()}
+        display = _Display(shown, todo, names)
+        with display.running():
+            if on_cpu and jobs is not None and min(jobs, len(todo)) > 1:
+                self._in_processes(todo, min(jobs, len(todo)), display)
+            else:
+                run_queue(
+                    todo,
+                    self.store,
+                    Speeds(""),
+                    data=self.data,
+                    options=self.options,
+                    at_once=jobs,
+                    observer=lambda recipe: _Advance(display.reached, recipe),
+                    on_outcome=lambda recipe, outcome: display.ended(recipe, *_in_words(outcome)),
+                )
+        return display.errors
+
+    def _name(self, one: Competitor) -> str:
+        return one.loss if len({other.loss for other in self.field}) == len(self.field) else f"{one.loss}, decay {one.decay}"
+
+    def _in_processes(self, todo: Sequence[Planned], jobs: int, display: _Display) -> None:
+        work = [(run, self.store.root, self.data, self.options) for run in todo]
+        context = multiprocessing.get_context("spawn")
+        told: SimpleQueue[tuple[Recipe, int]] = context.SimpleQueue()
+        threading.Thread(target=display.listen, args=(told,), daemon=True).start()
+        with context.Pool(jobs, _start_process, (told,)) as pool:
+            for recipe, result, failed in pool.imap_unordered(_run_one, work):
+                display.ended(recipe, result, failed)
+
+    def entrant(self, one: Competitor) -> Entrant:
+        """What its runs gave."""
+        found = {seed: self.planned(seed, recipe) for seed, recipe in one.recipes.items()}
+        results = {seed: run.stored.facts["result"] for seed, run in found.items() if run.stored and run.status == "finished"}
+        diverged = tuple(seed for seed, run in found.items() if run.status == "diverged")
+        failed = tuple(seed for seed in found if seed not in results and seed not in diverged)
+        return Entrant(one.loss, one.decay, {seed: 100 * r["test_accuracy"] for seed, r in results.items()}, diverged, failed)
+
+
+def _start_process(told: SimpleQueue[tuple[Recipe, int]]) -> None:
+    global _told
+    _told = told
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    torch.set_num_threads(1)
+
+
+_told: SimpleQueue[tuple[Recipe, int]]
+"""In a process of a pool: where it tells of its epochs"""
+
+
+def _run_one(work: tuple[Planned, Path, str | None, RunOptions]) -> tuple[Recipe, str, bool]:
+    run, root, data, options = work
+    ended: list[Outcome | Exception] = []
+    run_queue(
+        [run],
+        RunStore(root),
+        Speeds(""),
+        data=data,
+        options=options,
+        observer=lambda recipe: _Advance(lambda *facts: _told.put(facts), recipe),
+        on_outcome=lambda _, outcome: ended.append(outcome),
+    )
+    return run.recipe, *_in_words(ended[0])
+
+
+def _in_words(outcome: Outcome | Exception) -> tuple[str, bool]:
+    """What came of a run, and whether it failed."""
+    if isinstance(outcome, Outcome):
+        return f"{100 * (outcome.record.result['test_accuracy'] or 0):.2f} %", False
+    if isinstance(outcome, DivergenceError):
+        return f"diverged: {outcome}", False
+    return f"{type(outcome).__name__}: {outcome}", True
+
+
+class _Display:
+    """A bar over the epochs of all runs on a terminal; elsewhere a line for each run that has ended."""
+
+    def __init__(self, shown: Console, todo: Sequence[Planned], names: dict[str, str]) -> None:
+        self.shown, self.names, self.runs, self.done = shown, names, len(todo), 0
+        self.errors: list[str] = []
+        self.bar = Progress(
+            TextColumn("{task.description}"), BarColumn(None), TimeRemainingColumn(), console=shown, transient=True, expand=True
+        )
+        self.epochs = dict.fromkeys((recipe_key(run.recipe.as_dict()) for run in todo), 0)
+        self.task = self.bar.add_task(f"0 of {self.runs} runs", total=sum(run.recipe.epochs for run in todo))
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        if not self.shown.is_terminal:
+            yield
+            return
+        with self.bar:
+            yield
+
+    def reached(self, recipe: Recipe, epoch: int) -> None:
+        self.epochs[recipe_key(recipe.as_dict())] = epoch
+        self.bar.update(self.task, completed=sum(self.epochs.values()))
+
+    def listen(self, told: SimpleQueue[tuple[Recipe, int]]) -> None:
+        """To other processes, as long as this one lasts."""
+        while True:
+            self.reached(*told.get())
+
+    def ended(self, recipe: Recipe, result: str, failed: bool) -> None:
+        self.done += 1
+        line = f"{self.names[recipe_key(recipe.as_dict())]}, seed {recipe.seed}: {result}"
+        self.errors += [line] if failed else []
+        if self.shown.is_terminal:
+            self.bar.update(self.task, description=f"{self.done} of {self.runs} runs")
+            self.reached(recipe, recipe.epochs)
+        else:
+            self.shown.print(f"{self.done:>{len(str(self.runs))}}/{self.runs}  {line}", **PLAIN)
+
+
+class _Advance(Observer):
+    """Tells how many epochs of a run are done."""
+
+    def __init__(self, reached: Callable[[Recipe, int], object], recipe: Recipe) -> None:
+        self.reached, self.recipe = reached, recipe
+
+    def started(self, record: Record, epochs_done: int) -> None:
+        self.reached(self.recipe, epochs_done)
+
+    def epoch(self, facts: Epoch) -> None:
+        self.reached(self.recipe, facts.epoch)

@@ -1,0 +1,203 @@
+"""``noiseproof compare``, as a person types it and sees it."""
+
+import csv
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from noiseproof.cli import app
+from noiseproof.cli.compare import parse_decays, parse_losses
+
+SHORT = ("--dataset", "digits", "--noise", "symmetric:0.4", "--set", "epochs=2", "--set", "model.hidden=[16]", "--jobs", "1")
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NOISEPROOF_DATA", raising=False)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)], env={"COLUMNS": "100", "TERM": "dumb"})
+
+
+def records():
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(Path("runs").glob("*/record.json"))]
+
+
+def features(name="mine.npz", scale=1.0):
+    y = np.arange(60) % 3
+    np.savez(name, x=np.random.default_rng(0).normal(size=(60, 4)) + scale * y[:, None], y=y)
+    return name
+
+
+def test_a_seed_has_the_same_labels_and_budget_for_all_losses_and_only_these_differ():
+    result = run("ce,gce(q=0.5),jal-ce", *SHORT, "--seeds", "2", "--decay", "none,l1:5e-5")
+    assert result.exit_code == 0, result.output
+    assert "3 losses x 2 decays x 2 seeds: 12 runs" in result.output
+    found = records()
+    assert len(found) == 3 * 2 * 2
+    hashes = {
+        seed: {facts["task"]["noise"]["hash"] for facts in found if facts["recipe"]["seed"] == seed} for seed in (123, 124)
+    }
+    assert [len(values) for values in hashes.values()] == [1, 1]
+    assert hashes[123] != hashes[124]
+    first = found[0]["recipe"]
+    for facts in found:
+        recipe = facts["recipe"]
+        assert {name for name in recipe if recipe[name] != first[name]} <= {"loss", "loss_options", "l1", "seed"}
+    crossed = {(facts["recipe"]["loss"], str(facts["recipe"]["loss_options"]), facts["recipe"]["l1"]) for facts in found}
+    assert crossed == {
+        (loss, options, l1) for loss, options in (("ce", "{}"), ("gce", "{'q': 0.5}"), ("jal-ce", "{}")) for l1 in (0.0, 5e-5)
+    }
+
+
+def test_a_seed_starts_all_losses_from_the_same_weights():
+    """Without a step, at learning rate 0, all losses have the same accuracy, and other seeds another one."""
+    result = run("ce,gce,mae", *SHORT, "--set", "lr=0", "--format", "json", "--seeds", "3")
+    rows = json.loads(result.stdout)["losses"]
+    assert rows[0]["accuracies"] == rows[1]["accuracies"] == rows[2]["accuracies"]
+    assert len(set(rows[0]["accuracies"].values())) > 1
+
+
+def test_finished_runs_are_not_run_again_and_new_ones_join_them():
+    first = run("ce,gce", *SHORT, "--seeds", "3")
+    written = {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*")}
+    again = run("ce,gce", *SHORT, "--seeds", "3")
+    assert "6 runs, 6 of them done before" in again.output
+    assert "6/6" not in again.output
+    table = first.output[first.output.index("loss ") :]
+    assert again.output.endswith(table)
+    more = run("ce,gce,mae", *SHORT, "--seeds", "3")
+    assert "9 runs, 6 of them done before" in more.output
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+
+
+def test_runs_on_data_that_have_changed_since_do_not_count():
+    arguments = ("ce,gce", "--data", features(), "--test-share", "0.2", "--set", "epochs=1", "--jobs", "1", "--seeds", "1")
+    assert run(*arguments).exit_code == 0
+    assert "2 of them done before" in run(*arguments).output
+    features(scale=2.0)
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert re.search(r"the data have changed since runs/\S+ was trained: choose another --out", result.output)
+    assert run(*arguments, "--out", "new").exit_code == 0
+
+
+def test_a_run_that_diverges_is_in_the_table_and_the_others_go_on():
+    result = run("ce,mae", *SHORT, "--seeds", "1", "--set", "optimiser=sgd", "--set", "lr=1e30", "--set", "epochs=3")
+    assert result.exit_code == 0, result.output
+    assert "1 of 1 diverged" in result.output
+    assert re.search(r"1/2 .*diverged: .*\n2/2", result.output)
+
+
+def test_the_recipes_own_decay_is_said():
+    result = run("ce,jal-ce", *SHORT, "--seeds", "1", "--set", "l2=1e-4")
+    assert len(re.findall(r"^(?:ce|jal-ce) +l2 0\.0001 ", result.output, re.M)) == 2
+
+
+def test_the_formats_have_the_same_numbers_and_only_them_on_stdout():
+    def answer(how):
+        return run("ce,gce", *SHORT, "--seeds", "3", "--format", how).stdout
+
+    facts = json.loads(answer("json"))
+    assert facts["setting"]["epochs"] == 2
+    rows = list(csv.DictReader(io.StringIO(answer("csv"))))
+    assert [(row["loss"], float(row["mean"])) for row in rows] == [(row["loss"], row["mean"]) for row in facts["losses"]]
+    assert f"| {facts['losses'][0]['loss']} | none | {facts['losses'][0]['mean']:.2f} |" in answer("markdown")
+    assert np.mean(list(facts["losses"][1]["accuracies"].values())) == pytest.approx(facts["losses"][1]["mean"])
+
+
+def test_a_picture_is_drawn():
+    result = run("ce,gce", *SHORT, "--seeds", "3", "--png", "all.png")
+    assert Path("all.png").read_bytes().startswith(b"\x89PNG")
+    assert result.output.endswith("picture in all.png\n")
+
+
+def test_options_are_parsed_at_the_commas_outside_brackets():
+    assert parse_losses("CE , jal-ce( a=20,q=3),NCE+RCE(clip=[1,2])") == [
+        ("ce", "ce", {}),
+        ("jal-ce(a=20, q=3)", "jal-ce", {"a": "20", "q": "3"}),
+        ("nce+rce(clip=[1,2])", "nce+rce", {"clip": "[1,2]"}),
+    ]
+    assert parse_decays("l2:1e-4") == [{"l1": 0.0, "l2": 1e-4}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("ce,gec", *SHORT), "unknown loss 'gec'; did you mean 'gce'?"),
+        (("ce,,gce", *SHORT), "a name is missing beside a comma in 'ce,,gce'"),
+        (("ce,jal-ce(a=20", *SHORT), "a bracket is not closed"),
+        (("ce,jal-ce(20)", *SHORT), "the options of jal-ce are OPTION=VALUE"),
+        (("ce,jal-ce(aa=20)", *SHORT), "JALCE has no option 'aa'; it takes alpha, beta, a"),
+        (("ce,gce(q=3)", *SHORT), "q must be in (0, 1], got 3"),
+        (("ce,CE", *SHORT), "ce with decay none is there twice"),
+        (("ce,gce", *SHORT, "--decay", "l3:1"), "a decay is l1:5e-5, l2:1e-4 or none, got 'l3:1'"),
+        (("ce,gce", *SHORT, "--decay", "l1:x"), "a decay is l1:5e-5, l2:1e-4 or none, got 'l1:x'"),
+        (("ce,gce", *SHORT, "--decay", "none", "--set", "l1=1"), "--decay and --set l1 both say the decay"),
+        (("ce,gce", *SHORT, "--set", "loss.q=0.5"), "write the loss's options in LOSSES, such as 'jal-ce(q=20)'"),
+        (("ce,gce",), "--data PLACE for data of your own, or --dataset digits"),
+        (("ce,gce", "--dataset", "digit"), "did you mean 'digits/ce'?"),
+        (("ce,gce", *SHORT, "--format", "xml"), "--format must be one of table, markdown, json, csv, got 'xml'"),
+        (("ce,gce", *SHORT, "--png", "gone/x.png"), "gone: no such folder for --png"),
+        (("ce,gjs", *SHORT), "gjs is called on predictions, not on logits: train it in a loop of your own"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_trained(arguments, says):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert says in result.output
+    assert not Path("runs").exists()
+
+
+def test_data_without_a_test_split_say_the_way_out():
+    result = run("ce,gce", "--data", features())
+    assert result.exit_code == 2
+    assert "--test-share 0.1 holds out a tenth" in result.output
+    assert "leave --dataset out for data of your own" in run("ce", "--data", "mine.npz", "--dataset", "digits").output
+
+
+def test_runs_in_several_processes_give_the_same_comparison():
+    one = run("ce,gce", *SHORT, "--seeds", "1", "--format", "json", "--out", "here")
+    two = run("ce,gce", *SHORT, "--seeds", "1", "--format", "json", "--out", "there", "--jobs", "2")
+    assert two.exit_code == 0, two.output
+    here, there = (json.loads(result.stdout)["losses"] for result in (one, two))
+    for mine, theirs in zip(here, there, strict=True):
+        assert mine["mean"] == pytest.approx(theirs["mean"], abs=1.0)  # other numbers of threads may round differently
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_says_what_is_done_and_the_same_command_goes_on(jobs):
+    short = [word for word in SHORT if word not in ("--jobs", "1")]
+    words = [
+        sys.executable,
+        "-m",
+        "noiseproof",
+        "compare",
+        "ce,gce",
+        *short,
+        "--seeds",
+        "1",
+        "--set",
+        "epochs=2000",
+        "--jobs",
+        jobs,
+    ]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 100
+    while not list(Path("runs").glob("*/record.json")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors == "stopped; the same command goes on, and does not repeat finished runs\n"
