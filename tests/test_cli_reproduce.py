@@ -51,8 +51,10 @@ def digits(monkeypatch, tmp_path):
     monkeypatch.setattr(sys.modules["noiseproof.paper.cells"], "_all", lambda: DIGITS)
     monkeypatch.setitem(SETTINGS, "digits", {**SETTINGS["digits"], "epochs": 4, "confidence_epochs": ()})
     queue._facts.cache_clear()
+    queue.run_facts.cache_clear()
     yield ["--data", tmp_path, "--out", tmp_path / "runs", "--records", tmp_path / "new" / "records.jsonl"]
     queue._facts.cache_clear()
+    queue.run_facts.cache_clear()
 
 
 def finished(tmp_path):
@@ -131,7 +133,7 @@ def test_the_plan_says_what_is_left_and_how_long_it_takes(tmp_path):
     together = re.search(r"^together +(\d+) +(\d+) +(\d+) +(\d+) +(.*)$", result.stdout, re.MULTILINE)
     assert [int(number) for number in together.groups()[:4]] == [len(runs), done, len(runs) // 2 - done, len(runs) // 2]
     assert together[5] == f"{(len(runs) - done) * 28 / 3600:.1f} h"
-    assert "28 s for each run on cifar10, measured on an NVIDIA H200" in result.stdout
+    assert "28 s for a run on cifar10, measured on an NVIDIA H200" in result.stdout
 
 
 def test_shards_and_seeds_divide_the_list(digits):
@@ -154,6 +156,9 @@ def test_all_runs_are_made_once_and_shown_beside_the_paper(digits, tmp_path):
     again = run(*digits, "--seeds", "2", "--format", "json")
     assert again.stdout == result.stdout
     assert "seed 12" not in again.stderr
+    (tmp_path / "new" / "records.jsonl").unlink()
+    assert run(*digits, "--seeds", "2", "--format", "json").stdout == result.stdout
+    assert merge(written, read_records(tmp_path / "new" / "records.jsonl")) == written
     shown = run(*digits[2:], "--seeds", "2", "--format", "json")
     assert shown.stdout == result.stdout
 
@@ -183,7 +188,7 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(digits, tmp_path, mon
     assert result.exit_code == 1
     assert "diverged: the loss is not finite" in result.stderr
     assert "diverged: for the same reason" in result.stderr
-    assert "2 of 4 runs failed; 2 of 4 runs finished and are kept" in result.stderr
+    assert "2 of 4 runs failed or diverged; 2 of 4 runs finished and are kept" in result.stderr
     assert [recipe["loss"] for recipe in finished(tmp_path)] == ["ce", "ce"]
 
 
