@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 from noiseproof.paper import Cell, cells
 from noiseproof.paper.queue import run_facts
-from noiseproof.report.agreement import Agreement, Sample, Usual, compare, usual_spreads
+from noiseproof.report.agreement import Agreement, Point, Sample, Usual, compare, usual_spreads
 from noiseproof.report.records import merge
 
 __all__ = ["CellResult", "Joined", "join"]
@@ -39,6 +40,14 @@ class CellResult:
     @property
     def published(self) -> Sample:
         return _published(self.cell)
+
+    @property
+    def point(self) -> Point | None:
+        """Both means with their shares of the error; None without an error."""
+        if self.sample is None or self.agreement.drawn is None:
+            return None
+        std = self.agreement.drawn.size / math.sqrt(1 / self.sample.n + 1 / self.published.n)
+        return Point(self.cell.mean, self.sample.mean, std / math.sqrt(self.published.n), std / math.sqrt(self.sample.n))
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -96,7 +105,7 @@ def join(
         matched.update(runs)
         results.append(_measured(cell, [records[i] for i in runs], precision))
     unmatched = [record for i, record in enumerate(records) if i not in matched]
-    return Joined(_judged(results), unmatched)
+    return Joined(results, unmatched)
 
 
 def _measured(cell: Cell, runs: list[dict[str, Any]], precision: str) -> CellResult:
@@ -112,29 +121,26 @@ def _measured(cell: Cell, runs: list[dict[str, Any]], precision: str) -> CellRes
             left_out["not tested" if status == "finished" else status] += 1
         else:
             accuracies[seed] = (*accuracies.get(seed, ()), 100 * value)
-    return CellResult(cell, precision, dict(sorted(accuracies.items())), dict(left_out))
+    result = CellResult(cell, precision, dict(sorted(accuracies.items())), dict(left_out))
+    return replace(result, agreement=compare(result.sample, result.published, _usual().get(_column(cell))))
 
 
-def _judged(results: list[CellResult]) -> list[CellResult]:
-    """With the verdicts. What spread is usual is read from all of a table, also where only some of its cells were asked for."""
-    asked = {result.cell: result for result in results}
-    tables = dict.fromkeys(result.cell.table for result in results)
-    usual: dict[tuple[Any, ...], Usual | None] = {}
-    for table in tables:
-        columns: dict[tuple[Any, ...], list[tuple[Sample, ...]]] = {}
-        for cell in cells(table=table):
-            if cell.quoted_from is None:
-                ours = asked[cell].sample if cell in asked else None
-                columns.setdefault(_column(cell), []).append((_published(cell), *([ours] if ours else [])))
-        usual |= zip(columns, usual_spreads(list(columns.values())), strict=True)
-    return [
-        replace(result, agreement=compare(result.sample, result.published, usual.get(_column(result.cell))))
-        for result in results
-    ]
+@functools.cache
+def _usual() -> dict[tuple[Any, ...], Usual | None]:
+    """The usual spread at each noise, from the published deviations alone: a verdict does not change with other cells' runs.
+
+    They are those of the first table with that noise: the small tables repeat its cells and add losses that hardly train.
+    """
+    tables: dict[tuple[Any, ...], str] = {}
+    columns: dict[tuple[Any, ...], list[tuple[Sample]]] = {}
+    for cell in cells():
+        if cell.quoted_from is None and tables.setdefault(_column(cell), cell.table) == cell.table:
+            columns.setdefault(_column(cell), []).append((_published(cell),))
+    return dict(zip(columns, usual_spreads(list(columns.values())), strict=True))
 
 
 def _column(cell: Cell) -> tuple[Any, ...]:
-    return cell.table, cell.dataset, cell.noise, cell.rate
+    return cell.dataset, cell.noise, cell.rate
 
 
 def _published(cell: Cell) -> Sample:

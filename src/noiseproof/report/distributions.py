@@ -28,8 +28,8 @@ def t_quantile(tails: float, df: float) -> float:
     >>> round(t_quantile(0.05, 4), 3)
     2.776
     """
-    # Newton's method on log P against log t, which is concave and nearly straight in the tail.
-    x, log_scale = 0.0, math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
+    # Newton's method on log P against log t, which is concave and nearly straight in the tail, from the normal quantile.
+    x, log_scale = math.log(normal_score(tails)), math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(df * math.pi)
     for _ in range(100):
         t = math.exp(x)
         here = t_tails(t, df)

@@ -6,7 +6,6 @@ import csv
 import difflib
 import io
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -145,7 +144,7 @@ def _latex_papers(result: CellResult | None) -> str:
 
 
 def _json(results: list[CellResult]) -> str:
-    return json.dumps([result.as_dict() for result in results], indent=1)
+    return "[\n" + ",\n".join(json.dumps(result.as_dict()) for result in results) + "\n]"
 
 
 def _csv(results: list[CellResult]) -> str:
@@ -244,9 +243,8 @@ def _standing_out(view: View, judged: list[CellResult]) -> str:
 def _ranks(view: View) -> str:
     points: dict[str, dict[str, Point]] = {column: {} for column in view.columns}
     for (row, column), result in view.results.items():
-        if result.sample is not None and result.agreement.drawn is not None:
-            shares = [result.agreement.drawn.size / math.sqrt(1 + n / m) for n, m in _numbers(result)]
-            points[column][row] = Point(result.cell.mean, result.sample.mean, *shares)
+        if result.point is not None:
+            points[column][row] = result.point
     points = {column: found for column, found in points.items() if len(found) >= 3}
     rows = {row for found in points.values() for row in found}
     pooled = ranking(*(list(found.values()) for found in points.values()), items=len(rows)) if points else None
@@ -255,15 +253,9 @@ def _ranks(view: View) -> str:
     taus = {column: ranking(list(found.values())) for column, found in points.items()}
     columns = "; ".join(f"{column} {_tau(tau)}" for column, tau in taus.items() if tau is not None)
     return (
-        f"Ranking of the losses, Kendall's tau with the paper's: {_tau(pooled)} over all columns, where the seeds' spreads "
+        f"Ranking of the losses, Kendall's tau with the paper's: {_tau(pooled)} within columns, where the seeds' spreads "
         f"alone would give about {pooled.expected:.2f} ({columns})."
     )
-
-
-def _numbers(result: CellResult) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The trials that an error is shared between: the paper's and ours, then ours and the paper's."""
-    theirs, ours = result.published.n, len(result.accuracies)
-    return (theirs, ours), (ours, theirs)
 
 
 def _tau(found: Ranking) -> str:
