@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 # Subprocesses import this checkout, not an installed copy.
-os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[1] / "src"), os.environ.get("PYTHONPATH")]))
 
 # oneDNN picks bf16 matrix kernels that some virtual CPUs announce but cannot run; this caps what it may pick.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")

@@ -30,7 +30,7 @@ def test_the_loss_of_a_recipe_is_a_plain_mean():
 def test_json_and_back_is_the_same_recipe():
     again = Recipe.from_dict(json.loads(json.dumps(DIGITS.as_dict())))
     assert again.as_dict() == DIGITS.as_dict()
-    assert DIGITS.differences(again.as_dict()) == []
+    assert DIGITS.differences(again) == []
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_shorter_run_keeps_the_epochs_it_reaches():
 
 def test_differences_are_said_in_words():
     other = dataclasses.replace(DIGITS, lr=0.5, seed=7)
-    assert DIGITS.differences(other.as_dict()) == ["lr is 0.5, not 0.01", "seed is 7, not 0"]
+    assert DIGITS.differences(other) == DIGITS.differences(other.as_dict()) == ["lr is 0.5, not 0.01", "seed is 7, not 0"]
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def train(
     dry_run: Dry = False,
     checkpoint_every: Every = 60.0,
 ) -> None:
-    """Train one network. Started again, a run that was stopped goes on, and a finished one shows its result.
+    """Train one network. Started again, a run that was stopped is resumed, and a finished one shows its result.
 
     The result is the last epoch's: no epoch is chosen by its test accuracy.
 

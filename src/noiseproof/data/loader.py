@@ -84,17 +84,12 @@ class ImageLoader:
             raise TypeError(f"files must be ImageFiles, got {type(files).__name__}")
         if not isinstance(framing, Framing):
             raise TypeError(f"framing must be a Framing (Squash, Centre, RandomPart), got {framing!r}")
-        self.files = files
-        self.framing = framing
+        self.files, self.framing, self.opener = files, framing, opener
+        self.shuffle, self.drop_last, self.skip_corrupt = shuffle, drop_last, skip_corrupt
         self.batch_size = check_integer("batch_size", batch_size, at_least=1)
-        self.seed = _check_word("seed", seed)
-        self.shuffle = shuffle
+        self.seed, self.device = _check_word("seed", seed), torch.device(device)
         self.workers = check_integer("workers", workers, at_least=0)
-        self.device = torch.device(device)
-        self.skip_corrupt = skip_corrupt
         self.rank, self.world = check_integer("rank", rank, at_least=0), check_integer("world", world, at_least=1)
-        self.drop_last = drop_last
-        self.opener = opener
         self.skipped: list[str] = []
         """The paths left out so far in the epoch begun last, in the order of the batches."""
         self._check_shares()

@@ -107,11 +107,11 @@ class Recipe:
         """Read what :meth:`as_dict` gave."""
         return override(None, facts)
 
-    def differences(self, other: Mapping[str, Any]) -> list[str]:
-        """What is not the same in the recipe of a record, in words; that may be of another version."""
-        ours = self.as_dict()
-        names = [name for name in ours | dict(other) if ours.get(name) != other.get(name)]
-        return [f"{name} is {other.get(name)!r}, not {ours.get(name)!r}" for name in names]
+    def differences(self, other: Recipe | Mapping[str, Any]) -> list[str]:
+        """What is not the same in another recipe, or in a record's, which may be of another version."""
+        ours, theirs = self.as_dict(), other.as_dict() if isinstance(other, Recipe) else dict(other)
+        names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
+        return [f"{name} is {theirs.get(name)!r}, not {ours.get(name)!r}" for name in names]
 
 
 def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:

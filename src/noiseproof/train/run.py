@@ -224,12 +224,12 @@ class Run:
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Load what :meth:`state` gave, with this engine or another; a ValueError if it is another network's."""
-        own = self._named_state()
-        for name, tensor in own.items():
+        ours = self._named_state()
+        for name, tensor in ours.items():
             if name not in state or state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
                 raise ValueError(f"it has no {name!r} of shape {list(tensor.shape)}")
         with torch.no_grad():
-            for name, tensor in own.items():
+            for name, tensor in ours.items():
                 tensor.copy_(state[name])
         self.engine.state_loaded()
 

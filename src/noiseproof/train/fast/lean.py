@@ -122,9 +122,9 @@ class LeanWeights:
             values = torch.zeros(buffer.shape, device=self.flat.device)
             if kind == "running_mean" and id(owner) in start_of:
                 values = self.bias_means[start_of[id(owner)] :][: len(buffer)]
-            own: Tensor = getattr(owner, kind)
-            values[: len(own)].copy_(own)
-            setattr(owner, kind, values[: len(own)])
+            statistic: Tensor = getattr(owner, kind)
+            values[: len(statistic)].copy_(statistic)
+            setattr(owner, kind, values[: len(statistic)])
             buffers[name] = values
         return buffers
 

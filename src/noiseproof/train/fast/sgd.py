@@ -26,7 +26,7 @@ __all__ = ["BLOCK", "FusedSgd"]
 
 BLOCK = 2048
 NONE, FLOAT32, BFLOAT16 = 0, 1, 2
-"""What lies at a block's address."""
+"""What is at a block's address"""
 
 
 @triton.jit
