@@ -33,7 +33,8 @@ def say(line: str) -> None:
 
 
 def about(seconds: float) -> str:
-    """
+    """A time, as exactly as an estimate is.
+
     >>> about(28), about(1500), about(12345), about(500000)
     ('28 s', '25 min', '3.4 h', '139 h')
     """
