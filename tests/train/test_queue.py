@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from noiseproof.train import DivergenceError, Observer, Outcome, RunOptions
-from noiseproof.train.queue import Speeds, machine_of, plan_queue, run_queue, shard
+from noiseproof.train.queue import Speeds, batches, machine_of, plan_queue, run_queue, shard
 from noiseproof.train.runs import RunStore
 
 HERE = machine_of(RunOptions())
@@ -97,6 +97,46 @@ def test_speeds_are_learned_from_finished_runs_and_shared_among_those_side_by_si
     assert planned.seconds == pytest.approx((4 + 20) / 6 / 2 * 12)
     (elsewhere,) = plan_queue(recipes[1:2], RunStore(tmp_path).runs(), Speeds("another machine"))
     assert elsewhere.seconds is None
+
+
+def test_a_data_set_that_cannot_be_opened_fails_its_runs_only(recipes, tmp_path):
+    damaged = tmp_path / "damaged.npz"
+    damaged.write_bytes(b"not an archive")
+    bad = [dataclasses.replace(recipe, dataset=str(damaged)) for recipe in recipes[:2]]
+    store, heard = RunStore(tmp_path / "runs"), []
+    tally = run_queue(
+        plan_queue([bad[0], recipes[0], bad[1]], store.runs(), Speeds(HERE)),
+        store,
+        Speeds(HERE),
+        on_outcome=lambda run, outcome: heard.append(type(outcome)),
+    )
+    assert [run.recipe for run, _ in tally.failed] == bad
+    assert [run.recipe for run in tally.finished] == recipes[:1]
+    assert len(heard) == 2, "the error is told once"
+
+
+def test_parts_hold_one_network_and_enough_runs_to_fill_the_device(recipes):
+    """Of each network three runs a seed: two side by side, four times over, are eight."""
+    wanted = [dataclasses.replace(recipe, model=model, model_options={}) for recipe in recipes for model in ("mlp", "cnn8") * 3]
+    planned = plan_queue(wanted, [], Speeds(HERE))
+    kinds = [[(run.recipe.model, run.recipe.seed) for run in part] for part in batches(planned, "cuda", at_once=2)]
+    assert sorted(kind for part in kinds for kind in part) == sorted((recipe.model, recipe.seed) for recipe in wanted)
+    assert all(len({model for model, _ in part}) == 1 for part in kinds)
+    assert [len(part) for part in kinds] == [8, 8, 4, 4]
+    assert [seed for _, seed in kinds[0]] == [0, 0, 0, 1, 1, 1, 2, 2]
+
+
+def test_a_seed_with_enough_runs_comes_before_the_next(recipes):
+    wanted = [dataclasses.replace(recipe, batch=batch) for recipe in recipes[:2] for batch in (16, 32, 64, 128)]
+    parts = list(batches(plan_queue(wanted, [], Speeds(HERE)), "cpu"))
+    assert [{run.recipe.seed for run in part} for part in parts] == [{0}, {1}]
+
+
+def test_the_confidence_epochs_of_a_run_do_not_make_it_another(recipes, tmp_path):
+    store = RunStore(tmp_path)
+    run_queue(plan_queue(recipes[:1], store.runs(), Speeds(HERE)), store, Speeds(HERE))
+    assert statuses([dataclasses.replace(recipes[0], confidence_epochs=())], store) == ["finished"]
+    assert statuses([dataclasses.replace(recipes[0], batch=64)], store) == ["waiting"]
 
 
 def test_shards_share_out_all_runs(recipes):

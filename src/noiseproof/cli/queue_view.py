@@ -33,7 +33,8 @@ def say(line: str) -> None:
 
 
 def about(seconds: float) -> str:
-    """
+    """A time, as exactly as an estimate is.
+
     >>> about(28), about(1500), about(12345), about(500000)
     ('28 s', '25 min', '3.4 h', '139 h')
     """
@@ -44,7 +45,7 @@ def about(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 3600:.0f} h"
 
 
-def plan_text(planned: list[Planned[PlannedRun]], machine: str, precision: str) -> str:
+def plan_text(planned: list[Planned[PlannedRun]], speeds: Speeds, precision: str) -> str:
     """What would run, by table and seed, what is done, and the time that the rest takes."""
     seeds = list(dict.fromkeys(run.wanted.seed for run in planned))
     rows: dict[tuple[str, str], list[Planned[PlannedRun]]] = {(cell.table, cell.dataset): [] for cell in cells()}
@@ -63,7 +64,7 @@ def plan_text(planned: list[Planned[PlannedRun]], machine: str, precision: str) 
         for line in lines
         for places in [list(zip(line, widths, strict=True))]
     ]
-    return "\n".join([*aligned, "", *_notes(planned, machine, precision)])
+    return "\n".join([*aligned, "", *_notes(planned, speeds, precision)])
 
 
 def _seconds(run: Planned[PlannedRun]) -> float | None:
@@ -77,7 +78,7 @@ def _time(left: list[Planned[PlannedRun]]) -> str:
     return "-" if not left else "not known" if not known else about(sum(known)) + (" +" if len(known) < len(left) else "")
 
 
-def _notes(planned: list[Planned[PlannedRun]], machine: str, precision: str) -> list[str]:
+def _notes(planned: list[Planned[PlannedRun]], speeds: Speeds, precision: str) -> list[str]:
     """What the numbers mean."""
     left = [run for run in planned if run.status not in OVER]
     notes = [f"Seed columns: runs left, in {precision}. A run that counts for several tables is in the first of them."]
@@ -85,15 +86,13 @@ def _notes(planned: list[Planned[PlannedRun]], machine: str, precision: str) -> 
         notes.append(f"{diverged} of those done diverged; they are not run again.")
     if begun := sum(run.status == "running" for run in planned):
         notes.append(f"{begun} of those left are begun and resume from their checkpoints.")
-    here = {_kind(run): run.seconds for run in left if run.seconds is not None}
-    elsewhere = {_kind(run): seconds for run in left if _kind(run) not in here and (seconds := _seconds(run)) is not None}
-    for kinds, where in ((here, f"measured on this machine, {machine}"), (elsewhere, "measured on an NVIDIA H200 in bf16")):
-        if kinds:
-            each = " and ".join(f"{about(seconds)} for each run on {kind}" for kind, seconds in kinds.items())
-            notes.append(f"Time of one device: {each}, {where}.")
-    if elsewhere:
-        notes.append(f"There six runs on cifar10 or three on cifar100 go side by side; this machine has {machine}.")
-    if unknown := {_kind(run) for run in left} - here.keys() - elsewhere.keys():
+    known = {_kind(run): (seconds, speeds.is_measured(run.facts)) for run in left if (seconds := _seconds(run)) is not None}
+    for is_here, where in ((True, f"this machine, {speeds.machine}"), (False, "an NVIDIA H200 in bf16")):
+        if each := [f"{about(seconds)} for a run on {kind}" for kind, (seconds, here) in known.items() if here == is_here]:
+            notes.append(f"Time of one device: {' and '.join(each)}, measured on {where}.")
+    if not all(here for _, here in known.values()):
+        notes.append(f"There six runs on cifar10 or three on cifar100 went side by side. This machine: {speeds.machine}.")
+    if unknown := {_kind(run) for run in left} - known.keys():
         notes.append(f"No run on {' or '.join(sorted(unknown))} has been measured.")
     return notes
 

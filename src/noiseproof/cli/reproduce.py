@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,7 +41,9 @@ Dataset = Annotated[str | None, typer.Option(help="Only these data sets, with co
 Loss = Annotated[str | None, typer.Option(help="Only these losses: JAL-CE,CE.")]
 Noise = Annotated[str | None, typer.Option(help="Only these noises: symmetric, symmetric:0.8, human:worst, clean.")]
 Seeds = Annotated[str, typer.Option(help="How many of the paper's seeds, 123, 124, ..., or a list of seeds: 123,130.")]
-Data = Annotated[str | None, typer.Option(metavar="DIR", help="Folder of data sets. Without it nothing is run.")]
+Data = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Folder of data sets, or $NOISEPROOF_DATA; without either nothing is run.")
+]
 Out = Annotated[Path, typer.Option(help="Folder of runs; each has its own inside.")]
 Records = Annotated[
     list[Path] | None,
@@ -131,11 +133,14 @@ def reproduce(
         chosen = _precision(precision, where.device, None if place is None else data, found)
         work = _work(cells, found, RunStore(out), where, chosen, profile, _seeds(seeds), _share(share))
     if plan:
-        typer.echo(plan_text(work.planned, work.speeds.machine, work.precision))
+        typer.echo(plan_text(work.planned, work.speeds, work.precision))
         return
-    tally = None
+    tally, keeper = None, Keeper(files[0]) if files and place is not None else None
+    if keeper is not None:  # runs that ended when an earlier call was killed
+        with _bad_arguments():
+            keeper.add_folders(run.stored.folder for run in work.planned if run.stored and run.stored.status == "finished")
     if place is not None and (todo := _with_data(work, place)):
-        tally = _run(work, todo, place, where, Keeper(files[0]) if files else None, at_once, minutes)
+        tally = _run(work, todo, place, where, keeper, at_once, minutes)
     elif work.missing and place is None:
         say(_way_out(work))
     _show(work, how)
@@ -273,14 +278,6 @@ def _way_out(work: Work) -> str:
     )
 
 
-class _TerminatedError(KeyboardInterrupt):
-    """SIGTERM."""
-
-
-def _terminated(number: int, frame: Any) -> NoReturn:
-    raise _TerminatedError
-
-
 def _run(
     work: Work,
     todo: list[Planned[PlannedRun]],
@@ -291,9 +288,13 @@ def _run(
     minutes: float | None,
 ) -> Tally[PlannedRun]:
     display = Display(todo, work.speeds, keeper)
-    if keeper is not None:  # runs that ended when an earlier call was killed
-        keeper.add_folders(run.stored.folder for run in work.planned if run.stored and run.stored.status == "finished")
-    before = signal.signal(signal.SIGTERM, _terminated)
+    terminated = threading.Event()
+
+    def terminate(number: int, frame: Any) -> NoReturn:
+        terminated.set()  # Ray turns what is raised here into a plain KeyboardInterrupt
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
         with display:
             tally: Tally[PlannedRun]
@@ -307,16 +308,18 @@ def _run(
                     todo, work.store, work.speeds, data=place, at_once=at_once, minutes=minutes, on_outcome=display.ended
                 )
                 where.close()
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt:
         say(f"stopped: {display.summary()}")
-        sys.stdout.flush()
-        os._exit(143 if isinstance(stop, _TerminatedError) else 130)  # a thread that compiles cannot be interrupted
+        if isinstance(where, Cluster):
+            where.close()
+        display.lock.acquire(timeout=2.0)  # so that no file is left half written
+        os._exit(143 if terminated.is_set() else 130)  # a thread that compiles cannot be interrupted
     finally:
         signal.signal(signal.SIGTERM, before)
     if tally.not_started:
         say(f"{len(tally.not_started)} runs would not have ended in {minutes:g} minutes; {display.summary()}")
-    elif tally.failed:
-        say(f"{len(tally.failed)} of {len(todo)} runs failed; {display.summary()}")
+    if tally.failed:
+        say(f"{len(tally.failed)} of {len(todo)} runs failed or diverged; {display.summary()}")
     return tally
 
 

@@ -109,6 +109,7 @@ def planned_runs(
     return Plan(runs, tuple(cell for cell in chosen if cell.quoted_from is not None))
 
 
+@functools.cache
 def run_facts(cell: Cell, profile: str = "paper-code") -> dict[str, Any]:
     """The fields of the recipe behind a cell, without those of ``NOT_COMPARED``; QuotedError where there is none.
 

@@ -92,9 +92,13 @@ class Speeds:
         """Of the device's time that a whole run of such a recipe takes, or None."""
         key = self.key(self.machine, facts)
         with self._lock:
-            found = self._found.get(key)
+            found = list(self._found.get(key, ()))
         per_epoch = statistics.median(found) if found else self._measured.get(key)
         return None if per_epoch is None else per_epoch * facts["epochs"]
+
+    def is_measured(self, facts: Mapping[str, Any]) -> bool:
+        """Whether a run on this machine has measured it."""
+        return self.key(self.machine, facts) in self._found
 
 
 def plan_queue(wanted: Iterable[W], known: Iterable[StoredRun], speeds: Speeds) -> list[Planned[W]]:
@@ -159,7 +163,7 @@ def width_of(model: str, device: str, at_once: int | None = None) -> int:
 
 
 def batches(planned: Iterable[Planned[W]], device: str, at_once: int | None = None) -> Iterator[list[Planned[W]]]:
-    """What is not over, in parts of one precision and network: all of one seed, and where these are few, of the next ones.
+    """What is not over, in parts of one precision, network and data set: those of one seed, if few also of the next.
 
     A part ends when its last run ends, so a device is idle for a while after each: there should be few of them.
     """
@@ -167,7 +171,7 @@ def batches(planned: Iterable[Planned[W]], device: str, at_once: int | None = No
     while todo:
         first = todo[0].facts
         width = width_of(first["model"], device, at_once)
-        same = [run for run in todo if all(run.facts[name] == first[name] for name in ("precision", "model"))]
+        same = [run for run in todo if all(run.facts[name] == first[name] for name in ("precision", "model", "dataset"))]
         of_seed = [run for run in same if run.facts["seed"] == first["seed"]]
         part = of_seed if len(of_seed) >= 4 * width else same[: 4 * width]
         yield part
