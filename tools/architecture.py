@@ -27,12 +27,12 @@ ROOMS = {
     "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
     "report": (
         "what was measured, beside what was published; reads records",
-        ("files", "losses", "noise", "paper"),
+        ("files", "losses", "noise", "paper", "version"),
     ),
     "demo": ("`noiseproof demo`", ("files", "losses", "paper", "train")),
     "cli": (
         "the command line; a verb is a file",
-        ("data", "demo", "functional", "losses", "noise", "paper", "report", "train", "version"),
+        ("data", "demo", "files", "functional", "losses", "models", "noise", "paper", "report", "train", "version"),
     ),
 }
 """Each part of the package: what it holds, and which other parts it may import. Kernels plug into primitives."""

@@ -66,14 +66,14 @@ class Runs:
         recipe = next(iter(self.field[0].recipes.values())).as_dict()
         return {"data": self.task.name, **{name: recipe[name] for name in SHARED}, "seeds": list(self.known)}
 
-    def planned(self, seed: int, recipe: Recipe) -> Planned:
+    def planned(self, seed: int, recipe: Recipe) -> Planned[Recipe]:
         """With its run in the store, which must have been trained on the same content of the data."""
         stored = self.store.find(identity(recipe.as_dict(), self.known[seed]))
         if stored is None and ((folder := self.store.folder_for(recipe)) / RECORD).is_file():
             raise ValueError(f"the data have changed since {folder} was trained: choose another --out, or move it away")
-        return Planned(recipe, stored, None)
+        return Planned(recipe, recipe.as_dict(), stored, None)
 
-    def todo(self) -> list[Planned]:
+    def todo(self) -> list[Planned[Recipe]]:
         """What is to be trained, seed by seed."""
         every = (self.planned(seed, one.recipes[seed]) for seed in self.known for one in self.field)
         return [run for run in every if run.status not in OVER]
@@ -99,15 +99,15 @@ class Runs:
                     data=self.data,
                     options=self.options,
                     at_once=jobs,
-                    observer=lambda recipe: _Advance(display.reached, recipe),
-                    on_outcome=lambda recipe, outcome: display.ended(recipe, *_in_words(outcome)),
+                    observer=lambda run: _Advance(display.reached, run.recipe),
+                    on_outcome=lambda run, outcome: display.ended(run.recipe, *_in_words(outcome)),
                 )
         return display.errors
 
     def _name(self, one: Competitor) -> str:
         return one.loss if len({other.loss for other in self.field}) == len(self.field) else f"{one.loss}, decay {one.decay}"
 
-    def _in_processes(self, todo: Sequence[Planned], jobs: int, display: _Display) -> None:
+    def _in_processes(self, todo: Sequence[Planned[Recipe]], jobs: int, display: _Display) -> None:
         work = [(run, self.store.root, self.data, self.options) for run in todo]
         context = multiprocessing.get_context("spawn")
         told: SimpleQueue[tuple[Recipe, int]] = context.SimpleQueue()
@@ -136,7 +136,7 @@ _told: SimpleQueue[tuple[Recipe, int]]
 """In a process of a pool: where it tells of its epochs"""
 
 
-def _run_one(work: tuple[Planned, Path, str | None, RunOptions]) -> tuple[Recipe, str, bool]:
+def _run_one(work: tuple[Planned[Recipe], Path, str | None, RunOptions]) -> tuple[Recipe, str, bool]:
     run, root, data, options = work
     ended: list[Outcome | Exception] = []
     run_queue(
@@ -145,7 +145,7 @@ def _run_one(work: tuple[Planned, Path, str | None, RunOptions]) -> tuple[Recipe
         Speeds(""),
         data=data,
         options=options,
-        observer=lambda recipe: _Advance(lambda *facts: _told.put(facts), recipe),
+        observer=lambda run: _Advance(lambda *facts: _told.put(facts), run.recipe),
         on_outcome=lambda _, outcome: ended.append(outcome),
     )
     return run.recipe, *_in_words(ended[0])
@@ -163,7 +163,7 @@ def _in_words(outcome: Outcome | Exception) -> tuple[str, bool]:
 class _Display:
     """A bar over the epochs of all runs on a terminal; elsewhere a line for each run that has ended."""
 
-    def __init__(self, shown: Console, todo: Sequence[Planned], names: dict[str, str]) -> None:
+    def __init__(self, shown: Console, todo: Sequence[Planned[Recipe]], names: dict[str, str]) -> None:
         self.shown, self.names, self.runs, self.done = shown, names, len(todo), 0
         self.errors: list[str] = []
         self.bar = Progress(

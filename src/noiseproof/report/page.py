@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-import noiseproof
 from noiseproof.noise import NoiseSpec
 from noiseproof.paper import cells
 from noiseproof.report import charts
@@ -22,6 +21,7 @@ from noiseproof.report.page_runs import Group, groups_of, number, seed_of
 from noiseproof.report.paired import Comparison, compare_paired
 from noiseproof.report.records import merge
 from noiseproof.report.tables import View, notes_on, summary, views
+from noiseproof.version import __version__
 
 __all__ = ["Answer", "Embedding", "answer", "page"]
 
@@ -115,7 +115,7 @@ def page(
         made=made,
         sources=sources,
         precision=precision,
-        version=noiseproof.__version__,
+        version=__version__,
     )
 
 
