@@ -51,13 +51,7 @@ def train_together(
     options = options or RunOptions()
     if not recipes:
         return []
-    if len({recipe.precision for recipe in recipes}) > 1:
-        raise ValueError("runs side by side must have one precision; train the others after them")
-    for what, given in (("folder", folders), ("observer", observers)):
-        if given is not None and len(given) != len(recipes):
-            raise ValueError(f"there must be one {what} for each recipe: {len(recipes)} recipes, {len(given)} {what}s")
-    if folders is not None and store is not None:
-        raise ValueError("folders and store both say where the runs are written; give one of them")
+    _check(recipes, folders, store, observers)
     datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
     if not all(fast_path_suits(recipe, datasets[recipe.dataset].train, options) for recipe in recipes):
         at_once = 1  # plain runs share torch's generator, and are no faster side by side
@@ -84,16 +78,39 @@ def train_together(
             on_outcome(recipe, outcome)
         return outcome
 
-    pool = ThreadPoolExecutor(at_once)
     with precision_of(recipes[0], options.deterministic):
-        futures = [pool.submit(one, place) for place in range(len(recipes))]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:  # Ctrl-C: running runs stop at their next batch
-            stopping.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            wait(futures, timeout=STOP_SECONDS)  # one that compiles or captures a graph takes longer, and is not waited for
-            raise
+        return _in_threads(one, len(recipes), at_once, stopping)
+
+
+def _in_threads(
+    one: Callable[[int], Outcome | Exception], count: int, at_once: int, stopping: threading.Event
+) -> list[Outcome | Exception]:
+    pool = ThreadPoolExecutor(at_once)
+    futures = [pool.submit(one, place) for place in range(count)]
+    try:
+        return [future.result() for future in futures]
+    except BaseException:  # Ctrl-C: running runs stop at their next batch
+        stopping.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        wait(futures, timeout=STOP_SECONDS)  # one that compiles or captures a graph takes longer, and is not waited for
+        raise
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _check(
+    recipes: Sequence[Recipe],
+    folders: Sequence[Path] | None,
+    store: RunStore | None,
+    observers: Sequence[Observer] | None,
+) -> None:
+    if len({recipe.precision for recipe in recipes}) > 1:
+        raise ValueError("runs side by side must have one precision; train the others after them")
+    for what, given in (("folder", folders), ("observer", observers)):
+        if given is not None and len(given) != len(recipes):
+            raise ValueError(f"there must be one {what} for each recipe: {len(recipes)} recipes, {len(given)} {what}s")
+    if folders is not None and store is not None:
+        raise ValueError("folders and store both say where the runs are written; give one of them")
 
 
 class NotStartedError(Exception):
