@@ -90,18 +90,8 @@ SYMBOLS = {
 }
 
 FAMILIES = (
-    "classic",
-    "generalized",
-    "clipped",
-    "normalized",
-    "asymmetric",
-    "joint",
-    "pairs",
-    "epsilon",
-    "transformed",
-    "complementary",
-    "views",
-    "student",
+    *("classic", "generalized", "clipped", "normalized", "asymmetric", "joint"),
+    *("pairs", "epsilon", "transformed", "complementary", "views", "student"),
 )
 
 _entries: dict[str, LossEntry] = {}
@@ -121,7 +111,7 @@ def register(
     reads: Reads = "statistics",
     shift_invariant: bool = True,
 ) -> Callable[[type[L]], type[L]]:
-    """Class decorator: enter a loss into the catalogue."""
+    """Class decorator: enter a loss into the catalogue, and its reference into its docstring."""
 
     def enter(cls: type[L]) -> type[L]:
         entry = LossEntry(
@@ -133,6 +123,8 @@ def register(
                 raise ValueError(f"the name {key!r} of {cls.__name__} is taken by {taken.cls.__name__}")
         names_in(*entry.expressions)  # a text that is no expression fails here, where it is written
         _entries[name] = entry
+        if cls.__doc__:
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\nReference: {reference}."
         return cls
 
     return enter

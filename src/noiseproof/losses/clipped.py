@@ -42,8 +42,6 @@ class OGC(RobustLoss):
 
     >>> round(OGC(tau=2.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -1/2 + log 2 + 1
     1.1931
-
-    Reference: Ye et al., AAAI 2025.
     """
 
     needs = (Statistic.NLL,)

@@ -26,8 +26,6 @@ class ANLCE(Sum):
 
     >>> round(ANLCE(alpha=1.0, beta=1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
     1.0
-
-    Reference: Ye et al., NeurIPS 2023.
     """
 
     def __init__(self, *, alpha: float = 5.0, beta: float = 5.0, minimum: float = 1e-08, **contract: Unpack[Contract]) -> None:
@@ -40,8 +38,6 @@ class ANLFL(Sum):
     r"""Active negative loss: alpha NFL + beta NNFL.
 
     Symmetric. ``detach_focal`` as in :class:`FL`, for both parts.
-
-    Reference: Ye et al., NeurIPS 2023.
     """
 
     def __init__(
@@ -76,8 +72,6 @@ class JALCE(Sum):
 
     >>> round(JALCE(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + (2.5^2 + 0.5^2)/2
     3.75
-
-    Reference: Wang et al., ICCV 2025.
     """
 
     def __init__(
@@ -102,8 +96,6 @@ class JALFL(Sum):
 
     >>> round(JALFL(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
     3.75
-
-    Reference: Wang et al., ICCV 2025.
     """
 
     def __init__(

@@ -57,8 +57,6 @@ class LogitClip(_TransformedLoss):
     >>> far = torch.tensor([[30.0, 40.0]])  # norm 50, clipped to 5: logits 3 and 4
     >>> round(LogitClip(tau=5.0)(far, torch.tensor([0])).item(), 4)  # log(1 + e)
     1.3133
-
-    Reference: Wei et al., ICML 2023.
     """
 
     def __init__(self, *, tau: float = 1.0, base: RobustLoss | None = None, **contract: Unpack[Contract]) -> None:
@@ -92,8 +90,6 @@ class PublishedLogitClip(_TransformedLoss):
     >>> near = torch.tensor([[0.6, 0.8]])  # norm 1 is above 1/2 and becomes 2
     >>> round(PublishedLogitClip(delta=2.0)(near, torch.tensor([1])).item(), 4)  # log(1 + exp(-0.4))
     0.513
-
-    Reference: Wei et al., ICML 2023.
     """
 
     def __init__(self, *, delta: float = 2.5, base: RobustLoss | None = None, **contract: Unpack[Contract]) -> None:
@@ -130,8 +126,6 @@ class LogitBias(RobustLoss):
 
     >>> round(LogitBias(epsilon=math.log(3))(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 2 (1 - 1/2)
     1.0
-
-    Reference: Staats, Thamm and Rosenow, AAAI 2025.
     """
 
     needs = (Statistic.NLL, Statistic.MISS)
@@ -184,8 +178,6 @@ class SparseRegularization(_TransformedLoss):
     >>> loss.set_epoch(2)
     >>> round(loss(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # log 4 + 4
     5.3863
-
-    Reference: Zhou et al., ICCV 2021.
     """
 
     def __init__(
@@ -248,8 +240,6 @@ class LDR(RobustLoss):
 
     >>> round(LDR(c=1.0, lam=1.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # log((1 + e) / 2)
     0.6201
-
-    Reference: Zhu, Ying and Yang, ICML 2023.
     """
 
     def __init__(self, *, c: float = 0.1, lam: float = 10.0, **contract: Unpack[Contract]) -> None:

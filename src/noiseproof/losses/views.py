@@ -39,8 +39,6 @@ class GJS(RobustLoss):
     >>> from noiseproof import JS
     >>> bool(torch.isclose(GJS(pi=0.3)(same, torch.tensor([1])), JS(pi=0.3)(same, torch.tensor([1]))))
     True
-
-    Reference: Englesson and Azizpour, NeurIPS 2021.
     """
 
     composable = False  # the other terms would see the views side by side

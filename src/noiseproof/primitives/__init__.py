@@ -54,20 +54,6 @@ from noiseproof.primitives.operation import (
 )
 from noiseproof.primitives.request import Primitive, decode, encode, focal_term, key_of, parse
 
-__all__ = [
-    "Backend",
-    "Primitive",
-    "accumulation_dtype",
-    "backend_for",
-    "decode",
-    "encode",
-    "focal_term",
-    "key_of",
-    "parse",
-    "plain_primitives",
-    "primitives_of",
-    "register_backend",
-    "row_primitives",
-    "row_primitives_backward",
-    "rows_of_labels",
-]
+__all__ = ["Backend", "Primitive", "backend_for", "decode", "encode", "focal_term", "key_of", "parse", "register_backend"]
+__all__ += ["accumulation_dtype", "plain_primitives", "primitives_of", "rows_of_labels"]
+__all__ += ["row_primitives", "row_primitives_backward"]

@@ -15,14 +15,8 @@ from noiseproof.primitives import reference
 from noiseproof.primitives.backends import backend_for, is_traced
 from noiseproof.primitives.request import decode, focal_term
 
-__all__ = [
-    "accumulation_dtype",
-    "plain_primitives",
-    "primitives_of",
-    "row_primitives",
-    "row_primitives_backward",
-    "rows_of_labels",
-]
+__all__ = ["accumulation_dtype", "plain_primitives", "primitives_of", "rows_of_labels"]
+__all__ += ["row_primitives", "row_primitives_backward"]
 
 
 def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
