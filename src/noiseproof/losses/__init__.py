@@ -18,21 +18,9 @@ base.py has what all of them share, catalog.py what is known of each. A file add
 
 # ruff: noqa: F403, F405 - a family's __all__ lists its losses, and the package exports them all
 
-from noiseproof.losses import (
-    asymmetric,
-    catalog,
-    classic,
-    clipped,
-    complementary,
-    epsilon,
-    generalized,
-    joint,
-    normalized,
-    pairs,
-    student,
-    transformed,
-    views,
-)
+from typing import TYPE_CHECKING
+
+from noiseproof.losses import catalog
 from noiseproof.losses.asymmetric import *
 from noiseproof.losses.base import RobustLoss, Sum
 from noiseproof.losses.catalog import *
@@ -50,17 +38,6 @@ from noiseproof.losses.views import *
 
 catalog.discover(__name__, __path__)
 
-__all__ = ["RobustLoss", "Sum"]
-__all__ += asymmetric.__all__
-__all__ += catalog.__all__
-__all__ += classic.__all__
-__all__ += clipped.__all__
-__all__ += complementary.__all__
-__all__ += epsilon.__all__
-__all__ += generalized.__all__
-__all__ += joint.__all__
-__all__ += normalized.__all__
-__all__ += pairs.__all__
-__all__ += student.__all__
-__all__ += transformed.__all__
-__all__ += views.__all__
+if not TYPE_CHECKING:  # type checkers follow the star imports; at run time this keeps the names of the modules out
+    __all__ = ["RobustLoss", "Sum", *catalog.__all__]
+    __all__ += [name for family in catalog.FAMILIES for name in globals()[family].__all__]
