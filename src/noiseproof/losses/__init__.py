@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 from noiseproof.losses import catalog
 from noiseproof.losses.asymmetric import *
-from noiseproof.losses.base import RobustLoss, Sum
+from noiseproof.losses.base import RobustLoss as RobustLoss
+from noiseproof.losses.base import Sum as Sum
 from noiseproof.losses.catalog import *
 from noiseproof.losses.classic import *
 from noiseproof.losses.clipped import *

@@ -194,8 +194,7 @@ def create_loss(name: str, **options: Any) -> RobustLoss:
     >>> create_loss("jal-ce", a=20.0, reduction="sum")
     JALCE(alpha=1.0, beta=1.0, a=20.0, q=2.0, offset=True, reduction='sum')
     """
-    entry = find_loss(name)
-    return entry.cls(**options)
+    return find_loss(name).cls(**options)
 
 
 def discover(package: str, path: Iterable[str]) -> None:
@@ -226,11 +225,8 @@ def _family(entry: LossEntry) -> int:
 
 
 def _lookup() -> dict[str, LossEntry]:
-    table = {}
-    for entry in list_losses():
-        for key in (entry.name, entry.cls.__name__, entry.function_name, *entry.aliases):
-            table[_normalise(key)] = entry
-    return table
+    named = ((entry, (entry.name, entry.cls.__name__, entry.function_name, *entry.aliases)) for entry in list_losses())
+    return {_normalise(key): entry for entry, keys in named for key in keys}
 
 
 def _normalise(name: str) -> str:

@@ -19,10 +19,7 @@ __all__ = ["ECE", "EFL", "ECEandMAE", "EFLandMAE"]
 
 
 class _EpsilonLoss(RobustLoss):
-    """A loss of the label's probability under epsilon-softmax, ``(p + m e_top) / (1 + m)``, top the likeliest class.
-
-    Classes that tie for the largest logit all count as the top.
-    """
+    """A loss of the label's probability under epsilon-softmax, ``(p + m e_top) / (1 + m)``, top the likeliest class."""
 
     needs = (Statistic.NLL, Statistic.MISS, Statistic.LEAD)
 

@@ -1,7 +1,6 @@
 """The paper's losses and their nearest relatives: JAL and ANL, an active and a passive loss added.
 
-Each is ``alpha * active + beta * passive`` and nothing else; the class gives it a name, defaults and a place in the
-catalogue. Defaults are those of the published code for CIFAR-10.
+Each is ``alpha * active + beta * passive``; defaults are those of the published code for CIFAR-10.
 """
 
 from __future__ import annotations
@@ -50,15 +49,9 @@ class ANLFL(Sum):
         detach_focal: bool = False,
         **contract: Unpack[Contract],
     ) -> None:
-        super().__init__(
-            pair_terms(
-                alpha,
-                NFL(gamma=gamma, detach_focal=detach_focal),
-                beta,
-                NNFL(gamma=gamma, minimum=minimum, detach_focal=detach_focal),
-            ),
-            **contract,
-        )
+        active = NFL(gamma=gamma, detach_focal=detach_focal)
+        passive = NNFL(gamma=gamma, minimum=minimum, detach_focal=detach_focal)
+        super().__init__(pair_terms(alpha, active, beta, passive), **contract)
         self.alpha, self.beta, self.gamma, self.minimum, self.detach_focal = alpha, beta, gamma, minimum, detach_focal
 
 
@@ -110,8 +103,7 @@ class JALFL(Sum):
         detach_focal: bool = False,
         **contract: Unpack[Contract],
     ) -> None:
-        super().__init__(
-            pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, AMSE(a=a, q=q, offset=offset)), **contract
-        )
+        active = NFL(gamma=gamma, detach_focal=detach_focal)
+        super().__init__(pair_terms(alpha, active, beta, AMSE(a=a, q=q, offset=offset)), **contract)
         self.alpha, self.beta, self.a, self.gamma = alpha, beta, a, gamma
         self.q, self.offset, self.detach_focal = q, offset, detach_focal

@@ -1,6 +1,6 @@
 """Pairs of losses that JAL is compared with: active passive losses (APL), and NCE or NFL with an asymmetric loss.
 
-Each is ``alpha * first + beta * second`` and nothing else; defaults are those of the published code for CIFAR-10.
+Each is ``alpha * first + beta * second``; defaults are those of the published code for CIFAR-10.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
 
-__all__ = ["Classifier", "Initialisation", "activated", "initialise_published", "initialise_torchvision", "replace_head"]
+__all__ = ["INITIALISE", "Classifier", "Initialisation", "activated", "initialise_published", "replace_head"]
 
 Initialisation = Literal["published", "torchvision"]
 HEAD = "fc"
@@ -75,8 +75,7 @@ def replace_head(model: M, classes: int) -> M:
         device=old.weight.device,
         dtype=old.weight.dtype,
     )
-    if model.initialisation == "published":
-        initialise_published(new)
+    INITIALISE[model.initialisation](new)
     model.fc = new.train(old.training)
     return model
 
@@ -112,6 +111,9 @@ def initialise_torchvision(module: nn.Module) -> None:
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+
+
+INITIALISE = {"published": initialise_published, "torchvision": initialise_torchvision}
 
 
 def round_up(value: int, multiple: int) -> int:

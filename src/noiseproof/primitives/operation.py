@@ -203,11 +203,8 @@ def _fold_batch(
         if axis is None:
             flat.append(arg)
             continue
-        moved = (
-            arg.unsqueeze(axis).expand(*arg.shape[:axis], batch, *arg.shape[axis:])
-            if in_dim is None
-            else arg.movedim(in_dim, axis)
-        )
+        mapped = arg.expand(batch, *arg.shape) if in_dim is None else arg.movedim(in_dim, 0)
+        moved = mapped.movedim(0, axis)
         rows = moved.shape[axis + 1]
         flat.append(moved.flatten(axis, axis + 1))
     return flat, rows
