@@ -4,8 +4,6 @@ The functions are made from the catalogue, so that each loss has one signature i
 written from them, for editors and type checkers.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

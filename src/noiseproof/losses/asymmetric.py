@@ -1,7 +1,5 @@
 """Asymmetric losses: robust whenever the clean label is the likeliest one. AUL, AGCE, AEL, ANorm and the paper's AMSE."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 

@@ -4,8 +4,6 @@ A loss enters it with :func:`register`, above its class. What an entry claims is
 formula, range and conditions and compare them with what the loss does.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect

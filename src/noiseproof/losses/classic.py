@@ -1,7 +1,5 @@
 """The losses everything else is built from or compared with: CE, FL, MAE, MSE, RCE, SCE, negative label smoothing."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 

@@ -1,7 +1,5 @@
 """Losses of epsilon-softmax, which pushes every prediction to within epsilon of one-hot: ECE, EFL, and their pairs with MAE."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 

@@ -1,7 +1,5 @@
 """Losses of the label's probability alone, between cross entropy and mean absolute error: GCE, PHuber-CE, JS, DFT, ..."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 

@@ -3,8 +3,6 @@
 Each is ``alpha * active + beta * passive``; defaults are those of the published code for CIFAR-10.
 """
 
-from __future__ import annotations
-
 from typing import Unpack
 
 import torch  # noqa: F401 - for the doctests

@@ -1,7 +1,5 @@
 """Normalised losses: a loss over its sum over all labels, which makes any loss symmetric. NCE, NFL, NNCE, NNFL."""
 
-from __future__ import annotations
-
 from typing import Unpack
 
 import torch

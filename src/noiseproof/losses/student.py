@@ -1,7 +1,5 @@
 """Student loss: a parametric head that scores features with a Student's t distribution per class. LT and LT-APL."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 

@@ -1,7 +1,5 @@
 """Losses on changed logits: LogitClip, logit bias, sparse regularisation, LDR."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 

@@ -1,7 +1,5 @@
 """Losses on several predictions of the same example: GJS."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Unpack

@@ -6,8 +6,6 @@ One key is drawn per example, in the order of the examples, and classes are rank
 So nothing depends on how the classes are numbered: renaming them renames the noisy labels, and does no more.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which implementation of the two passes runs: the fastest one registered for the logits' device, or the reference."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The registered operations: what autograd, torch.func, vmap and compilers see of the two passes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Symbols are those of the package's derivation: ``shifted = z - max z``, ``e = ex
 ``d`` its sum over the classes other than the label, ``D`` its sum over all.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Iterator, Sequence
