@@ -108,7 +108,7 @@ class RobustLoss(nn.Module):
         return logits.shape[1]
 
     def set_epoch(self, epoch: int) -> None:
-        """To be called at the start of every epoch, counted from 0, for the losses that change with it; most do not."""
+        """Call this at the start of every epoch, counted from 0. Most losses do not change with it."""
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         logits, target, classes, shape = self._flatten(logits, target)
@@ -142,7 +142,7 @@ class RobustLoss(nn.Module):
             rows = self.from_statistics(source.statistics(labels, self.needs))
         total = (~ignored).sum()
         if self.weight is not None:
-            # Clamped, because a label out of range has raised or made its row NaN, and must not be read with.
+            # Clamped, because on a GPU a label out of range has made its row NaN and raised nothing.
             scale = self._class_weight(rows, source.classes)[labels.clamp(0, source.classes - 1)]
             rows, total = rows * scale, scale.masked_fill(ignored, 0.0).sum()
         if self.label_smoothing > 0:

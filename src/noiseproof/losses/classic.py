@@ -52,7 +52,7 @@ class CE(RobustLoss):
     reference="Lin et al., ICCV 2017",
 )
 class FL(RobustLoss):
-    r"""Focal loss: cross entropy that looks away from examples already right.
+    r"""Focal loss: cross entropy with less weight on examples that are already right.
 
     .. math:: L = -(1 - p_y)^\gamma \log p_y
 

@@ -18,7 +18,7 @@ __all__ = ["LDR", "LogitBias", "LogitClip", "PublishedLogitClip", "SparseRegular
 
 
 class _TransformedLoss(RobustLoss):
-    """A loss of changed logits. The change reads whole rows, so it is no function of row statistics; the loss behind it is."""
+    """``base`` on changed logits. The change reads whole rows, so the loss is no function of row statistics."""
 
     def __init__(self, base: RobustLoss | None, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -197,7 +197,7 @@ class SparseRegularization(_TransformedLoss):
         self.every = check_integer("every", every, at_least=1)
         self.q, self.normalize = q, normalize
         self.penalty = _PowerSum(q=q)
-        # A tensor, so that a new epoch is a new value to a compiled or captured step and not a new program.
+        # A tensor, so that a compiled or captured step sees a new value without being compiled again.
         self.strength: Tensor
         self.register_buffer("strength", torch.tensor(self.lam), persistent=False)
 

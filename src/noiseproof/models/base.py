@@ -83,7 +83,7 @@ def replace_head(model: M, classes: int) -> M:
 def activated(norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, *, pool: bool = False) -> Tensor:
     """``relu(norm(x) + shortcut)``, and with ``pool`` the maximum of each 2x2 of it.
 
-    A norm layer with a method ``activated`` does all of this at once: so do the fused kernels.
+    A norm layer with a method ``activated``, such as a fused kernel, does all of this at once.
     """
     at_once: Callable[..., Tensor] | None = getattr(norm, "activated", None)
     if at_once is not None:

@@ -103,7 +103,7 @@ def _(info: Any, in_dims: tuple[Any, ...], target: Tensor, classes: int) -> tupl
 
 
 def _under_torch_func() -> bool:
-    """Whether a torch.func transform is at work: it differentiates Functions that say how, and no others."""
+    """Whether a torch.func transform is active: it needs a Function with ``setup_context``."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
@@ -136,7 +136,7 @@ class _Primitives(torch.autograd.Function):
 
 
 class _PrimitivesBackward(torch.autograd.Function):
-    """The gradient, with its own gradient through plain torch: second derivatives are rare, so right comes before fast."""
+    """The gradient, differentiable through plain torch: second derivatives are rare, so they need not be fast."""
 
     generate_vmap_rule = True
 
