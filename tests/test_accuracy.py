@@ -147,7 +147,7 @@ def test_every_function_of_the_statistics_agrees_with_float64_at_every_confidenc
 
 @pytest.mark.parametrize("gap", [200.0, 1e4])
 @pytest.mark.parametrize("classes", [3, 4, 10, 64])
-@pytest.mark.parametrize("name", ["ce", "nce", "jal-ce"])
+@pytest.mark.parametrize("name", ["ce", "nce", "jal-ce", "nfl", "jal-fl"])
 def test_far_classes_leave_the_gradient_of_the_others_within_1e5(name, classes, gap):
     """A label, or another class, far below classes that tie, nearly tie, or do not."""
     generator = torch.Generator().manual_seed(classes)

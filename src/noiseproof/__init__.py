@@ -7,13 +7,15 @@
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noiseproof import functional, losses, noise, statistics
 from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
 from noiseproof.version import __version__
 
-__all__ = ["__version__", "functional", "losses", "noise", "statistics", *losses.__all__]
+__all__ = ["__version__", "functional", "losses", "noise", "statistics"]
+if not TYPE_CHECKING:  # type checkers follow the star import
+    __all__ += losses.__all__
 
 
 def __getattr__(name: str) -> Any:

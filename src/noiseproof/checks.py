@@ -1,7 +1,5 @@
 """Checks of the numbers that a user passes, with one wording for all errors."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the package knows of the classes of well-known data sets: names, super-classes."""
 
-from __future__ import annotations
-
 import json
 from importlib import resources
 from typing import Any

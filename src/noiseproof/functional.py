@@ -4,8 +4,6 @@ The functions are made from the catalogue, so that each loss has one signature i
 written from them, for editors and type checkers.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -16,14 +14,12 @@ from torch import Tensor
 from noiseproof.losses.base import DEFAULTS
 from noiseproof.losses.catalog import LossEntry, list_losses
 
-_POSITIONAL = ("logits", "target")
-
 
 def _function(entry: LossEntry) -> Callable[..., Tensor]:
     def loss(logits: Any, target: Tensor, **options: Any) -> Tensor:
         return entry.cls(**options)(logits, target)  # type: ignore[no-any-return]
 
-    return _describe(loss, entry, {name: "Tensor" for name in _POSITIONAL}, dict(entry.defaults))
+    return _describe(loss, entry, ("logits", "target"))
 
 
 def _head_function(entry: LossEntry) -> Callable[..., Tensor]:
@@ -34,19 +30,17 @@ def _head_function(entry: LossEntry) -> Callable[..., Tensor]:
         given = {"means": means, "root_freedom": root_freedom}
         return torch.func.functional_call(module, given, (features, target))  # type: ignore[no-any-return]
 
-    tensors = {name: "Tensor" for name in ("features", "target", "means", "root_freedom")}
-    options = {name: default for name, default in entry.defaults.items() if name not in {"features", "classes"}}
-    return _describe(loss, entry, tensors, options)
+    return _describe(loss, entry, ("features", "target", "means", "root_freedom"), without=("features", "classes"))
 
 
 def _describe(
-    loss: Callable[..., Tensor], entry: LossEntry, tensors: dict[str, str], options: dict[str, Any]
+    loss: Callable[..., Tensor], entry: LossEntry, tensors: tuple[str, ...], without: tuple[str, ...] = ()
 ) -> Callable[..., Tensor]:
+    """``loss`` with its name, its docstring and the signature that the class has, less some parameters."""
     declared = inspect.signature(entry.cls.__init__).parameters
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation)
-        for name, annotation in tensors.items()
-    ]
+    options = {name: default for name, default in entry.defaults.items() if name not in without}
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(name, positional, annotation="Tensor") for name in tensors]
     if entry.reads == "predictions":
         parameters[0] = parameters[0].replace(annotation="Tensor | list[Tensor] | tuple[Tensor, ...]")
     for name, default in {**options, **DEFAULTS}.items():

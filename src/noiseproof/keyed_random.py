@@ -4,8 +4,6 @@ every version of NumPy.
 They are SplitMix64's (Steele, Lea and Flood, OOPSLA 2014), in integer arithmetic.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

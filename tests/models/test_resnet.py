@@ -108,7 +108,7 @@ def test_a_zeroed_residual_makes_each_block_its_shortcut(build, training):
 
 
 def test_residuals_are_not_zeroed_unless_asked():
-    assert all(bool((layer.last_norm.weight == 1).all()) for layer in resnet18(10).modules() if isinstance(layer, BasicBlock))
+    assert all(bool((layer.bn2.weight == 1).all()) for layer in resnet18(10).modules() if isinstance(layer, BasicBlock))
 
 
 @pytest.mark.parametrize(

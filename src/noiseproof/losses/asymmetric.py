@@ -1,7 +1,5 @@
 """Asymmetric losses: robust whenever the clean label is the likeliest one. AUL, AGCE, AEL, ANorm and the paper's AMSE."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 
@@ -48,8 +46,6 @@ class AUL(RobustLoss):
 
     >>> round(AUL(a=2.0, p=2.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (1.5^2 - 1) / 2
     0.625
-
-    Reference: Zhou et al., ICML 2021.
     """
 
     needs = (Statistic.MISS,)
@@ -82,8 +78,6 @@ class AGCE(RobustLoss):
 
     >>> round(AGCE(a=1.0, q=2.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (4 - 2.25) / 2
     0.875
-
-    Reference: Zhou et al., ICML 2021.
     """
 
     needs = (Statistic.MISS,)
@@ -120,8 +114,6 @@ class AEL(RobustLoss):
 
     >>> round(AEL(a=0.5)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # exp(-1)
     0.3679
-
-    Reference: Zhou et al., ICML 2021.
     """
 
     needs = (Statistic.NLL,)
@@ -210,8 +202,6 @@ class AMSE(_PowerLoss):
     3.25
     >>> round(AMSE(a=3.0, offset=False)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 3.25 - 2^2/2
     1.25
-
-    Reference: Wang et al., ICCV 2025.
     """
 
     def __init__(self, *, a: float = 30.0, q: float = 2.0, offset: bool = True, **contract: Unpack[Contract]) -> None:

@@ -6,7 +6,7 @@ weights, ignored rows, smoothing, reduction and dtypes are handled here, once, f
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +55,7 @@ class RobustLoss(nn.Module):
     """Whether it can be part of a sum."""
 
     follows_training = False
-    """Whether the loop must call it on what it has seen, besides calling it as a loss."""
+    """Whether the training loop must also call its method ``update``."""
 
     weight: Tensor | None
 
@@ -63,7 +63,8 @@ class RobustLoss(nn.Module):
         super().__init__()
         unknown = [name for name in contract if name not in DEFAULTS]
         if unknown:
-            raise TypeError(f"{type(self).__name__} has no option {unknown[0]!r}; it takes {_options_of(type(self))}")
+            known = ", ".join([*parameters_of(type(self)), *DEFAULTS])
+            raise TypeError(f"{type(self).__name__} has no option {unknown[0]!r}; it takes {known}")
         reduction = contract.get("reduction", "mean")
         if reduction not in REDUCTIONS:
             raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
@@ -107,7 +108,7 @@ class RobustLoss(nn.Module):
         return logits.shape[1]
 
     def set_epoch(self, epoch: int) -> None:
-        """To be called at the start of every epoch, counted from 0, for the losses that change with it; most do not."""
+        """Call this at the start of every epoch, counted from 0. Most losses do not change with it."""
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         logits, target, classes, shape = self._flatten(logits, target)
@@ -141,7 +142,7 @@ class RobustLoss(nn.Module):
             rows = self.from_statistics(source.statistics(labels, self.needs))
         total = (~ignored).sum()
         if self.weight is not None:
-            # Clamped, because a label out of range has raised or made its row NaN, and must not be read with.
+            # Clamped, because on a GPU a label out of range has made its row NaN and raised nothing.
             scale = self._class_weight(rows, source.classes)[labels.clamp(0, source.classes - 1)]
             rows, total = rows * scale, scale.masked_fill(ignored, 0.0).sum()
         if self.label_smoothing > 0:
@@ -210,12 +211,7 @@ class RobustLoss(nn.Module):
 
     def contract(self) -> Contract:
         """The shared options as given to the constructor."""
-        return {
-            "weight": self.weight,
-            "ignore_index": self.ignore_index,
-            "reduction": self.reduction,
-            "label_smoothing": self.label_smoothing,
-        }
+        return cast(Contract, {name: getattr(self, name) for name in DEFAULTS})
 
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in parameters_of(type(self))}
@@ -234,18 +230,16 @@ class Sum(RobustLoss):
     """
 
     def __init__(self, terms: list[tuple[float, RobustLoss]], **contract: Unpack[Contract]) -> None:
-        for _, loss in terms:
-            if not loss.composable:
-                raise TypeError(f"{type(loss).__name__} cannot be part of a sum; add its value to the other loss's instead")
-        losses = [loss for _, loss in terms]
+        losses = [inner_loss(loss) if contract else loss for _, loss in terms]
         if not losses:
             raise ValueError("a sum needs at least one loss")
-        if contract:
-            losses = [inner_loss(loss) for loss in losses]
+        for loss in losses:
+            if not loss.composable:
+                raise TypeError(f"{type(loss).__name__} cannot be part of a sum; add its value to the other loss's instead")
         super().__init__(**(contract or _shared_contract(losses)))
         self.coefficients = [check_range("a coefficient of a sum", c) for c, _ in terms]
-        self.losses = nn.ModuleList(loss for _, loss in terms)
-        read = [loss.needs for _, loss in terms if loss.needs is not None]
+        self.losses = nn.ModuleList(losses)
+        read = [loss.needs for loss in losses if loss.needs is not None]
         self._shared_needs = tuple([statistic for needs in read for statistic in needs])
         self.needs = self._shared_needs if len(read) == len(terms) else None
 
@@ -254,21 +248,25 @@ class Sum(RobustLoss):
         return list(zip(self.coefficients, self.losses, strict=True))  # type: ignore[arg-type]
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return _total([_scaled(c, loss.from_statistics(s)) for c, loss in self.terms])
+        return self._total([loss.from_statistics(s) for _, loss in self.terms])
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         s = row_statistics(logits, target, self._shared_needs) if self._shared_needs else None
-        return _total(
-            [
-                _scaled(c, loss.rows(logits, target) if loss.needs is None or s is None else loss.from_statistics(s))
-                for c, loss in self.terms
-            ]
-        )
+        values = []
+        for _, loss in self.terms:
+            values.append(loss.rows(logits, target) if loss.needs is None or s is None else loss.from_statistics(s))
+        return self._total(values)
 
     def every_label(self, logits: Tensor) -> Tensor:
         if self.needs is not None:
             return super().every_label(logits)
-        return _total([_scaled(c, loss.every_label(logits)) for c, loss in self.terms])
+        return self._total([loss.every_label(logits) for _, loss in self.terms])
+
+    def _total(self, values: list[Tensor]) -> Tensor:
+        total, *rest = [value if c == 1 else c * value for c, value in zip(self.coefficients, values, strict=True)]
+        for value in rest:
+            total = total + value
+        return total
 
     def classes_of(self, logits: Tensor) -> int:
         if self.needs is not None:
@@ -305,24 +303,12 @@ def parameters_of(loss: type[RobustLoss]) -> dict[str, Any]:
     >>> parameters_of(GCE)
     {'q': 0.7}
     """
-    signature = inspect.signature(loss.__init__)
-    own = (p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD and p.name != "self")
-    return {p.name: p.default for p in own}
+    own = inspect.signature(loss.__init__).parameters.values()
+    return {p.name: p.default for p in own if p.kind is not p.VAR_KEYWORD and p.name != "self"}
 
 
 def _terms_of(loss: RobustLoss) -> list[tuple[float, RobustLoss]]:
     return loss.terms if type(loss) is Sum else [(1.0, loss)]
-
-
-def _scaled(coefficient: float, rows: Tensor) -> Tensor:
-    return rows if coefficient == 1 else coefficient * rows
-
-
-def _total(parts: list[Tensor]) -> Tensor:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
 
 
 def _changed_options(loss: RobustLoss) -> Mapping[str, Any]:
@@ -338,7 +324,3 @@ def _shared_contract(losses: list[RobustLoss]) -> Contract:
         if not same_weight or {**first, "weight": None} != {**other, "weight": None}:
             raise ValueError("the parts of a sum must share weight, ignore_index, reduction and label_smoothing")
     return first
-
-
-def _options_of(loss: type[RobustLoss]) -> str:
-    return ", ".join([*parameters_of(loss), *DEFAULTS])

@@ -4,8 +4,6 @@ A loss enters it with :func:`register`, above its class. What an entry claims is
 formula, range and conditions and compare them with what the loss does.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect
@@ -90,18 +88,8 @@ SYMBOLS = {
 }
 
 FAMILIES = (
-    "classic",
-    "generalized",
-    "clipped",
-    "normalized",
-    "asymmetric",
-    "joint",
-    "pairs",
-    "epsilon",
-    "transformed",
-    "complementary",
-    "views",
-    "student",
+    *("classic", "generalized", "clipped", "normalized", "asymmetric", "joint"),
+    *("pairs", "epsilon", "transformed", "complementary", "views", "student"),
 )
 
 _entries: dict[str, LossEntry] = {}
@@ -121,7 +109,7 @@ def register(
     reads: Reads = "statistics",
     shift_invariant: bool = True,
 ) -> Callable[[type[L]], type[L]]:
-    """Class decorator: enter a loss into the catalogue."""
+    """Class decorator: enter a loss into the catalogue, and its reference into its docstring."""
 
     def enter(cls: type[L]) -> type[L]:
         entry = LossEntry(
@@ -133,6 +121,8 @@ def register(
                 raise ValueError(f"the name {key!r} of {cls.__name__} is taken by {taken.cls.__name__}")
         names_in(*entry.expressions)  # a text that is no expression fails here, where it is written
         _entries[name] = entry
+        if cls.__doc__:
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\nReference: {reference}."
         return cls
 
     return enter
@@ -202,8 +192,7 @@ def create_loss(name: str, **options: Any) -> RobustLoss:
     >>> create_loss("jal-ce", a=20.0, reduction="sum")
     JALCE(alpha=1.0, beta=1.0, a=20.0, q=2.0, offset=True, reduction='sum')
     """
-    entry = find_loss(name)
-    return entry.cls(**options)
+    return find_loss(name).cls(**options)
 
 
 def discover(package: str, path: Iterable[str]) -> None:
@@ -234,11 +223,8 @@ def _family(entry: LossEntry) -> int:
 
 
 def _lookup() -> dict[str, LossEntry]:
-    table = {}
-    for entry in list_losses():
-        for key in (entry.name, entry.cls.__name__, entry.function_name, *entry.aliases):
-            table[_normalise(key)] = entry
-    return table
+    named = ((entry, (entry.name, entry.cls.__name__, entry.function_name, *entry.aliases)) for entry in list_losses())
+    return {_normalise(key): entry for entry, keys in named for key in keys}
 
 
 def _normalise(name: str) -> str:

@@ -1,7 +1,5 @@
 """Checks of the tensors that a user passes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The losses everything else is built from or compared with: CE, FL, MAE, MSE, RCE, SCE, negative label smoothing."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 
@@ -54,7 +52,7 @@ class CE(RobustLoss):
     reference="Lin et al., ICCV 2017",
 )
 class FL(RobustLoss):
-    r"""Focal loss: cross entropy that looks away from examples already right.
+    r"""Focal loss: cross entropy with less weight on examples that are already right.
 
     .. math:: L = -(1 - p_y)^\gamma \log p_y
 
@@ -63,8 +61,6 @@ class FL(RobustLoss):
 
     >>> round(FL(gamma=2.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # log(2) / 4
     0.1733
-
-    Reference: Lin et al., ICCV 2017.
     """
 
     needs = (Statistic.NLL, Statistic.MISS)
@@ -99,8 +95,6 @@ class MAE(RobustLoss):
 
     >>> round(MAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     1.5
-
-    Reference: Ghosh, Kumar and Sastry, AAAI 2017.
     """
 
     needs = (Statistic.MISS,)
@@ -159,8 +153,6 @@ class RCE(RobustLoss):
 
     >>> round(RCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     6.9078
-
-    Reference: Wang et al., ICCV 2019.
     """
 
     needs = (Statistic.MISS,)
@@ -184,8 +176,6 @@ class SCE(Sum):
     >>> loss = SCE(alpha=1.0, beta=0.0)(torch.zeros(1, 4), torch.tensor([2]))  # beta = 0 is cross entropy
     >>> round(loss.item(), 4)
     1.3863
-
-    Reference: Wang et al., ICCV 2019.
     """
 
     def __init__(self, *, alpha: float = 0.1, beta: float = 1.0, clip: float = 1e-4, **contract: Unpack[Contract]) -> None:
@@ -211,8 +201,6 @@ class NegativeLS(RobustLoss):
 
     >>> round(NegativeLS(r=-1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 2 log 4 - log 4
     1.3863
-
-    Reference: Wei et al., ICML 2022.
     """
 
     needs = (Statistic.NLL, Statistic.NLL_SUM)

@@ -1,4 +1,4 @@
-"""Cross entropy with a gradient that is clipped where the training itself says: OGC."""
+"""Cross entropy with a clipped gradient, whose threshold follows the training: OGC."""
 
 import math
 from typing import Unpack
@@ -31,8 +31,8 @@ class OGC(RobustLoss):
 
     .. math:: L = -\log p_y \text{ if } p_y > 1/\tau, \text{ else } -\tau p_y + \log\tau + 1
 
-    :meth:`update` sets tau from recent cross entropies. It is yours to call: until then tau stays at its initial value, and the
-    default one is as good as cross entropy. The published code calls it every 32 steps, on the last 4,096 examples::
+    :meth:`update` sets tau from recent cross entropies. Call it from your training loop: until then tau is its initial value,
+    and at the default the loss is cross entropy. The published code calls it every 32 steps, on the last 4,096 examples::
 
         recent = torch.cat([recent, noiseproof.functional.ce(logits.detach(), labels, reduction="none")])[-4096:]
         if step % 32 == 0 and len(recent) == 4096:
@@ -42,8 +42,6 @@ class OGC(RobustLoss):
 
     >>> round(OGC(tau=2.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -1/2 + log 2 + 1
     1.1931
-
-    Reference: Ye et al., AAAI 2025.
     """
 
     needs = (Statistic.NLL,)
@@ -54,7 +52,7 @@ class OGC(RobustLoss):
         super().__init__(**contract)
         self.tau = check_range("tau", tau, above=1, at_most=1 / LEAST)
         self.epsilon = check_range("epsilon", epsilon, at_least=0)
-        # A tensor, so that a new threshold is a new value to a compiled or captured step and not a new program.
+        # A tensor, so that a compiled or captured step sees a new threshold without being compiled again.
         self.register_buffer("threshold", torch.tensor(self.tau))
 
     def from_statistics(self, s: RowStatistics) -> Tensor:

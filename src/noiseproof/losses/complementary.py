@@ -43,8 +43,6 @@ class NL(RobustLoss):
 
     >>> round(NL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -log(3/4), whichever class is drawn
     0.2877
-
-    Reference: Kim et al., ICCV 2019.
     """
 
     def __init__(
@@ -97,8 +95,6 @@ class JNPL(RobustLoss):
 
     >>> round(JNPL(lam=0.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 3/4 * -log(3/4)
     0.2158
-
-    Reference: Kim et al., CVPR 2021.
     """
 
     def __init__(self, *, lam: float = 0.01, generator: torch.Generator | None = None, **contract: Unpack[Contract]) -> None:

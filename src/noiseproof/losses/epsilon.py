@@ -1,7 +1,5 @@
 """Losses of epsilon-softmax, which pushes every prediction to within epsilon of one-hot: ECE, EFL, and their pairs with MAE."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 
@@ -19,10 +17,7 @@ __all__ = ["ECE", "EFL", "ECEandMAE", "EFLandMAE"]
 
 
 class _EpsilonLoss(RobustLoss):
-    """A loss of the label's probability under epsilon-softmax, ``(p + m e_top) / (1 + m)``, top the likeliest class.
-
-    Classes that tie for the largest logit all count as the top.
-    """
+    """A loss of the label's probability under epsilon-softmax, ``(p + m e_top) / (1 + m)``, top the likeliest class."""
 
     needs = (Statistic.NLL, Statistic.MISS, Statistic.LEAD)
 
@@ -54,8 +49,6 @@ class ECE(_EpsilonLoss):
 
     >>> round(ECE(m=1.0)(torch.tensor([[0.0, 0.0, -1e4]]), torch.tensor([0])).item(), 4)  # -log((1/2 + 1) / 2)
     0.2877
-
-    Reference: Wang et al., NeurIPS 2024.
     """
 
     def __init__(self, *, m: float = 1e5, **contract: Unpack[Contract]) -> None:
@@ -82,8 +75,6 @@ class EFL(_EpsilonLoss):
 
     >>> round(EFL(m=1.0, gamma=1.0)(torch.tensor([[0.0, 0.0, -1e4]]), torch.tensor([0])).item(), 4)  # 0.25 * 0.2877
     0.0719
-
-    Reference: Wang et al., NeurIPS 2024.
     """
 
     def __init__(self, *, m: float = 1e5, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
@@ -100,10 +91,7 @@ class EFL(_EpsilonLoss):
 
 @register_pair("ece+mae", reference="Wang et al., NeurIPS 2024")
 class ECEandMAE(Sum):
-    r"""A pair: alpha ECE + beta MAE, with the defaults published for CIFAR-10 and symmetric noise.
-
-    Reference: Wang et al., NeurIPS 2024.
-    """
+    """The pair alpha ECE + beta MAE, with the defaults published for CIFAR-10 and symmetric noise."""
 
     def __init__(self, *, alpha: float = 0.01, beta: float = 5.0, m: float = 1e5, **contract: Unpack[Contract]) -> None:
         super().__init__(pair_terms(alpha, ECE(m=m), beta, MAE()), **contract)
@@ -112,10 +100,7 @@ class ECEandMAE(Sum):
 
 @register_pair("efl+mae", reference="Wang et al., NeurIPS 2024")
 class EFLandMAE(Sum):
-    r"""A pair: alpha EFL + beta MAE, with the defaults published for CIFAR-10 and symmetric noise.
-
-    Reference: Wang et al., NeurIPS 2024.
-    """
+    """The pair alpha EFL + beta MAE, with the defaults published for CIFAR-10 and symmetric noise."""
 
     def __init__(
         self,

@@ -4,8 +4,6 @@ Only arithmetic, comparisons, choices, ``x[i]`` and calls of named functions are
 registers can do nothing else.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Losses of the label's probability alone, between cross entropy and mean absolute error: GCE, PHuber-CE, JS, DFT, ..."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 
@@ -46,8 +44,6 @@ class GCE(RobustLoss):
 
     >>> round(GCE(q=1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 2)
     0.75
-
-    Reference: Zhang and Sabuncu, NeurIPS 2018.
     """
 
     needs = (Statistic.NLL,)
@@ -79,8 +75,6 @@ class TruncatedGCE(RobustLoss):
 
     >>> round(TruncatedGCE(q=1.0, k=0.5)(torch.zeros(1, 4), torch.tensor([2])).item(), 2)  # p_y = 1/4 counts as 1/2
     0.5
-
-    Reference: Zhang and Sabuncu, NeurIPS 2018.
     """
 
     needs = (Statistic.NLL,)
@@ -115,8 +109,6 @@ class TaylorCE(RobustLoss):
 
     >>> round(TaylorCE(t=2)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + 1/8
     0.625
-
-    Reference: Feng et al., IJCAI 2020.
     """
 
     needs = (Statistic.MISS,)
@@ -153,8 +145,6 @@ class PHuberCE(RobustLoss):
 
     >>> round(PHuberCE(tau=2.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -1/2 + log 2 + 1
     1.1931
-
-    Reference: Menon et al., ICLR 2020.
     """
 
     needs = (Statistic.NLL,)
@@ -186,8 +176,6 @@ class JS(RobustLoss):
 
     >>> round(JS(pi=0.5)(torch.tensor([[0.0, 100.0]]), torch.tensor([0])).item(), 4)  # the bound at pi = 1/2
     2.0
-
-    Reference: Englesson and Azizpour, NeurIPS 2021.
     """
 
     needs = (Statistic.NLL, Statistic.MISS)
@@ -224,8 +212,6 @@ class FisherRao(RobustLoss):
 
     >>> round(FisherRao()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # the angle is a third of pi
     1.0966
-
-    Reference: Miyamoto, Meneghetti and Costa, 2022.
     """
 
     needs = (Statistic.NLL, Statistic.MISS)
@@ -255,8 +241,6 @@ class DFT(RobustLoss):
 
     >>> round(DFT()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # log(4) / 4
     0.3466
-
-    Reference: Wu et al., 2025.
     """
 
     needs = (Statistic.NLL,)

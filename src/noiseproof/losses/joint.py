@@ -1,10 +1,7 @@
 """The paper's losses and their nearest relatives: JAL and ANL, an active and a passive loss added.
 
-Each is ``alpha * active + beta * passive`` and nothing else; the class gives it a name, defaults and a place in the
-catalogue. Defaults are those of the published code for CIFAR-10.
+Each is ``alpha * active + beta * passive``; defaults are those of the published code for CIFAR-10.
 """
-
-from __future__ import annotations
 
 from typing import Unpack
 
@@ -26,8 +23,6 @@ class ANLCE(Sum):
 
     >>> round(ANLCE(alpha=1.0, beta=1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
     1.0
-
-    Reference: Ye et al., NeurIPS 2023.
     """
 
     def __init__(self, *, alpha: float = 5.0, beta: float = 5.0, minimum: float = 1e-08, **contract: Unpack[Contract]) -> None:
@@ -40,8 +35,6 @@ class ANLFL(Sum):
     r"""Active negative loss: alpha NFL + beta NNFL.
 
     Symmetric. ``detach_focal`` as in :class:`FL`, for both parts.
-
-    Reference: Ye et al., NeurIPS 2023.
     """
 
     def __init__(
@@ -54,15 +47,9 @@ class ANLFL(Sum):
         detach_focal: bool = False,
         **contract: Unpack[Contract],
     ) -> None:
-        super().__init__(
-            pair_terms(
-                alpha,
-                NFL(gamma=gamma, detach_focal=detach_focal),
-                beta,
-                NNFL(gamma=gamma, minimum=minimum, detach_focal=detach_focal),
-            ),
-            **contract,
-        )
+        active = NFL(gamma=gamma, detach_focal=detach_focal)
+        passive = NNFL(gamma=gamma, minimum=minimum, detach_focal=detach_focal)
+        super().__init__(pair_terms(alpha, active, beta, passive), **contract)
         self.alpha, self.beta, self.gamma, self.minimum, self.detach_focal = alpha, beta, gamma, minimum, detach_focal
 
 
@@ -76,8 +63,6 @@ class JALCE(Sum):
 
     >>> round(JALCE(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + (2.5^2 + 0.5^2)/2
     3.75
-
-    Reference: Wang et al., ICCV 2025.
     """
 
     def __init__(
@@ -102,8 +87,6 @@ class JALFL(Sum):
 
     >>> round(JALFL(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
     3.75
-
-    Reference: Wang et al., ICCV 2025.
     """
 
     def __init__(
@@ -118,8 +101,7 @@ class JALFL(Sum):
         detach_focal: bool = False,
         **contract: Unpack[Contract],
     ) -> None:
-        super().__init__(
-            pair_terms(alpha, NFL(gamma=gamma, detach_focal=detach_focal), beta, AMSE(a=a, q=q, offset=offset)), **contract
-        )
+        active = NFL(gamma=gamma, detach_focal=detach_focal)
+        super().__init__(pair_terms(alpha, active, beta, AMSE(a=a, q=q, offset=offset)), **contract)
         self.alpha, self.beta, self.a, self.gamma = alpha, beta, a, gamma
         self.q, self.offset, self.detach_focal = q, offset, detach_focal

@@ -1,7 +1,5 @@
 """Student loss: a parametric head that scores features with a Student's t distribution per class. LT and LT-APL."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 
@@ -45,8 +43,6 @@ class Student(RobustLoss):
         optimiser = torch.optim.SGD([*network.parameters(), *criterion.parameters()], lr=0.1)
         loss = criterion(network(images), labels)
         predicted = criterion.scores(network(images)).argmax(1)
-
-    Reference: Zhang et al., TPAMI 2024.
     """
 
     def __init__(
@@ -116,10 +112,7 @@ def _unit(vectors: Tensor) -> Tensor:
     reference="Zhang et al., TPAMI 2024",
 )
 class StudentAPL(Student):
-    r"""The student loss on ``alpha * NCE + beta * RCE``, the row LT-APL of the paper's tables.
-
-    Reference: Zhang et al., TPAMI 2024.
-    """
+    r"""The student loss on ``alpha * NCE + beta * RCE``, the row LT-APL of the paper's tables."""
 
     def __init__(
         self,

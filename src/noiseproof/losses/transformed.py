@@ -1,7 +1,5 @@
 """Losses on changed logits: LogitClip, logit bias, sparse regularisation, LDR."""
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 
@@ -20,7 +18,7 @@ __all__ = ["LDR", "LogitBias", "LogitClip", "PublishedLogitClip", "SparseRegular
 
 
 class _TransformedLoss(RobustLoss):
-    """A loss of changed logits. The change reads whole rows, so it is no function of row statistics; the loss behind it is."""
+    """``base`` on changed logits. The change reads whole rows, so the loss is no function of row statistics."""
 
     def __init__(self, base: RobustLoss | None, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -57,8 +55,6 @@ class LogitClip(_TransformedLoss):
     >>> far = torch.tensor([[30.0, 40.0]])  # norm 50, clipped to 5: logits 3 and 4
     >>> round(LogitClip(tau=5.0)(far, torch.tensor([0])).item(), 4)  # log(1 + e)
     1.3133
-
-    Reference: Wei et al., ICML 2023.
     """
 
     def __init__(self, *, tau: float = 1.0, base: RobustLoss | None = None, **contract: Unpack[Contract]) -> None:
@@ -92,8 +88,6 @@ class PublishedLogitClip(_TransformedLoss):
     >>> near = torch.tensor([[0.6, 0.8]])  # norm 1 is above 1/2 and becomes 2
     >>> round(PublishedLogitClip(delta=2.0)(near, torch.tensor([1])).item(), 4)  # log(1 + exp(-0.4))
     0.513
-
-    Reference: Wei et al., ICML 2023.
     """
 
     def __init__(self, *, delta: float = 2.5, base: RobustLoss | None = None, **contract: Unpack[Contract]) -> None:
@@ -130,8 +124,6 @@ class LogitBias(RobustLoss):
 
     >>> round(LogitBias(epsilon=math.log(3))(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 2 (1 - 1/2)
     1.0
-
-    Reference: Staats, Thamm and Rosenow, AAAI 2025.
     """
 
     needs = (Statistic.NLL, Statistic.MISS)
@@ -184,8 +176,6 @@ class SparseRegularization(_TransformedLoss):
     >>> loss.set_epoch(2)
     >>> round(loss(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # log 4 + 4
     5.3863
-
-    Reference: Zhou et al., ICCV 2021.
     """
 
     def __init__(
@@ -207,7 +197,7 @@ class SparseRegularization(_TransformedLoss):
         self.every = check_integer("every", every, at_least=1)
         self.q, self.normalize = q, normalize
         self.penalty = _PowerSum(q=q)
-        # A tensor, so that a new epoch is a new value to a compiled or captured step and not a new program.
+        # A tensor, so that a compiled or captured step sees a new value without being compiled again.
         self.strength: Tensor
         self.register_buffer("strength", torch.tensor(self.lam), persistent=False)
 
@@ -248,8 +238,6 @@ class LDR(RobustLoss):
 
     >>> round(LDR(c=1.0, lam=1.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # log((1 + e) / 2)
     0.6201
-
-    Reference: Zhu, Ying and Yang, ICML 2023.
     """
 
     def __init__(self, *, c: float = 0.1, lam: float = 10.0, **contract: Unpack[Contract]) -> None:

@@ -1,7 +1,5 @@
 """Losses on several predictions of the same example: GJS."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Unpack
@@ -39,8 +37,6 @@ class GJS(RobustLoss):
     >>> from noiseproof import JS
     >>> bool(torch.isclose(GJS(pi=0.3)(same, torch.tensor([1])), JS(pi=0.3)(same, torch.tensor([1]))))
     True
-
-    Reference: Englesson and Azizpour, NeurIPS 2021.
     """
 
     composable = False  # the other terms would see the views side by side

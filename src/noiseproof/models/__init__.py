@@ -31,18 +31,5 @@ from noiseproof.models.weights import load_weights
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-__all__ = [
-    "CNN8",
-    "MLP",
-    "Classifier",
-    "ResNet",
-    "create_model",
-    "find_model",
-    "list_models",
-    "load_weights",
-    "register_model",
-    "replace_head",
-    "resnet18",
-    "resnet34",
-    "resnet50",
-]
+__all__ = ["CNN8", "MLP", "Classifier", "ResNet", "resnet18", "resnet34", "resnet50"]
+__all__ += ["create_model", "find_model", "list_models", "load_weights", "register_model", "replace_head"]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
 
-__all__ = ["Classifier", "Initialisation", "activated", "initialise_published", "initialise_torchvision", "replace_head"]
+__all__ = ["INITIALISE", "Classifier", "Initialisation", "activated", "initialise_published", "replace_head"]
 
 Initialisation = Literal["published", "torchvision"]
 HEAD = "fc"
@@ -75,8 +75,7 @@ def replace_head(model: M, classes: int) -> M:
         device=old.weight.device,
         dtype=old.weight.dtype,
     )
-    if model.initialisation == "published":
-        initialise_published(new)
+    INITIALISE[model.initialisation](new)
     model.fc = new.train(old.training)
     return model
 
@@ -84,7 +83,7 @@ def replace_head(model: M, classes: int) -> M:
 def activated(norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, *, pool: bool = False) -> Tensor:
     """``relu(norm(x) + shortcut)``, and with ``pool`` the maximum of each 2x2 of it.
 
-    A norm layer with a method ``activated`` does all of this at once: so do the fused kernels.
+    A norm layer with a method ``activated``, such as a fused kernel, does all of this at once.
     """
     at_once: Callable[..., Tensor] | None = getattr(norm, "activated", None)
     if at_once is not None:
@@ -112,6 +111,9 @@ def initialise_torchvision(module: nn.Module) -> None:
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+
+
+INITIALISE = {"published": initialise_published, "torchvision": initialise_torchvision}
 
 
 def round_up(value: int, multiple: int) -> int:

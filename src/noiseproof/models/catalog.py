@@ -1,7 +1,5 @@
 """The models by name, for recipes and the command line. A file of this folder enters its model with :func:`register_model`."""
 
-from __future__ import annotations
-
 import difflib
 import inspect
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A multi-layer perceptron, for data that are already features."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import Tensor, nn

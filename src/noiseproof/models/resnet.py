@@ -12,22 +12,13 @@ from typing import ClassVar, Literal, TypedDict, Unpack
 from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
-from noiseproof.models.base import (
-    Classifier,
-    Initialisation,
-    activated,
-    initialise_published,
-    initialise_torchvision,
-    round_up,
-    shape_text,
-)
+from noiseproof.models.base import INITIALISE, Classifier, Initialisation, activated, round_up, shape_text
 from noiseproof.models.catalog import register_model
 
 __all__ = ["BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet34", "resnet50"]
 
 Stem = Literal["cifar", "imagenet"]
 INITIALISATION_OF: dict[Stem, Initialisation] = {"cifar": "published", "imagenet": "torchvision"}
-INITIALISE = {"published": initialise_published, "torchvision": initialise_torchvision}
 
 
 class BasicBlock(nn.Module):
@@ -42,10 +33,6 @@ class BasicBlock(nn.Module):
         self.conv2 = _convolution(width, width, 3)
         self.bn2 = nn.BatchNorm2d(width)
         self.downsample = _shortcut(before, width * self.expansion, stride)
-
-    @property
-    def last_norm(self) -> nn.BatchNorm2d:
-        return self.bn2
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
@@ -72,10 +59,6 @@ class Bottleneck(nn.Module):
         self.conv3 = _convolution(width, after, 1)
         self.bn3 = nn.BatchNorm2d(after)
         self.downsample = _shortcut(before, after, stride)
-
-    @property
-    def last_norm(self) -> nn.BatchNorm2d:
-        return self.bn3
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
@@ -148,7 +131,8 @@ class ResNet(Classifier):
         if zero_init_residual:
             for layer in self.modules():
                 if isinstance(layer, BasicBlock | Bottleneck):
-                    nn.init.zeros_(layer.last_norm.weight)
+                    last = layer.bn3 if isinstance(layer, Bottleneck) else layer.bn2
+                    nn.init.zeros_(last.weight)
 
     def aligned(self, multiple: int) -> ResNet:
         channels = round_up(self.in_channels, multiple)

@@ -1,7 +1,5 @@
 """Load weights from a file: tensors by name, all checked against the model before any is copied. No code in a file is run."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Mapping

@@ -14,32 +14,9 @@ spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied
 
 from noiseproof.noise.files import load_labels, read_noisy_labels, verify, write_noisy_labels
 from noiseproof.noise.instance import instance_dependent
-from noiseproof.noise.matrix import (
-    LabelNoise,
-    NoisyLabels,
-    asymmetric,
-    from_file,
-    from_matrix,
-    label_hash,
-    pairflip,
-    symmetric,
-)
+from noiseproof.noise.matrix import LabelNoise, NoisyLabels, asymmetric, from_file, from_matrix, label_hash, pairflip, symmetric
 from noiseproof.noise.spec import NoiseSpec, from_spec
 
-__all__ = [
-    "LabelNoise",
-    "NoiseSpec",
-    "NoisyLabels",
-    "asymmetric",
-    "from_file",
-    "from_matrix",
-    "from_spec",
-    "instance_dependent",
-    "label_hash",
-    "load_labels",
-    "pairflip",
-    "read_noisy_labels",
-    "symmetric",
-    "verify",
-    "write_noisy_labels",
-]
+__all__ = ["LabelNoise", "asymmetric", "from_file", "from_matrix", "instance_dependent", "pairflip", "symmetric"]
+__all__ += ["NoiseSpec", "NoisyLabels", "from_spec", "label_hash", "load_labels", "read_noisy_labels"]
+__all__ += ["verify", "write_noisy_labels"]

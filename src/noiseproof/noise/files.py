@@ -1,7 +1,5 @@
 """Noisy labels in files: published label files, and our own with a manifest that can be verified."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Instance-dependent noise: whether a label changes, and to which class, depends on the image."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from typing import Any

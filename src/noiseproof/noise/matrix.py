@@ -215,4 +215,4 @@ def _asymmetric(kind: str) -> MatrixNoise:
 
 MATRIX_NOISES = {"symmetric": MatrixNoise(symmetric), "pairflip": MatrixNoise(pairflip)}
 MATRIX_NOISES |= {f"asymmetric-{kind}": _asymmetric(kind) for kind in ASYMMETRIC}
-"""Noise by a matrix, by the name before the colon. A further one is an entry here, and no more."""
+"""Noise by a matrix, by the name before the colon. To add one, add an entry."""

@@ -6,9 +6,7 @@ One key is drawn per example, in the order of the examples, and classes are rank
 So nothing depends on how the classes are numbered: renaming them renames the noisy labels, and does no more.
 """
 
-from __future__ import annotations
-
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,5 +73,5 @@ def _ranking(labels_by_key: Labels, classes: int) -> Labels:
     """Classes by the smallest key among their examples; those without an example last."""
     present, first = np.unique(labels_by_key, return_index=True)
     absent = np.setdiff1d(np.arange(classes), present)
-    ranked: Any = np.concatenate([present[np.argsort(first)], absent])
-    return ranked.astype(np.int64)  # type: ignore[no-any-return]
+    ranked: Labels = np.concatenate([present[np.argsort(first)], absent])
+    return ranked

@@ -1,7 +1,5 @@
 """Which implementation of the two passes runs: the fastest one registered for the logits' device, or the reference."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -60,7 +58,7 @@ def _is_reference(device_type: str) -> bool:
     return _backend_of(device_type) is REFERENCE
 
 
-# What torch.compiler.assume_constant_result does, which would import the compiler: it is asked while a program is compiled.
+# As torch.compiler.assume_constant_result marks it, without importing the compiler.
 _is_reference._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions have no declared attributes
 
 

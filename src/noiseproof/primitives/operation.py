@@ -1,7 +1,5 @@
 """The registered operations: what autograd, torch.func, vmap and compilers see of the two passes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,14 +13,8 @@ from noiseproof.primitives import reference
 from noiseproof.primitives.backends import backend_for, is_traced
 from noiseproof.primitives.request import decode, focal_term
 
-__all__ = [
-    "accumulation_dtype",
-    "plain_primitives",
-    "primitives_of",
-    "row_primitives",
-    "row_primitives_backward",
-    "rows_of_labels",
-]
+__all__ = ["accumulation_dtype", "plain_primitives", "primitives_of", "rows_of_labels"]
+__all__ += ["row_primitives", "row_primitives_backward"]
 
 
 def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
@@ -111,7 +103,7 @@ def _(info: Any, in_dims: tuple[Any, ...], target: Tensor, classes: int) -> tupl
 
 
 def _under_torch_func() -> bool:
-    """Whether a torch.func transform is at work: it differentiates Functions that say how, and no others."""
+    """Whether a torch.func transform is active: it needs a Function with ``setup_context``."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
@@ -144,7 +136,7 @@ class _Primitives(torch.autograd.Function):
 
 
 class _PrimitivesBackward(torch.autograd.Function):
-    """The gradient, with its own gradient through plain torch: second derivatives are rare, so right comes before fast."""
+    """The gradient, differentiable through plain torch: second derivatives are rare, so they need not be fast."""
 
     generate_vmap_rule = True
 
@@ -209,11 +201,8 @@ def _fold_batch(
         if axis is None:
             flat.append(arg)
             continue
-        moved = (
-            arg.unsqueeze(axis).expand(*arg.shape[:axis], batch, *arg.shape[axis:])
-            if in_dim is None
-            else arg.movedim(in_dim, axis)
-        )
+        mapped = arg.expand(batch, *arg.shape) if in_dim is None else arg.movedim(in_dim, 0)
+        moved = mapped.movedim(0, axis)
         rows = moved.shape[axis + 1]
         flat.append(moved.flatten(axis, axis + 1))
     return flat, rows

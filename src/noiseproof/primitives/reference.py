@@ -4,8 +4,6 @@ Symbols are those of the package's derivation: ``shifted = z - max z``, ``e = ex
 ``d`` its sum over the classes other than the label, ``D`` its sum over all.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Iterator, Sequence
@@ -50,7 +48,7 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
     step = _chunk_rows(logits)
     work = _scratch(logits, min(step, rows), dtype)
     for z, *columns in _split_rows(step, logits, label, top, own, d, log_sum, *values):
-        _fill_sums(z, columns, asked, _first(work, len(z)))
+        _fill_sums(z, columns, asked, work[: len(z)])
     e_y = own.exp()
     torch.sub(log_sum, own, out=nll)
     torch.div(e_y, d, out=log_miss).log1p_().neg_()
@@ -119,7 +117,7 @@ def backward(
     work = _scratch(logits, min(step, len(logits)), grads.dtype)
     for z, out, *rest in _split_rows(step, logits, gradient, *columns, *factors):
         terms = list(zip(asked, rest[len(columns) :], strict=True))
-        _fill_gradient(z, out, _Columns(*rest[: len(columns)]), terms, _first(work, len(z)))
+        _fill_gradient(z, out, _Columns(*rest[: len(columns)]), terms, work[: len(z)])
     return gradient
 
 
@@ -160,7 +158,8 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
     # In float32 the exponentials are formed in the result itself, and become the gradient in place.
     e = torch.sub(z, row.top, out=out) if out.dtype == work.dtype else z.to(work.dtype).sub_(row.top)
     shifted = e.clone() if any(_needs_shifted(primitive) for primitive, _ in terms) else e
-    exact = e.shape[1] <= FEW and any(primitive.kind in ("nll", "power") for primitive, _ in terms)
+    others = e.shape[1] - 1
+    exact = others < FEW and any(primitive.kind in ("nll", "power", "focal") for primitive, _ in terms)
     e_less_1 = torch.expm1(e).scatter_(1, row.label, 0.0) if exact else None
     _exp_(e).scatter_(1, row.label, 0.0)
     c0, dz_y = row.slope, row.dz_y
@@ -168,11 +167,7 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
     extra: Tensor | None = None
     for primitive, factor in terms:
         if primitive.kind == "nll":
-            uniform = factor
-            if e_less_1 is None:
-                continue
-            uniform = factor * torch.addcmul(row.hit, e_less_1.sum(1, keepdim=True), row.inverse_sum)
-            extra = _add(extra, e_less_1 * ((e.shape[1] - 1) * factor * row.inverse_sum))
+            uniform = factor if uniform is None else uniform + factor
         elif primitive.kind == "power":
             # G/D = (e_y - sum of these) / D; where the label is the largest class the sum is that of e^q, and e_y is left out.
             if primitive.exponent == 2 and e_less_1 is not None:
@@ -182,11 +177,20 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
             c0 = torch.addcmul(c0, term.sum(1, keepdim=True).mul_(row.inverse_sum), factor, value=-1)
             extra = _add(extra, term.mul_(factor))
         elif primitive.kind in FOCAL_KINDS:
-            h = _focal_slope(row.log_sum - shifted, primitive).scatter_(1, row.label, 0.0)
-            total = factor * h.sum(1, keepdim=True)
+            if e_less_1 is None or primitive.kind == "room":
+                h = _focal_slope(row.log_sum - shifted, primitive)
+            else:
+                # What all classes have of h acts as nll_others does.
+                h_top, h = _focal_slopes_from_top(shifted, e_less_1, row.log_sum, primitive)
+                uniform = factor * h_top if uniform is None else torch.addcmul(uniform, factor, h_top)
+                dz_y = torch.addcmul(dz_y, factor * h_top, row.hit, value=others)
+            total = factor * h.scatter_(1, row.label, 0.0).sum(1, keepdim=True)
             c0 = torch.addcmul(c0, total, row.inverse_sum)
             dz_y = torch.addcmul(dz_y, total, row.hit)
             extra = _add(extra, h.mul_(-factor))
+    if uniform is not None and e_less_1 is not None:
+        extra = _add(extra, e_less_1 * (others * uniform * row.inverse_sum))
+        uniform = uniform * torch.addcmul(row.hit, e_less_1.sum(1, keepdim=True), row.inverse_sum)
     if extra is None:
         e.mul_(c0)
     else:
@@ -214,12 +218,8 @@ def _split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return iter([tensors]) if len(tensors[0]) <= step else zip(*(t.split(step) for t in tensors), strict=True)
 
 
-def _first(work: Tensor, rows: int) -> Tensor:
-    return work if len(work) == rows else work[:rows]
-
-
 def on_cpu(tensor: Tensor) -> bool:
-    """Where values may be looked at, and memory fresh from the system is dear."""
+    """Whether a tensor is on the CPU, where reading one of its values stalls nothing."""
     return tensor.device.type == "cpu"
 
 
@@ -288,6 +288,26 @@ def _focal_slope(nll: Tensor, primitive: Primitive) -> Tensor:
     if primitive.kind == "room":
         return h.neg_().masked_fill_(nll >= -math.log(primitive.minimum), 0.0)
     return h
+
+
+def _focal_slopes_from_top(shifted: Tensor, e_less_1: Tensor, log_sum: Tensor, primitive: Primitive) -> tuple[Tensor, Tensor]:
+    """h of the largest class, and how much h of each class differs from it: exact where they nearly tie.
+
+    With a = 1-p and t for the largest class, ``h = a^gamma + gamma p (-log p) a^(gamma-1)`` where ``p = p_t exp(shifted)``,
+    ``-log p = -log p_t - shifted`` and ``a = a_t - p_t (e - 1)``: each part is its value at t times an exponential.
+    """
+    gamma = primitive.exponent
+    # Bounds that change nothing but keep the quotients finite: log_sum may be 0, and shifted anything.
+    log_sum, shifted = log_sum.clamp_min(1e3 * torch.finfo(log_sum.dtype).tiny), shifted.clamp_min(-80.0)
+    hit, miss = torch.exp(-log_sum), torch.expm1(-log_sum).neg_()
+    log_ratio = torch.log1p(e_less_1 * (-hit / miss))
+    top = miss**gamma
+    difference = top * torch.expm1(gamma * log_ratio)
+    if not primitive.detach and gamma != 0:
+        rest = gamma * hit * log_sum * miss ** (gamma - 1)
+        difference += rest * torch.expm1(shifted + torch.log1p(-shifted / log_sum) + (gamma - 1) * log_ratio)
+        top = top + rest
+    return top, difference
 
 
 def _add(total: Tensor | None, term: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """What the operation can be asked for, as values and as the text its schema carries."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
