@@ -173,7 +173,7 @@ class Download:
     def _fault(self, url: str, error: requests.RequestException) -> UnreachableError:
         import requests
 
-        host, size = _host(url), self._size()
+        host = _host(url)
         if isinstance(error, requests.exceptions.InvalidSchema):
             target = str(error).rpartition(" for ")[2]
             return UnreachableError(f"{host} sends {url} on to {target}, which is neither http nor https", again=False)
@@ -183,11 +183,12 @@ class Download:
             code = error.response.status_code
             text = f"{url} is gone ({code})" if code in (404, 410) else f"{host} answered {code} for {url}"
             return UnreachableError(text, again=code in BUSY)
-        if size:
+        reason = _reason(error)
+        if size := self._size():
             return UnreachableError(
-                f"the connection to {host} broke ({_reason(error)}); {size} bytes are kept, and the next call continues"
+                f"the connection to {host} broke ({reason}); {size} bytes are kept, and the next call continues"
             )
-        return UnreachableError(f"could not reach {host} ({_reason(error)})")
+        return UnreachableError(f"could not reach {host} ({reason})")
 
 
 def _start(response: requests.Response) -> int:

@@ -82,8 +82,7 @@ def _retrieve(file: RemoteFile, place: Path, download: Download) -> None:
 
 
 def _check_there(path: Path, file: RemoteFile) -> None:
-    found = checksum(path, "md5")
-    if found != file.md5:
+    if (found := checksum(path, "md5")) != file.md5:
         aside = path.with_name(f"{path.name}.wrong")
         os.replace(path, aside)
         raise DataError(

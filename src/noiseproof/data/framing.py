@@ -127,7 +127,6 @@ class RandomPart(Framing):
         return _resize(part, self.size, self.size)
 
     def box(self, size: Size, key: tuple[Word, ...]) -> Box:
-        """The first of ten tries that fits, or the largest central part whose ratio is allowed."""
         height, width = size
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
         # A position, then for each try a share of the area and a ratio.

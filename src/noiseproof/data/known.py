@@ -17,6 +17,7 @@ from noiseproof.data.official import (
     CIFAR10_PYTHON,
     CIFAR100_BINARY,
     CIFAR100_PYTHON,
+    IDX_FILES,
     load_cifar10,
     load_cifar100,
     load_idx,
@@ -68,8 +69,7 @@ NAMES: Mapping[str, Named] = {
         ("noisy_train_key_list.txt", "annotations/noisy_train_key_list.txt"),
     ),
 }
-"""The data sets that are opened by name. The root itself may be any of their folders too; one with idx files that are not as
-published is MNIST's."""
+"""The data sets that are opened by name. Each may also be in the root itself."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,6 @@ class Source:
 CIFAR = "https://www.cs.toronto.edu/~kriz/"
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
-IDX_FILES = (
-    "train-images-idx3-ubyte.gz",
-    "train-labels-idx1-ubyte.gz",
-    "t10k-images-idx3-ubyte.gz",
-    "t10k-labels-idx1-ubyte.gz",
-)
 
 
 def _cifar(archive: str, md5: str, folder: str, holds: Mapping[str, str]) -> Source:
@@ -122,7 +116,8 @@ def _cifar(archive: str, md5: str, folder: str, holds: Mapping[str, str]) -> Sou
 
 
 def _idx(address: str, folder: str, page: str, *sums: str) -> Source:
-    return Source(tuple(RemoteFile(address + name, md5) for name, md5 in zip(IDX_FILES, sums, strict=True)), folder, page)
+    files = tuple(RemoteFile(f"{address}{name}.gz", md5) for name, md5 in zip(IDX_FILES, sums, strict=True))
+    return Source(files, folder, page)
 
 
 SOURCES: Mapping[str, Source] = {

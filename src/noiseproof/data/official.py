@@ -1,7 +1,6 @@
 """Data sets in their official formats: CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files.
 
-No code in a file is run: the pickles of the Python versions go through an unpickler that admits arrays only. Published
-checksums are verified.
+No code in a file is run: the pickles of the Python versions go through an unpickler that admits arrays only.
 """
 
 from __future__ import annotations
@@ -49,6 +48,7 @@ CIFAR100_BINARY = {
 }
 CIFAR100_PYTHON = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
 PIXELS = 32 * 32 * 3
+IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 Records = tuple[NDArray[np.uint8], NDArray[np.int64]]
 Layout = tuple[dict[str, str], Callable[[Path, bytes], Records]]
@@ -77,13 +77,10 @@ def load_cifar100(folder: str | Path, *, check: bool = True) -> Dataset:
 
 
 def load_idx(folder: str | Path, name: str = "mnist") -> Dataset:
-    """A data set of four idx files (MNIST, Fashion-MNIST, ...), gzipped or not, images as ``[N, 28, 28, 1]``.
-
-    The classes are named 0 to 9, or as published for ``fashion-mnist``.
-    """
+    """Four idx files (MNIST, Fashion-MNIST, ...), gzipped or not; classes are 0 to 9, or as published for ``fashion-mnist``."""
     folder = Path(folder)
     arrays, sources = [], {}
-    for stem in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+    for stem in IDX_FILES:
         names = (stem, f"{stem}.gz", stem.replace("-idx", ".idx"))
         path = next((folder / name for name in names if (folder / name).is_file()), None)
         if path is None:
@@ -200,5 +197,4 @@ class _DataUnpickler(pickle.Unpickler):
 
 
 def _as_images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Rows of three planes as ``[N, 32, 32, 3]``."""
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
