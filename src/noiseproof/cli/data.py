@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
@@ -31,9 +30,10 @@ from noiseproof.noise import NoisyLabels
 
 app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_help=True)
 
-Root = Annotated[
-    Path | None, typer.Option("--data", help="Folder of data sets; else $NOISEPROOF_DATA, else ~/.cache/noiseproof.")
-]
+FOLDER = "Folder of data sets; else $NOISEPROOF_DATA, else ~/.cache/noiseproof."
+Root = Annotated[Path | None, typer.Option("--data", help=FOLDER)]
+NameOrPath = Annotated[str, typer.Argument(metavar="NAME_OR_PATH", help="A name, a folder, an .npz file or a list.")]
+Name = Annotated[str, typer.Argument(help="A data set; 'noiseproof data list' lists them.")]
 SHOWN_CLASSES = 20
 BAR = 24
 CHANNELS_FIRST = "the channels come first; transpose(0, 2, 3, 1) makes images [N, H, W, C]"
@@ -45,9 +45,7 @@ class SplitName(StrEnum):
 
 
 @app.command()
-def fetch(
-    name: Annotated[str, typer.Argument(help="A data set; 'noiseproof data list' lists them.")], data: Root = None
-) -> None:
+def fetch(name: Name, data: Root = None) -> None:
     """Download a data set, check it and unpack it; resumes an interrupted download."""
     try:
         with _progress() as progress:
@@ -70,9 +68,7 @@ def list_sets(data: Root = None) -> None:
 
 @app.command()
 def show(
-    dataset: Annotated[
-        str, typer.Argument(metavar="NAME_OR_PATH", help="A name, a folder, an .npz file or a list.")
-    ] = "digits",
+    dataset: NameOrPath = "digits",
     data: Root = None,
     split: Annotated[SplitName, typer.Option(help="Whose images and labels.")] = SplitName.train,
     labels: Annotated[Path | None, typer.Option(help="Given labels of the same examples, to compare.")] = None,
@@ -101,8 +97,7 @@ def show(
         console.print(f"wrote {png}", markup=False, highlight=False, soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """What ``show`` prints: size and inputs of every split, and the classes of one."""
 
     name: str
@@ -126,7 +121,6 @@ class Summary:
 
 
 def describe(dataset: Dataset, split: str, labels: Path | None = None, name: str | None = None) -> Summary:
-    """The facts about a data set that ``show`` prints."""
     if split not in dataset.splits:
         raise ValueError(f"{dataset.name} has no {split} split; it has {', '.join(dataset.splits)}")
     clean, count = dataset.splits[split].labels, len(dataset.classes)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -23,12 +22,8 @@ from noiseproof.version import __version__
 
 app = typer.Typer(help="Make noisy labels that say how they were made, and check them.", no_args_is_help=True)
 
-Spec = Annotated[
-    str,
-    typer.Argument(
-        help="symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, asymmetric-cifar100:0.3, instance:0.4, or a matrix's file."
-    ),
-]
+NOISES = "symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, asymmetric-cifar100:0.3, instance:0.4, or a matrix's file."
+Spec = Annotated[str, typer.Argument(help=NOISES)]
 CleanLabels = Annotated[Path | None, typer.Option("--labels", help="The clean labels: .npy, .npz, .json, .pt or .csv.")]
 DatasetName = Annotated[
     str | None, typer.Option("--dataset", help="Or a data set, by name or place: its training labels, and its images.")
@@ -115,8 +110,7 @@ def what_was_checked(facts: dict[str, Any], compared: bool) -> str:
     return f"labels, rate and matrix ({way})" if compared else f"labels ({way})"
 
 
-@dataclass(frozen=True)
-class Clean:
+class Clean(NamedTuple):
     """Clean labels and where they are from; those of a data set with its name, classes, and images if they are in memory."""
 
     labels: NDArray[np.int64]

@@ -18,7 +18,6 @@ from noiseproof.train.record import task_facts
 
 __all__ = ["Plan", "changes_from", "device_named", "means_gpu", "noise_from", "plan_run"]
 
-
 ELSEWHERE = {"dataset": "RECIPE or --data says it", "noise": "give --noise", "seed": "give --seed"}
 """Fields that have their own option, which does more than set them"""
 
@@ -65,7 +64,6 @@ def plan_run(
 
 
 def _loss_alone(name: str, data: str | None, profile: str) -> str:
-    """The loss where RECIPE is not DATASET/LOSS."""
     if data is None:
         raise ValueError(
             f"RECIPE must be DATASET/LOSS, such as cifar10/jal-ce, or a loss together with --data PLACE, got {name!r}"
@@ -94,11 +92,8 @@ def changes_from(texts: list[str], model: str | None, test_share: float | None) 
         if key in ELSEWHERE:
             raise ValueError(f"--set does not take {key}: {ELSEWHERE[key]}")
         changes[key] = value.strip()
-    if model is not None:
-        changes["model"] = model
-    if test_share is not None:
-        changes["test_share"] = test_share
-    return changes
+    given = {"model": model, "test_share": test_share}
+    return changes | {key: value for key, value in given.items() if value is not None}
 
 
 def means_gpu(device: str) -> bool:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,18 +28,10 @@ from noiseproof.train.observer import Several
 
 __all__ = ["train"]
 
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE", help="DATASET/LOSS of the paper, or a loss with --data. Examples: cifar10/jal-ce, jal-ce."
-    ),
-]
-Noise = Annotated[
-    str,
-    typer.Option(
-        help="symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file."
-    ),
-]
+RECIPES = "DATASET/LOSS of the paper, or a loss with --data. Examples: cifar10/jal-ce, jal-ce."
+NOISES = "symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file."
+Name = Annotated[str, typer.Argument(metavar="RECIPE", help=RECIPES)]
+Noise = Annotated[str, typer.Option(help=NOISES)]
 Seed = Annotated[int, typer.Option(help="Of the noise, the network and the order.", min=0, max=2**32 - 1)]
 Data = Annotated[
     str | None, typer.Option(metavar="PLACE", help="Folder of data sets; with a loss alone, an .npz file, a list or a folder.")
@@ -61,8 +54,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Print the whole recipe and stop.")]
 Every = Annotated[float, typer.Option("--checkpoint-every", metavar="SECONDS", help="0 is after each epoch.", min=0.0)]
-
-
 FIRST_SPEAKS = 3.0
 """Seconds that other processes wait with an error: if rank 0 has it too, it reports it, ends, and torchrun ends the others"""
 
@@ -140,7 +131,7 @@ def _bad_arguments() -> Iterator[None]:
 
 @contextmanager
 def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[None]:
-    """All ways in which a run ends early: one of several processes says why, and the exit status."""
+    """Report an early end of the run, from one of the processes, with its exit status."""
     speaks = os.environ.get("RANK", "0") == "0"
     problem = Console(stderr=True, quiet=not speaks)
     try:
@@ -175,10 +166,8 @@ def _close(observers: list[Observer]) -> None:
 
 def _is_foreign(error: BaseException) -> bool:
     """Whether the error was raised outside this package."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and not Path(trace.tb_frame.f_code.co_filename).is_relative_to(Path(__file__).parents[1])
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and not Path(frames[-1].filename).is_relative_to(Path(__file__).parents[1])
 
 
 def _print_recipe(plan: Plan, as_json: bool) -> None:

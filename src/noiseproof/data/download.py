@@ -141,14 +141,12 @@ class Download:
             more = "" if total is None else f"; {total} bytes are needed for it"
             way = "free some and run the same command again, it continues"
             raise DataError(f"{self.part}: no space left on the disk{more}: {way}") from error
-        return have == total if total is not None else self._is_end(have)
-
-    def _is_end(self, have: int) -> bool:
-        """Whether a response of unknown length was complete: the checksum is right, or another one ended at the same size."""
-        if have in self._ends or checksum(self.part, "md5") == self.md5:
-            return True
+        if total is not None:
+            return have == total
+        # A response of unknown length was complete if the checksum is right, or another one ended at the same size.
+        complete = have in self._ends or checksum(self.part, "md5") == self.md5
         self._ends.add(have)
-        return False
+        return complete
 
     @property
     def _tag(self) -> Path:

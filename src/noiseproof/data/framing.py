@@ -69,10 +69,7 @@ class Squash(Framing):
 
 @dataclass(frozen=True)
 class Centre(Framing):
-    """For evaluation: the shorter side to ``resize``, keeping the shape, then the central ``size`` x ``size``.
-
-    The longer side is rounded down; of an odd margin the even half is cut first.
-    """
+    """For evaluation: the size and the position of :class:`~noiseproof.data.ResizeCenterCrop`."""
 
     resize: int = 256
     size: int = 224
@@ -105,10 +102,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class RandomPart(Framing):
-    """A random part of the image, resized to ``size`` x ``size``: the rule of :class:`~noiseproof.data.RandomResizedCrop`.
-
-    The part is a function of the key and the image's size. It is cut before it is resized.
-    """
+    """A random part, a function of the key and the image's size, by the rule of :class:`~noiseproof.data.RandomResizedCrop`."""
 
     size: int = 224
     scale: tuple[float, float] = (0.08, 1.0)

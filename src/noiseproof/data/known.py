@@ -10,18 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from noiseproof.data import lists
+from noiseproof.data import lists, official
 from noiseproof.data.dataset import Dataset, load_digits
-from noiseproof.data.official import (
-    CIFAR10_BINARY,
-    CIFAR10_PYTHON,
-    CIFAR100_BINARY,
-    CIFAR100_PYTHON,
-    IDX_FILES,
-    load_cifar10,
-    load_cifar100,
-    load_idx,
-)
 
 __all__ = ["ELSEWHERE", "IDX", "NAMES", "SOURCES", "Named", "RemoteFile", "Source"]
 
@@ -41,7 +31,7 @@ IDX = ("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "train-images.id
 NAMES: Mapping[str, Named] = {
     "digits": Named(lambda folder, check: load_digits()),
     "cifar10": Named(
-        lambda folder, check: load_cifar10(folder, check=check),
+        lambda folder, check: official.load_cifar10(folder, check=check),
         (
             "cifar-10-batches-bin",
             "cifar10/cifar-10-batches-bin",
@@ -52,12 +42,14 @@ NAMES: Mapping[str, Named] = {
         ("test_batch.bin", "test_batch"),
     ),
     "cifar100": Named(
-        lambda folder, check: load_cifar100(folder, check=check),
+        lambda folder, check: official.load_cifar100(folder, check=check),
         ("cifar-100-binary", "cifar100/cifar-100-binary", "cifar-100-python", "cifar100/cifar-100-python", "cifar100"),
         ("test.bin", "test"),
     ),
-    "mnist": Named(lambda folder, check: load_idx(folder), ("mnist", "MNIST/raw"), IDX),
-    "fashion-mnist": Named(lambda folder, check: load_idx(folder, "fashion-mnist"), ("fashion-mnist", "FashionMNIST/raw"), IDX),
+    "mnist": Named(lambda folder, check: official.load_idx(folder), ("mnist", "MNIST/raw"), IDX),
+    "fashion-mnist": Named(
+        lambda folder, check: official.load_idx(folder, "fashion-mnist"), ("fashion-mnist", "FashionMNIST/raw"), IDX
+    ),
     "webvision": Named(
         lambda folder, check: lists.load_webvision(folder, imagenet=lists.imagenet_beside(folder)),
         ("webvision",),
@@ -111,24 +103,20 @@ MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 
 
-def _cifar(archive: str, md5: str, folder: str, holds: Mapping[str, str]) -> Source:
-    return Source((RemoteFile(CIFAR + archive, md5),), folder, f"{CIFAR}cifar.html", holds)
+def _cifar(archive: str, md5: str, folder: str) -> Source:
+    return Source((RemoteFile(CIFAR + archive, md5),), folder, f"{CIFAR}cifar.html", official.CHECKSUMS[folder])
 
 
 def _idx(address: str, folder: str, page: str, *sums: str) -> Source:
-    files = tuple(RemoteFile(f"{address}{name}.gz", md5) for name, md5 in zip(IDX_FILES, sums, strict=True))
+    files = tuple(RemoteFile(f"{address}{name}.gz", md5) for name, md5 in zip(official.IDX_FILES, sums, strict=True))
     return Source(files, folder, page)
 
 
 SOURCES: Mapping[str, Source] = {
-    "cifar10": _cifar("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin", CIFAR10_BINARY),
-    "cifar10-python": _cifar(
-        "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py", CIFAR10_PYTHON
-    ),
-    "cifar100": _cifar("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary", CIFAR100_BINARY),
-    "cifar100-python": _cifar(
-        "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python", CIFAR100_PYTHON
-    ),
+    "cifar10": _cifar("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin"),
+    "cifar10-python": _cifar("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py"),
+    "cifar100": _cifar("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary"),
+    "cifar100-python": _cifar("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python"),
     "mnist": _idx(
         MNIST,
         "mnist",

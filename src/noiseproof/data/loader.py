@@ -194,10 +194,7 @@ class _Request(NamedTuple):
 
 
 class _Decoded(NamedTuple):
-    """Sent back: images uint8 ``[B, H, W, 3]``, their labels and indices, and the errors of the others.
-
-    As values: an exception raised in a worker would arrive as the text of another one.
-    """
+    """Sent back: images uint8 ``[B, H, W, 3]``, and the errors of the others, which if raised would arrive as mere text."""
 
     images: Tensor
     labels: Tensor

@@ -109,8 +109,7 @@ class RandomResizedCrop(Operation):
 class ResizeCenterCrop(Operation):
     """For evaluation: the shorter side to ``resize``, keeping the shape, then the central ``size`` x ``size``.
 
-    The longer side is rounded down; of an odd margin the even half is cut first. Where nothing has to be resized, pixels are
-    copied exactly.
+    The longer side is rounded down; of an odd margin the even half is cut first. Without resizing, pixels are copied exactly.
     """
 
     random = False

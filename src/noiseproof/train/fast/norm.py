@@ -11,9 +11,7 @@ up, always in the same order. Moments are those of ``x - o`` with the mean ``o``
 costs no digits.
 
 With pooling the activations themselves are never stored: the backward pass finds the maximum of each 2x2 again, the first in
-reading order where there are several.
-
-Where two layers read the result, the gradients of both are read here, instead of being added up beforehand.
+reading order where there are several. Where two layers read the result, the gradients of both are read here.
 """
 
 from __future__ import annotations
@@ -80,9 +78,8 @@ class _Norm(torch.autograd.Function):
         dy_too = more[0] if more else None
         dx, dgamma, dbeta = torch.empty_like(x), torch.empty_like(known[2]), torch.empty_like(known[3])
         known += [dgamma, dbeta, *ctx.sizes]
-        flags = dict(ctx.flags)
-        pool, rows = flags["POOL"], ctx.sizes[0]
-        shortcut = flags["SHORTCUT"]
+        flags, rows = dict(ctx.flags), ctx.sizes[0]
+        pool, shortcut = flags["POOL"], flags["SHORTCUT"]
         dz = torch.empty_like(dy) if shortcut or more else None
         tile = POOLED_SUMS if pool else SUMS if rows > FEW else SUMS_OF_FEW
         grid, parts = _parts(rows, x, tile["ROWS"])
@@ -103,9 +100,7 @@ def _parts(rows: int, x: Tensor, step: int) -> tuple[Any, Tensor]:
 
 
 def _half_size(x: Tensor) -> Tensor:
-    count, channels, height, width = x.shape
-    shape = (count, channels, height // 2, width // 2)
-    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+    return torch.empty_like(x[:, :, ::2, ::2], memory_format=torch.channels_last)
 
 
 class FusedNorm(nn.Module):

@@ -1,8 +1,7 @@
 """The first convolution as Triton kernels: 3x3 over few channels, where cuDNN's kernels use little of the device.
 
-As a matrix product, of the ``9 C`` numbers around each position by the weights, it is so thin that moving its result takes
-longer than computing it. The patches are assembled while they are read and never stored. The gradient of the weights is summed
-in parts, which are then added up, always in the same order.
+It is a matrix product, of the ``9 C`` numbers around each position by the weights, bound by memory. The patches are assembled
+while they are read and never stored. The gradient of the weights is summed in parts, always in the same order.
 """
 
 from __future__ import annotations
