@@ -20,7 +20,7 @@ from rich.text import Text
 
 from noiseproof import noise as label_noise
 from noiseproof.cli import pictures
-from noiseproof.cli.output import console, fail
+from noiseproof.cli.output import console, errors_reported
 from noiseproof.data import Dataset, Examples, data_root, open_dataset
 from noiseproof.data import fetch as fetch_files
 from noiseproof.data.download import Progress
@@ -48,10 +48,8 @@ class SplitName(StrEnum):
 def fetch(name: Name, data: Root = None) -> None:
     """Download a data set, check it and unpack it; resumes an interrupted download."""
     try:
-        with _progress() as progress:
+        with errors_reported(), _progress() as progress:
             folder = fetch_files(name, data, progress=progress)
-    except (ValueError, OSError) as error:
-        fail(error)
     except KeyboardInterrupt:
         console.print("stopped; the same command continues", highlight=False)
         raise typer.Exit(130) from None
@@ -78,7 +76,7 @@ def show(
     check: Annotated[bool, typer.Option(help="Hold CIFAR to its published checksums; a re-packed copy has others.")] = True,
 ) -> None:
     """Show a data set: sizes, classes, checksums and images."""
-    try:
+    with errors_reported():
         if name is not None and labels is None:
             raise ValueError(f"--name picks one of several labels in the file of --labels, got {name!r} without --labels")
         opened = open_dataset(dataset, data, check=check)
@@ -88,8 +86,6 @@ def show(
         tiles = pictures.choose_images(opened, split.value, 2, classes=SHOWN_CLASSES, given=given, seed=seed) if drawn else []
         if png is not None:
             _write_picture(opened, split.value, given, seed, png)
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        fail(error)
     _print_summary(summary)
     if tiles:
         console.print(pictures.half_blocks(tiles))

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseproof import functional
-from noiseproof.cli.output import console, fail
+from noiseproof.cli.output import console, errors_reported
 from noiseproof.losses.catalog import SYMBOLS, LossEntry, find_loss, list_losses
 from noiseproof.losses.expressions import names_in
 
@@ -25,10 +25,8 @@ def losses(name: Annotated[str | None, typer.Argument(help="One loss in full: ja
         console.print(loss_table(list_losses()))
         console.print("'noiseproof losses NAME' shows one in full.", style="dim", highlight=False)
         return
-    try:
+    with errors_reported():
         entry = find_loss(name)
-    except ValueError as error:
-        fail(error)
     console.print(loss_page(entry))
     for line in usage(entry):
         console.print(line, style="green", highlight=False, markup=False, soft_wrap=True)  # code is copied: never break it

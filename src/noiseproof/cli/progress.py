@@ -21,7 +21,6 @@ LINE_SECONDS = 10.0
 
 
 def known_shares(facts: Epoch) -> dict[str, float]:
-    """The accuracies that are known, by name."""
     shares = {"given": facts.given_accuracy, "clean": facts.clean_accuracy, "test": facts.test_accuracy}
     return {name: share for name, share in shares.items() if share is not None} | facts.other_accuracies
 

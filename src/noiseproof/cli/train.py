@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from noiseproof.cli.output import console, fail
+from noiseproof.cli.output import console, errors_reported, fail
 from noiseproof.cli.plan import Plan, changes_from, device_named, means_gpu, noise_from, plan_run
 from noiseproof.cli.progress import Bar, Lines, TensorBoard, duration
 from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task
@@ -94,7 +94,7 @@ def train(
 
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """
-    with _bad_arguments():
+    with errors_reported():
         wanted = changes_from(changes or [], model, test_share)
         plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out, means_gpu(device))
         if dry_run:
@@ -116,17 +116,6 @@ def train(
         ).record
         if observer is not None:
             _print_result(record, plan.folder, quiet, as_json)
-
-
-@contextmanager
-def _bad_arguments() -> Iterator[None]:
-    """One process of each machine reports an error in the arguments or the data: it may be that machine's."""
-    try:
-        yield
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        if os.environ.get("LOCAL_RANK", "0") != "0":
-            raise typer.Exit(2) from None
-        fail(error)
 
 
 @contextmanager
@@ -186,9 +175,8 @@ def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console) ->
     recipe, wrong, before = plan.recipe, task.wrong, Record.read(plan.folder)
     finished = before is not None and before.status == "finished"
     labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({recipe.noise})"
-    lines = [
-        f"[bold]{escape(task.name)}, {recipe.loss}[/]: {len(task.train)} examples of {len(task.classes)} classes, {labels}"
-    ]
+    examples = f"{len(task.train)} examples of {len(task.classes)} classes"
+    lines = [f"[bold]{escape(task.name)}, {recipe.loss}[/]: {examples}, {labels}"]
     if absent := len(task.classes) - len(np.unique(task.train.labels)):
         lines.append(f"{absent} of the classes have no example to train on (labels count from 0; a gap is a class too)")
     if task.test is None:
@@ -223,7 +211,6 @@ def _print_result(record: Record, folder: Path, quiet: bool, as_json: bool) -> N
 
 
 def result_line(record: Record) -> str:
-    """The result of a run in a sentence."""
     result = record.result
 
     def percent(key: str, what: str) -> str:

@@ -17,7 +17,7 @@ __all__ = ["ELSEWHERE", "IDX", "NAMES", "SOURCES", "Named", "RemoteFile", "Sourc
 
 
 class Named(NamedTuple):
-    """A data set that has a name."""
+    """How a data set with a name is read and recognised."""
 
     read: Callable[[Path, bool], Dataset]
     """From its folder; the second argument is whether to check published checksums"""

@@ -158,7 +158,6 @@ class ImageLoader:
                 yield _Request(n, indices, self.files.labels[indices], [self.files.paths[k] for k in indices])
 
     def _share(self, count: int) -> tuple[int, int]:
-        """The range of this process in a batch of ``count``."""
         return self.rank * count // self.world, (self.rank + 1) * count // self.world
 
     def _report(self, faults: list[tuple[str, Exception]], left: int) -> None:
@@ -213,8 +212,6 @@ class _Sampler:
 
 
 class _Decoder(Dataset[_Decoded]):
-    """Decodes the images of a request, in a worker."""
-
     def __init__(self, framing: Framing, seed: int, skip_corrupt: bool, opener: Opener) -> None:
         self.framing, self.seed, self.skip_corrupt, self.opener = framing, seed, skip_corrupt, opener
 

@@ -27,7 +27,7 @@ EVALUATION_NUMBERS = 2**24
 
 
 class Rank(NamedTuple):
-    """Of the processes that train one network, this one; the batches are divided among them."""
+    """This process among those that train one network; each batch is divided among them."""
 
     rank: int = 0
     world: int = 1
@@ -138,7 +138,6 @@ class MemoryFeed:
         return EpochPlan.draw(len(self), size, self.transforms.train, self.seed, epoch).to(self.device)
 
     def examples(self, plan: EpochPlan) -> Tensor:
-        """The inputs of a part of a plan, augmented."""
         inputs = self.inputs[plan.order]
         return inputs if self.transforms.train is None else self.transforms.train.apply(inputs, plan.drawn)
 
@@ -165,7 +164,6 @@ class MemoryFeed:
         return max(1, min(EVALUATION_BATCH, EVALUATION_NUMBERS // one.numel()))
 
     def _unchanged(self, indices: Tensor) -> Tensor:
-        """Without augmentation."""
         inputs = self.inputs[indices]
         return inputs if self.transforms.test is None else self.transforms.test(inputs)
 

@@ -31,15 +31,13 @@ __all__ = ["Loop", "Outcome", "train"]
 WEIGHTS = "weights.safetensors"
 PART = {
     "name": "data",
-    "classes": "classes",
-    "examples": "examples",
     "test_examples": "examples to test on",
     "noise": "labels",
     "sources": "files of data",
     "other_tests": "further examples to test on",
     "model": "model's lines of code",
 }
-"""The facts of a task, in words"""
+"""The facts of a task in words, where these are not their names"""
 
 
 @dataclass(frozen=True)

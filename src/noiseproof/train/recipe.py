@@ -96,17 +96,15 @@ class Recipe:
         return create_loss(self.loss, **self.loss_options)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
         facts: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
         return facts
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Recipe:
-        """Read what :meth:`as_dict` gave."""
         return override(None, facts)
 
     def differences(self, other: Recipe | Mapping[str, Any]) -> list[str]:
-        """What another recipe, or a record's, perhaps of another version, has otherwise."""
+        """The fields in which another recipe, or that of a record, differs from this one."""
         ours, theirs = self.as_dict(), other.as_dict() if isinstance(other, Recipe) else dict(other)
         names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
         return [f"{name} is {theirs.get(name)!r}, not {ours.get(name)!r}" for name in names]

@@ -69,7 +69,7 @@ class Record:
 
     @staticmethod
     def status_in(facts: Mapping[str, Any]) -> Status:
-        """Lines of finished runs, as benchmarks keep them, do not say so."""
+        """The status; facts that were kept without one are of a finished run if they have a result."""
         status: Status = facts.get("status") or ("finished" if facts["result"] else "running")
         return status
 

@@ -47,7 +47,7 @@ def prepare(recipe: Recipe, data: str | Path | None = None) -> Task:
 
 
 def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Task:
-    """The task that the recipe makes of a data set."""
+    """The data set with the recipe's noise on its training labels, and its share held out to test on."""
     dataset = _checked_images(dataset)
     labels = dataset.train.labels
     if recipe.noise == "none":
@@ -114,5 +114,4 @@ def _with_channel(split: Split) -> Split:
 
 
 def weights_file(file: str, root: Path | None) -> Path:
-    """The file of weights that a recipe starts from."""
     return find_file(file, root, "file of weights", "say where it is, weights=PATH, or start without one, weights=none")

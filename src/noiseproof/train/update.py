@@ -118,5 +118,4 @@ class Adam(Update):
 
 
 def update_for(recipe: Recipe, flat: Tensor) -> Update:
-    """The rule that the recipe names."""
     return {"sgd": Sgd, "adam": Adam}[recipe.optimiser](recipe, flat)

@@ -70,14 +70,9 @@ class GraphEngine(Engine):
         self.streams = RunStreams(device)
         self.stream = self.streams.take(priority=-1)  # what the network waits for goes first
         self.side = SideStream(None if parts.options.shares_device else self.streams.take())
-        self.staging = Staging(
-            self.feed,
-            parts.clean,
-            channels=next(iter(self.lean.leaves.values())).shape[1],
-            dtype=torch.bfloat16 if half else torch.float32,
-            stream=self.streams.take(),
-            reader=self.stream,
-        )
+        channels, dtype = next(iter(self.lean.leaves.values())).shape[1], torch.bfloat16 if half else torch.float32
+        streams = {"stream": self.streams.take(), "reader": self.stream}
+        self.staging = Staging(self.feed, parts.clean, channels=channels, dtype=dtype, **streams)
         self.tally = Tally(self.feed.steps(), device)
         shape = next(iter(self.feed.in_order())).inputs.shape[1:]
         self.examined = torch.zeros((self.feed.evaluation_batch, *shape), device=device).to(memory_format=torch.channels_last)

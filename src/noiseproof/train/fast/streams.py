@@ -45,7 +45,6 @@ class RunStreams:
         return next((stream for stream in streams if stream.cuda_stream not in _taken), None)
 
     def synchronise(self) -> None:
-        """Wait for all work on these streams."""
         for stream in self._streams:
             stream.synchronize()
 
