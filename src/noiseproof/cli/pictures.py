@@ -20,10 +20,8 @@ from noiseproof.data import Dataset, Examples, read_image
 __all__ = ["ClassImages", "choose_images", "half_blocks", "picture_file"]
 
 Image = NDArray[np.uint8]
-CELLS = 12
-"""Columns a picture takes in the terminal; half as many lines."""
-ROWS = 20
-"""With more classes than this the picture has one image of each instead of a row."""
+CELLS = 12  # columns a picture takes in the terminal; half as many lines
+ROWS = 20  # with more classes than this the picture has one image of each instead of a row
 SHOWN = 100
 RED = "#c1121f"
 

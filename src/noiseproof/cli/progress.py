@@ -16,8 +16,7 @@ from noiseproof.train import Epoch, Observer, Record
 
 __all__ = ["Bar", "Lines", "TensorBoard", "accuracies", "duration"]
 
-LINE_SECONDS = 10.0
-"""Within an epoch a line is printed no more often than this."""
+LINE_SECONDS = 10.0  # within an epoch a line is printed no more often than this
 
 
 def known_shares(facts: Epoch) -> dict[str, float]:
@@ -76,8 +75,7 @@ class Lines(Observer):
 
     def __init__(self, console: Console) -> None:
         self.console, self.told = console, time.monotonic()
-        self.within = -1
-        """The epoch that a line was last printed in, counted from 0"""
+        self.within = -1  # the epoch that a line was last printed in, counted from 0
 
     def started(self, record: Record, epochs_done: int) -> None:
         self.epochs = record.recipe["epochs"]

@@ -19,10 +19,8 @@ from noiseproof.data.examples import DataError
 
 __all__ = ["unpack"]
 
-AT_MOST = 2**31
-"""Bytes an archive may unpack to, unless said otherwise."""
-MEMBERS = 100_000
-"""Files and folders an archive may hold: empty ones are not bounded by the bytes."""
+AT_MOST = 2**31  # bytes an archive may unpack to, unless said otherwise
+MEMBERS = 100_000  # files and folders an archive may hold: empty ones are not bounded by the bytes
 BLOCK = 512
 
 

@@ -13,8 +13,7 @@ from noiseproof.files import checksum
 
 __all__ = ["Dataset", "from_arrays", "load_digits", "load_npz"]
 
-MOST_CLASSES = 2**20
-"""A label beyond this is a slip: naming so many classes would fill the memory."""
+MOST_CLASSES = 2**20  # a label beyond this is a slip: naming so many classes would fill the memory
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,10 @@ __all__ = ["Download", "Progress", "UnreachableError"]
 Progress = Callable[[str, int, int | None], object]
 """Called with a file's name, the bytes received, and the total if the server gives it."""
 CONNECT_TIMEOUT = 15.0
-SILENCE_TIMEOUT = 60.0
-"""Seconds without a single byte after which a connection is given up."""
+SILENCE_TIMEOUT = 60.0  # seconds without a single byte after which a connection is given up
 ATTEMPTS = 4
-AT_MOST = 2**32
-"""The largest file that is accepted: a server that never stops must not fill the disk."""
-CHUNK = 2**14
-"""Bytes written at a time."""
+AT_MOST = 2**32  # the largest file that is accepted: a server that never stops must not fill the disk
+CHUNK = 2**14  # bytes written at a time
 BUSY = (429, 500, 502, 503, 504)
 
 
@@ -38,8 +35,7 @@ class UnreachableError(DataError):
 
     def __init__(self, message: str, *, again: bool = True) -> None:
         super().__init__(message)
-        self.again = again
-        """Whether asking again may help"""
+        self.again = again  # whether asking again may help
 
 
 @dataclass
@@ -54,12 +50,9 @@ class Download:
     md5: str
     progress: Progress | None = None
     timeout: tuple[float, float] = (CONNECT_TIMEOUT, SILENCE_TIMEOUT)
-    pause: float = 1.0
-    """Seconds before the second attempt; twice as many before each further one"""
-    _joined: bool = field(default=False, init=False)
-    """Whether ``part`` has bytes of more than one response"""
-    _ends: set[int] = field(default_factory=set, init=False)
-    """Sizes of ``part`` after responses of unknown length, which may be whole or cut off"""
+    pause: float = 1.0  # seconds before the second attempt; twice as many before each further one
+    _joined: bool = field(default=False, init=False)  # whether ``part`` has bytes of more than one response
+    _ends: set[int] = field(default_factory=set, init=False)  # sizes of ``part`` after responses of unknown length
 
     def __call__(self, url: str, output_file: str, pooch: object = None, check_only: bool = False) -> None:
         for last in (False, True):

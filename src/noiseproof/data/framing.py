@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Box", "Centre", "Framing", "RandomPart", "Squash"]
 
-LARGEST = 2**26
-"""Most pixels of a resized image: a line of 1 x 10,000 pixels would become 256 x 2,560,000."""
+LARGEST = 2**26  # most pixels of a resized image: a line of 1 x 10,000 pixels would become 256 x 2,560,000
 
 
 class Framing:

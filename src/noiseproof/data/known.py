@@ -19,12 +19,9 @@ __all__ = ["ELSEWHERE", "IDX", "NAMES", "SOURCES", "Named", "RemoteFile", "Sourc
 class Named(NamedTuple):
     """How a data set with a name is read and recognised."""
 
-    read: Callable[[Path, bool], Dataset]
-    """From its folder; the second argument is whether to check published checksums"""
-    folders: tuple[str, ...] = ()
-    """Where it may be, below the root"""
-    witnesses: tuple[str, ...] = ()
-    """Files of which one is there if the data set is"""
+    read: Callable[[Path, bool], Dataset]  # from its folder; whether to check published checksums
+    folders: tuple[str, ...] = ()  # where it may be, below the root
+    witnesses: tuple[str, ...] = ()  # files of which one is there if the data set is
 
 
 IDX = ("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "train-images.idx3-ubyte")
@@ -82,12 +79,9 @@ class Source:
 
     files: tuple[RemoteFile, ...]
     folder: str
-    page: str
-    """Where its owners describe it"""
-    holds: Mapping[str, str] = field(default_factory=dict)
-    """Published checksums of the files in the archive; empty if there is no archive"""
-    at_most: int = 2**28
-    """Bytes the archive may unpack to"""
+    page: str  # where its owners describe it
+    holds: Mapping[str, str] = field(default_factory=dict)  # published checksums of an archive's files, if it is one
+    at_most: int = 2**28  # bytes the archive may unpack to
 
     @property
     def archived(self) -> bool:

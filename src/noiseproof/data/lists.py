@@ -24,8 +24,7 @@ __all__ = ["imagenet_beside", "load_clothing1m", "load_list", "load_webvision"]
 
 LABEL = re.compile(r"-?[0-9]{1,18}")
 GOOGLE = "google"
-FIRST_OF_IMAGENET = ("n01440764", "0")
-"""The folder of ImageNet's first class, by synset or by number."""
+FIRST_OF_IMAGENET = ("n01440764", "0")  # the folder of ImageNet's first class, by synset or by number
 KeyList = Literal["noisy_train", "clean_train", "clean_val", "clean_test"]
 
 

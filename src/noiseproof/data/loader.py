@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "ImageLoader"]
 
-ORDER, FRAMING = 0, 1
-"""The streams of random numbers, each a word of its keys."""
+ORDER, FRAMING = 0, 1  # the streams of random numbers, each a word of its keys
 
 
 class Batch(NamedTuple):
@@ -85,8 +84,7 @@ class ImageLoader:
         self.seed, self.device = _check_word("seed", seed), torch.device(device)
         self.workers = check_integer("workers", workers, at_least=0)
         self.rank, self.world = check_integer("rank", rank, at_least=0), check_integer("world", world, at_least=1)
-        self.skipped: list[str] = []
-        """The paths left out so far in the epoch begun last, in the order of the batches."""
+        self.skipped: list[str] = []  # the paths left out so far in the epoch begun last, in the order of the batches
         self._check_shares()
         self._sampler = _Sampler()
         self._engine: DataLoader[_Decoded] | None = None

@@ -19,11 +19,8 @@ from noiseproof.train.transforms import Transforms, as_tensor
 
 __all__ = ["SINGLE", "Batch", "EpochPlan", "Feed", "FileFeed", "MemoryFeed", "Rank", "generator_for"]
 
-ORDER, AUGMENT = 1, 2
-"""The random streams of an epoch"""
-EVALUATION_BATCH = 1000
-EVALUATION_NUMBERS = 2**24
-"""Limits of an evaluation batch: examples, and numbers in them"""
+ORDER, AUGMENT = 1, 2  # the random streams of an epoch
+EVALUATION_BATCH, EVALUATION_NUMBERS = 1000, 2**24  # limits of an evaluation batch: examples, and numbers in them
 
 
 class Rank(NamedTuple):

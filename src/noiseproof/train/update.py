@@ -63,8 +63,7 @@ def _in_layout_of(parameter: Tensor, part: Tensor) -> Tensor:
 class Update:
     """Changes weights in place. :attr:`state` is all that it keeps between steps."""
 
-    kept: ClassVar[tuple[str, ...]]
-    """Names of the vectors in the state"""
+    kept: ClassVar[tuple[str, ...]]  # names of the vectors in the state
 
     def __init__(self, recipe: Recipe, flat: Tensor) -> None:
         self.recipe = recipe

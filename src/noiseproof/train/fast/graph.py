@@ -33,8 +33,7 @@ from noiseproof.train.network import logits_of, nothing_drawn
 __all__ = ["GraphEngine", "Kernels"]
 
 WARM_UP = 3
-NORM_MOMENTUM = 0.1
-"""Of BatchNorm's running statistics"""
+NORM_MOMENTUM = 0.1  # of BatchNorm's running statistics
 Kernels = Literal["triton", "compiled", "torch"]
 T = TypeVar("T")
 
@@ -71,8 +70,8 @@ class GraphEngine(Engine):
         self.stream = self.streams.take(priority=-1)  # what the network waits for goes first
         self.side = SideStream(None if parts.options.shares_device else self.streams.take())
         channels, dtype = next(iter(self.lean.leaves.values())).shape[1], torch.bfloat16 if half else torch.float32
-        streams = {"stream": self.streams.take(), "reader": self.stream}
-        self.staging = Staging(self.feed, parts.clean, channels=channels, dtype=dtype, **streams)
+        stream = self.streams.take()
+        self.staging = Staging(self.feed, parts.clean, channels=channels, dtype=dtype, stream=stream, reader=self.stream)
         self.tally = Tally(self.feed.steps(), device)
         shape = next(iter(self.feed.in_order())).inputs.shape[1:]
         self.examined = torch.zeros((self.feed.evaluation_batch, *shape), device=device).to(memory_format=torch.channels_last)

@@ -28,14 +28,10 @@ from noiseproof.train.fast.twin import paired
 
 __all__ = ["FusedNorm"]
 
-CHANNELS = 64
-"""Channels that a program works on"""
-SAMPLE = 32
-"""Positions whose mean the moments are taken around"""
-PARTS = 128
-"""Programs that sum at the same time; the same on every device, so that all of them round alike"""
-FEW = 2**14
-"""Positions up to which programs are small, so that there are enough of them"""
+CHANNELS = 64  # channels that a program works on
+SAMPLE = 32  # positions whose mean the moments are taken around
+PARTS = 128  # programs that sum at the same time; the same on every device, so that all of them round alike
+FEW = 2**14  # positions up to which programs are small, so that there are enough of them
 MOMENTS: dict[str, Any] = {"ROWS": 128, "AT_ONCE": 4, "num_warps": 8}
 SUMS: dict[str, Any] = {"ROWS": 128, "AT_ONCE": 2, "num_warps": 8}
 SUMS_OF_FEW: dict[str, Any] = {"ROWS": 64, "AT_ONCE": 2, "num_warps": 4}

@@ -25,8 +25,7 @@ from noiseproof.train.recipe import Recipe
 __all__ = ["BLOCK", "FusedSgd"]
 
 BLOCK = 2048
-NONE, FLOAT32, BFLOAT16 = 0, 1, 2
-"""What is at a block's address"""
+NONE, FLOAT32, BFLOAT16 = 0, 1, 2  # what is at a block's address
 
 
 @triton.jit

@@ -11,8 +11,7 @@ from noiseproof.train.feed import EpochPlan, MemoryFeed
 
 __all__ = ["Staging"]
 
-STAGED = 64
-"""Batches that are augmented at once"""
+STAGED = 64  # batches that are augmented at once
 
 
 class Staging:

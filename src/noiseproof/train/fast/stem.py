@@ -15,14 +15,10 @@ from torch import Tensor, nn
 
 __all__ = ["StemConv"]
 
-POSITIONS = 128
-"""Positions that a program of the forward pass computes"""
-SPAN = 64
-"""Positions that a program of the backward pass reads at a time"""
-PARTS = 264
-"""Programs of the backward pass for each block of channels"""
-OUT = 64
-"""Output channels that a program computes"""
+POSITIONS = 128  # positions that a program of the forward pass computes
+SPAN = 64  # positions that a program of the backward pass reads at a time
+PARTS = 264  # programs of the backward pass for each block of channels
+OUT = 64  # output channels that a program computes
 
 
 @triton.jit
