@@ -63,7 +63,7 @@ def load_list(
     if names is None:
         names = tuple(map(str, range(max(line.label for lines in listings.values() for line in lines) + 1)))
     splits = [_files(at, lines, at.parent if root is None else Path(root), check_files) for at, lines in listings.items()]
-    return Dataset(name or path.stem, splits[0], splits[1] if test is not None else None, names, _sources(sources))
+    return Dataset(name or path.stem, splits[0], splits[-1] if test is not None else None, names, _sources(sources))
 
 
 def load_webvision(
