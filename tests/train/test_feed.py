@@ -140,6 +140,16 @@ def test_an_epoch_has_the_steps_it_says_in_every_process(split, count, batch, wo
         assert len(list(made.epoch(0))) == steps
 
 
+@pytest.mark.parametrize(
+    ("count", "batch", "way"), [(50, 2, "at most 2 processes, or set batch=3"), (2, 16, "at most 2 processes$")]
+)
+def test_a_batch_with_fewer_examples_than_processes_is_refused(split, count, batch, way):
+    recipe = Recipe(dataset="x", loss="ce", model="mlp", batch=batch)
+    task = Task("x", tuple("abcde"), split.take(np.arange(count)), None, None, {}, {})
+    with pytest.raises(ValueError, match=f"each of the 3 processes, got batch={batch} of {count} examples; start {way}"):
+        Run(recipe, task, RunOptions(process=Rank(0, 3)))
+
+
 def test_a_networks_own_random_numbers_depend_on_seed_and_epoch_alone(split):
     def numbers(seed, epoch):
         recipe = Recipe(dataset="x", loss="ce", model="mlp", seed=seed)

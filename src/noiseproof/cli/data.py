@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
@@ -21,7 +20,7 @@ from rich.text import Text
 
 from noiseproof import noise as label_noise
 from noiseproof.cli import pictures
-from noiseproof.cli.output import console, fail
+from noiseproof.cli.output import console, errors_reported
 from noiseproof.data import Dataset, Examples, data_root, open_dataset
 from noiseproof.data import fetch as fetch_files
 from noiseproof.data.download import Progress
@@ -31,9 +30,10 @@ from noiseproof.noise import NoisyLabels
 
 app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_help=True)
 
-Root = Annotated[
-    Path | None, typer.Option("--data", help="Folder of data sets; else $NOISEPROOF_DATA, else ~/.cache/noiseproof.")
-]
+FOLDER = "Folder of data sets; else $NOISEPROOF_DATA, else ~/.cache/noiseproof."
+Root = Annotated[Path | None, typer.Option("--data", help=FOLDER)]
+NameOrPath = Annotated[str, typer.Argument(metavar="NAME_OR_PATH", help="A name, a folder, an .npz file or a list.")]
+Name = Annotated[str, typer.Argument(help="A data set; 'noiseproof data list' lists them.")]
 SHOWN_CLASSES = 20
 BAR = 24
 CHANNELS_FIRST = "the channels come first; transpose(0, 2, 3, 1) makes images [N, H, W, C]"
@@ -45,15 +45,11 @@ class SplitName(StrEnum):
 
 
 @app.command()
-def fetch(
-    name: Annotated[str, typer.Argument(help="A data set; 'noiseproof data list' lists them.")], data: Root = None
-) -> None:
+def fetch(name: Name, data: Root = None) -> None:
     """Download a data set, check it and unpack it; resumes an interrupted download."""
     try:
-        with _progress() as progress:
+        with errors_reported(), _progress() as progress:
             folder = fetch_files(name, data, progress=progress)
-    except (ValueError, OSError) as error:
-        fail(error)
     except KeyboardInterrupt:
         console.print("stopped; the same command continues", highlight=False)
         raise typer.Exit(130) from None
@@ -70,9 +66,7 @@ def list_sets(data: Root = None) -> None:
 
 @app.command()
 def show(
-    dataset: Annotated[
-        str, typer.Argument(metavar="NAME_OR_PATH", help="A name, a folder, an .npz file or a list.")
-    ] = "digits",
+    dataset: NameOrPath = "digits",
     data: Root = None,
     split: Annotated[SplitName, typer.Option(help="Whose images and labels.")] = SplitName.train,
     labels: Annotated[Path | None, typer.Option(help="Given labels of the same examples, to compare.")] = None,
@@ -82,7 +76,7 @@ def show(
     check: Annotated[bool, typer.Option(help="Hold CIFAR to its published checksums; a re-packed copy has others.")] = True,
 ) -> None:
     """Show a data set: sizes, classes, checksums and images."""
-    try:
+    with errors_reported():
         if name is not None and labels is None:
             raise ValueError(f"--name picks one of several labels in the file of --labels, got {name!r} without --labels")
         opened = open_dataset(dataset, data, check=check)
@@ -92,8 +86,6 @@ def show(
         tiles = pictures.choose_images(opened, split.value, 2, classes=SHOWN_CLASSES, given=given, seed=seed) if drawn else []
         if png is not None:
             _write_picture(opened, split.value, given, seed, png)
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        fail(error)
     _print_summary(summary)
     if tiles:
         console.print(pictures.half_blocks(tiles))
@@ -101,8 +93,7 @@ def show(
         console.print(f"wrote {png}", markup=False, highlight=False, soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """What ``show`` prints: size and inputs of every split, and the classes of one."""
 
     name: str
@@ -126,7 +117,6 @@ class Summary:
 
 
 def describe(dataset: Dataset, split: str, labels: Path | None = None, name: str | None = None) -> Summary:
-    """The facts about a data set that ``show`` prints."""
     if split not in dataset.splits:
         raise ValueError(f"{dataset.name} has no {split} split; it has {', '.join(dataset.splits)}")
     clean, count = dataset.splits[split].labels, len(dataset.classes)

@@ -14,30 +14,25 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseproof import functional
-from noiseproof.cli.output import console, fail
+from noiseproof.cli.output import console, errors_reported
 from noiseproof.losses.catalog import SYMBOLS, LossEntry, find_loss, list_losses
 from noiseproof.losses.expressions import names_in
 
 
-def losses(
-    name: Annotated[str | None, typer.Argument(help="One loss in full: jal-ce, NCE+RCE, gce, ...")] = None,
-) -> None:
+def losses(name: Annotated[str | None, typer.Argument(help="One loss in full: jal-ce, NCE+RCE, gce, ...")] = None) -> None:
     """List the losses, or show one in full."""
     if name is None:
         console.print(loss_table(list_losses()))
         console.print("'noiseproof losses NAME' shows one in full.", style="dim", highlight=False)
         return
-    try:
+    with errors_reported():
         entry = find_loss(name)
-    except ValueError as error:
-        fail(error)
     console.print(loss_page(entry))
     for line in usage(entry):
         console.print(line, style="green", highlight=False, markup=False, soft_wrap=True)  # code is copied: never break it
 
 
 def loss_table(entries: tuple[LossEntry, ...]) -> Table:
-    """The catalogue, a line each."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("name", "loss", "kind", "symmetric"):
         table.add_column(column, no_wrap=column != "loss")
@@ -48,7 +43,6 @@ def loss_table(entries: tuple[LossEntry, ...]) -> Table:
 
 
 def loss_page(entry: LossEntry) -> Group:
-    """All that is known of one loss."""
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
@@ -65,7 +59,12 @@ def loss_page(entry: LossEntry) -> Group:
     for label, value in rows.items():
         facts.add_row(label, escape(value))
     names = names_in(*entry.expressions)
-    used = [f"{symbol}: {meaning}" for symbol, meaning in SYMBOLS.items() if names & _names(symbol)]
+    # "F(p)" explains F, "w1, w2" both.
+    used = [
+        f"{symbol}: {meaning}"
+        for symbol, meaning in SYMBOLS.items()
+        if names & {part.split("(")[0] for part in symbol.split(", ")}
+    ]
     return Group(
         Text(f"{entry.name}: {entry.title}", style="bold cyan"),
         Padding(Text(_prose(entry)), (1, 0)),
@@ -110,8 +109,3 @@ def _asymmetric(condition: str | None) -> str:
     if condition.startswith("if "):
         return "yes, by symmetry" if condition == "if True" else condition
     return {"True": "yes", "False": "no"}.get(condition, f"if and only if {condition}")
-
-
-def _names(symbol: str) -> set[str]:
-    """What a symbol explains: ``F`` for "F(p)", ``w1`` and ``w2`` for "w1, w2"."""
-    return {part.split("(")[0] for part in symbol.split(", ")}

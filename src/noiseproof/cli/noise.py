@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseproof import noise as label_noise
-from noiseproof.cli.output import console, fail
+from noiseproof.cli.output import console, errors_reported
 from noiseproof.data import open_dataset
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels
 from noiseproof.noise.instance import INSTANCE
@@ -23,12 +22,8 @@ from noiseproof.version import __version__
 
 app = typer.Typer(help="Make noisy labels that say how they were made, and check them.", no_args_is_help=True)
 
-Spec = Annotated[
-    str,
-    typer.Argument(
-        help="symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, asymmetric-cifar100:0.3, instance:0.4, or a matrix's file."
-    ),
-]
+NOISES = "symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, asymmetric-cifar100:0.3, instance:0.4, or a matrix's file."
+Spec = Annotated[str, typer.Argument(help=NOISES)]
 CleanLabels = Annotated[Path | None, typer.Option("--labels", help="The clean labels: .npy, .npz, .json, .pt or .csv.")]
 DatasetName = Annotated[
     str | None, typer.Option("--dataset", help="Or a data set, by name or place: its training labels, and its images.")
@@ -53,15 +48,13 @@ def make(
     ] = None,
 ) -> None:
     """Write noisy labels and a manifest."""
-    try:
+    with errors_reported():
         parsed = NoiseSpec.parse(spec)
         if rule is not None and parsed.kind == INSTANCE:
             raise ValueError(f"--rule is for noise that a matrix describes, got {rule!r} for {spec!r}; leave it out")
         clean = clean_labels(labels, name, dataset, data)
         noisy, noise = apply_noise(parsed, clean, classes, seed, rule or "exact")
         manifest = label_noise.write_noisy_labels(out, noise, clean.labels, noisy, __version__)
-    except (ValueError, TypeError, OSError) as error:
-        fail(error)
     changed = f"{int(noisy.mask.sum())} of {len(noisy.labels)} labels changed: {noisy.rate:.4f}"
     console.print(f"{changed} (asked {noise.noise_rate:.4f})", highlight=False)
     written = f"wrote {out / 'labels.npy'} and {manifest}; hash {noisy.hash[:12]}"
@@ -77,12 +70,10 @@ def verify(
     data: Root = None,
 ) -> None:
     """Check noisy labels against their manifest; given the clean ones, make the noise again and compare."""
-    try:
+    with errors_reported():
         nothing = labels is None and dataset is None and name is None
         clean = None if nothing else clean_labels(labels, name, dataset, data)
         facts = label_noise.verify(manifest) if clean is None else label_noise.verify(manifest, clean.labels, clean.images)
-    except (ValueError, TypeError, OSError) as error:
-        fail(error)
     checked = what_was_checked(facts, compared=clean is not None)
     console.print(f"[green]fine[/]: {checked} are as the manifest says; rate {facts['rate_realised']:.4f}", highlight=False)
 
@@ -115,8 +106,7 @@ def what_was_checked(facts: dict[str, Any], compared: bool) -> str:
     return f"labels, rate and matrix ({way})" if compared else f"labels ({way})"
 
 
-@dataclass(frozen=True)
-class Clean:
+class Clean(NamedTuple):
     """Clean labels and where they are from; those of a data set with its name, classes, and images if they are in memory."""
 
     labels: NDArray[np.int64]
@@ -146,7 +136,7 @@ def show(
     png: Annotated[Path | None, typer.Option(help="Also write the matrix as a picture.")] = None,
 ) -> None:
     """Show a transition matrix as a heat map."""
-    try:
+    with errors_reported():
         if Path(spec).name == "manifest.json" or Path(spec).is_dir():
             facts = label_noise.verify(spec)
             noise = LabelNoise(np.asarray(facts["matrix_realised"]), f"{facts['noise']}, realised")
@@ -156,8 +146,6 @@ def show(
             noise = label_noise.from_spec(spec, classes)
         if png is not None:
             heat_map_file(noise.matrix, noise.name, png)
-    except (ValueError, TypeError, OSError) as error:
-        fail(error)
     largest = float((noise.matrix - np.diag(np.diag(noise.matrix))).max())
     summary = f"{noise.name}: {noise.classes} classes, rate {noise.noise_rate:.4f}, largest flip {largest:.4f}"
     console.print(summary, markup=False, highlight=False)
@@ -186,7 +174,6 @@ def heat_map(matrix: NDArray[np.float64]) -> Table:
 
 
 def heat_map_file(matrix: NDArray[np.float64], title: str, path: Path) -> None:
-    """The whole matrix as a picture."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

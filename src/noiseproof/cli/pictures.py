@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +20,13 @@ from noiseproof.data import Dataset, Examples, read_image
 __all__ = ["ClassImages", "choose_images", "half_blocks", "picture_file"]
 
 Image = NDArray[np.uint8]
-CELLS = 12
-"""Columns a picture takes in the terminal; half as many lines."""
-ROWS = 20
-"""With more classes than this the picture has one image of each instead of a row."""
+CELLS = 12  # columns a picture takes in the terminal; half as many lines
+ROWS = 20  # with more classes than this the picture has one image of each instead of a row
 SHOWN = 100
 RED = "#c1121f"
 
 
-@dataclass(frozen=True)
-class ClassImages:
+class ClassImages(NamedTuple):
     """Some images of one class, ``[H, W, 3]``, and for each the label it was given if that is another one."""
 
     name: str
@@ -81,19 +77,14 @@ def _tile(group: ClassImages) -> Group:
         line = Text()
         for image in small:
             for x in range(image.shape[1]):
-                upper, lower = (_color(image, row, x) for row in (y, y + 1))
+                upper, lower = (Color.from_rgb(*map(int, image[row, x])) if row < len(image) else None for row in (y, y + 1))
                 line.append("▀" if upper else " ", Style(color=upper, bgcolor=lower))
             line.append(" ")
         lines.append(line)
     below = ["" if other is None else f"→ {other}" for other in group.given]
     captions = [f"{text[:wide]:{wide}}" for text, wide in zip(below, (image.shape[1] for image in small), strict=True)]
-    return Group(
-        Text(group.name[:width], style="bold"), *lines, *([Text(" ".join(captions), style="red")] if any(below) else [])
-    )
-
-
-def _color(image: Image, y: int, x: int) -> Color | None:
-    return Color.from_rgb(*map(int, image[y, x])) if y < len(image) else None
+    lines += [Text(" ".join(captions), style="red")] if any(below) else []
+    return Group(Text(group.name[:width], style="bold"), *lines)
 
 
 def shrink(image: Image, size: int) -> Image:

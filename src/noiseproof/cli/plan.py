@@ -18,7 +18,6 @@ from noiseproof.train.record import task_facts
 
 __all__ = ["Plan", "changes_from", "device_named", "means_gpu", "noise_from", "plan_run"]
 
-
 ELSEWHERE = {"dataset": "RECIPE or --data says it", "noise": "give --noise", "seed": "give --seed"}
 """Fields that have their own option, which does more than set them"""
 
@@ -46,6 +45,7 @@ def plan_run(
     name: str, noise: str, seed: int, data: str | None, changes: dict[str, Any], profile: str, out: Path, gpu: bool
 ) -> Plan:
     """The recipe that the arguments mean; for data of one's own it depends on whether there is a GPU."""
+    dataset = None
     if "/" in name:
         recipe = paper.recipe(name, noise=noise, seed=seed, profile=profile)
         if data is not None and Path(data).expanduser().is_file():
@@ -53,26 +53,20 @@ def plan_run(
                 f"{data}: with DATASET/LOSS, --data is the folder of data sets; for data of your own give the loss alone: "
                 f"noiseproof train {recipe.loss} --data {data}"
             )
-        dataset = None
+    elif data is None:
+        raise ValueError(
+            f"RECIPE must be DATASET/LOSS, such as cifar10/jal-ce, or a loss together with --data PLACE, got {name!r}"
+        )
+    elif profile != paper.PROFILES[0]:
+        raise ValueError(f"--profile is for the paper's recipes, DATASET/LOSS, got {profile!r} with {name!r}")
     else:
-        loss = _loss_alone(name, data, profile)
-        dataset = open_dataset(str(data))
-        recipe = own_recipe(dataset, str(data), loss, noise=noise, seed=seed, model=changes.get("model"), gpu=gpu)
+        loss = find_loss(name).name
+        dataset = open_dataset(data)
+        recipe = own_recipe(dataset, data, loss, noise=noise, seed=seed, model=changes.get("model"), gpu=gpu)
     recipe = override(recipe, changes)
     if ":" in recipe.model:
         sys.path.insert(0, os.getcwd())  # where a user's own module usually is
     return Plan(recipe, RunStore(out), data, None if dataset is None else with_noise(dataset, recipe))
-
-
-def _loss_alone(name: str, data: str | None, profile: str) -> str:
-    """The loss where RECIPE is not DATASET/LOSS."""
-    if data is None:
-        raise ValueError(
-            f"RECIPE must be DATASET/LOSS, such as cifar10/jal-ce, or a loss together with --data PLACE, got {name!r}"
-        )
-    if profile != paper.PROFILES[0]:
-        raise ValueError(f"--profile is for the paper's recipes, DATASET/LOSS, got {profile!r} with {name!r}")
-    return find_loss(name).name
 
 
 def noise_from(noise: str, labels: str | None) -> str:
@@ -94,11 +88,8 @@ def changes_from(texts: list[str], model: str | None, test_share: float | None) 
         if key in ELSEWHERE:
             raise ValueError(f"--set does not take {key}: {ELSEWHERE[key]}")
         changes[key] = value.strip()
-    if model is not None:
-        changes["model"] = model
-    if test_share is not None:
-        changes["test_share"] = test_share
-    return changes
+    given = {"model": model, "test_share": test_share}
+    return changes | {key: value for key, value in given.items() if value is not None}
 
 
 def means_gpu(device: str) -> bool:

@@ -16,15 +16,16 @@ from noiseproof.train import Epoch, Observer, Record
 
 __all__ = ["Bar", "Lines", "TensorBoard", "accuracies", "duration"]
 
-LINE_SECONDS = 10.0
-"""Within an epoch a line is printed no more often than this."""
+LINE_SECONDS = 10.0  # within an epoch a line is printed no more often than this
+
+
+def known_shares(facts: Epoch) -> dict[str, float]:
+    shares = {"given": facts.given_accuracy, "clean": facts.clean_accuracy, "test": facts.test_accuracy}
+    return {name: share for name, share in shares.items() if share is not None} | facts.other_accuracies
 
 
 def accuracies(facts: Epoch) -> str:
-    """Those that are known, in percent."""
-    shares = {"given": facts.given_accuracy, "clean": facts.clean_accuracy, "test": facts.test_accuracy}
-    shares |= facts.other_accuracies
-    return "  ".join(f"{name} {100 * share:5.2f} %" for name, share in shares.items() if share is not None)
+    return "  ".join(f"{name} {100 * share:5.2f} %" for name, share in known_shares(facts).items())
 
 
 def number(value: float) -> str:
@@ -74,8 +75,7 @@ class Lines(Observer):
 
     def __init__(self, console: Console) -> None:
         self.console, self.told = console, time.monotonic()
-        self.within = -1
-        """The epoch that a line was last printed in, counted from 0"""
+        self.within = -1  # the epoch that a line was last printed in, counted from 0
 
     def started(self, record: Record, epochs_done: int) -> None:
         self.epochs = record.recipe["epochs"]
@@ -117,7 +117,7 @@ class _Display(Progress):
 
 
 class Bar(Observer):
-    """A bar over the whole run while it lasts, with the last epoch's numbers below it."""
+    """A bar over the whole run, with the last epoch's numbers below it."""
 
     def __init__(self, console: Console) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[pace]}"))
@@ -172,12 +172,9 @@ class TensorBoard(Observer):
         self.writer.add_text("recipe", f"```json\n{json.dumps(record.recipe, indent=1)}\n```")
 
     def epoch(self, facts: Epoch) -> None:
-        shares = {"given": facts.given_accuracy, "clean": facts.clean_accuracy, "test": facts.test_accuracy}
-        shares |= facts.other_accuracies
-        numbers = {"loss": facts.loss, "lr": facts.lr, **{f"accuracy/{name}": share for name, share in shares.items()}}
-        for name, value in numbers.items():
-            if value is not None:
-                self.writer.add_scalar(name, value, facts.epoch)
+        numbers = {f"accuracy/{name}": share for name, share in known_shares(facts).items()}
+        for name, value in {"loss": facts.loss, "lr": facts.lr, **numbers}.items():
+            self.writer.add_scalar(name, value, facts.epoch)
 
     def ended(self, record: Record) -> None:
         self.writer.close()

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from noiseproof.cli.output import console, fail
+from noiseproof.cli.output import console, errors_reported, fail
 from noiseproof.cli.plan import Plan, changes_from, device_named, means_gpu, noise_from, plan_run
 from noiseproof.cli.progress import Bar, Lines, TensorBoard, duration
 from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task
@@ -27,18 +28,10 @@ from noiseproof.train.observer import Several
 
 __all__ = ["train"]
 
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE", help="DATASET/LOSS of the paper, or a loss with --data. Examples: cifar10/jal-ce, jal-ce."
-    ),
-]
-Noise = Annotated[
-    str,
-    typer.Option(
-        help="symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file."
-    ),
-]
+RECIPES = "DATASET/LOSS of the paper, or a loss with --data. Examples: cifar10/jal-ce, jal-ce."
+NOISES = "symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file."
+Name = Annotated[str, typer.Argument(metavar="RECIPE", help=RECIPES)]
+Noise = Annotated[str, typer.Option(help=NOISES)]
 Seed = Annotated[int, typer.Option(help="Of the noise, the network and the order.", min=0, max=2**32 - 1)]
 Data = Annotated[
     str | None, typer.Option(metavar="PLACE", help="Folder of data sets; with a loss alone, an .npz file, a list or a folder.")
@@ -61,8 +54,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 Dry = Annotated[bool, typer.Option("--dry-run", help="Print the whole recipe and stop.")]
 Every = Annotated[float, typer.Option("--checkpoint-every", metavar="SECONDS", help="0 is after each epoch.", min=0.0)]
-
-
 FIRST_SPEAKS = 3.0
 """Seconds that other processes wait with an error: if rank 0 has it too, it reports it, ends, and torchrun ends the others"""
 
@@ -103,7 +94,7 @@ def train(
 
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """
-    with _bad_arguments():
+    with errors_reported():
         wanted = changes_from(changes or [], model, test_share)
         plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out, means_gpu(device))
         if dry_run:
@@ -128,19 +119,8 @@ def train(
 
 
 @contextmanager
-def _bad_arguments() -> Iterator[None]:
-    """One process of each machine reports an error in the arguments or the data: it may be that machine's."""
-    try:
-        yield
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        if os.environ.get("LOCAL_RANK", "0") != "0":
-            raise typer.Exit(2) from None
-        fail(error)
-
-
-@contextmanager
 def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[None]:
-    """All ways in which a run ends early: one of several processes says why, and the exit status."""
+    """Report an early end of the run, from one of the processes, with its exit status."""
     speaks = os.environ.get("RANK", "0") == "0"
     problem = Console(stderr=True, quiet=not speaks)
     try:
@@ -175,10 +155,8 @@ def _close(observers: list[Observer]) -> None:
 
 def _is_foreign(error: BaseException) -> bool:
     """Whether the error was raised outside this package."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and not Path(trace.tb_frame.f_code.co_filename).is_relative_to(Path(__file__).parents[1])
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and not Path(frames[-1].filename).is_relative_to(Path(__file__).parents[1])
 
 
 def _print_recipe(plan: Plan, as_json: bool) -> None:
@@ -197,9 +175,8 @@ def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console) ->
     recipe, wrong, before = plan.recipe, task.wrong, Record.read(plan.folder)
     finished = before is not None and before.status == "finished"
     labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({recipe.noise})"
-    lines = [
-        f"[bold]{escape(task.name)}, {recipe.loss}[/]: {len(task.train)} examples of {len(task.classes)} classes, {labels}"
-    ]
+    examples = f"{len(task.train)} examples of {len(task.classes)} classes"
+    lines = [f"[bold]{escape(task.name)}, {recipe.loss}[/]: {examples}, {labels}"]
     if absent := len(task.classes) - len(np.unique(task.train.labels)):
         lines.append(f"{absent} of the classes have no example to train on (labels count from 0; a gap is a class too)")
     if task.test is None:
@@ -234,7 +211,6 @@ def _print_result(record: Record, folder: Path, quiet: bool, as_json: bool) -> N
 
 
 def result_line(record: Record) -> str:
-    """The result of a run in a sentence."""
     result = record.result
 
     def percent(key: str, what: str) -> str:

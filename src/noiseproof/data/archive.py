@@ -19,10 +19,8 @@ from noiseproof.data.examples import DataError
 
 __all__ = ["unpack"]
 
-AT_MOST = 2**31
-"""Bytes an archive may unpack to, unless said otherwise."""
-MEMBERS = 100_000
-"""Files and folders an archive may hold: empty ones are not bounded by the bytes."""
+AT_MOST = 2**31  # bytes an archive may unpack to, unless said otherwise
+MEMBERS = 100_000  # files and folders an archive may hold: empty ones are not bounded by the bytes
 BLOCK = 512
 
 
@@ -59,8 +57,7 @@ class _Members:
 
     def __init__(self, archive: Path, folder: Path, at_most: int) -> None:
         self.archive, self.folder, self.left, self.at_most = archive, folder, at_most, at_most
-        self.member = ""
-        self.count = 0
+        self.member, self.count = "", 0
         self.files: list[Path] = []
 
     def unpack(self) -> list[Path]:
@@ -77,20 +74,19 @@ class _Members:
             raise
         except Exception as error:  # the standard library raises many kinds for a damaged archive
             number = error.errno if isinstance(error, OSError) else None
+            reason = f"damaged or not an archive: {str(error) or type(error).__name__}"
             if number == errno.ENOSPC:
-                raise DataError(f"{self.archive}: {self._at()}no space left in {self.folder.parent.parent}") from error
-            if number is not None:
+                reason = f"no space left in {self.folder.parent.parent}"
+            elif number is not None:
                 raise
-            reason = f"{self._at()}damaged or not an archive: {str(error) or type(error).__name__}"
-            raise DataError(f"{self.archive}: {reason}") from error
+            raise DataError(f"{self.archive}: {self._at()}{reason}") from error
         return self.files
 
     def _tar(self) -> None:
         plain = self.archive.suffix.lower() == ".tar"
         with self.archive.open("rb") if plain else gzip.open(self.archive) as raw:
             blocks = _Blocks(raw, self)
-            # As a stream of single blocks: no more is read than the bound allows, whatever a header claims, and the last
-            # block is known afterwards.
+            # Block by block: no more is read than the bound allows, whatever a header claims, and the last block is known.
             with tarfile.open(fileobj=blocks, mode="r|", bufsize=BLOCK) as tar:
                 self._tar_members(tar)
             # tarfile takes a damaged header or a missing end for the end, and would silently lose files.
@@ -193,14 +189,12 @@ class _Blocks(io.RawIOBase):
     """A stream that counts what is read against the bound, and keeps the last block."""
 
     def __init__(self, raw: _Readable, members: _Members) -> None:
-        self.raw, self.members = raw, members
-        self.last = b""
+        self.raw, self.members, self.last = raw, members, b""
 
     def read(self, size: int = -1) -> bytes:
-        piece = self.raw.read(size)
-        self.members.spend(len(piece))
-        self.last = piece
-        return piece
+        self.last = self.raw.read(size)
+        self.members.spend(len(self.last))
+        return self.last
 
 
 def _kind(entry: tarfile.TarInfo) -> str:

@@ -16,20 +16,9 @@ from noiseproof.data.indexing import HorizontalFlip, IndexOperation, RandomCrop,
 from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
 
 __all__ = [
-    "CIFAR10",
-    "CIFAR100",
-    "CLOTHING1M",
-    "IMAGENET",
-    "Augment",
-    "Normalize",
-    "Output",
-    "cifar10_augment",
-    "cifar100_augment",
-    "clothing1m_augment",
-    "evaluation",
-    "webvision_augment",
-]
-
+    "CIFAR10", "CIFAR100", "CLOTHING1M", "IMAGENET", "Augment", "Normalize", "Output", "cifar10_augment", "cifar100_augment",
+    "clothing1m_augment", "evaluation", "webvision_augment",
+]  # fmt: skip
 
 BEGINNINGS = (IndexOperation, RandomResizedCrop)
 """Operations that following ones can be fused into, if these only move pixels."""
@@ -60,8 +49,7 @@ class Augment:
     """``operations`` one after another, then ``(x - mean) / std``: uint8 ``[N, C, H, W]`` in, normalised ``dtype`` out.
 
     Consecutive operations that only move pixels are one gather; after a random resized crop they are part of its sampling.
-    The same generator state gives the same result; CPU and CUDA generators draw different numbers from one seed, but
-    :meth:`apply` of the same draw agrees.
+    CPU and CUDA generators draw different numbers from one seed, but :meth:`apply` of the same draw agrees.
 
     >>> augment = cifar10_augment()
     >>> images = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
@@ -112,7 +100,7 @@ class Augment:
         )
 
     def apply(self, images: Tensor, drawn: Sequence[Any]) -> Tensor:
-        """The augmented images for the parameters ``drawn``; nothing random happens here."""
+        """The augmented images; nothing random happens here."""
         check_images(images, len(self.mean))
         if len(drawn) != len(self.operations):
             raise ValueError(f"drawn must have one entry per operation, {len(self.operations)}, got {len(drawn)}")
@@ -131,7 +119,6 @@ class Augment:
         return self._normalized(images)
 
     def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draw and apply."""
         check_images(images, len(self.mean))
         if generator is not None and not _same_device(generator.device, images.device):
             raise ValueError(f"generator must be on the images' device, {images.device}, got {generator.device}")

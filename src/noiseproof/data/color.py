@@ -17,8 +17,7 @@ BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
 @dataclass(frozen=True)
 class Jitter:
-    """What is done to each image: three ``factor [N, 3]`` in the order of the class's name, the ``hue`` shift ``[N]`` in
-    turns, and the ``order [N, 4]`` of the four steps (0 brightness, 1 contrast, 2 saturation, 3 hue)."""
+    """Brightness, contrast and saturation ``[N, 3]``, the hue shift ``[N]`` in turns, and the order of the steps ``[N, 4]``."""
 
     factor: Tensor
     hue: Tensor
@@ -32,9 +31,7 @@ class ColorJitter(Operation):
     A factor f blends, ``f x + (1-f) base``, with base black (brightness), the mean grey of the image (contrast) or the
     pixel's own grey (saturation); grey is 0.299 R + 0.587 G + 0.114 B. The hue is that of HSV; a turn is 1. Values are
     clamped to [0, 1] after each step. Every image has its own order of the four steps. The order is on the device, so hue is
-    computed at all four steps and kept at one rather than wait for the device.
-
-    Images of one channel have no saturation or hue: these two steps leave them alone.
+    computed at all four steps and kept at one rather than wait for the device. Images of one channel have no saturation or hue.
     """
 
     brightness: float = 0.4
@@ -90,12 +87,8 @@ def shift_hue(images: Tensor, turns: Tensor) -> Tensor:
     value = images.amax(dim=1)
     chroma = value - images.amin(dim=1)
     divisor = torch.where(chroma > 0, chroma, 1.0)  # grey has no hue, and any will do: its chroma is 0 below
-    sextant = torch.where(
-        value == red,
-        (green - blue) / divisor,
-        torch.where(value == green, 2 + (blue - red) / divisor, 4 + (red - green) / divisor),
-    )
-    sextant = sextant + 6 * turns
+    sextant = torch.where(value == green, 2 + (blue - red) / divisor, 4 + (red - green) / divisor)
+    sextant = torch.where(value == red, (green - blue) / divisor, sextant) + 6 * turns
     # A channel is the value less the chroma times a trapezoid of the hue: 0 where the channel leads, 1 opposite it.
     distance = torch.stack([(sextant + offset).remainder(6) for offset in (5, 3, 1)], dim=1)
     return value.unsqueeze(1) - chroma.unsqueeze(1) * torch.minimum(distance, 4 - distance).clamp_(0, 1)

@@ -13,17 +13,12 @@ from noiseproof.files import checksum
 
 __all__ = ["Dataset", "from_arrays", "load_digits", "load_npz"]
 
-
-MOST_CLASSES = 2**20
-"""A label beyond this is a slip: naming so many classes would fill the memory."""
+MOST_CLASSES = 2**20  # a label beyond this is a slip: naming so many classes would fill the memory
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A named data set. ``sources`` has the SHA-256 of every file that was read, by its name.
-
-    Its splits hold their inputs (:class:`Split`) or the paths of their images (:class:`ImageFiles`).
-    """
+    """A named data set, in memory or in image files; ``sources`` has the SHA-256 of every file that was read, by its name."""
 
     name: str
     train: Examples
@@ -61,15 +56,13 @@ def from_arrays(
     """
     if (test_inputs is None) != (test_labels is None):
         raise DataError(f"{name}: test inputs and test labels go together")
-    count = len(classes) if classes is not None else None
+    count, test = None if classes is None else len(classes), None
     train = _split(inputs, labels, count, f"{name}, training split")
-    test = (
-        None if test_inputs is None or test_labels is None else _split(test_inputs, test_labels, count, f"{name}, test split")
-    )
-    if test is not None and test.inputs.shape[1:] != train.inputs.shape[1:]:
-        raise DataError(
-            f"{name}: inputs are {train.inputs.shape[1:]} in training and {test.inputs.shape[1:]} in the test split"
-        )
+    if test_inputs is not None and test_labels is not None:
+        test = _split(test_inputs, test_labels, count, f"{name}, test split")
+        shape, test_shape = train.inputs.shape[1:], test.inputs.shape[1:]
+        if shape != test_shape:
+            raise DataError(f"{name}: inputs are {shape} in training and {test_shape} in the test split")
     if classes is None:
         largest = max(int(split.labels.max(initial=0)) for split in (train, test) if split is not None)
         classes = tuple(str(k) for k in range(largest + 1))
@@ -86,8 +79,7 @@ def load_npz(path: str | Path) -> Dataset:
         raise
     except Exception as error:  # zipfile, zlib and NumPy raise many kinds for a damaged file
         raise DataError(f"{path}: not a readable .npz file: {error}") from error
-    missing = [key for key in ("x", "y") if key not in arrays]
-    if missing:
+    if missing := [key for key in ("x", "y") if key not in arrays]:
         raise DataError(f"{path}: no array named {missing[0]!r}; it has {', '.join(sorted(arrays)) or 'none'}")
     test, sources = (arrays.get("x_test"), arrays.get("y_test")), {path.name: checksum(path)}
     return from_arrays(arrays["x"], arrays["y"], *test, name=path.stem, sources=sources)
@@ -118,8 +110,7 @@ def _split(inputs: ArrayLike, labels: ArrayLike, classes: int | None, where: str
     if x.ndim < 2:
         raise DataError(f"{where}: inputs must be [N, ...], got shape {x.shape}")
     if x.dtype.kind == "f":
-        bad = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(1))
-        if len(bad):
+        if len(bad := np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(1))):
             raise DataError(f"{where}: inputs must be finite; example {bad[0]} is not ({len(bad)} such)")
         x = x.astype(np.float32)
     elif x.dtype != np.uint8:

@@ -23,13 +23,10 @@ __all__ = ["Download", "Progress", "UnreachableError"]
 Progress = Callable[[str, int, int | None], object]
 """Called with a file's name, the bytes received, and the total if the server gives it."""
 CONNECT_TIMEOUT = 15.0
-SILENCE_TIMEOUT = 60.0
-"""Seconds without a single byte after which a connection is given up."""
+SILENCE_TIMEOUT = 60.0  # seconds without a single byte after which a connection is given up
 ATTEMPTS = 4
-AT_MOST = 2**32
-"""The largest file that is accepted: a server that never stops must not fill the disk."""
-CHUNK = 2**14
-"""Bytes written at a time."""
+AT_MOST = 2**32  # the largest file that is accepted: a server that never stops must not fill the disk
+CHUNK = 2**14  # bytes written at a time
 BUSY = (429, 500, 502, 503, 504)
 
 
@@ -38,8 +35,7 @@ class UnreachableError(DataError):
 
     def __init__(self, message: str, *, again: bool = True) -> None:
         super().__init__(message)
-        self.again = again
-        """Whether asking again may help"""
+        self.again = again  # whether asking again may help
 
 
 @dataclass
@@ -54,12 +50,9 @@ class Download:
     md5: str
     progress: Progress | None = None
     timeout: tuple[float, float] = (CONNECT_TIMEOUT, SILENCE_TIMEOUT)
-    pause: float = 1.0
-    """Seconds before the second attempt; twice as many before each further one"""
-    _joined: bool = field(default=False, init=False)
-    """Whether ``part`` has bytes of more than one response"""
-    _ends: set[int] = field(default_factory=set, init=False)
-    """Sizes of ``part`` after responses of unknown length, which may be whole or cut off"""
+    pause: float = 1.0  # seconds before the second attempt; twice as many before each further one
+    _joined: bool = field(default=False, init=False)  # whether ``part`` has bytes of more than one response
+    _ends: set[int] = field(default_factory=set, init=False)  # sizes of ``part`` after responses of unknown length
 
     def __call__(self, url: str, output_file: str, pooch: object = None, check_only: bool = False) -> None:
         for last in (False, True):
@@ -141,14 +134,12 @@ class Download:
             more = "" if total is None else f"; {total} bytes are needed for it"
             way = "free some and run the same command again, it continues"
             raise DataError(f"{self.part}: no space left on the disk{more}: {way}") from error
-        return have == total if total is not None else self._is_end(have)
-
-    def _is_end(self, have: int) -> bool:
-        """Whether a response of unknown length was complete: the checksum is right, or another one ended at the same size."""
-        if have in self._ends or checksum(self.part, "md5") == self.md5:
-            return True
+        if total is not None:
+            return have == total
+        # A response of unknown length was complete if the checksum is right, or another one ended at the same size.
+        complete = have in self._ends or checksum(self.part, "md5") == self.md5
         self._ends.add(have)
-        return False
+        return complete
 
     @property
     def _tag(self) -> Path:
@@ -173,7 +164,7 @@ class Download:
     def _fault(self, url: str, error: requests.RequestException) -> UnreachableError:
         import requests
 
-        host, size = _host(url), self._size()
+        host = _host(url)
         if isinstance(error, requests.exceptions.InvalidSchema):
             target = str(error).rpartition(" for ")[2]
             return UnreachableError(f"{host} sends {url} on to {target}, which is neither http nor https", again=False)
@@ -183,11 +174,12 @@ class Download:
             code = error.response.status_code
             text = f"{url} is gone ({code})" if code in (404, 410) else f"{host} answered {code} for {url}"
             return UnreachableError(text, again=code in BUSY)
-        if size:
+        reason = _reason(error)
+        if size := self._size():
             return UnreachableError(
-                f"the connection to {host} broke ({_reason(error)}); {size} bytes are kept, and the next call continues"
+                f"the connection to {host} broke ({reason}); {size} bytes are kept, and the next call continues"
             )
-        return UnreachableError(f"could not reach {host} ({_reason(error)})")
+        return UnreachableError(f"could not reach {host} ({reason})")
 
 
 def _start(response: requests.Response) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,13 +23,10 @@ class Split:
 
     inputs: NDArray[Any]
     labels: NDArray[np.int64]
+    in_memory: ClassVar[Literal[True]] = True
 
     def __len__(self) -> int:
         return len(self.labels)
-
-    @property
-    def in_memory(self) -> Literal[True]:
-        return True
 
     @property
     def kind(self) -> Literal["images", "features"]:
@@ -66,6 +63,10 @@ class ImageFiles:
 
     paths: tuple[str, ...]
     labels: NDArray[np.int64]
+    in_memory: ClassVar[Literal[False]] = False
+    kind: ClassVar[Literal["files"]] = "files"
+    channels: ClassVar[int] = 3
+    """Files are decoded to RGB"""
 
     def __post_init__(self) -> None:
         paths = tuple(map(os.fsdecode, self.paths))
@@ -78,34 +79,17 @@ class ImageFiles:
     def __repr__(self) -> str:
         return f"ImageFiles({len(self)} files{f', the first {self.paths[0]!r}' if self.paths else ''})"
 
-    @property
-    def in_memory(self) -> Literal[False]:
-        return False
-
-    @property
-    def kind(self) -> Literal["files"]:
-        return "files"
-
-    @property
-    def channels(self) -> int:
-        """Files are decoded to RGB."""
-        return 3
-
     def take(self, indices: ArrayLike) -> ImageFiles:
-        """The files at these integer indices, or where a boolean mask is true."""
         chosen = _positions(len(self), indices)
         return ImageFiles(tuple(self.paths[k] for k in chosen), self.labels[chosen])
 
     def with_labels(self, labels: ArrayLike) -> ImageFiles:
-        """The same files with other labels, one for each."""
         return dataclasses.replace(self, labels=np.asarray(labels))
 
 
 Examples = Split | ImageFiles
-"""What both kinds offer: ``labels``, ``len()``, ``in_memory``, ``kind``, ``channels``, ``take`` and ``with_labels``.
-
-``in_memory`` and ``kind`` are literals, so that a type checker tells the two apart by them.
-"""
+"""Both have ``labels``, ``len()``, ``channels``, ``take`` and ``with_labels``; a type checker tells them apart by ``in_memory``
+and ``kind``."""
 
 
 def in_memory(examples: Examples) -> Split:

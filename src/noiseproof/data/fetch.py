@@ -30,8 +30,7 @@ def fetch(
 ) -> Path:
     """Download a data set below ``into`` (or :func:`data_root`), check it and unpack it; returns its folder.
 
-    Files that are there already are checked and not downloaded again. An interrupted download is resumed. Several processes
-    may call it at once: one downloads, the others wait.
+    An interrupted download is resumed. Several processes may call it at once: one downloads, the others wait.
     """
     source = _find(name, sources)
     root = data_root(into)
@@ -82,8 +81,7 @@ def _retrieve(file: RemoteFile, place: Path, download: Download) -> None:
 
 
 def _check_there(path: Path, file: RemoteFile) -> None:
-    found = checksum(path, "md5")
-    if found != file.md5:
+    if (found := checksum(path, "md5")) != file.md5:
         aside = path.with_name(f"{path.name}.wrong")
         os.replace(path, aside)
         raise DataError(

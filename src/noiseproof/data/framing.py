@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Box", "Centre", "Framing", "RandomPart", "Squash"]
 
-LARGEST = 2**26
-"""Most pixels of a resized image: a line of 1 x 10,000 pixels would become 256 x 2,560,000."""
+LARGEST = 2**26  # most pixels of a resized image: a line of 1 x 10,000 pixels would become 256 x 2,560,000
 
 
 class Framing:
@@ -69,10 +68,7 @@ class Squash(Framing):
 
 @dataclass(frozen=True)
 class Centre(Framing):
-    """For evaluation: the shorter side to ``resize``, keeping the shape, then the central ``size`` x ``size``.
-
-    The longer side is rounded down; of an odd margin the even half is cut first.
-    """
+    """For evaluation: the size and the position of :class:`~noiseproof.data.ResizeCenterCrop`."""
 
     resize: int = 256
     size: int = 224
@@ -105,10 +101,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class RandomPart(Framing):
-    """A random part of the image, resized to ``size`` x ``size``: the rule of :class:`~noiseproof.data.RandomResizedCrop`.
-
-    The part is a function of the key and the image's size. It is cut before it is resized.
-    """
+    """A random part, a function of the key and the image's size, by the rule of :class:`~noiseproof.data.RandomResizedCrop`."""
 
     size: int = 224
     scale: tuple[float, float] = (0.08, 1.0)
@@ -127,7 +120,6 @@ class RandomPart(Framing):
         return _resize(part, self.size, self.size)
 
     def box(self, size: Size, key: tuple[Word, ...]) -> Box:
-        """The first of ten tries that fits, or the largest central part whose ratio is allowed."""
         height, width = size
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
         # A position, then for each try a share of the area and a ratio.

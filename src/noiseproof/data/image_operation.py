@@ -1,4 +1,4 @@
-"""The interface of augmentations: a rule for sizes, random parameters for each image, and their deterministic application."""
+"""The interface of augmentations: random parameters are drawn first, then applied deterministically."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Operation:
         raise NotImplementedError
 
     def apply(self, images: Tensor, drawn: Any) -> Tensor:
-        """The augmented images. A new tensor: ``images`` is left as it was."""
+        """The augmented images, a new tensor."""
         raise NotImplementedError
 
 

@@ -1,7 +1,4 @@
-"""Folders of image files, one per class, and decoding one file.
-
-Images are decoded only when a loader asks for them; the first call that decodes imports Pillow.
-"""
+"""Folders of image files, one per class, and decoding one file. Pillow is imported by the first call that decodes."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm"
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "PPM", "TIFF")
 JUNK = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"})
 """Files and folders of desktops and file servers, in lower case; they are ignored, as are names that start with a dot."""
-
 TEST_FOLDERS = ("test", "val", "validation")
 Opener = Callable[[str], BinaryIO]
 """Opens a path as a binary file that can seek."""
@@ -40,11 +36,9 @@ def load_image_folder(folder: str | Path, *, name: str | None = None, test: str 
     A folder called ``train`` counts as a split where it holds folders, and as a class where it holds images. Classes and
     images are in the order of their names; the test split may lack classes but not add any.
 
-    Images are those with a name in ``EXTENSIONS``, directly in the class's folder. Links to files and folders are followed.
-    Hidden files, ``JUNK``, and files beside the class folders are ignored; any other file or folder inside a class is an
-    error, and so is a class without images.
-
-    ``sources`` has one SHA-256 under the folder's name, of every image's relative path, size and label, but not of the pixels.
+    Images are those with a name in ``EXTENSIONS``, directly in the class's folder. Links are followed. Hidden files, ``JUNK``,
+    and files beside the class folders are ignored; any other file or folder inside a class is an error, and so is a class
+    without images. ``sources`` has one SHA-256, of every image's relative path, size and label, but not of the pixels.
 
     >>> load_image_folder("no/such/folder")
     Traceback (most recent call last):
@@ -60,8 +54,7 @@ def load_image_folder(folder: str | Path, *, name: str | None = None, test: str 
     held_out = None
     if test_folder is not None:
         kinds = _class_names(test_folder)
-        added = [kind for kind in kinds if kind not in labels]
-        if added:
+        if added := [kind for kind in kinds if kind not in labels]:
             raise DataError(f"{test_folder}: classes that {train_folder} has not: {', '.join(map(repr, added[:10]))}")
         held_out = class_files(test_folder, {kind: labels[kind] for kind in kinds}, digest.update, root=folder)
     called = folder.resolve().name
@@ -108,8 +101,7 @@ def decode(path: str, opener: Opener) -> PIL.Image.Image:
             raise DataError(f"{path}: not an image; {', '.join(FORMATS)} are read") from error
         except Exception as error:  # decoders raise many kinds for damaged data
             if isinstance(error, OSError) and error.errno is not None:
-                # An error of the disk or the network, without the path.
-                raise OSError(error.errno, error.strerror, path) from error
+                raise OSError(error.errno, error.strerror, path) from error  # of the disk or the network, without the path
             raise DataError(f"{path}: not a readable image: {str(error) or type(error).__name__}") from error
 
 
@@ -127,7 +119,6 @@ def _as_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
 
 
 def _split_folders(folder: Path, test: str | None) -> tuple[Path, Path | None]:
-    """Where the class folders of training and test are."""
     train = folder / "train"
     if not (train.is_dir() and any(entry.is_dir() for entry in _entries(train))):
         if test is not None:

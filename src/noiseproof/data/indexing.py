@@ -1,7 +1,6 @@
 """Augmentations that only move pixels: crop, flip, rotation.
 
-Each maps every pixel of its result to a pixel of its input, by integer indices. Such maps compose exactly: a chain of them is
-one table of indices and one gather.
+Each maps the pixels of its result to pixels of its input, by integer indices: a chain of them is one gather, and exact.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class Pixels:
 
     @classmethod
     def all_of(cls, size: Size, device: torch.device) -> Pixels:
-        """The identity on an image of ``size``."""
         rows, columns = (torch.arange(length, device=device) for length in size)
         return cls(rows.view(1, -1, 1), columns.view(1, 1, -1))
 
@@ -78,10 +76,7 @@ class Crop:
 
 @dataclass(frozen=True)
 class RandomCrop(IndexOperation):
-    """Pad with ``padding`` zeros on every side, then cut ``size`` x ``size`` (None: the image's own size) anywhere in it.
-
-    The zeros are of the uint8 image: black, not the mean.
-    """
+    """Pad with ``padding`` black pixels on every side, then cut ``size`` x ``size`` (None: the image's own size) anywhere."""
 
     padding: int = 4
     size: int | None = None

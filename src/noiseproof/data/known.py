@@ -10,37 +10,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from noiseproof.data import lists
+from noiseproof.data import lists, official
 from noiseproof.data.dataset import Dataset, load_digits
-from noiseproof.data.official import (
-    CIFAR10_BINARY,
-    CIFAR10_PYTHON,
-    CIFAR100_BINARY,
-    CIFAR100_PYTHON,
-    load_cifar10,
-    load_cifar100,
-    load_idx,
-)
 
 __all__ = ["ELSEWHERE", "IDX", "NAMES", "SOURCES", "Named", "RemoteFile", "Source"]
 
 
 class Named(NamedTuple):
-    """A data set that has a name."""
+    """How a data set with a name is read and recognised."""
 
-    read: Callable[[Path, bool], Dataset]
-    """From its folder; the second argument is whether to check published checksums"""
-    folders: tuple[str, ...] = ()
-    """Where it may be, below the root"""
-    witnesses: tuple[str, ...] = ()
-    """Files of which one is there if the data set is"""
+    read: Callable[[Path, bool], Dataset]  # from its folder; whether to check published checksums
+    folders: tuple[str, ...] = ()  # where it may be, below the root
+    witnesses: tuple[str, ...] = ()  # files of which one is there if the data set is
 
 
 IDX = ("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "train-images.idx3-ubyte")
 NAMES: Mapping[str, Named] = {
     "digits": Named(lambda folder, check: load_digits()),
     "cifar10": Named(
-        lambda folder, check: load_cifar10(folder, check=check),
+        lambda folder, check: official.load_cifar10(folder, check=check),
         (
             "cifar-10-batches-bin",
             "cifar10/cifar-10-batches-bin",
@@ -51,12 +39,14 @@ NAMES: Mapping[str, Named] = {
         ("test_batch.bin", "test_batch"),
     ),
     "cifar100": Named(
-        lambda folder, check: load_cifar100(folder, check=check),
+        lambda folder, check: official.load_cifar100(folder, check=check),
         ("cifar-100-binary", "cifar100/cifar-100-binary", "cifar-100-python", "cifar100/cifar-100-python", "cifar100"),
         ("test.bin", "test"),
     ),
-    "mnist": Named(lambda folder, check: load_idx(folder), ("mnist", "MNIST/raw"), IDX),
-    "fashion-mnist": Named(lambda folder, check: load_idx(folder, "fashion-mnist"), ("fashion-mnist", "FashionMNIST/raw"), IDX),
+    "mnist": Named(lambda folder, check: official.load_idx(folder), ("mnist", "MNIST/raw"), IDX),
+    "fashion-mnist": Named(
+        lambda folder, check: official.load_idx(folder, "fashion-mnist"), ("fashion-mnist", "FashionMNIST/raw"), IDX
+    ),
     "webvision": Named(
         lambda folder, check: lists.load_webvision(folder, imagenet=lists.imagenet_beside(folder)),
         ("webvision",),
@@ -68,8 +58,7 @@ NAMES: Mapping[str, Named] = {
         ("noisy_train_key_list.txt", "annotations/noisy_train_key_list.txt"),
     ),
 }
-"""The data sets that are opened by name. The root itself may be any of their folders too; one with idx files that are not as
-published is MNIST's."""
+"""The data sets that are opened by name. Each may also be in the root itself."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +79,9 @@ class Source:
 
     files: tuple[RemoteFile, ...]
     folder: str
-    page: str
-    """Where its owners describe it"""
-    holds: Mapping[str, str] = field(default_factory=dict)
-    """Published checksums of the files in the archive; empty if there is no archive"""
-    at_most: int = 2**28
-    """Bytes the archive may unpack to"""
+    page: str  # where its owners describe it
+    holds: Mapping[str, str] = field(default_factory=dict)  # published checksums of an archive's files, if it is one
+    at_most: int = 2**28  # bytes the archive may unpack to
 
     @property
     def archived(self) -> bool:
@@ -109,31 +95,22 @@ class Source:
 CIFAR = "https://www.cs.toronto.edu/~kriz/"
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
-IDX_FILES = (
-    "train-images-idx3-ubyte.gz",
-    "train-labels-idx1-ubyte.gz",
-    "t10k-images-idx3-ubyte.gz",
-    "t10k-labels-idx1-ubyte.gz",
-)
 
 
-def _cifar(archive: str, md5: str, folder: str, holds: Mapping[str, str]) -> Source:
-    return Source((RemoteFile(CIFAR + archive, md5),), folder, f"{CIFAR}cifar.html", holds)
+def _cifar(archive: str, md5: str, folder: str) -> Source:
+    return Source((RemoteFile(CIFAR + archive, md5),), folder, f"{CIFAR}cifar.html", official.CHECKSUMS[folder])
 
 
 def _idx(address: str, folder: str, page: str, *sums: str) -> Source:
-    return Source(tuple(RemoteFile(address + name, md5) for name, md5 in zip(IDX_FILES, sums, strict=True)), folder, page)
+    files = tuple(RemoteFile(f"{address}{name}.gz", md5) for name, md5 in zip(official.IDX_FILES, sums, strict=True))
+    return Source(files, folder, page)
 
 
 SOURCES: Mapping[str, Source] = {
-    "cifar10": _cifar("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin", CIFAR10_BINARY),
-    "cifar10-python": _cifar(
-        "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py", CIFAR10_PYTHON
-    ),
-    "cifar100": _cifar("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary", CIFAR100_BINARY),
-    "cifar100-python": _cifar(
-        "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python", CIFAR100_PYTHON
-    ),
+    "cifar10": _cifar("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin"),
+    "cifar10-python": _cifar("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py"),
+    "cifar100": _cifar("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary"),
+    "cifar100-python": _cifar("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python"),
     "mnist": _idx(
         MNIST,
         "mnist",

@@ -1,7 +1,6 @@
 """Data sets given as lists of image files: lines "path label", WebVision, Clothing1M.
 
-Absolute paths and ``..`` are allowed. Labels count from 0. Blank lines and lines that start with # are ignored. Errors name the
-list and the line.
+Absolute paths and ``..`` are allowed. Labels count from 0. Blank lines and lines that start with # are ignored.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ __all__ = ["imagenet_beside", "load_clothing1m", "load_list", "load_webvision"]
 
 LABEL = re.compile(r"-?[0-9]{1,18}")
 GOOGLE = "google"
-FIRST_OF_IMAGENET = ("n01440764", "0")
-"""The folder of ImageNet's first class, by synset or by number."""
+FIRST_OF_IMAGENET = ("n01440764", "0")  # the folder of ImageNet's first class, by synset or by number
 KeyList = Literal["noisy_train", "clean_train", "clean_val", "clean_test"]
 
 
@@ -56,18 +54,16 @@ def load_list(
     """
     path = Path(path)
     read = [path] if test is None else [path, Path(test)]
-    names = None
+    sources = [*read]
     if isinstance(classes, str | Path):
-        names = tuple(text for _, text in _lines(Path(classes)))
-    elif classes is not None:
-        names = tuple(classes)
+        sources.append(Path(classes))
+        classes = [text for _, text in _lines(Path(classes))]
+    names = None if classes is None else tuple(classes)
     listings = {listed: _read_list(listed, None if names is None else len(names)) for listed in read}
-    if isinstance(classes, str | Path):
-        read.append(Path(classes))
     if names is None:
         names = tuple(map(str, range(max(line.label for lines in listings.values() for line in lines) + 1)))
     splits = [_files(at, lines, at.parent if root is None else Path(root), check_files) for at, lines in listings.items()]
-    return Dataset(name or path.stem, splits[0], splits[-1] if test is not None else None, names, _sources(read))
+    return Dataset(name or path.stem, splits[0], splits[-1] if test is not None else None, names, _sources(sources))
 
 
 def load_webvision(
@@ -102,10 +98,7 @@ def load_webvision(
 
 
 def imagenet_beside(folder: Path) -> Path | None:
-    """ImageNet's validation images, if they are in or next to WebVision's folder, one sub-folder per class.
-
-    Another layout (the images as published are all in one folder) is ignored.
-    """
+    """ImageNet's validation images, if they are in or next to WebVision's folder, with one sub-folder per class."""
     places = (place / name for place in (folder, folder.parent) for name in ("ilsvrc12", "imagenet", "ILSVRC2012"))
     firsts = [Path(inside, name) for inside in ("val", "") for name in FIRST_OF_IMAGENET]
     return next((place for place in places if any((place / first).is_dir() for first in firsts)), None)

@@ -1,7 +1,4 @@
-"""Batches from image files: decoded in worker processes, deterministic.
-
-The main process decides the order and sends each worker a batch's paths, through torch's DataLoader.
-"""
+"""Batches from image files: decoded in worker processes, deterministic."""
 
 from __future__ import annotations
 
@@ -29,8 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "ImageLoader"]
 
-ORDER, FRAMING = 0, 1
-"""The streams of random numbers, each a word of its keys."""
+ORDER, FRAMING = 0, 1  # the streams of random numbers, each a word of its keys
 
 
 class Batch(NamedTuple):
@@ -45,13 +41,11 @@ class ImageLoader:
     """Batches of ``files``, resized by ``framing``, epoch by epoch.
 
     The same ``seed``, ``epoch(n)`` and files give the same batches, for any number of ``workers`` and any order of epochs;
-    torch's global generators are not used. (Versions of Pillow and its libraries may differ by a grey level.) Without
-    ``shuffle`` images come in the order of the files. ``drop_last`` leaves out a last batch that is not full.
+    torch's global generators are not used. (Versions of Pillow and its libraries may differ by a grey level.)
 
-    ``batch_size`` counts the images of all processes together. With ``world`` processes, of which it must be a multiple, each
-    gets a contiguous slice of every batch: together they see the batches that one process would. A short last batch is divided
-    as evenly as possible; with fewer images than processes some would have no step, which ``shuffle`` refuses without
-    ``drop_last``.
+    ``batch_size`` counts the images of all ``world`` processes, and is a multiple of their number: each gets a contiguous slice
+    of every batch. A short last batch is divided as evenly as possible; with fewer images than processes some would have no
+    step, which ``shuffle`` refuses without ``drop_last``.
 
     A damaged image raises its :class:`DataError` here, whichever process decoded it. With ``skip_corrupt`` it is left out of
     its batch, and :attr:`skipped` lists its path; a batch of damaged images only is an error all the same. A file that cannot
@@ -60,8 +54,8 @@ class ImageLoader:
     Workers live from the first epoch to :meth:`close`. They start by ``forkserver``, else by ``spawn``: a plain fork would copy
     this process's threads, locks and CUDA state. A script with workers needs ``if __name__ == "__main__":``. Each worker
     imports torch, which takes seconds; ``multiprocessing.set_forkserver_preload(["noiseproof.data.loader"])`` at the start of a
-    program does it once. ``workers=0`` decodes here. For a CUDA device, batches are pinned by a thread and copied
-    asynchronously. ``opener`` replaces ``open`` (an archive, a store); with workers it must be picklable.
+    program does it once. ``workers=0`` decodes here. Batches for CUDA are pinned and copied asynchronously. ``opener`` replaces
+    ``open`` (an archive, a store); with workers it must be picklable.
     """
 
     def __init__(
@@ -90,8 +84,7 @@ class ImageLoader:
         self.seed, self.device = _check_word("seed", seed), torch.device(device)
         self.workers = check_integer("workers", workers, at_least=0)
         self.rank, self.world = check_integer("rank", rank, at_least=0), check_integer("world", world, at_least=1)
-        self.skipped: list[str] = []
-        """The paths left out so far in the epoch begun last, in the order of the batches."""
+        self.skipped: list[str] = []  # the paths left out so far in the epoch begun last, in the order of the batches
         self._check_shares()
         self._sampler = _Sampler()
         self._engine: DataLoader[_Decoded] | None = None
@@ -163,7 +156,6 @@ class ImageLoader:
                 yield _Request(n, indices, self.files.labels[indices], [self.files.paths[k] for k in indices])
 
     def _share(self, count: int) -> tuple[int, int]:
-        """The range of this process in a batch of ``count``."""
         return self.rank * count // self.world, (self.rank + 1) * count // self.world
 
     def _report(self, faults: list[tuple[str, Exception]], left: int) -> None:
@@ -199,10 +191,7 @@ class _Request(NamedTuple):
 
 
 class _Decoded(NamedTuple):
-    """Sent back: images uint8 ``[B, H, W, 3]``, their labels and indices, and the errors of the others.
-
-    As values: an exception raised in a worker would arrive as the text of another one.
-    """
+    """Sent back: images uint8 ``[B, H, W, 3]``, and the errors of the others, which if raised would arrive as mere text."""
 
     images: Tensor
     labels: Tensor
@@ -221,8 +210,6 @@ class _Sampler:
 
 
 class _Decoder(Dataset[_Decoded]):
-    """What a worker does: decode the images of a request."""
-
     def __init__(self, framing: Framing, seed: int, skip_corrupt: bool, opener: Opener) -> None:
         self.framing, self.seed, self.skip_corrupt, self.opener = framing, seed, skip_corrupt, opener
 
@@ -255,10 +242,7 @@ class _Decoder(Dataset[_Decoded]):
 
 
 def _plain(error: Exception, path: str) -> Exception:
-    """The same error as a DataError or an OSError with the path: these can be pickled.
-
-    One that cannot, because it holds an open stream say, would leave the main process waiting for ever.
-    """
+    """The error as a DataError or an OSError with the path: one that cannot be pickled would leave the main process waiting."""
     if isinstance(error, DataError):
         return error if type(error) is DataError else DataError(str(error))
     if not isinstance(error, OSError):
@@ -270,10 +254,7 @@ def _plain(error: Exception, path: str) -> Exception:
 
 
 def _end_with_parent(worker: int) -> None:
-    """End this worker when the main process ends, even if it is killed.
-
-    torch watches the parent's process id for this, which under forkserver is the server's.
-    """
+    """End this worker if the main process is killed: torch watches the parent's id, which under forkserver is the server's."""
     parent = multiprocessing.parent_process()
     if parent is None:  # it is the main process
         return
@@ -286,12 +267,10 @@ def _end_with_parent(worker: int) -> None:
 
 
 def _as_it_is(decoded: Any) -> Any:
-    """Instead of torch's conversion."""
     return decoded
 
 
 def _check_word(name: str, value: int) -> int:
-    """A word of a key."""
     if check_integer(name, value, at_least=0) >= 2**64:
         raise ValueError(f"{name} must be in [0, 2**64), got {value}")
     return value

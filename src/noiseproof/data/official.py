@@ -1,7 +1,6 @@
 """Data sets in their official formats: CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files.
 
-No code in a file is run: the pickles of the Python versions go through an unpickler that admits arrays only. Published
-checksums are verified.
+No code in a file is run: the pickles of the Python versions go through an unpickler that admits arrays only.
 """
 
 from __future__ import annotations
@@ -27,32 +26,35 @@ from noiseproof.files import checksum
 
 __all__ = ["load_cifar10", "load_cifar100", "load_idx", "read_idx"]
 
-CIFAR10_BINARY = {
-    "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
-    "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
-    "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
-    "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
-    "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
-    "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+CHECKSUMS = {
+    "cifar-10-batches-bin": {
+        "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+        "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+        "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+        "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+        "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+        "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+    },
+    "cifar-10-batches-py": {
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "test_batch": "40351d587109b95175f43aff81a1287e",
+    },
+    "cifar-100-binary": {
+        "train.bin": "e207cd2e05b73b1393c74c7f5e7bea451d63e08e",
+        "test.bin": "8fb6623e830365ff53cf14adec797474f5478006",
+    },
+    "cifar-100-python": {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
 }
-CIFAR10_PYTHON = {
-    "data_batch_1": "c99cafc152244af753f735de768cd75f",
-    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-    "data_batch_4": "634d18415352ddfa80567beed471001a",
-    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-    "test_batch": "40351d587109b95175f43aff81a1287e",
-}
-CIFAR100_BINARY = {
-    "train.bin": "e207cd2e05b73b1393c74c7f5e7bea451d63e08e",
-    "test.bin": "8fb6623e830365ff53cf14adec797474f5478006",
-}
-CIFAR100_PYTHON = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
+"""As published, MD5 or SHA-1: by folder, then by file, the test split last."""
 PIXELS = 32 * 32 * 3
+IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 Records = tuple[NDArray[np.uint8], NDArray[np.int64]]
-Layout = tuple[dict[str, str], Callable[[Path, bytes], Records]]
-"""Published checksums by file, and what reads a file."""
+Reader = Callable[[Path, bytes], Records]
 
 
 def load_cifar10(folder: str | Path, *, check: bool = True) -> Dataset:
@@ -60,30 +62,21 @@ def load_cifar10(folder: str | Path, *, check: bool = True) -> Dataset:
 
     ``check=False`` skips the published checksums, for re-packed copies and subsets; sizes and ranges are checked all the same.
     """
-    layouts: dict[str, Layout] = {
-        "cifar-10-batches-bin": (CIFAR10_BINARY, partial(_binary, label_bytes=1, classes=10)),
-        "cifar-10-batches-py": (CIFAR10_PYTHON, partial(_python, key="labels")),
-    }
-    return _cifar("cifar10", Path(folder), layouts, check)
+    binary, python = partial(_binary, label_bytes=1, classes=10), partial(_python, key="labels")
+    return _cifar("cifar10", Path(folder), {"cifar-10-batches-bin": binary, "cifar-10-batches-py": python}, check)
 
 
 def load_cifar100(folder: str | Path, *, check: bool = True) -> Dataset:
     """CIFAR-100 with its fine labels, from ``cifar-100-binary``, ``cifar-100-python``, or a folder that holds either."""
-    layouts: dict[str, Layout] = {
-        "cifar-100-binary": (CIFAR100_BINARY, partial(_binary, label_bytes=2, classes=100)),
-        "cifar-100-python": (CIFAR100_PYTHON, partial(_python, key="fine_labels")),
-    }
-    return _cifar("cifar100", Path(folder), layouts, check)
+    binary, python = partial(_binary, label_bytes=2, classes=100), partial(_python, key="fine_labels")
+    return _cifar("cifar100", Path(folder), {"cifar-100-binary": binary, "cifar-100-python": python}, check)
 
 
 def load_idx(folder: str | Path, name: str = "mnist") -> Dataset:
-    """A data set of four idx files (MNIST, Fashion-MNIST, ...), gzipped or not, images as ``[N, 28, 28, 1]``.
-
-    The classes are named 0 to 9, or as published for ``fashion-mnist``.
-    """
+    """Four idx files (MNIST, Fashion-MNIST, ...), gzipped or not; classes are 0 to 9, or as published for ``fashion-mnist``."""
     folder = Path(folder)
     arrays, sources = [], {}
-    for stem in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+    for stem in IDX_FILES:
         names = (stem, f"{stem}.gz", stem.replace("-idx", ".idx"))
         path = next((folder / name for name in names if (folder / name).is_file()), None)
         if path is None:
@@ -122,17 +115,17 @@ def read_idx(path: str | Path) -> NDArray[Any]:
     return np.frombuffer(raw, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
 
 
-def _cifar(name: str, folder: Path, layouts: dict[str, Layout], check: bool) -> Dataset:
-    """From the folder itself or one inside it; a layout is recognised by its last file, the test split."""
-    for layout, (sums, read) in layouts.items():
+def _cifar(name: str, folder: Path, readers: dict[str, Reader], check: bool) -> Dataset:
+    """From the folder itself or one inside it; a layout is recognised by the file of its test split."""
+    tests = {layout: [*CHECKSUMS[layout]][-1] for layout in readers}
+    for layout, test in tests.items():
         for place in (folder, folder / layout):
-            if (place / [*sums][-1]).is_file():
-                return _read_cifar(name, place, sums, read, check)
-    looked = ", ".join([*sums][-1] for sums, _ in layouts.values())
-    raise FileNotFoundError(f"{folder}: no {' or '.join(layouts)} there (looked for {looked})")
+            if (place / test).is_file():
+                return _read_cifar(name, place, CHECKSUMS[layout], readers[layout], check)
+    raise FileNotFoundError(f"{folder}: no {' or '.join(tests)} there (looked for {', '.join(tests.values())})")
 
 
-def _read_cifar(name: str, folder: Path, sums: dict[str, str], read: Callable[[Path, bytes], Records], check: bool) -> Dataset:
+def _read_cifar(name: str, folder: Path, sums: dict[str, str], read: Reader, check: bool) -> Dataset:
     parts, sources = [], {}
     for file, expected in sums.items():
         path = folder / file
@@ -200,5 +193,4 @@ class _DataUnpickler(pickle.Unpickler):
 
 
 def _as_images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Rows of three planes as ``[N, 32, 32, 3]``."""
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))

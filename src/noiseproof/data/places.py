@@ -25,11 +25,9 @@ def data_root(given: str | Path | None = None) -> Path:
     >>> data_root("my/data").as_posix()
     'my/data'
     """
-    if given is not None:
-        return Path(given).expanduser()
-    if said := os.environ.get("NOISEPROOF_DATA"):
-        return Path(said).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "noiseproof"
+    if given is None:
+        given = os.environ.get("NOISEPROOF_DATA") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "noiseproof")
+    return Path(given).expanduser()
 
 
 def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, check: bool = True) -> Dataset:
@@ -45,8 +43,10 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
     path = Path(name_or_path).expanduser()
     if path.is_dir():
         return _open_folder(path, check)
+    if path.is_file() and path.suffix not in (".npz", *LISTS):
+        raise ValueError(f"{path}: a data set is an .npz file, a list ({', '.join(LISTS)}) or a folder, got {path.suffix!r}")
     if path.is_file():
-        return _open_file(path)
+        return load_npz(path) if path.suffix == ".npz" else load_list(path)
     if len(path.parts) > 1 or path.suffix:
         raise FileNotFoundError(f"{path}: no such file or folder")
     near = difflib.get_close_matches(name, NAMES, n=1)
@@ -81,7 +81,7 @@ def _is_there(folder: Path, known: Named) -> bool:
 
 
 def _published(folder: Path) -> str | None:
-    """Whose idx files a folder has, by the checksum of the training images; nothing if they are not as published."""
+    """Whose idx files a folder has, by the checksum of the training images; None if they are not as published."""
     images = folder / SOURCES["mnist"].files[0].name
     found = checksum(images, "md5") if images.is_file() else ""
     return next((name for name in ("mnist", "fashion-mnist") if SOURCES[name].files[0].md5 == found), None)
@@ -90,21 +90,13 @@ def _published(folder: Path) -> str | None:
 def _open_folder(folder: Path, check: bool) -> Dataset:
     if _is_there(folder, NAMES["mnist"]):
         return load_idx(folder, _published(folder) or folder.resolve().name)
-    found = [(name, place) for name in NAMES for place in _places_inside(folder, name)]
+    found = [
+        (name, place)
+        for name, known in NAMES.items()
+        for place in (folder, *(folder / inside for inside in known.folders))
+        if _is_there(place, known)
+    ]
     names = sorted({name for name, _ in found})
     if len(names) > 1:
         raise ValueError(f"{folder}: holds {' and '.join(names)}; give the name, and this folder as --data (root=)")
     return NAMES[names[0]].read(found[0][1], check) if found else load_image_folder(folder)
-
-
-def _places_inside(folder: Path, name: str) -> list[Path]:
-    known = NAMES[name]
-    return [place for place in (folder, *(folder / inside for inside in known.folders)) if _is_there(place, known)]
-
-
-def _open_file(path: Path) -> Dataset:
-    if path.suffix == ".npz":
-        return load_npz(path)
-    if path.suffix in LISTS:
-        return load_list(path)
-    raise ValueError(f"{path}: a data set is an .npz file, a list ({', '.join(LISTS)}) or a folder, got {path.suffix!r}")

@@ -1,7 +1,7 @@
 """Augmentations that resample: random resized crop for training, resize and centre crop for evaluation.
 
 Both are bilinear without antialiasing, in floating point, not rounded to uint8. The convention is that of
- ``torch.nn.functional.interpolate(..., mode="bilinear", align_corners=False)``: along a side of h input and s output
+``torch.nn.functional.interpolate(..., mode="bilinear", align_corners=False)``: along a side of h input and s output
 pixels, output pixel i reads at ``clamp((i + 1/2) h/s - 1/2, 0, h - 1)``, between the two pixels around it.
 """
 
@@ -109,8 +109,7 @@ class RandomResizedCrop(Operation):
 class ResizeCenterCrop(Operation):
     """For evaluation: the shorter side to ``resize``, keeping the shape, then the central ``size`` x ``size``.
 
-    The longer side is rounded down; of an odd margin the even half is cut first. Where nothing has to be resized, pixels are
-    copied exactly.
+    The longer side is rounded down; of an odd margin the even half is cut first. Without resizing, pixels are copied exactly.
     """
 
     random = False
@@ -126,7 +125,7 @@ class ResizeCenterCrop(Operation):
         return self.size, self.size
 
     def draw(self, n: int, size: Size, generator: torch.Generator | None = None) -> None:
-        """Nothing: every image is treated alike."""
+        pass
 
     def apply(self, images: Tensor, drawn: None = None) -> Tensor:
         height, width = images.shape[-2:]

@@ -16,15 +16,6 @@ from noiseproof.paper.fidelity import PROFILES, Difference, Profile
 from noiseproof.paper.recipes import SEEDS, QuotedError, differences, list_recipes, recipe, recipe_of
 
 __all__ = [
-    "PROFILES",
-    "SEEDS",
-    "Cell",
-    "Difference",
-    "Profile",
-    "QuotedError",
-    "cells",
-    "differences",
-    "list_recipes",
-    "recipe",
+    "PROFILES", "SEEDS", "Cell", "Difference", "Profile", "QuotedError", "cells", "differences", "list_recipes", "recipe",
     "recipe_of",
-]
+]  # fmt: skip

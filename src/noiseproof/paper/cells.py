@@ -6,7 +6,6 @@ import functools
 import json
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
 
 from noiseproof.losses import find_loss
 
@@ -87,5 +86,4 @@ def cells(
 @functools.cache
 def _all() -> tuple[Cell, ...]:
     text = resources.files("noiseproof.paper").joinpath("results.jsonl").read_text(encoding="utf-8")
-    rows: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
-    return tuple(Cell(**row) for row in rows)
+    return tuple(Cell(**json.loads(line)) for line in text.splitlines())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 __all__ = ["PROFILES", "Difference", "Differs", "Profile", "Silent", "check_profile", "listed", "resolved"]
@@ -15,8 +14,7 @@ PROFILES: tuple[Profile, ...] = get_args(Profile)
 """``paper-code`` is what made the published numbers; ``paper-text`` is what the paper alone says."""
 
 
-@dataclass(frozen=True)
-class Differs:
+class Differs(NamedTuple):
     """The text says one thing, the code does another. Where the text leaves a step out, so does ``text``."""
 
     text: Any
@@ -24,8 +22,7 @@ class Differs:
     source: str
 
 
-@dataclass(frozen=True)
-class Silent:
+class Silent(NamedTuple):
     """The text gives no value where one is needed; both profiles take the code's."""
 
     code: Any
@@ -49,7 +46,12 @@ def resolved(values: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
     >>> resolved({"q": Differs(0.9, 0.7, "Table 8"), "a": 6.0}, "paper-text")
     {'q': 0.9, 'a': 6.0}
     """
-    return {name: copy.deepcopy(_value(value, profile)) for name, value in values.items()}
+    chosen = {}
+    for name, value in values.items():
+        if isinstance(value, Differs):
+            value = value.text if profile == "paper-text" else value.code
+        chosen[name] = copy.deepcopy(value.code if isinstance(value, Silent) else value)
+    return chosen
 
 
 def listed(values: Mapping[str, Any], prefix: str = "") -> Iterator[Difference]:
@@ -69,11 +71,3 @@ def check_profile(profile: str) -> Profile:
     near = difflib.get_close_matches(str(profile), PROFILES, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ValueError(f"profile must be one of {', '.join(PROFILES)}, got {profile!r}{hint}")
-
-
-def _value(value: Any, profile: Profile) -> Any:
-    if isinstance(value, Silent):
-        return value.code
-    if isinstance(value, Differs):
-        return value.text if profile == "paper-text" else value.code
-    return value

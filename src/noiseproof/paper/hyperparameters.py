@@ -14,9 +14,7 @@ __all__ = ["PARAMETERS"]
 
 TABLE = "the supplement's table of parameter settings prints {}; the code has {}"
 CLIP = Differs(
-    math.exp(-4),
-    1e-4,
-    "the supplement's table prints A = -4 for the logarithm of zero; the code takes ln 1e-4 = -9.2103",
+    math.exp(-4), 1e-4, "the supplement's table prints A = -4 for the logarithm of zero; the code takes ln 1e-4 = -9.2103"
 )
 DETACHED = Differs(
     False,

@@ -50,10 +50,10 @@ def resolve_noise(dataset: str, noise: str, profile: Profile) -> str:
     'asymmetric-cifar100-blocks:0.4'
     """
     known = resolved(NOISE[dataset], profile)
-    if noise.startswith("human:") and noise in known:
-        return str(known[noise])
     if noise.startswith("human:"):
-        raise ValueError(_unknown(dataset, noise, known))
+        if noise not in known:
+            raise ValueError(_unknown(dataset, noise, known))
+        return str(known[noise])
     spec = NoiseSpec.parse("none" if noise == "clean" else noise)
     if spec.kind in MATRIX_NOISES:
         _check_counts(dataset, spec, profile)

@@ -20,8 +20,6 @@ TRAINED_ON = {"ilsvrc12": "webvision"}
 """ILSVRC12's validation images only test the networks that WebVision trained."""
 HISTOGRAMS = {("cifar10", loss, "symmetric:0.4"): (30, 60, 90, 120) for loss in ("ce", "jal-ce")}
 """The runs whose confidences the paper shows, and after which epochs."""
-
-
 SEEDS = (123, 124, 125)
 """The seeds of the paper's trials."""
 
@@ -63,8 +61,8 @@ def recipe_of(cell: Cell, seed: int = SEEDS[0], profile: str = "paper-code") -> 
         )
     dataset = TRAINED_ON.get(cell.dataset, cell.dataset)
     found = recipe(f"{dataset}/{cell.loss}", noise=cell.spec, seed=seed, profile=profile)
-    weights = {name: value for name, value in (("alpha", cell.alpha), ("beta", cell.beta)) if value is not None}
-    return override(found, {f"loss.{name}": value for name, value in weights.items()})
+    weights = {"loss.alpha": cell.alpha, "loss.beta": cell.beta}
+    return override(found, {name: value for name, value in weights.items() if value is not None})
 
 
 def list_recipes() -> tuple[str, ...]:

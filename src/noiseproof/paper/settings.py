@@ -35,6 +35,7 @@ CIFAR: dict[str, Any] = {
     "precision": Silent("tf32", NO_PRECISION.format("leaves PyTorch's default, which is TF32 for convolutions since Ampere")),
     "noise_rule": COUNTS,
 }
+REAL: dict[str, Any] = {"model": "resnet50", "optimiser": "sgd", "momentum": 0.9, "batch": 256}
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "cifar10": {
@@ -52,29 +53,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "augment": Differs("crop-flip", "cifar100", NOT_TURNED),
     },
     "webvision": {
-        "model": "resnet50",
+        **REAL,
         "model_options": Differs({"stem": "imagenet"}, {"stem": "imagenet", "zero_init_residual": True}, NOT_ZEROED),
-        "optimiser": "sgd",
         "lr": 0.4,
-        "momentum": 0.9,
         "nesterov": True,
         "schedule": "exponential:0.97",
         "epochs": 250,
-        "batch": 256,
         "clip": Differs(None, 5.0, NOT_CLIPPED),
         "augment": Silent("webvision", JITTER),
         "precision": Silent("bf16", NO_PRECISION.format("has bf16 mixed precision")),
     },
     "clothing1m": {
-        "model": "resnet50",
+        **REAL,
         "model_options": {"stem": "imagenet"},
         "weights": Silent("resnet50-11ad3fa6.pth", WHICH_WEIGHTS),
-        "optimiser": "sgd",
         "lr": 5e-3,
-        "momentum": 0.9,
         "schedule": "step:5:0.1",
         "epochs": 10,
-        "batch": 256,
         "augment": Silent("clothing1m", NO_AMOUNT.format("resizes to 256 x 256 and crops 224")),
         "precision": Silent("bf16", NO_PRECISION.format("has bf16 mixed precision")),
     },

@@ -39,26 +39,7 @@ from noiseproof.train.side_by_side import train_together
 from noiseproof.train.task import Task, prepare, with_noise
 
 __all__ = [
-    "CheckpointError",
-    "DivergenceError",
-    "Epoch",
-    "Observer",
-    "OutOfMemoryError",
-    "Outcome",
-    "Predictions",
-    "Recipe",
-    "Record",
-    "Run",
-    "RunOptions",
-    "RunStore",
-    "StoredRun",
-    "Task",
-    "folder_name",
-    "identity",
-    "override",
-    "own_recipe",
-    "prepare",
-    "train",
-    "train_together",
-    "with_noise",
-]
+    "CheckpointError", "DivergenceError", "Epoch", "Observer", "OutOfMemoryError", "Outcome", "Predictions", "Recipe", "Record",
+    "Run", "RunOptions", "RunStore", "StoredRun", "Task", "folder_name", "identity", "override", "own_recipe", "prepare",
+    "train", "train_together", "with_noise",
+]  # fmt: skip

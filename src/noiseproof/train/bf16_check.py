@@ -19,10 +19,7 @@ y = torch.nn.functional.conv2d(x, w, padding=1).mean((2, 3))
 
 @functools.cache
 def check_bf16() -> None:
-    """A ValueError if a small network in bf16 fails on the CPU; takes as long as importing torch.
-
-    Nothing is said where the trial cannot be started, or fails for another reason.
-    """
+    """A ValueError if a small network in bf16 fails on the CPU, but not if it cannot be tried or fails for another reason."""
     if not sys.executable or getattr(sys, "frozen", False):
         return
     tried = subprocess.run([sys.executable, "-P", "-c", TRIAL], capture_output=True, text=True, check=False)

@@ -9,45 +9,27 @@ from noiseproof.train.recipe import Recipe, override
 
 __all__ = ["own_recipe"]
 
+ALL: dict[str, Any] = {"schedule": "cosine", "epochs": 100}
+SGD: dict[str, Any] = {**ALL, "optimiser": "sgd", "lr": 0.1, "momentum": 0.9, "clip": 5.0}
 FEATURES: dict[str, Any] = {
+    **ALL,
     "model": "mlp",
     "model_options": {"hidden": [256, 256]},
     "optimiser": "adam",
     "lr": 2e-3,
-    "schedule": "cosine",
-    "epochs": 100,
     "batch": 128,
 }
 """For features; also those of the digits."""
-IMAGES: dict[str, Any] = {
-    "model": "resnet18",
-    "optimiser": "sgd",
-    "lr": 0.1,
-    "momentum": 0.9,
-    "schedule": "cosine",
-    "l2": 5e-4,
-    "clip": 5.0,
-    "augment": "crop-flip",
-    "epochs": 100,
-    "batch": 128,
-    "precision": "tf32",
-}
+IMAGES: dict[str, Any] = {**SGD, "model": "resnet18", "l2": 5e-4, "augment": "crop-flip", "batch": 128, "precision": "tf32"}
 """For images in memory."""
 FILES: dict[str, Any] = {
+    **SGD,  # not WebVision's schedule of 0.97 per epoch, which needs 250 epochs
     "model": "resnet50",
     "model_options": {"stem": "imagenet", "zero_init_residual": True},
-    "optimiser": "sgd",
-    # WebVision's ratio of learning rate and batch, 0.4 to 256, with a smaller batch.
-    "lr": 0.1,
-    "batch": 64,
-    "momentum": 0.9,
+    "batch": 64,  # WebVision's ratio of learning rate and batch, 0.4 to 256
     "nesterov": True,
-    # Not WebVision's 0.97 per epoch, which needs 250 epochs.
-    "schedule": "cosine",
     "l2": 3e-5,
-    "clip": 5.0,
     "augment": "webvision",
-    "epochs": 100,
     "precision": "bf16",
 }
 """For image files: WebVision's setting, with a schedule for any number of epochs."""

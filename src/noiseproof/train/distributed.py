@@ -29,10 +29,7 @@ Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[tuple[Rank, torch.device]]:
-    """This process's rank among those that torchrun started, and its device; the only one if torchrun started none.
-
-    On CUDA each process has the GPU of its local rank.
-    """
+    """This process's rank among those that torchrun started, if it did, and its device: on CUDA the GPU of its local rank."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield SINGLE, device
@@ -40,7 +37,9 @@ def process_group(device: torch.device) -> Iterator[tuple[Rank, torch.device]]:
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
-    _import_without_a_group()
+    # DistributedDataParallel would import it later, with the group in its functions' default arguments. A group that is kept
+    # alive keeps its threads, and a thread that frees a tensor while Python exits aborts the process.
+    importlib.import_module("torch.distributed.nn.functional")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield Rank(dist.get_rank(), world), device
@@ -49,16 +48,8 @@ def process_group(device: torch.device) -> Iterator[tuple[Rank, torch.device]]:
         dist.destroy_process_group()
 
 
-def _import_without_a_group() -> None:
-    """Import a module that DistributedDataParallel would import later, with the group in its functions' default arguments.
-
-    A group that is kept alive keeps its threads, and a thread that frees a tensor while Python exits aborts the process.
-    """
-    importlib.import_module("torch.distributed.nn.functional")
-
-
 class Processes:
-    """What the processes do with one another; a single one does nothing."""
+    """Collective operations of the processes; with a single one they do nothing."""
 
     def __init__(self, process: Rank, device: torch.device) -> None:
         self.process, self.device = process, device
@@ -68,10 +59,7 @@ class Processes:
         return self.process.world == 1
 
     def joined(self, network: nn.Module, unused: bool) -> nn.Module:
-        """The network as a step calls it: its BatchNorm sees the whole batch, and its gradients are averaged.
-
-        ``unused`` says that some parameters may have none.
-        """
+        """The network with BatchNorm over the whole batch and averaged gradients, of which some parameters may have none."""
         if self.single:
             return network
         with_norms = shared_norms(network) if self.device.type == "cpu" else nn.SyncBatchNorm.convert_sync_batchnorm(network)
@@ -93,11 +81,10 @@ class Processes:
         return values if self.single else self.total(values) / self.process.world
 
     def total_of(self, count: int) -> int:
-        """A number that each process has, summed."""
         return count if self.single else int(self.total(torch.tensor([count], device=self.device)))
 
     def gathered(self, values: NDArray[Any]) -> NDArray[Any]:
-        """An array of which every process has filled its part and left zeros elsewhere, complete."""
+        """The whole of an array of which each process has filled its part and left zeros elsewhere."""
         return values if self.single else self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
 
     def check_agreement(self, what: str, number: int) -> None:
@@ -180,5 +167,4 @@ class SharedNorm(nn.Module):
         normed = centred * torch.rsqrt(variance + self.eps).view(shape)
         if self.weight is not None:
             normed = normed * self.weight.view(shape) + self.bias.view(shape)
-        result: Tensor = normed.to(x.dtype)
-        return result
+        return normed.to(x.dtype)

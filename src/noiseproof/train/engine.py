@@ -21,8 +21,7 @@ from noiseproof.train.update import Weights, update_for
 
 __all__ = ["Engine", "Parts", "PlainEngine", "Steps"]
 
-NETWORK = 3
-"""The stream of random numbers for the network itself, for dropout say"""
+NETWORK = 3  # the stream of random numbers for the network itself, for dropout say
 CHECK_STEPS = 100
 """The losses are checked every so many steps: a long epoch should not go on for hours after it has diverged"""
 
@@ -36,8 +35,7 @@ class Parts:
     network: nn.Module
     criterion: RobustLoss
     feed: Feed
-    clean: Tensor | None
-    """The clean labels on the device"""
+    clean: Tensor | None  # the clean labels on the device
     classes: int
     processes: Processes
 

@@ -12,7 +12,6 @@ from noiseproof.train.task import Task
 
 __all__ = ["fast_path_suits", "start_run"]
 
-
 DRAWING = ("nl", "jnpl")
 """Losses that draw classes at random in every step: only the plain engine seeds their draws for each epoch."""
 

@@ -19,21 +19,17 @@ from noiseproof.train.transforms import Transforms, as_tensor
 
 __all__ = ["SINGLE", "Batch", "EpochPlan", "Feed", "FileFeed", "MemoryFeed", "Rank", "generator_for"]
 
-ORDER, AUGMENT = 1, 2
-"""The random streams of an epoch"""
-EVALUATION_BATCH = 1000
-EVALUATION_NUMBERS = 2**24
-"""Limits of an evaluation batch: examples, and numbers in them"""
+ORDER, AUGMENT = 1, 2  # the random streams of an epoch
+EVALUATION_BATCH, EVALUATION_NUMBERS = 1000, 2**24  # limits of an evaluation batch: examples, and numbers in them
 
 
 class Rank(NamedTuple):
-    """Of the processes that train one network, this one; the batches are divided among them."""
+    """This process among those that train one network; each batch is divided among them."""
 
     rank: int = 0
     world: int = 1
 
     def share(self, count: int) -> slice:
-        """This process's part of a batch of ``count``."""
         return slice(self.rank * count // self.world, (self.rank + 1) * count // self.world)
 
 
@@ -49,8 +45,6 @@ class Batch(NamedTuple):
 
 
 class Feed(Protocol):
-    """Where batches come from."""
-
     def steps(self) -> int:
         """Batches in an epoch."""
 
@@ -67,8 +61,7 @@ class Feed(Protocol):
 
 
 def generator_for(*words: int) -> torch.Generator:
-    """A generator seeded by these words: the seed, the epoch, the stream."""
-    # SeedSequence mixes its words: neighbouring seeds and epochs are independent.
+    """A generator seeded by the seed, the epoch and the stream; SeedSequence makes neighbouring ones independent."""
     word = np.random.SeedSequence(words).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(word >> np.uint64(1)))
 
@@ -91,16 +84,14 @@ class EpochPlan:
         return self.each(lambda tensor: tensor.to(device))
 
     def part(self, start: int, stop: int) -> EpochPlan:
-        """The examples from the one position in the order to the other."""
         return self.each(lambda tensor: tensor[start:stop])
 
     def each(self, change: Callable[[Tensor], Tensor]) -> EpochPlan:
-        """The plan with every tensor changed."""
         return EpochPlan(change(self.order), _each_tensor(self.drawn, change))
 
 
 def _each_tensor(drawn: tuple[Any, ...], change: Callable[[Tensor], Tensor]) -> tuple[Any, ...]:
-    """Change every tensor that an augmentation drew: each random operation has a dataclass of tensors."""
+    """Change every tensor that an augmentation drew; each random operation has a dataclass of them."""
     return tuple(
         d and dataclasses.replace(d, **{f.name: change(getattr(d, f.name)) for f in dataclasses.fields(d)}) for d in drawn
     )
@@ -111,10 +102,7 @@ _inputs_lock = threading.Lock()
 
 
 def _on_device(split: Split, device: torch.device) -> Tensor:
-    """The inputs of a split on a device, shared by all feeds of the same array.
-
-    A feed keeps its split, so that the array's id is not reused while the tensor lives.
-    """
+    """The inputs of a split on a device, shared by all feeds of the same array, which they keep: its id stays in use."""
     key = (id(split.inputs), str(device))
     with _inputs_lock:
         found = _inputs.get(key)
@@ -147,7 +135,6 @@ class MemoryFeed:
         return EpochPlan.draw(len(self), size, self.transforms.train, self.seed, epoch).to(self.device)
 
     def examples(self, plan: EpochPlan) -> Tensor:
-        """The inputs of a part of a plan, augmented."""
         inputs = self.inputs[plan.order]
         return inputs if self.transforms.train is None else self.transforms.train.apply(inputs, plan.drawn)
 
@@ -174,7 +161,6 @@ class MemoryFeed:
         return max(1, min(EVALUATION_BATCH, EVALUATION_NUMBERS // one.numel()))
 
     def _unchanged(self, indices: Tensor) -> Tensor:
-        """Inputs as evaluation sees them, without augmentation."""
         inputs = self.inputs[indices]
         return inputs if self.transforms.test is None else self.transforms.test(inputs)
 
@@ -207,18 +193,10 @@ class FileFeed:
             )
         self.augment = transforms.train
         self.transforms, self.seed, self.device, self.files = transforms, seed, device, files
-        shared: dict[str, Any] = {
-            "seed": seed,
-            "workers": workers,
-            "device": device,
-            "skip_corrupt": skip_corrupt,
-            "rank": process.rank,
-            "world": process.world,
-        }
-        rest = len(files) % batch
-        self._train = ImageLoader(
-            files, train_framing, batch_size=batch, shuffle=True, drop_last=0 < rest < process.world, **shared
-        )
+        shared: dict[str, Any] = {"seed": seed, "workers": workers, "device": device, "skip_corrupt": skip_corrupt}
+        shared |= {"rank": process.rank, "world": process.world}
+        drop = 0 < len(files) % batch < process.world
+        self._train = ImageLoader(files, train_framing, batch_size=batch, shuffle=True, drop_last=drop, **shared)
         self._test = ImageLoader(files, test_framing, batch_size=64 * process.world, shuffle=False, **shared)
 
     def __len__(self) -> int:

@@ -31,20 +31,18 @@ __all__ = ["Loop", "Outcome", "train"]
 WEIGHTS = "weights.safetensors"
 PART = {
     "name": "data",
-    "classes": "classes",
-    "examples": "examples",
     "test_examples": "examples to test on",
     "noise": "labels",
     "sources": "files of data",
     "other_tests": "further examples to test on",
     "model": "model's lines of code",
 }
-"""The facts of a task, in words"""
+"""The facts of a task in words, where these are not their names"""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished run: its record, and what it predicted for the training examples after the recipe's chosen epochs."""
+    """A finished run: its record, and its predictions for the training examples after the recipe's confidence epochs."""
 
     record: Record
     task: Task
@@ -121,7 +119,6 @@ class Loop:
         return Outcome(self.record, self.task, self.predictions)
 
     def _train(self, run: Run) -> None:
-        """All epochs that are not done, and the results."""
         first = self._resume(run)
         run.processes.check_agreement("the epochs that are done", first)
         self.observer.started(self.record, first)
@@ -204,21 +201,20 @@ class Loop:
 
     def _resume(self, run: Run) -> int:
         """Load the checkpoint if there is one; returns how many epochs are done."""
-        found = None if self.folder is None else read_checkpoint(self.folder)
-        if found is None:
+        if self.folder is None or (found := read_checkpoint(self.folder)) is None:
             return 0
-        tensors, facts = found
+        (tensors, facts), where = found, f"the checkpoint in {self.folder}"
         try:
             record = Record.from_dict(facts)
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
-                f"the checkpoint in {self.folder} is of another version of noiseproof: {error}; move it away to start anew"
+                f"{where} is of another version of noiseproof: {error}; move it away to start anew"
             ) from error
-        self._check_same(record, f"the checkpoint in {self.folder}")
+        self._check_same(record, where)
         try:
             run.load_state({name: tensor for name, tensor in tensors.items() if not name.startswith("predictions.")})
         except ValueError as error:
-            raise CheckpointError(f"the checkpoint in {self.folder} does not fit: {error}") from error
+            raise CheckpointError(f"{where} does not fit: {error}") from error
         for name, tensor in tensors.items():
             if name.startswith("predictions.probability."):
                 epoch = int(name.rpartition(".")[2])
@@ -231,10 +227,9 @@ class Loop:
         ours, theirs = self.record.task, record.task
         if identity(record.recipe, theirs) == identity(self.record.recipe, ours):
             return
+        changed = [key for key in ours | theirs if theirs.get(key) != ours.get(key)]
         differences = self.recipe.differences(record.recipe) or [
-            f"its {PART.get(key, key)} were {theirs.get(key)}, not {ours.get(key)}"
-            for key in ours | theirs
-            if theirs.get(key) != ours.get(key)
+            f"its {PART.get(key, key)} were {theirs.get(key)}, not {ours.get(key)}" for key in changed
         ]
         raise CheckpointError(f"{where} is of another run: {'; '.join(differences)}. Choose another folder, or move it away")
 

@@ -9,7 +9,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,30 +24,24 @@ from noiseproof.train.task import Task, weights_file
 
 __all__ = ["build_network", "drawing_from", "logits_of", "model_code_hash", "nothing_drawn"]
 
-
 _drawing = threading.RLock()
 
 
 @contextmanager
 def drawing_from(seed: int) -> Iterator[None]:
-    """Seed torch's CPU generator, which initialises networks, and restore it afterwards.
-
-    All threads share it, so one network is initialised at a time.
-    """
+    """Seed torch's CPU generator and restore it afterwards. All threads share it, so one network is initialised at a time."""
     with _drawing, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
 
 
-@contextmanager
-def nothing_drawn() -> Iterator[None]:
+def nothing_drawn() -> AbstractContextManager[object]:
     """No network is initialised meanwhile: compiling saves and restores torch's generator, whoever is using it."""
-    with _drawing:
-        yield
+    return _drawing
 
 
 def build_network(recipe: Recipe, task: Task) -> nn.Module:
-    """The network on the CPU, initialised from the seed or from the recipe's file. The caller's random state is kept."""
+    """The network on the CPU, initialised from the seed or from the recipe's file; torch's generator is left as it was."""
     classes = len(task.classes)
     with drawing_from(recipe.seed):
         network = _user_model(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, task.train, classes)
@@ -71,10 +65,7 @@ def _from_catalogue(recipe: Recipe, split: Examples, classes: int) -> nn.Module:
 
 
 def model_code_hash(recipe: Recipe) -> str | None:
-    """The hash of the module that defines the user's own model, without comments and layout; None if there is no source.
-
-    Modules that it imports do not count.
-    """
+    """The hash of the module of a user's own model, not of those it imports, without comments and layout; None if unknown."""
     if ":" not in recipe.model:
         return None
     function = _user_function(recipe)
@@ -103,7 +94,6 @@ def _user_function(recipe: Recipe) -> Callable[..., Any]:
 
 
 def _user_model(recipe: Recipe, classes: int) -> nn.Module:
-    """The user's model: a function of the number of classes that returns a module."""
     function = _user_function(recipe)
     try:
         inspect.signature(function).bind(classes, **recipe.model_options)

@@ -17,7 +17,7 @@ __all__ = ["RunOptions", "precision_of"]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The device, the workers, and the ways of computing."""
+    """The device, the workers, and how to compute."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     workers: int = 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
 import math
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.models import find_model
+from noiseproof.noise.sampling import Rule
 from noiseproof.train.schedule import Schedule
 from noiseproof.train.transforms import check_augmentation
 
@@ -19,7 +21,6 @@ __all__ = ["Recipe", "override"]
 
 Optimiser = Literal["sgd", "adam"]
 Precision = Literal["float32", "tf32", "bf16"]
-Rule = Literal["exact", "draws", "published"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Recipe:
     """Of data without a test split, the share of examples to hold out as one; the same examples for every seed"""
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(type(self)).items():
+        for name, kind in _kinds().items():
             object.__setattr__(self, name, _checked(name, getattr(self, name), kind))
         for name in ("epochs", "batch"):
             if getattr(self, name) < 1:
@@ -92,21 +93,18 @@ class Recipe:
             find_model(self.model)
 
     def criterion(self) -> RobustLoss:
-        """The loss itself."""
         return create_loss(self.loss, **self.loss_options)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
         facts: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
         return facts
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Recipe:
-        """Read what :meth:`as_dict` gave."""
         return override(None, facts)
 
     def differences(self, other: Recipe | Mapping[str, Any]) -> list[str]:
-        """What is not the same in another recipe, or in a record's, which may be of another version."""
+        """The fields in which another recipe, or that of a record, differs from this one."""
         ours, theirs = self.as_dict(), other.as_dict() if isinstance(other, Recipe) else dict(other)
         names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
         return [f"{name} is {theirs.get(name)!r}, not {ours.get(name)!r}" for name in names]
@@ -120,7 +118,7 @@ def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
     >>> override(Recipe(dataset="digits", loss="jal-ce"), {"lr": "0.02", "loss.a": "20"}).loss_options
     {'a': 20}
     """
-    kinds = get_type_hints(Recipe)
+    kinds = _kinds()
     facts: dict[str, Any] = {} if recipe is None else {name: getattr(recipe, name) for name in kinds}
     for name, value in changes.items():
         owner, dot, option = name.partition(".")
@@ -148,6 +146,12 @@ def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
     return Recipe(**facts)
 
 
+@functools.cache
+def _kinds() -> dict[str, Any]:
+    """The type of each field. Cached: resolving the annotations takes longer than all the checks of a recipe."""
+    return get_type_hints(Recipe)
+
+
 def _is_resnet(model: Any) -> bool:
     return isinstance(model, str) and model.lower().startswith("resnet")
 
@@ -163,15 +167,14 @@ def _read(value: Any) -> Any:
 
 
 def _from_text(name: str, text: str, kind: Any) -> Any:
-    """The value of a field of this kind that was given as text; :func:`_checked` checks it."""
+    """A field's value from text; :func:`_checked` checks it."""
     choices = get_args(kind)
     if type(None) in choices and text.lower() == "none":
         return None
     if name.endswith("_epochs"):
         return tuple(_read(part) for part in text.split(",")) if text else ()
-    if kind is str or str in choices or (all(isinstance(choice, str) for choice in choices) and choices):
-        return text
-    return _read(text)
+    literal = bool(choices) and all(isinstance(choice, str) for choice in choices)
+    return text if kind is str or str in choices or literal else _read(text)
 
 
 def _checked(name: str, value: Any, kind: Any) -> Any:
@@ -192,7 +195,7 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
     if type(None) in choices:
         if value is None:
             return None
-        kind = next(choice for choice in choices if choice is not type(None))
+        kind = choices[0]
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:

@@ -25,6 +25,7 @@ __all__ = ["RECORD", "Epoch", "Record", "environment", "task_facts"]
 
 FORMAT = 1
 RECORD = "record.json"
+KEYS = ("format", "status", "message", "result", "recipe", "loss", "task", "environment", "seconds", "epochs")
 Status = Literal["running", "finished", "diverged"]
 
 
@@ -68,7 +69,7 @@ class Record:
 
     @staticmethod
     def status_in(facts: Mapping[str, Any]) -> Status:
-        """Lines of finished runs, as benchmarks keep them, do not say so."""
+        """The status; facts that were kept without one are of a finished run if they have a result."""
         status: Status = facts.get("status") or ("finished" if facts["result"] else "running")
         return status
 
@@ -76,18 +77,9 @@ class Record:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "status": self.status,
-            "message": self.message,
-            "result": self.result,
-            "recipe": self.recipe,
-            "loss": self.loss,
-            "task": self.task,
-            "environment": self.environment,
-            "seconds": {phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
-            "epochs": [asdict(epoch) for epoch in self.epochs],
-        }
+        seconds = {phase: round(seconds, 3) for phase, seconds in self.seconds.items()}
+        facts = asdict(self) | {"format": FORMAT, "seconds": seconds}
+        return {key: facts[key] for key in KEYS}
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Record:
@@ -95,17 +87,10 @@ class Record:
         if (found := facts.get("format", FORMAT)) != FORMAT:
             raise ValueError(f"format {FORMAT} expected, found {found}")
         known = {field.name for field in fields(Epoch)}
-        return Record(
-            facts["recipe"],
-            facts["task"],
-            facts["environment"],
-            [Epoch(**{key: value for key, value in epoch.items() if key in known}) for epoch in facts.get("epochs", [])],
-            facts["seconds"],
-            facts["result"],
-            Record.status_in(facts),
-            facts.get("message", ""),
-            facts.get("loss", ""),
-        )
+        epochs = [Epoch(**{key: value for key, value in epoch.items() if key in known}) for epoch in facts.get("epochs", [])]
+        needed = {key: facts[key] for key in ("recipe", "task", "environment", "seconds", "result")}
+        told = {key: facts.get(key, "") for key in ("message", "loss")}
+        return Record(**needed, **told, epochs=epochs, status=Record.status_in(facts))
 
     def write(self, folder: Path) -> None:
         text = json.dumps(self.as_dict(), indent=1)
@@ -177,5 +162,5 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()

@@ -69,34 +69,27 @@ class Run:
         self.test_feed = None if task.test is None else self._feed(task.test)
         self.other_feeds = {name: self._feed(split) for name, split in task.other_tests.items()}
         self.test_images_left_out = 0
-        self.parts = Parts(
-            recipe,
-            options,
-            self.network,
-            self.criterion,
-            self.feed,
-            None if task.clean is None else torch.from_numpy(task.clean).to(options.device),
-            len(task.classes),
-            self.processes,
-        )
-        self._check_last_batch()
+        clean = None if task.clean is None else torch.from_numpy(task.clean).to(options.device)
+        model = self.network, self.criterion
+        self.parts = Parts(recipe, options, *model, self.feed, clean, len(task.classes), self.processes)
+        self._check_batches()
         self.engine = engine(self.parts)
 
     def _feed(self, split: Examples) -> Feed:
-        recipe, options = self.recipe, self.options
-        shared: dict[str, Any] = {
-            "batch": recipe.batch,
-            "seed": recipe.seed,
-            "device": options.device,
-            "process": options.process,
-        }
+        batch, seed, options = self.recipe.batch, self.recipe.seed, self.options
+        shared: dict[str, Any] = {"batch": batch, "seed": seed, "device": options.device, "process": options.process}
         if split.in_memory:
             return MemoryFeed(split, self.transforms, **shared)
         return FileFeed(split, self.transforms, workers=options.workers, skip_corrupt=options.skip_corrupt, **shared)
 
-    def _check_last_batch(self) -> None:
-        """An error if BatchNorm would meet a batch of one example. Several processes leave such a last batch out."""
-        batch, count = self.recipe.batch, len(self.task.train)
+    def _check_batches(self) -> None:
+        """An error if processes would have no step, or BatchNorm a batch of one example, which several processes leave out."""
+        batch, count, world = self.recipe.batch, len(self.task.train), self.options.process.world
+        if (most := min(batch, count)) < world:
+            raise ValueError(
+                f"a batch must have an example for each of the {world} processes, got batch={batch} of {count} examples; "
+                f"start at most {most} processes" + (f", or set batch={world} or more" if count >= world else "")
+            )
         if not self.processes.single or 1 not in (batch, count % batch) or self._trains_on_one():
             return
         if batch == 1:
@@ -108,7 +101,7 @@ class Run:
 
     def _trains_on_one(self) -> bool:
         """Whether a batch may be one example: BatchNorm needs several numbers of each channel."""
-        if not isinstance(self.network, Classifier) or isinstance(self.feed, FileFeed):
+        if not isinstance(self.network, Classifier) or not self.task.train.in_memory:
             # A user's network is not called just to try, and a file is not read. BatchNorm of features has one number of each.
             return not any(isinstance(module, nn.BatchNorm1d) for module in self.network.modules())
         example = next(iter(self.feed.in_order())).inputs[:1]
@@ -120,11 +113,10 @@ class Run:
         return True
 
     def lr(self, epoch: int) -> float:
-        """The learning rate of an epoch, counted from 0."""
         return self.recipe.lr * self.schedule.factor(epoch, self.recipe.epochs)
 
     def train_epoch(self, epoch: int, on_batch: Callable[[int], None] = lambda done: None) -> EpochSums:
-        """One pass over the training examples. ``on_batch`` gets how many are done."""
+        """One pass over the training examples; ``on_batch`` gets how many are done."""
         self.criterion.set_epoch(epoch)
         with self.engine.on_stream():
             steps = self.engine.train_epoch(epoch, self.lr(epoch), on_batch, lambda losses: self._finite(epoch, losses))
@@ -150,12 +142,10 @@ class Run:
         return values
 
     def accuracy(self) -> float | None:
-        """On the test split, if there is one."""
         self.test_images_left_out = 0
         return None if self.test_feed is None else self._accuracy_on(self.test_feed)
 
     def other_accuracies(self) -> dict[str, float]:
-        """On the further test splits."""
         return {name: self._accuracy_on(feed) for name, feed in self.other_feeds.items()}
 
     def _accuracy_on(self, feed: Feed) -> float:

@@ -42,15 +42,12 @@ class Task:
 
 
 def prepare(recipe: Recipe, data: str | Path | None = None) -> Task:
-    """Open the recipe's data set and put its noise on the training labels.
-
-    ``data`` is the folder that data sets are in (default: ``$NOISEPROOF_DATA``).
-    """
+    """Open the recipe's data set in ``data`` (default: ``$NOISEPROOF_DATA``) and put its noise on the training labels."""
     return with_noise(open_dataset(recipe.dataset, data), recipe, data_root(data))
 
 
 def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Task:
-    """The task that the recipe makes of a data set."""
+    """The data set with the recipe's noise on its training labels, and its share held out to test on."""
     dataset = _checked_images(dataset)
     labels = dataset.train.labels
     if recipe.noise == "none":
@@ -70,8 +67,7 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Ta
         facts = {"spec": recipe.noise, "hash": noisy.hash, "rate": noisy.rate}
         if noisy.rule is not None:
             facts |= {"rule": noisy.rule, "seed": noisy.seed}
-        train = dataset.train.with_labels(noisy.labels)
-        clean = labels
+        clean, train = labels, dataset.train.with_labels(noisy.labels)
     others, sources = dataset.other_tests, dataset.sources
     if recipe.weights is not None:
         sources = sources | {recipe.weights: checksum(weights_file(recipe.weights, root))}
@@ -80,10 +76,7 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Ta
 
 
 def _without_test_share(task: Task, share: float) -> Task:
-    """The task with a share of its examples to test on, with their clean labels where these are known.
-
-    The noise was put on all of them, since a file of labels has one for each; its rate and hash are of those that stay.
-    """
+    """Hold out a share of the examples to test on, with clean labels where known; the noise's rate and hash are of the rest."""
     if task.test is not None:
         raise ValueError(f"test_share is for data without a test split; {task.name} has one of {len(task.test)} examples")
     mask = held_out(task.train.labels if task.clean is None else task.clean, share)
@@ -121,5 +114,4 @@ def _with_channel(split: Split) -> Split:
 
 
 def weights_file(file: str, root: Path | None) -> Path:
-    """The file of weights that a recipe starts from."""
     return find_file(file, root, "file of weights", "say where it is, weights=PATH, or start without one, weights=none")

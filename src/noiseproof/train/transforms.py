@@ -10,36 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noiseproof.data import (
-    CIFAR10,
-    CIFAR100,
-    CLOTHING1M,
-    IMAGENET,
-    Augment,
-    Centre,
-    Examples,
-    Framing,
-    HorizontalFlip,
-    Normalize,
-    RandomCrop,
-    RandomPart,
-    Split,
-    Squash,
-    cifar10_augment,
-    cifar100_augment,
-    clothing1m_augment,
-    evaluation,
-    webvision_augment,
-)
+from noiseproof.data import Augment, Centre, Examples, Framing, Normalize, RandomPart, Split, Squash, augment, evaluation
 from noiseproof.data.image_operation import Operation
+from noiseproof.data.indexing import HorizontalFlip, RandomCrop
 
 __all__ = ["AUGMENTATIONS", "Transforms", "check_augmentation"]
 
 PRESETS: dict[str, tuple[Callable[..., Augment], Normalize]] = {
-    "cifar10": (cifar10_augment, CIFAR10),
-    "cifar100": (cifar100_augment, CIFAR100),
-    "webvision": (webvision_augment, IMAGENET),
-    "clothing1m": (clothing1m_augment, CLOTHING1M),
+    "cifar10": (augment.cifar10_augment, augment.CIFAR10),
+    "cifar100": (augment.cifar100_augment, augment.CIFAR100),
+    "webvision": (augment.webvision_augment, augment.IMAGENET),
+    "clothing1m": (augment.clothing1m_augment, augment.CLOTHING1M),
 }
 SIMPLE: dict[str, tuple[Operation, ...]] = {
     "none": (),
@@ -67,7 +48,7 @@ class Transforms:
 
     @staticmethod
     def named(name: str, split: Examples, **output: Any) -> Transforms:
-        """Those of a recipe's ``augment`` for a split; ``output`` is the dtype and memory format of the result."""
+        """A recipe's ``augment`` for a split; ``output`` is the dtype and memory format of the result."""
         check_augmentation(name)
         if split.kind == "files":
             return _for_files(name, **output)
@@ -85,31 +66,24 @@ class Transforms:
 
 def _for_files(name: str, **output: Any) -> Transforms:
     if name == "clothing1m":
-        squash = Squash(256, 256)
-        return Transforms(
-            clothing1m_augment(**output),
-            evaluation(*CLOTHING1M, resize=256, **output),
-            train_framing=squash,
-            test_framing=squash,
-        )
+        squash, test = Squash(256, 256), evaluation(*augment.CLOTHING1M, resize=256, **output)
+        return Transforms(augment.clothing1m_augment(**output), test, squash, squash)
     if name in ("cifar10", "cifar100"):
         raise ValueError(
             f"augment {name!r} is for images of 32x32 in memory; for image files use webvision, clothing1m or none"
         )
-    test = evaluation(*IMAGENET, **output)
-    centre = Centre(256, 224)
+    centre, test = Centre(256, 224), evaluation(*augment.IMAGENET, **output)
     if name == "webvision":
-        return Transforms(webvision_augment(cropped=True, **output), test, RandomPart(224), centre)
-    return Transforms(Augment(SIMPLE[name], *IMAGENET, **output), test, centre, centre)
+        return Transforms(augment.webvision_augment(cropped=True, **output), test, RandomPart(224), centre)
+    return Transforms(Augment(SIMPLE[name], *augment.IMAGENET, **output), test, centre, centre)
 
 
 def _statistics(split: Split) -> Normalize:
     """Mean and deviation of each channel, exact: from the counts of the 256 values."""
-    channels = split.inputs.shape[-1]
     values = np.arange(256) / 255
     mean, std = [], []
-    for k in range(channels):
-        share = np.bincount(split.inputs[..., k].reshape(-1), minlength=256) / split.inputs[..., k].size
+    for channel in np.moveaxis(split.inputs, -1, 0):
+        share = np.bincount(channel.reshape(-1), minlength=256) / channel.size
         mean.append(float(share @ values))
         std.append(float(np.sqrt(share @ (values - mean[-1]) ** 2)) or 1.0)
     return Normalize(tuple(mean), tuple(std))

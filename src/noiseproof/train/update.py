@@ -1,12 +1,9 @@
-"""One step of the optimiser on all weights at once, in the published order: L1, clip, L2, momentum, step.
-
-The weights of a network are views of one vector, so that a step is a few operations for any network. It computes what
-``torch.optim`` and ``clip_grad_norm_`` do, which the tests check.
-"""
+"""One step of the optimiser on all weights as one vector, in the published order: L1, clip, L2, momentum, step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +14,7 @@ __all__ = ["Adam", "Sgd", "Update", "Weights", "update_for"]
 
 
 class Weights:
-    """The parameters of a network as views of one vector, :attr:`flat`.
-
-    Four-dimensional parameters keep the order in memory that their layout asks for (``channels_last`` or not).
-    """
+    """The parameters of a network as views of one vector, :attr:`flat`, each in its own memory format."""
 
     def __init__(self, named: Iterable[tuple[str, nn.Parameter]]) -> None:
         trained = {name: parameter for name, parameter in named if parameter.requires_grad}
@@ -67,11 +61,13 @@ def _in_layout_of(parameter: Tensor, part: Tensor) -> Tensor:
 
 
 class Update:
-    """Changes weights in place, given their gradient. :attr:`state` is all that it keeps between steps."""
+    """Changes weights in place. :attr:`state` is all that it keeps between steps."""
+
+    kept: ClassVar[tuple[str, ...]]  # names of the vectors in the state
 
     def __init__(self, recipe: Recipe, flat: Tensor) -> None:
         self.recipe = recipe
-        self.state: dict[str, Tensor] = {}
+        self.state = {name: torch.zeros_like(flat) for name in self.kept}
 
     def __call__(self, flat: Tensor, gradient: Tensor, lr: Tensor | float) -> None:
         raise NotImplementedError
@@ -91,9 +87,7 @@ class Update:
 class Sgd(Update):
     """Stochastic gradient descent with momentum, Nesterov's on request."""
 
-    def __init__(self, recipe: Recipe, flat: Tensor) -> None:
-        super().__init__(recipe, flat)
-        self.state = {"momentum": torch.zeros_like(flat)}
+    kept = ("momentum",)
 
     def __call__(self, flat: Tensor, gradient: Tensor, lr: Tensor | float) -> None:
         gradient = self.regularised(flat, gradient)
@@ -106,14 +100,11 @@ class Adam(Update):
     """Adam with betas 0.9 and 0.999."""
 
     BETAS, EPSILON = (0.9, 0.999), 1e-8
+    kept = ("mean", "square")
 
     def __init__(self, recipe: Recipe, flat: Tensor) -> None:
         super().__init__(recipe, flat)
-        self.state = {
-            "mean": torch.zeros_like(flat),
-            "square": torch.zeros_like(flat),
-            "steps": torch.zeros((), dtype=flat.dtype, device=flat.device),
-        }
+        self.state["steps"] = flat.new_zeros(())
 
     def __call__(self, flat: Tensor, gradient: Tensor, lr: Tensor | float) -> None:
         gradient = self.regularised(flat, gradient)
@@ -126,5 +117,4 @@ class Adam(Update):
 
 
 def update_for(recipe: Recipe, flat: Tensor) -> Update:
-    """The rule that the recipe names."""
     return {"sgd": Sgd, "adam": Adam}[recipe.optimiser](recipe, flat)

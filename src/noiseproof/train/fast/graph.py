@@ -33,10 +33,7 @@ from noiseproof.train.network import logits_of, nothing_drawn
 __all__ = ["GraphEngine", "Kernels"]
 
 WARM_UP = 3
-NORM_MOMENTUM = 0.1
-"""Of BatchNorm's running statistics."""
-
-
+NORM_MOMENTUM = 0.1  # of BatchNorm's running statistics
 Kernels = Literal["triton", "compiled", "torch"]
 T = TypeVar("T")
 
@@ -72,14 +69,9 @@ class GraphEngine(Engine):
         self.streams = RunStreams(device)
         self.stream = self.streams.take(priority=-1)  # what the network waits for goes first
         self.side = SideStream(self.streams.take() if parts.options.at_once == 1 else None)
-        self.staging = Staging(
-            self.feed,
-            parts.clean,
-            channels=next(iter(self.lean.leaves.values())).shape[1],
-            dtype=torch.bfloat16 if half else torch.float32,
-            stream=self.streams.take(),
-            reader=self.stream,
-        )
+        channels, dtype = next(iter(self.lean.leaves.values())).shape[1], torch.bfloat16 if half else torch.float32
+        stream = self.streams.take()
+        self.staging = Staging(self.feed, parts.clean, channels=channels, dtype=dtype, stream=stream, reader=self.stream)
         self.tally = Tally(self.feed.steps(), device)
         shape = next(iter(self.feed.in_order())).inputs.shape[1:]
         self.examined = torch.zeros((self.feed.evaluation_batch, *shape), device=device).to(memory_format=torch.channels_last)
@@ -95,7 +87,6 @@ class GraphEngine(Engine):
             wait([built])
 
     def _build(self) -> None:
-        """Capture all graphs."""
         batch, rest = self.recipe.batch, len(self.feed) % self.recipe.batch
         cudnn = torch.backends.cudnn
         before = cudnn.benchmark, cudnn.deterministic
@@ -119,7 +110,9 @@ class GraphEngine(Engine):
         if epoch + 1 < self.recipe.epochs:
             self.staging.plan_ahead(epoch + 1)
         given, clean = self.tally.counts.clone()
-        self._count_batches()
+        for module in self.network.modules():
+            if isinstance(module, Norm) and module.num_batches_tracked is not None:
+                module.num_batches_tracked.add_(self.feed.steps())
         return Steps(self.tally.losses, given, None if self.parts.clean is None else clean, len(self.feed))
 
     def optimiser_state(self) -> dict[str, Tensor]:
@@ -127,11 +120,6 @@ class GraphEngine(Engine):
 
     def state_loaded(self) -> None:
         self.lean.refresh()
-
-    def _count_batches(self) -> None:
-        for module in self.network.modules():
-            if isinstance(module, Norm) and module.num_batches_tracked is not None:
-                module.num_batches_tracked.add_(self.feed.steps())
 
     def _step(self, size: int, table: Tensor) -> list[Tensor | None]:
         """Train on the next ``size`` staged examples; returns the gradients in the order of the weights."""
@@ -145,7 +133,10 @@ class GraphEngine(Engine):
         # Not earlier: torch's BatchNorm needs its running means until the backward pass.
         self.side.launch(ready, lambda: lean.bias_means.add_(lean.bias, alpha=NORM_MOMENTUM))
         self.side.join()
-        gradients = {name: _in_layout_of(leaf, g) for (name, leaf), g in zip(lean.leaves.items(), found, strict=True)}
+        gradients = {
+            name: gradient if gradient.stride() == leaf.stride() else torch.empty_like(leaf).copy_(gradient)
+            for (name, leaf), gradient in zip(lean.leaves.items(), found, strict=True)
+        }
         self.fused.step(table)
         return [gradients.get(name) for name in lean.spans]
 
@@ -173,7 +164,7 @@ class GraphEngine(Engine):
         self.tally.restart()
 
     def _captured(self, work: Callable[[], T], prepare: Callable[[], None] = lambda: None) -> tuple[torch.cuda.CUDAGraph, T]:
-        """Some work in a graph, and what it returned there; run a few times first, so that all is compiled and chosen."""
+        """Some work in a graph, and its result there; it runs a few times before, to compile kernels and choose algorithms."""
         with self.on_stream():
             for _ in range(WARM_UP):
                 prepare()
@@ -192,7 +183,6 @@ class GraphEngine(Engine):
             self.side.join()
 
     def _evaluate(self) -> Tensor:
-        """The logits of the examples in the evaluation buffer."""
         with torch.no_grad(), self.parts.autocast():
             return logits_of(self.network.eval(), self.examined, self.parts.classes)
 
@@ -226,7 +216,10 @@ class GraphEngine(Engine):
 
     def _compiled_once(self, key: Any, function: Callable[..., Any]) -> Callable[..., Any]:
         if key not in self._compiled:
-            self._compiled[key] = _compiled(function, repr(key))
+            # A code object of its own: the compiler caches only a few entries for each, and all losses would share one.
+            name = f"{function.__name__}_{zlib.crc32(repr(key).encode()):08x}"
+            function.__code__ = function.__code__.replace(co_name=name)
+            self._compiled[key] = torch.compile(function, fullgraph=True, dynamic=False)
         return self._compiled[key]
 
 
@@ -245,16 +238,6 @@ def _use_triton_layers(template: nn.Module, side: SideStream, device: torch.devi
                 setattr(parent, name, OverlappedLinear(child, side))
 
 
-def _compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function, compiled for the shapes it meets.
-
-    It gets its own code object: the compiler caches by code object, only a few entries for each, and all losses would share
-    one.
-    """
-    function.__code__ = function.__code__.replace(co_name=f"{function.__name__}_{zlib.crc32(name.encode()):08x}")
-    return torch.compile(function, fullgraph=True, dynamic=False)
-
-
 def _pass_of(template: Classifier) -> Callable[..., Tensor]:
     def network(leaves: dict[str, Tensor], buffers: dict[str, Tensor], inputs: Tensor) -> Tensor:
         logits: Tensor = functional_call(template, {**leaves, **buffers}, (inputs,))
@@ -271,7 +254,3 @@ def _loss_of(criterion: RobustLoss) -> Callable[..., Tensor]:
         return value
 
     return loss
-
-
-def _in_layout_of(leaf: Tensor, gradient: Tensor) -> Tensor:
-    return gradient if gradient.stride() == leaf.stride() else torch.empty_like(leaf).copy_(gradient)

@@ -53,8 +53,7 @@ class Span:
 class LeanWeights:
     """A network's parameters and running statistics, arranged for the lean pass.
 
-    The network itself stays usable: its tensors become views of the vectors here, so that evaluation and checkpoints see
-    every step.
+    The network's own tensors become views of the vectors here, so that evaluation and checkpoints see every step.
 
     flat        all parameters: those that are copied, then the biases left out of the pass, then BatchNorm's
     copy        the first of them in bfloat16, or nothing
@@ -83,7 +82,9 @@ class LeanWeights:
         biases = [self.spans[name] for name in folded]
         self.bias = self.flat[biases[0].start : biases[-1].stop] if biases else self.flat[:0]
         self.bias_means = torch.zeros_like(self.bias)
-        self._adopt_parameters()
+        for name, view in self.views(self.flat).items():
+            view.copy_(self._parameters[name].data)
+            self._parameters[name].data = view
         self._drop_from_template()
         self.leaves = {
             name: self.spans[name].whole(self.copy if half and name in copied else self.flat).detach().requires_grad_()
@@ -99,11 +100,6 @@ class LeanWeights:
     def refresh(self) -> None:
         """Update the bfloat16 copy, after the weights were loaded."""
         self.copy.copy_(self.flat[: len(self.copy)])
-
-    def _adopt_parameters(self) -> None:
-        for name, view in self.views(self.flat).items():
-            view.copy_(self._parameters[name].data)
-            self._parameters[name].data = view
 
     def _drop_from_template(self) -> None:
         for layer, _ in list(before_norm(self.template)):

@@ -11,9 +11,7 @@ up, always in the same order. Moments are those of ``x - o`` with the mean ``o``
 costs no digits.
 
 With pooling the activations themselves are never stored: the backward pass finds the maximum of each 2x2 again, the first in
-reading order where there are several.
-
-Where two layers read the result, the gradients of both are read here, instead of being added up beforehand.
+reading order where there are several. Where two layers read the result, the gradients of both are read here.
 """
 
 from __future__ import annotations
@@ -30,14 +28,10 @@ from noiseproof.train.fast.twin import paired
 
 __all__ = ["FusedNorm"]
 
-CHANNELS = 64
-"""Channels that a program works on"""
-SAMPLE = 32
-"""Positions whose mean the moments are taken around"""
-PARTS = 128
-"""Programs that sum at the same time; the same on every device, so that all of them round alike"""
-FEW = 2**14
-"""Positions up to which programs are small, so that there are enough of them"""
+CHANNELS = 64  # channels that a program works on
+SAMPLE = 32  # positions whose mean the moments are taken around
+PARTS = 128  # programs that sum at the same time; the same on every device, so that all of them round alike
+FEW = 2**14  # positions up to which programs are small, so that there are enough of them
 MOMENTS: dict[str, Any] = {"ROWS": 128, "AT_ONCE": 4, "num_warps": 8}
 SUMS: dict[str, Any] = {"ROWS": 128, "AT_ONCE": 2, "num_warps": 8}
 SUMS_OF_FEW: dict[str, Any] = {"ROWS": 64, "AT_ONCE": 2, "num_warps": 4}
@@ -80,9 +74,8 @@ class _Norm(torch.autograd.Function):
         dy_too = more[0] if more else None
         dx, dgamma, dbeta = torch.empty_like(x), torch.empty_like(known[2]), torch.empty_like(known[3])
         known += [dgamma, dbeta, *ctx.sizes]
-        flags = dict(ctx.flags)
-        pool, rows = flags["POOL"], ctx.sizes[0]
-        shortcut = flags["SHORTCUT"]
+        flags, rows = dict(ctx.flags), ctx.sizes[0]
+        pool, shortcut = flags["POOL"], flags["SHORTCUT"]
         dz = torch.empty_like(dy) if shortcut or more else None
         tile = POOLED_SUMS if pool else SUMS if rows > FEW else SUMS_OF_FEW
         grid, parts = _parts(rows, x, tile["ROWS"])
@@ -103,9 +96,7 @@ def _parts(rows: int, x: Tensor, step: int) -> tuple[Any, Tensor]:
 
 
 def _half_size(x: Tensor) -> Tensor:
-    count, channels, height, width = x.shape
-    shape = (count, channels, height // 2, width // 2)
-    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+    return torch.empty_like(x[:, :, ::2, ::2], memory_format=torch.channels_last)
 
 
 class FusedNorm(nn.Module):

@@ -1,7 +1,6 @@
 """Layers whose weights' gradients are computed on the side stream, during the rest of the backward pass.
 
-Only the optimiser needs the gradient of a layer's weights, while the rest of the backward pass needs that of its inputs. The
-two overlap well: the one is bound by arithmetic, and BatchNorm, which comes next, by memory.
+Only the optimiser needs them. They overlap well: they are bound by arithmetic, and BatchNorm, which comes next, by memory.
 """
 
 from __future__ import annotations

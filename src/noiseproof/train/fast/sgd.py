@@ -25,8 +25,7 @@ from noiseproof.train.recipe import Recipe
 __all__ = ["BLOCK", "FusedSgd"]
 
 BLOCK = 2048
-NONE, FLOAT32, BFLOAT16 = 0, 1, 2
-"""What is at a block's address"""
+NONE, FLOAT32, BFLOAT16 = 0, 1, 2  # what is at a block's address
 
 
 @triton.jit
@@ -98,27 +97,23 @@ class FusedSgd:
         self, recipe: Recipe, weights: Tensor, velocity: Tensor, copy: Tensor, places: Sequence[tuple[int, int]]
     ) -> None:
         self.recipe, self.weights, self.velocity, self.copy, self.places = recipe, weights, velocity, copy, places
-        self.blocks = [
-            (k, offset, min(BLOCK, length - offset))
-            for k, (_, length) in enumerate(places)
-            for offset in range(0, length, BLOCK)
-        ]
+        starts = ((k, offset, length) for k, (_, length) in enumerate(places) for offset in range(0, length, BLOCK))
+        self.blocks = [(k, offset, min(BLOCK, length - offset)) for k, offset, length in starts]
         self.sums = torch.empty(len(self.blocks), device=weights.device)
         self.scale = torch.ones(1, device=weights.device)
         self.lr = torch.zeros(1, device=weights.device)
 
     def table(self, gradients: Sequence[Tensor | None]) -> Tensor:
         """Where the gradients are, in the order of the places; None is zero. Their layout in memory must be the weights'."""
-        rows: list[list[int]] = [[], [], [], []]
+        blocks = []
         for k, offset, length in self.blocks:
             gradient = gradients[k]
             address, kind = 0, NONE
             if gradient is not None:
                 kind = BFLOAT16 if gradient.dtype == torch.bfloat16 else FLOAT32
                 address = gradient.data_ptr() + offset * gradient.element_size()
-            for row, value in zip(rows, (address, self.places[k][0] + offset, kind, length), strict=True):
-                row.append(value)
-        return torch.tensor(rows).to(self.weights.device)
+            blocks.append((address, self.places[k][0] + offset, kind, length))
+        return torch.tensor(blocks).T.contiguous().to(self.weights.device)
 
     def step(self, table: Tensor) -> None:
         """One step, for the gradients of the table."""

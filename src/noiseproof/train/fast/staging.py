@@ -11,8 +11,7 @@ from noiseproof.train.feed import EpochPlan, MemoryFeed
 
 __all__ = ["Staging"]
 
-STAGED = 64
-"""Batches that are augmented at once"""
+STAGED = 64  # batches that are augmented at once
 
 
 class Staging:
@@ -59,7 +58,7 @@ class Staging:
             free[place % 2].record(self.reader)
 
     def plan_ahead(self, epoch: int) -> None:
-        """Draw the plan of the next epoch while the device is busy."""
+        """Draw the plan of an epoch while the device is busy."""
         self.planned = {epoch: self._plan(epoch)}
 
     def batch(self, size: int) -> tuple[Tensor, Tensor]:

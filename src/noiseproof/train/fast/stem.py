@@ -1,8 +1,7 @@
 """The first convolution as Triton kernels: 3x3 over few channels, where cuDNN's kernels use little of the device.
 
-As a matrix product, of the ``9 C`` numbers around each position by the weights, it is so thin that moving its result takes
-longer than computing it. The patches are assembled while they are read and never stored. The gradient of the weights is summed
-in parts, which are then added up, always in the same order.
+It is a matrix product, of the ``9 C`` numbers around each position by the weights, bound by memory. The patches are assembled
+while they are read and never stored. The gradient of the weights is summed in parts, always in the same order.
 """
 
 from __future__ import annotations
@@ -16,14 +15,10 @@ from torch import Tensor, nn
 
 __all__ = ["StemConv"]
 
-POSITIONS = 128
-"""Positions that a program of the forward pass computes"""
-SPAN = 64
-"""Positions that a program of the backward pass reads at a time"""
-PARTS = 264
-"""Programs of the backward pass for each block of channels"""
-OUT = 64
-"""Output channels that a program computes"""
+POSITIONS = 128  # positions that a program of the forward pass computes
+SPAN = 64  # positions that a program of the backward pass reads at a time
+PARTS = 264  # programs of the backward pass for each block of channels
+OUT = 64  # output channels that a program computes
 
 
 @triton.jit

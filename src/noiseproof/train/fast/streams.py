@@ -15,8 +15,7 @@ __all__ = ["RunStreams", "SideStream"]
 
 T = TypeVar("T")
 
-POOL = 32
-"""Streams that torch has for each device and priority; it hands them out in turn, in use or not"""
+POOL = 32  # streams that torch has for each device and priority; it hands them out in turn, in use or not
 _taken: set[int] = set()
 _lock = threading.RLock()
 
@@ -45,7 +44,6 @@ class RunStreams:
         return next((stream for stream in streams if stream.cuda_stream not in _taken), None)
 
     def synchronise(self) -> None:
-        """Wait for all work on these streams."""
         for stream in self._streams:
             stream.synchronize()
 

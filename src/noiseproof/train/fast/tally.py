@@ -11,8 +11,7 @@ from torch import Tensor
 
 __all__ = ["Tally"]
 
-TILE = 1024
-"""Logits that one program reads at a time: those of several rows, or a part of one"""
+TILE = 1024  # logits that one program reads at a time: those of several rows, or a part of one
 
 
 @triton.jit
