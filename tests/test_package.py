@@ -1,9 +1,11 @@
 """The package as a whole: what importing it costs, what is generated, what is packed, and the newcomer's text."""
 
+import fnmatch
 import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import noiseproof
@@ -13,7 +15,7 @@ SOURCE = ROOT / "src" / "noiseproof"
 
 
 def python(code):
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -53,6 +55,27 @@ except SystemExit as stop:
     print(stop)
 """
     assert python(code).strip().endswith("pip install 'noiseproof[lab]'")
+
+
+def test_the_tests_are_collected_where_there_is_no_triton():
+    """As on macOS and on arm64."""
+    code = """
+import sys
+sys.modules["triton"] = None
+import pytest
+sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider"]))
+"""
+    assert " tests collected" in python(code)
+
+
+def test_the_source_distribution_has_what_its_tests_read():
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    included = [*build["targets"]["sdist"]["include"], "pyproject.toml"]
+    read = {
+        name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r'ROOT / "([\w.]+)"', path.read_text("utf-8"))
+    }
+    assert {"docs", "records", "tools"} <= read
+    assert not [name for name in read if not any(fnmatch.fnmatch(name, pattern) for pattern in included)]
 
 
 def test_the_generated_files_are_fresh():
