@@ -181,7 +181,7 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
                 h = _focal_slope(row.log_sum - shifted, primitive)
             else:
                 # What all classes have of h acts as nll_others does.
-                h_top, h = _focal_slopes_from_top(shifted, e_less_1, row.log_sum, primitive)
+                h_top, h = _focal_slopes_from_top(shifted, row.log_sum, primitive)
                 uniform = factor * h_top if uniform is None else torch.addcmul(uniform, factor, h_top)
                 dz_y = torch.addcmul(dz_y, factor * h_top, row.hit, value=others)
             total = factor * h.scatter_(1, row.label, 0.0).sum(1, keepdim=True)
@@ -290,24 +290,25 @@ def _focal_slope(nll: Tensor, primitive: Primitive) -> Tensor:
     return h
 
 
-def _focal_slopes_from_top(shifted: Tensor, e_less_1: Tensor, log_sum: Tensor, primitive: Primitive) -> tuple[Tensor, Tensor]:
+def _focal_slopes_from_top(shifted: Tensor, log_sum: Tensor, primitive: Primitive) -> tuple[Tensor, Tensor]:
     """h of the largest class, and how much h of each class differs from it: exact where they nearly tie.
 
     With a = 1-p and t for the largest class, ``h = a^gamma + gamma p (-log p) a^(gamma-1)`` where ``p = p_t exp(shifted)``,
     ``-log p = -log p_t - shifted`` and ``a = a_t - p_t (e - 1)``: each part is its value at t times an exponential.
     """
     gamma = primitive.exponent
-    # Bounds that change nothing but keep the quotients finite: log_sum may be 0, and shifted anything.
-    log_sum, shifted = log_sum.clamp_min(1e3 * torch.finfo(log_sum.dtype).tiny), shifted.clamp_min(-80.0)
-    hit, miss = torch.exp(-log_sum), torch.expm1(-log_sum).neg_()
-    log_ratio = torch.log1p(e_less_1 * (-hit / miss))
+    near = shifted > -1
+    z = torch.where(near, shifted, 0.0)
+    nll = log_sum.clamp_min(torch.finfo(log_sum.dtype).tiny)  # it may be 0, and is divided by
+    hit, miss = torch.exp(-nll), torch.expm1(-nll).neg_()
+    log_ratio = torch.log1p(torch.expm1(z) * (-hit / miss))
     top = miss**gamma
     difference = top * torch.expm1(gamma * log_ratio)
     if not primitive.detach and gamma != 0:
-        rest = gamma * hit * log_sum * miss ** (gamma - 1)
-        difference += rest * torch.expm1(shifted + torch.log1p(-shifted / log_sum) + (gamma - 1) * log_ratio)
+        rest = gamma * hit * nll * miss ** (gamma - 1)
+        difference += rest * torch.expm1(z + torch.log1p(-z / nll) + (gamma - 1) * log_ratio)
         top = top + rest
-    return top, difference
+    return top, torch.where(near, difference, _focal_slope(log_sum - shifted, primitive) - top)
 
 
 def _add(total: Tensor | None, term: Tensor) -> Tensor:
