@@ -71,6 +71,8 @@ def test_asking_for_all_at_once_is_asking_for_each():
         torch.testing.assert_close(
             together[[0, 1, i]], primitives_of(logits, target, [key_of(primitive)]), rtol=1e-12, atol=1e-12
         )
+    backwards = ALL[::-1]  # the lead, which is no sum, before the others
+    torch.testing.assert_close(plain_primitives(logits, target, encode(backwards))[2:], together[2:].flip(0))
 
 
 @pytest.mark.parametrize("rows_per_chunk", [1, 2, 4, 9, 100])

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 
 import numpy as np
 import pytest
@@ -261,3 +262,71 @@ def test_defaults_do_not_move(name):
     given = {k: v for k, v in ENTRIES[name].defaults.items() if v is not None and v is not inspect.Parameter.empty}
     switches = {"detach_focal": False, "offset": True}
     assert given == {k: v for k, v in switches.items() if k in given} | DEFAULTS.get(name, {})
+
+
+POSITIVE, NOT_NEGATIVE, INSIDE = "(0, inf)", "[0, inf)", "(0, 1)"
+PAIR = {"alpha": NOT_NEGATIVE, "beta": NOT_NEGATIVE}
+FOCAL = {"gamma": NOT_NEGATIVE}
+DOMAINS = {
+    "fl": FOCAL,
+    "mae": {"scale": POSITIVE},
+    "rce": {"clip": INSIDE},
+    "sce": {**PAIR, "clip": INSIDE},
+    "negative-ls": {"r": "(-inf, 1)"},
+    "gce": {"q": "(0, 1]"},
+    "truncated-gce": {"q": "(0, 1]", "k": INSIDE},
+    "phuber-ce": {"tau": "(1, inf)"},
+    "js": {"pi": INSIDE},
+    "ogc": {"tau": "(1, 1e+07]", "epsilon": NOT_NEGATIVE},
+    "nfl": FOCAL,
+    "nnce": {"minimum": "(0, 0.5)"},
+    "nnfl": {**FOCAL, "minimum": "(0, 0.5)"},
+    "aul": {"a": "(1, inf)", "p": POSITIVE},
+    "agce": {"a": POSITIVE, "q": POSITIVE},
+    "ael": {"a": POSITIVE},
+    "anorm": {"a": "[1, inf)", "q": POSITIVE},
+    "amse": {"a": "[1, inf)", "q": POSITIVE},
+    "anl-ce": {**PAIR, "minimum": "(0, 0.5)"},
+    "jal-fl": {**PAIR, **FOCAL, "a": "[1, inf)", "q": POSITIVE},
+    "ece": {"m": NOT_NEGATIVE},
+    "efl": {**FOCAL, "m": NOT_NEGATIVE},
+    "logitclip": {"tau": POSITIVE},
+    "ce+lc": {"delta": POSITIVE},
+    "sr": {"temperature": POSITIVE, "lam": NOT_NEGATIVE, "q": POSITIVE, "growth": POSITIVE},
+    "ldr": {"c": NOT_NEGATIVE, "lam": POSITIVE},
+    "nl": {"threshold": "[0, 1)"},
+    "jnpl": {"lam": NOT_NEGATIVE},
+    "gjs": {"pi": INSIDE},
+    "lt": {"margin": NOT_NEGATIVE, "lam": NOT_NEGATIVE},
+}
+"""Where the formulas of the papers are defined"""
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "domain"), [(name, *pair) for name, domains in DOMAINS.items() for pair in domains.items()]
+)
+def test_a_parameter_is_taken_in_its_domain_and_refused_outside(name, parameter, domain):
+    low, high = (float(end) for end in domain[1:-1].split(", "))
+    step = 1e-3
+    inside, outside = [], []
+    for end, closed, inwards in ((low, domain[0] == "[", step), (high, domain[-1] == "]", -step)):
+        if math.isfinite(end):
+            inwards *= max(1.0, abs(end))
+            (inside if closed else outside).append(end)
+            inside.append(end + inwards)
+            outside.append(end - inwards)
+    for value in inside:
+        assert getattr(build(name, **{parameter: value}), parameter) == value
+    for value in outside:
+        with pytest.raises(ValueError, match=f"{parameter} must be in {re.escape(domain)}, got {re.escape(str(value))}"):
+            build(name, **{parameter: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "least"), [("taylor-ce", "t", 1), ("sr", "every", 1), ("gjs", "views", 1), ("lt", "features", 1)]
+)
+def test_a_count_has_a_least_value(name, parameter, least):
+    options = {"features": 5, "classes": 5} if name == "lt" else {}
+    assert getattr(noiseproof.create_loss(name, **options | {parameter: least}), parameter) == least
+    with pytest.raises(ValueError, match=f"{parameter} must be at least {least}, got {least - 1}"):
+        noiseproof.create_loss(name, **options | {parameter: least - 1})
