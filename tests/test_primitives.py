@@ -337,3 +337,9 @@ def test_rows_far_beyond_underflow_stay_fast_and_finite():
     for label in (0, 1):
         values = primitives_of(logits, torch.full((4,), label), KEYS)
         assert bool(torch.isfinite(values).all())
+
+
+def test_a_focal_statistic_is_differentiated_whole_unless_detached():
+    assert Statistic.focal_sum(0.5) == Statistic.focal_sum(0.5, detach=False) != Statistic.focal_sum(0.5, detach=True)
+    assert Statistic.room_sum(0.5, 1e-3) == Statistic.room_sum(0.5, 1e-3, detach=False)
+    assert Statistic.room_sum(0.5, 1e-3) != Statistic.room_sum(0.5, 1e-3, detach=True)
