@@ -71,6 +71,8 @@ def test_asking_for_all_at_once_is_asking_for_each():
         torch.testing.assert_close(
             together[[0, 1, i]], primitives_of(logits, target, [key_of(primitive)]), rtol=1e-12, atol=1e-12
         )
+    backwards = ALL[::-1]  # the lead, which is no sum, before the others
+    torch.testing.assert_close(plain_primitives(logits, target, encode(backwards))[2:], together[2:].flip(0))
 
 
 @pytest.mark.parametrize("rows_per_chunk", [1, 2, 4, 9, 100])
@@ -335,3 +337,9 @@ def test_rows_far_beyond_underflow_stay_fast_and_finite():
     for label in (0, 1):
         values = primitives_of(logits, torch.full((4,), label), KEYS)
         assert bool(torch.isfinite(values).all())
+
+
+def test_a_focal_statistic_is_differentiated_whole_unless_detached():
+    assert Statistic.focal_sum(0.5) == Statistic.focal_sum(0.5, detach=False) != Statistic.focal_sum(0.5, detach=True)
+    assert Statistic.room_sum(0.5, 1e-3) == Statistic.room_sum(0.5, 1e-3, detach=False)
+    assert Statistic.room_sum(0.5, 1e-3) != Statistic.room_sum(0.5, 1e-3, detach=True)

@@ -1,6 +1,8 @@
 """What the catalogue prints is true: formulas, ranges, symmetry and asymmetry are evaluated, not believed."""
 
+import inspect
 import math
+import re
 
 import numpy as np
 import pytest
@@ -186,3 +188,145 @@ def test_every_loss_of_the_paper_is_here():
     rows = ["CE", "FL", "GCE", "SCE", "NCE", "NCE+RCE", "NCE+AUL", "NCE+AGCE", "CE+LC", "ANL-CE", "ANL-FL", "LT-APL", "JAL-CE"]
     rows += ["JAL-FL", "MAE", "AGCE", "AGCE+MAE", "AMSE"]
     assert all(noiseproof.find_loss(row) for row in rows)
+
+
+def test_every_loss_that_can_be_imported_is_in_the_catalogue():
+    """And so in every test that walks through it."""
+    public = {
+        value for value in vars(noiseproof).values() if isinstance(value, type) and issubclass(value, noiseproof.RobustLoss)
+    }
+    assert public - {noiseproof.RobustLoss, noiseproof.Sum} <= {entry.cls for entry in ENTRIES.values()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hyper_parameters_are_given_by_name(name):
+    kinds = {parameter.kind for parameter in inspect.signature(ENTRIES[name].cls).parameters.values()}
+    assert kinds <= {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}
+
+
+DEFAULTS = {
+    "fl": {"gamma": 0.5},
+    "mae": {"scale": 2},
+    "rce": {"clip": 1e-4},
+    "sce": {"alpha": 0.1, "beta": 1, "clip": 1e-4},
+    "negative-ls": {"r": -1},
+    "gce": {"q": 0.7},
+    "truncated-gce": {"q": 0.7, "k": 0.5},
+    "taylor-ce": {"t": 2},
+    "phuber-ce": {"tau": 10},
+    "js": {"pi": 0.5},
+    "ogc": {"tau": 1e7, "epsilon": 20},
+    "nfl": {"gamma": 0.5},
+    "nnce": {"minimum": 1e-8},
+    "nnfl": {"gamma": 0.5, "minimum": 1e-8},
+    "aul": {"a": 5.5, "p": 3},
+    "agce": {"a": 0.6, "q": 0.6},
+    "ael": {"a": 2.5},
+    "anorm": {"a": 2, "q": 2},
+    "amse": {"a": 30, "q": 2},
+    "anl-ce": {"alpha": 5, "beta": 5, "minimum": 1e-8},
+    "anl-fl": {"alpha": 5, "beta": 5, "gamma": 0.5, "minimum": 1e-8},
+    "jal-ce": {"alpha": 1, "beta": 1, "a": 30, "q": 2},
+    "jal-fl": {"alpha": 1, "beta": 1, "a": 30, "gamma": 0.5, "q": 2},
+    "nce+mae": {"alpha": 1, "beta": 1},
+    "nce+rce": {"alpha": 1, "beta": 1, "clip": 1e-4},
+    "nce+aul": {"alpha": 1, "beta": 4, "a": 6.3, "p": 1.5},
+    "nce+agce": {"alpha": 1, "beta": 4, "a": 6, "q": 1.5},
+    "nce+ael": {"alpha": 1, "beta": 4, "a": 5},
+    "nfl+mae": {"alpha": 1, "beta": 1, "gamma": 0.5},
+    "nfl+rce": {"alpha": 1, "beta": 1, "clip": 1e-4, "gamma": 0.5},
+    "nfl+aul": {"alpha": 1, "beta": 4, "a": 6.3, "p": 1.5, "gamma": 0.5},
+    "nfl+agce": {"alpha": 1, "beta": 4, "a": 6, "q": 1.5, "gamma": 0.5},
+    "nfl+ael": {"alpha": 1, "beta": 4, "a": 5, "gamma": 0.5},
+    "agce+mae": {"alpha": 1, "beta": 1, "a": 6, "q": 1.5},
+    "ece": {"m": 1e5},
+    "efl": {"m": 1e5, "gamma": 0.5},
+    "ece+mae": {"alpha": 0.01, "beta": 5, "m": 1e5},
+    "efl+mae": {"alpha": 0.01, "beta": 5, "m": 1e5, "gamma": 0.5},
+    "logitclip": {"tau": 1},
+    "ce+lc": {"delta": 2.5},
+    "logit-bias": {"epsilon": 1},
+    "sr": {"temperature": 0.5, "lam": 1.2, "q": 0.1, "growth": 1.03, "every": 1, "normalize": False},
+    "ldr": {"c": 0.1, "lam": 10},
+    "nl": {"stage": "nl", "threshold": 0.5},
+    "jnpl": {"lam": 0.01},
+    "gjs": {"pi": 0.5, "views": 2},
+    "lt": {"margin": 0.1, "lam": 0.01},
+    "lt-apl": {"alpha": 1, "beta": 1, "margin": 0.1, "lam": 0.01},
+}
+"""A default that moves changes every result computed with it, without an error."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_defaults_do_not_move(name):
+    given = {k: v for k, v in ENTRIES[name].defaults.items() if v is not None and v is not inspect.Parameter.empty}
+    switches = {"detach_focal": False, "offset": True}
+    assert given == {k: v for k, v in switches.items() if k in given} | DEFAULTS.get(name, {})
+
+
+POSITIVE, NOT_NEGATIVE, INSIDE = "(0, inf)", "[0, inf)", "(0, 1)"
+PAIR = {"alpha": NOT_NEGATIVE, "beta": NOT_NEGATIVE}
+FOCAL = {"gamma": NOT_NEGATIVE}
+DOMAINS = {
+    "fl": FOCAL,
+    "mae": {"scale": POSITIVE},
+    "rce": {"clip": INSIDE},
+    "sce": {**PAIR, "clip": INSIDE},
+    "negative-ls": {"r": "(-inf, 1)"},
+    "gce": {"q": "(0, 1]"},
+    "truncated-gce": {"q": "(0, 1]", "k": INSIDE},
+    "phuber-ce": {"tau": "(1, inf)"},
+    "js": {"pi": INSIDE},
+    "ogc": {"tau": "(1, 1e+07]", "epsilon": NOT_NEGATIVE},
+    "nfl": FOCAL,
+    "nnce": {"minimum": "(0, 0.5)"},
+    "nnfl": {**FOCAL, "minimum": "(0, 0.5)"},
+    "aul": {"a": "(1, inf)", "p": POSITIVE},
+    "agce": {"a": POSITIVE, "q": POSITIVE},
+    "ael": {"a": POSITIVE},
+    "anorm": {"a": "[1, inf)", "q": POSITIVE},
+    "amse": {"a": "[1, inf)", "q": POSITIVE},
+    "anl-ce": {**PAIR, "minimum": "(0, 0.5)"},
+    "jal-fl": {**PAIR, **FOCAL, "a": "[1, inf)", "q": POSITIVE},
+    "ece": {"m": NOT_NEGATIVE},
+    "efl": {**FOCAL, "m": NOT_NEGATIVE},
+    "logitclip": {"tau": POSITIVE},
+    "ce+lc": {"delta": POSITIVE},
+    "sr": {"temperature": POSITIVE, "lam": NOT_NEGATIVE, "q": POSITIVE, "growth": POSITIVE},
+    "ldr": {"c": NOT_NEGATIVE, "lam": POSITIVE},
+    "nl": {"threshold": "[0, 1)"},
+    "jnpl": {"lam": NOT_NEGATIVE},
+    "gjs": {"pi": INSIDE},
+    "lt": {"margin": NOT_NEGATIVE, "lam": NOT_NEGATIVE},
+}
+"""Where the formulas of the papers are defined"""
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "domain"), [(name, *pair) for name, domains in DOMAINS.items() for pair in domains.items()]
+)
+def test_a_parameter_is_taken_in_its_domain_and_refused_outside(name, parameter, domain):
+    low, high = (float(end) for end in domain[1:-1].split(", "))
+    step = 1e-3
+    inside, outside = [], []
+    for end, closed, inwards in ((low, domain[0] == "[", step), (high, domain[-1] == "]", -step)):
+        if math.isfinite(end):
+            inwards *= max(1.0, abs(end))
+            (inside if closed else outside).append(end)
+            inside.append(end + inwards)
+            outside.append(end - inwards)
+    for value in inside:
+        assert getattr(build(name, **{parameter: value}), parameter) == value
+    for value in outside:
+        with pytest.raises(ValueError, match=f"{parameter} must be in {re.escape(domain)}, got {re.escape(str(value))}"):
+            build(name, **{parameter: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "least"), [("taylor-ce", "t", 1), ("sr", "every", 1), ("gjs", "views", 1), ("lt", "features", 1)]
+)
+def test_a_count_has_a_least_value(name, parameter, least):
+    options = {"features": 5, "classes": 5} if name == "lt" else {}
+    assert getattr(noiseproof.create_loss(name, **options | {parameter: least}), parameter) == least
+    with pytest.raises(ValueError, match=f"{parameter} must be at least {least}, got {least - 1}"):
+        noiseproof.create_loss(name, **options | {parameter: least - 1})

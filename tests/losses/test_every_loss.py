@@ -84,6 +84,19 @@ def test_it_equals_the_formula_of_its_paper(name, options, classes, scale):
     np.testing.assert_allclose(call(loss, logits, target).detach().numpy(), expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", [name for name in NAMES if ENTRIES[name].reads == "features"])
+def test_a_head_that_has_learned_equals_its_formula(name, training):
+    """With degrees of freedom that differ between the classes, and more features than classes."""
+    head = ENTRIES[name].cls(features=7, classes=5, reduction="none").double().train(training)
+    with torch.no_grad():
+        head.root_freedom.copy_(torch.linspace(0.5, 2.0, 5))
+    features, _ = draw(8, 7)
+    target = torch.arange(8) % 5
+    expected = [FORMULAS[name](v, y, **parameters(head)) for v, y in zip(features.numpy(), target.tolist(), strict=True)]
+    np.testing.assert_allclose(head(features, target).detach().numpy(), expected, rtol=1e-9)
+
+
 def test_every_loss_of_the_package_has_an_independent_formula():
     shipped = {name for name, entry in ENTRIES.items() if entry.cls.__module__.rpartition(".")[2] in FAMILIES}
     assert shipped <= set(FORMULAS)

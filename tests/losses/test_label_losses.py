@@ -182,6 +182,17 @@ def test_an_update_clips_more_as_the_learning_rate_falls_and_survives_saving():
     torch.testing.assert_close(again(LOGITS, TARGET), PHuberCE(tau=taus[-1])(LOGITS, TARGET))
 
 
+@pytest.mark.parametrize("lr", [0.0025, 0.05])
+def test_an_update_bounds_the_ratio_by_one_plus_the_learning_rate_times_epsilon(lr):
+    """Two groups so far apart that each is one Gaussian of the mixture, with a thousandth added to its variance."""
+    groups = [torch.linspace(0.1, 1.1, 3001, dtype=torch.float64), torch.linspace(4.0, 5.0, 1001, dtype=torch.float64)]
+    loss = OGC(epsilon=20.0)
+    loss.update(torch.cat(groups), lr=lr)
+    deviations = [math.sqrt(float(group.var(unbiased=False)) + 1e-3) for group in groups]
+    ratio = ratio_at(loss.threshold.item(), [0.6, 4.5], deviations)
+    assert ratio == pytest.approx(1 + 20 * lr, rel=5e-3)
+
+
 @pytest.mark.parametrize("nll", [torch.ones(8), torch.tensor([1.0, math.nan]), torch.tensor([])], ids=str)
 def test_an_update_from_nothing_to_learn_from_is_refused(nll):
     with pytest.raises(ValueError, match="must be finite and at least two of them different"):

@@ -34,6 +34,11 @@ def test_every_format_gives_the_labels(tmp_path, suffix):
     assert np.array_equal(noise.load_labels(write(tmp_path / f"labels{suffix}", NOISY.labels)), NOISY.labels)
 
 
+@pytest.mark.parametrize("shape", [(60, 1), (1, 60)], ids=str)
+def test_a_column_or_a_row_of_labels_is_a_vector(tmp_path, shape):
+    assert np.array_equal(noise.load_labels(write(tmp_path / "labels.npy", NOISY.labels.reshape(shape))), NOISY.labels)
+
+
 def test_a_cifar_n_file_loads_as_it_is(tmp_path):
     """The official files are dictionaries of NumPy arrays saved by torch."""
     path = tmp_path / "CIFAR-10_human.pt"

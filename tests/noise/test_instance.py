@@ -1,5 +1,8 @@
 """Instance-dependent noise: the asked rate, and labels that depend on the image."""
 
+import math
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 
@@ -54,6 +57,61 @@ def test_the_seed_decides():
     assert noise.instance_dependent(images.copy(), labels, 0.4, seed=1).hash == first.hash
     assert noise.instance_dependent(images, labels, 0.4, seed=2).hash != first.hash
     assert bool((first.labels[~first.mask] == labels[~first.mask]).all())
+
+
+def keys(seed, count, stream):
+    """SplitMix64 (Steele, Lea and Flood, 2014) in whole numbers."""
+    found = []
+    for i in range(1, count + 1):
+        z = (seed + stream * 0xD1342543DE82EF95 + i * 0x9E3779B97F4A7C15) % 2**64
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        found.append(z ^ z >> 31)
+    return found
+
+
+def uniform(seed, count, stream):
+    return [(key >> 11) / 2**53 for key in keys(seed, count, stream)]
+
+
+def location_of(rate):
+    """Of the normal distribution with deviation 0.1 that has this mean once it is truncated to [0, 1]."""
+    standard, low, high = NormalDist(), -3.0, 4.0
+    for _ in range(60):
+        location = (low + high) / 2
+        a, b = -location / 0.1, (1 - location) / 0.1
+        mass = standard.cdf(b) - standard.cdf(a)
+        mean = location + 0.1 * (standard.pdf(a) - standard.pdf(b)) / mass if mass > 1e-12 else float(location > 0.5)
+        low, high = (location, high) if mean < rate else (low, location)
+    return location
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+@pytest.mark.parametrize("rate", [0.05, 0.4, 0.85])
+def test_the_labels_are_those_of_the_rule_written_out(rate, seed):
+    """Labels made on one machine are made again on another, and by later versions: streams 10 to 13, one step at a time."""
+    images, labels = problem(count=150, classes=4)
+    normal = NormalDist(location_of(rate), 0.1)
+    below, above = normal.cdf(0), normal.cdf(1)
+    rates = [normal.inv_cdf(below + u * (above - below)) for u in uniform(seed, 150, 10)]
+    order = sorted(range(150), key=keys(seed, 150, 11).__getitem__)
+    total, expected = uniform(seed, 1, 11)[0], labels.tolist()
+    flat = images.reshape(150, -1).astype(float)
+    centre, scale, destination = np.rint(flat.mean(0)), flat.std(), uniform(seed, 150, 12)
+    for i in order:
+        before, total = math.floor(total), total + rates[i]
+        if math.floor(total) == before:
+            continue
+        clean = labels[i]
+        signs = np.array([2 * (key >> 63) - 1 for key in keys(seed, flat.shape[1] * 4, 14 + int(clean))]).reshape(-1, 4)
+        scores = (flat[i] - centre) @ signs / scale
+        weights = np.exp(scores - np.delete(scores, clean).max())
+        weights[clean] = 0
+        edges = np.cumsum(weights / weights.sum())
+        expected[i] = int(np.argmax(edges > destination[i]))
+    made = noise.instance_dependent(images, labels, rate, seed=seed, classes=4)
+    assert made.labels.tolist() == expected
+    assert made.seed == seed
 
 
 def test_no_noise_is_no_noise():

@@ -92,6 +92,23 @@ def test_cifar10_moves_the_classes_the_paper_names():
     assert moves == {("truck", "automobile"), ("bird", "airplane"), ("deer", "horse"), ("cat", "dog"), ("dog", "cat")}
 
 
+def test_mnist_moves_the_digits_the_paper_names():
+    """2 to 7, 3 to 8, 7 to 1, and 5 and 6 to each other (Patrini et al., CVPR 2017)."""
+    matrix = noise.asymmetric("mnist", 0.3).matrix
+    moves = {(int(i), int(j)) for i, j in zip(*np.nonzero(matrix), strict=True) if i != j}
+    assert moves == {(2, 7), (3, 8), (7, 1), (5, 6), (6, 5)}
+
+
+def test_cifar100_moves_to_the_next_class_of_the_super_class_and_the_last_to_the_first():
+    """As Patrini et al. (CVPR 2017) have it; the aquatic mammals, in the order of their labels."""
+    names = class_facts("cifar100")["classes"]
+    ring = [names.index(name) for name in ("beaver", "dolphin", "otter", "seal", "whale")]
+    matrix = noise.asymmetric("cifar100", 0.3).matrix
+    assert matrix[ring, ring[1:] + ring[:1]] == pytest.approx(0.3)
+    blocks = noise.asymmetric("cifar100-blocks", 0.3).matrix
+    assert blocks[[95, 96, 97, 98, 99], [96, 97, 98, 99, 95]] == pytest.approx(0.3)
+
+
 def test_cifar100_moves_stay_in_the_super_class_and_blocks_do_not():
     facts = class_facts("cifar100")
     superclass = np.array(facts["superclass_of"])
