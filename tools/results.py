@@ -16,6 +16,9 @@ from torch.nn import functional
 
 from noiseproof.models import create_model
 from noiseproof.paper import SEEDS, cells
+from noiseproof.paper.queue import chosen_cells
+from noiseproof.report import formatted, join, read_records
+from noiseproof.report.page import answer
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "records"
@@ -36,12 +39,34 @@ def results() -> str:
     parts = [
         "# Measured results\n",
         "Written by `make generate` from the JSON lines under `records/`, which have machine, versions, commit and date.\n",
+        reproduction("reproduction.jsonl", "faithfulness_h200.jsonl"),
         training(_lines("training_h200.jsonl")),
         before(_lines("training_h200.jsonl"), _lines("training_h200_before.jsonl")),
         profile(_lines("training_h200.jsonl")),
         faithfulness(_lines("faithfulness_h200.jsonl")),
         tests(_lines("tests_h200.jsonl")),
         losses(_lines("losses_cpu.jsonl")),
+    ]
+    return "\n".join(parts)
+
+
+def reproduction(*files: str) -> str:
+    """The answer first, then every table of which something is measured."""
+    records = read_records(*(RECORDS / file for file in files))
+    joined = join(chosen_cells(datasets=["cifar10", "cifar100"]), records)
+    told = answer(joined.results)
+    seen = {(result.cell.table, result.cell.dataset) for result in joined.results if result.sample}
+    shown = [result for result in joined.results if (result.cell.table, result.cell.dataset) in seen]
+    made = sorted({f"{run['environment']['machine']}, torch {run['environment']['torch']}" for run in records})
+    commits = sorted({str(run["environment"]["commit"]) for run in records})
+    again = " ".join(f"--records records/{file}" for file in files)
+    parts = [
+        f"## {told.headline}\n",
+        " ".join(told.sentences) + "\n",
+        f"{'; '.join(made)}; commits {', '.join(commits)}; profile paper-code, bf16. The result is the last epoch's. "
+        f"`noiseproof reproduce {again}` prints these tables from the records; with `--data DIR` it runs what is missing, "
+        "and `noiseproof report` makes a page in which each number leads to its runs and to the command of each.\n",
+        formatted(shown, "markdown"),
     ]
     return "\n".join(parts)
 
