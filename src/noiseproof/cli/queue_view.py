@@ -20,7 +20,8 @@ from noiseproof.cli.progress import duration
 from noiseproof.paper import Cell, cells
 from noiseproof.paper.queue import PlannedRun
 from noiseproof.report import compact, merge, read_records, write_records
-from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Record
+from noiseproof.report.folders import run_line
+from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Record, RunStore, identity
 from noiseproof.train.queue import H200, OVER, Planned, Speeds
 from noiseproof.train.record import RECORD
 
@@ -104,19 +105,26 @@ def _kind(run: Planned[PlannedRun]) -> str:
 class Keeper:
     """A file of results that grows with every finished run. Several processes may add to it; no line is ever lost."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, file: Path, store: RunStore | None = None) -> None:
+        """With a ``store``, lines also have what else is kept in a run's folder."""
+        self.file, self.store = file, store
 
     def add(self, records: Iterable[dict[str, Any]]) -> None:
+        """Finished runs by their records."""
+        lines = [self._line(record) for record in records]
         with _locked(self.file.resolve().parent):
             before = read_records(self.file) if self.file.exists() else []
-            after = merge(before, map(compact, records))
+            after = merge(before, lines)
             if after != before:
                 write_records(self.file, after)
 
     def add_folders(self, folders: Iterable[Path | None]) -> None:
         """Finished runs by their folders."""
         self.add([json.loads((folder / RECORD).read_text(encoding="utf-8")) for folder in folders if folder is not None])
+
+    def _line(self, record: dict[str, Any]) -> dict[str, Any]:
+        stored = None if self.store is None else self.store.find(identity(record["recipe"], record["task"]))
+        return compact(record) if stored is None or stored.folder is None else run_line(stored.folder)
 
 
 @contextmanager

@@ -20,10 +20,10 @@ from noiseproof.models.base import Classifier
 from noiseproof.paper import cells
 from noiseproof.report import join, merge
 from noiseproof.report.figures import draw_figures
+from noiseproof.report.folders import RECORD, WEIGHTS
 from noiseproof.report.page import Embedding, page
-from noiseproof.report.page_runs import WEIGHTS, groups_of, read_runs
+from noiseproof.report.page_runs import groups_of, read_runs
 from noiseproof.train import Recipe, RunOptions, prepare
-from noiseproof.train.record import RECORD
 from noiseproof.train.run import Run
 
 __all__ = ["report"]

@@ -135,7 +135,7 @@ def reproduce(
     if plan:
         typer.echo(plan_text(work.planned, work.speeds, work.precision))
         return
-    tally, keeper = None, Keeper(files[0]) if files and place is not None else None
+    tally, keeper = None, Keeper(files[0], work.store) if files and place is not None else None
     if keeper is not None:  # runs that ended when an earlier call was killed
         with _bad_arguments():
             keeper.add_folders(run.stored.folder for run in work.planned if run.stored and run.stored.status == "finished")

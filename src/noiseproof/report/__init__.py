@@ -1,6 +1,7 @@
 """What was measured, compared with what was published; reads records, never trains.
 
 records        JSON lines of runs: read, write, merge
+folders        a run's folder as such a line
 cells          the published cells with the runs that belong to them
 agreement      do a cell and a whole table agree with the paper
 tables         the comparison as text, Markdown, LaTeX, JSON or CSV, and in words

@@ -11,8 +11,9 @@ import numpy as np
 
 from noiseproof import paper
 from noiseproof.report.charts import COLORS, DASHES
+from noiseproof.report.folders import BINS
 from noiseproof.report.page import Embedding, by_noise
-from noiseproof.report.page_runs import BINS, Group, command
+from noiseproof.report.page_runs import Group, command
 
 __all__ = ["Drawn", "draw_figures"]
 

@@ -10,27 +10,22 @@ import hashlib
 import json
 import math
 import shlex
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from noiseproof import paper
 from noiseproof.losses import find_loss, list_losses
 from noiseproof.paper.queue import NOT_COMPARED
 from noiseproof.report.agreement import Sample
 from noiseproof.report.cells import CellResult
-from noiseproof.report.records import compact, read_records
+from noiseproof.report.folders import BINS, RECORD, run_line
+from noiseproof.report.records import read_records
 
-__all__ = ["BINS", "Found", "Group", "command", "groups_of", "number", "read_runs"]
+__all__ = ["Found", "Group", "command", "groups_of", "number", "read_runs"]
 
-BINS = 20
-RECORD, CONFIDENCE, WEIGHTS = "record.json", "confidence.npz", "weights.safetensors"
 BUILT_IN = ("digits",)
 """Data sets that need no --data."""
 
@@ -48,9 +43,9 @@ def read_runs(places: Iterable[Path]) -> Found:
     folders: dict[int, Path] = {}
     for place in places:
         if place.is_dir():
-            for folder, record in _in_folder(place):
-                folders[len(records)] = folder
-                records.append(record)
+            for path in sorted(place.rglob(RECORD)):
+                folders[len(records)] = path.parent
+                records.append(run_line(path.parent))
         elif place.is_file():
             records += read_records(place)
         else:
@@ -58,36 +53,6 @@ def read_runs(places: Iterable[Path]) -> Found:
     if not records:
         raise ValueError(f"no runs in {', '.join(map(str, places)) or 'nothing'}; 'noiseproof train' makes them")
     return Found(records, folders)
-
-
-def _in_folder(root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    for path in sorted(root.rglob(RECORD)):
-        try:
-            record = compact(json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, AttributeError) as error:
-            raise ValueError(f"{path}: not the record of a run: {error}; move it away") from error
-        if not all(isinstance(record.get(key), dict) for key in ("recipe", "result")):
-            raise ValueError(f"{path}: not the record of a run, which has 'recipe' and 'result'; move it away")
-        if (confidence := _confidence(path.parent / CONFIDENCE)) and "confidence" not in record:
-            record["confidence"] = confidence
-        yield path.parent, record
-
-
-def _confidence(file: Path) -> dict[str, dict[str, list[int]]]:
-    """Histograms of the probability of the given label, of right and of wrong ones where it is known which are which."""
-    if not file.is_file():
-        return {}
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            epochs, probability, given = (arrays[name] for name in ("epochs", "probability", "given"))
-            right = arrays["clean"] == given if "clean" in arrays else None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{file}: damaged: {error}; move it away to leave its histograms out") from error
-    kinds = {"given": slice(None)} if right is None else {"right": right, "wrong": ~right}
-    return {
-        str(epoch): {kind: np.histogram(row[kept], BINS, (0, 1))[0].tolist() for kind, kept in kinds.items()}
-        for epoch, row in zip(epochs.tolist(), probability, strict=True)
-    }
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,64 @@
+"""A run's folder as a line of a file of records: its record, histograms of its confidence, and how large its weights are."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noiseproof.report.records import compact
+
+__all__ = ["BINS", "RECORD", "WEIGHTS", "run_line"]
+
+BINS = 20
+RECORD, CONFIDENCE, WEIGHTS = "record.json", "confidence.npz", "weights.safetensors"
+SMALL = (1e-5, 1e-4, 1e-3, 1e-2)
+
+
+def run_line(folder: Path) -> dict[str, Any]:
+    """A ValueError names the file that is no such thing, or is damaged."""
+    path = folder / RECORD
+    try:
+        line = compact(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{path}: not the record of a run: {error}; move it away") from error
+    if not all(isinstance(line.get(key), dict) for key in ("recipe", "result")):
+        raise ValueError(f"{path}: not the record of a run, which has 'recipe' and 'result'; move it away")
+    for name, file, read in (("confidence", CONFIDENCE, _confidence), ("weights", WEIGHTS, _weights)):
+        if name not in line and (folder / file).is_file():
+            line[name] = read(folder / file)
+    return line
+
+
+def _confidence(file: Path) -> dict[str, dict[str, list[int]]]:
+    """Histograms of the probability of the given label, of right and of wrong ones where it is known which are which."""
+    try:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+            epochs, probability, given = (arrays[name] for name in ("epochs", "probability", "given"))
+            right = arrays["clean"] == given if "clean" in arrays else None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{file}: damaged: {error}; move it away to leave its histograms out") from error
+    kinds = {"given": slice(None)} if right is None else {"right": right, "wrong": ~right}
+    return {
+        str(epoch): {kind: np.histogram(row[kept], BINS, (0, 1))[0].tolist() for kind, kept in kinds.items()}
+        for epoch, row in zip(epochs.tolist(), probability, strict=True)
+    }
+
+
+def _weights(file: Path) -> dict[str, Any]:
+    """Of matrices and convolutions: how many numbers, their L1 and L2 norms, and the shares that are nearly zero."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        sizes = [np.abs(array.astype(np.float64)).ravel() for array in load_file(file).values() if array.ndim > 1]
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise ValueError(f"{file}: damaged: {error}; move it away to leave its weights out") from error
+    size = np.concatenate(sizes) if sizes else np.zeros(1)
+    shares = {str(bound): round(float((size < bound).mean()), 4) for bound in SMALL}
+    norms = {"l1": round(float(size.sum()), 2), "l2": round(float(np.sqrt((size**2).sum())), 4)}
+    return {"count": int(size.size), **norms, "below": shares}

@@ -1,0 +1,57 @@
+"""The line of a run's folder."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+from noiseproof import paper
+from noiseproof.report.folders import run_line
+from noiseproof.train import override, train
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("run")
+    recipe = override(paper.recipe("digits/jal-ce", noise="symmetric:0.4"), {"epochs": 2, "model.hidden": [8]})
+    train(recipe, folder=place)
+    return place
+
+
+def test_it_has_the_curves_the_histograms_and_the_size_of_the_weights(folder):
+    line = run_line(folder)
+    assert "epochs" not in line
+    assert len(line["curve"]["test_accuracy"]) == 2
+    histograms = line["confidence"]["2"]
+    assert sum(histograms["right"]) + sum(histograms["wrong"]) == line["task"]["examples"]
+    assert sum(histograms["wrong"]) == round(line["task"]["noise"]["rate"] * line["task"]["examples"])
+    assert line["weights"]["count"] == 64 * 8 + 8 * 10
+
+
+def test_the_size_of_weights_leaves_vectors_out(folder, tmp_path):
+    (tmp_path / "record.json").write_bytes((folder / "record.json").read_bytes())
+    matrix = np.array([[3.0, -4.0], [0.0, 5e-4]], dtype=np.float32)
+    save_file({"fc.weight": matrix, "fc.bias": np.ones(2, dtype=np.float32)}, tmp_path / "weights.safetensors")
+    assert run_line(tmp_path)["weights"] == {
+        "count": 4,
+        "l1": 7.0,
+        "l2": 5.0,
+        "below": {"1e-05": 0.25, "0.0001": 0.25, "0.001": 0.5, "0.01": 0.5},
+    }
+    assert "confidence" not in run_line(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "confidence.npz", "record.json"])
+def test_a_damaged_file_is_named(folder, tmp_path, name):
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes() if path.name != name else path.read_bytes()[:40])
+    with pytest.raises(ValueError, match=name):
+        run_line(tmp_path)
+
+
+def test_weights_in_half_precision_are_read(folder, tmp_path):
+    from safetensors.torch import save_file as save_tensors
+
+    (tmp_path / "record.json").write_bytes((folder / "record.json").read_bytes())
+    save_tensors({"w": torch.ones(2, 2, dtype=torch.float16)}, tmp_path / "weights.safetensors")
+    assert run_line(tmp_path)["weights"]["l2"] == 2.0
