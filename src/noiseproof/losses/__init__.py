@@ -18,6 +18,7 @@ base.py has what all of them share, catalog.py what is known of each. A file add
 
 # ruff: noqa: F403, F405 - a family's __all__ lists its losses, and the package exports them all
 
+import sys
 from typing import TYPE_CHECKING
 
 from noiseproof.losses import catalog
@@ -41,4 +42,4 @@ catalog.discover(__name__, __path__)
 
 if not TYPE_CHECKING:  # type checkers follow the star imports; at run time this keeps the names of the modules out
     __all__ = ["RobustLoss", "Sum", *catalog.__all__]
-    __all__ += [name for family in catalog.FAMILIES for name in globals()[family].__all__]
+    __all__ += [name for family in catalog.FAMILIES for name in sys.modules[f"noiseproof.losses.{family}"].__all__]
