@@ -90,10 +90,13 @@ def test_a_row_with_one_class_left_costs_nothing():
 def test_an_ignored_index_with_probability_targets_is_refused_as_there():
     logits, _ = draw(4, 5)
     probabilities = torch.full((4, 5), 0.2, dtype=torch.float64)
-    with pytest.raises(RuntimeError):
-        F.cross_entropy(logits, probabilities, ignore_index=2)
-    with pytest.raises(ValueError, match="ignore_index does not apply to probability targets"):
-        noiseproof.CE(ignore_index=2)(logits, probabilities)
+    for index in (0, 2):
+        with pytest.raises(RuntimeError):
+            F.cross_entropy(logits, probabilities, ignore_index=index)
+        with pytest.raises(ValueError, match="ignore_index does not apply to probability targets"):
+            noiseproof.CE(ignore_index=index)(logits, probabilities)
+    expected = F.cross_entropy(logits, probabilities, ignore_index=-1)  # names no class
+    torch.testing.assert_close(noiseproof.CE(ignore_index=-1)(logits, probabilities), expected)
 
 
 def test_one_class_is_refused():

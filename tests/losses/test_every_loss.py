@@ -84,6 +84,14 @@ def test_it_equals_the_formula_of_its_paper(name, options, classes, scale):
     np.testing.assert_allclose(call(loss, logits, target).detach().numpy(), expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("shift", [-14.0, -18.0, -34.0, -60.0])
+def test_ldr_keeps_its_digits_where_softplus_is_small(shift):
+    loss = build("ldr", 5, reduction="none", c=0.1, lam=1.0).double()
+    logits, target = draw(8, 5, scale=2.0)
+    expected = [FORMULAS["ldr"](z, y, c=0.1, lam=1.0) for z, y in zip((logits + shift).numpy(), target.tolist(), strict=True)]
+    np.testing.assert_allclose(loss(logits + shift, target).numpy(), expected, rtol=1e-11)
+
+
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("name", [name for name in NAMES if ENTRIES[name].reads == "features"])
 def test_a_head_that_has_learned_equals_its_formula(name, training):

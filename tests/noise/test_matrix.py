@@ -225,6 +225,7 @@ def test_clean_labels_are_left_alone():
         (lambda: noise.asymmetric("imagenet", 0.2), ValueError, "asymmetric noise is defined for cifar10, cifar100,"),
         (lambda: noise.from_matrix([[1, 0]]), ValueError, r"must be square with at least 2 classes, got shape \(1, 2\)"),
         (lambda: noise.from_matrix([[0.5, 0.4], [0, 1]]), ValueError, "must sum to 1, row 0 sums to 0.9"),
+        (lambda: noise.from_matrix([[1, 0], [0.6, 0.9]]), ValueError, "must sum to 1, row 1 sums to 1.5"),
         (lambda: noise.from_matrix([[1.5, -0.5], [0, 1]]), ValueError, "got a negative or non-finite entry"),
         (lambda: noise.from_matrix([[np.nan, 1], [0, 1]]), ValueError, "got a negative or non-finite entry"),
         (lambda: noise.symmetric(3, 0.2).apply([0, 3], 0), ValueError, r"labels must be in \[0, 2\] for 3 classes, got 3"),

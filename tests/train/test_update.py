@@ -82,11 +82,12 @@ def test_the_weights_are_torchs_after_several_steps(options, optimiser, layout):
         assert torch.allclose(mine, theirs, rtol=0, atol=1e-12), name
 
 
-def test_weights_keep_their_values_and_their_layout():
-    model = network(torch.channels_last)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["contiguous", "channels_last"])
+def test_weights_keep_their_values_and_their_layout(layout):
+    model = network(layout)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     weights = Weights(model.named_parameters())
-    assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert model[0].weight.is_contiguous(memory_format=layout)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     weights.flat.zero_()
     assert all(not parameter.any() for parameter in model.parameters())
