@@ -1,4 +1,4 @@
-"""Files: written so that one that exists is whole, found by name, and their checksums."""
+"""Files: written so that one that exists is whole, locked, found by name, and their checksums."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["checksum", "find_file", "write_whole"]
+__all__ = ["checksum", "find_file", "locked", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -25,6 +25,30 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         if isinstance(error, OSError) and error.errno and error.filename in (None, str(beside)):  # a full disk says no name
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, wait: bool) -> Iterator[bool]:
+    """Keep other processes out of a folder, until this one lets go or ends, however it ends.
+
+    Another one that has it is waited for, or is a BlockingIOError. Gives False where the system or file system has no locks.
+    """
+    try:
+        import fcntl
+    except ImportError:  # on Windows
+        yield False
+        return
+    handle, held = os.open(folder, os.O_RDONLY), True
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            held = False
+        yield held
+    finally:
+        os.close(handle)
 
 
 def find_file(file: str, root: Path | None, what: str, way: str) -> Path:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.cli.progress import duration
+from noiseproof.files import locked
 from noiseproof.paper import Cell, cells
 from noiseproof.paper.queue import PlannedRun
 from noiseproof.report import compact, merge, read_records, write_records
@@ -112,7 +111,9 @@ class Keeper:
     def add(self, records: Iterable[dict[str, Any]]) -> None:
         """Finished runs by their records."""
         lines = [self._line(record) for record in records]
-        with _locked(self.file.resolve().parent):
+        folder = self.file.resolve().parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder, wait=True):
             before = read_records(self.file) if self.file.exists() else []
             after = merge(before, lines)
             if after != before:
@@ -125,24 +126,6 @@ class Keeper:
     def _line(self, record: dict[str, Any]) -> dict[str, Any]:
         stored = None if self.store is None else self.store.find(identity(record["recipe"], record["task"]))
         return compact(record) if stored is None or stored.folder is None else run_line(stored.folder)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Other processes wait; a system or file system without locks has none."""
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # on Windows
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 class Display:

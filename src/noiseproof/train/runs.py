@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from noiseproof.files import locked
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import RECORD, Record
 
@@ -150,27 +150,14 @@ class RunStore:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Keep other processes out of the folder, and remove the partial files of a write that was killed.
-
-    The lock ends with the process, however it ends. A system or file system without locks has none.
-    """
-    try:
-        import fcntl
-    except ImportError:  # on Windows
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
+    """Keep other processes out of the folder, and remove the partial files of a write that was killed."""
+    with ExitStack() as stack:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = stack.enter_context(locked(folder, wait=False))
         except BlockingIOError:
             raise ValueError(f"another process is at work in {folder}; wait for it, or choose another folder") from None
-        except OSError:  # no locks here: a partial file might be another process's
-            yield
-            return
-        for name in WRITTEN:
-            for left in folder.glob(f".{name}.*"):
-                left.unlink(missing_ok=True)
+        if held:  # or a partial file might be another process's
+            for name in WRITTEN:
+                for left in folder.glob(f".{name}.*"):
+                    left.unlink(missing_ok=True)
         yield
-    finally:
-        os.close(handle)
