@@ -254,7 +254,7 @@ DEFAULTS = {
     "lt": {"margin": 0.1, "lam": 0.01},
     "lt-apl": {"alpha": 1, "beta": 1, "margin": 0.1, "lam": 0.01},
 }
-"""A default that moves changes every result computed with it, without an error."""
+"""Pinned, not derived: a default that moves changes every result computed with it, without an error."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -299,7 +299,7 @@ DOMAINS = {
     "gjs": {"pi": INSIDE},
     "lt": {"margin": NOT_NEGATIVE, "lam": NOT_NEGATIVE},
 }
-"""Where the formulas of the papers are defined"""
+"""Where the package takes each parameter; pinned, like the defaults."""
 
 
 @pytest.mark.parametrize(
