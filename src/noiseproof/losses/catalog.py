@@ -65,11 +65,6 @@ class LossEntry:
         return parameters_of(self.cls)
 
     @property
-    def signature(self) -> str:
-        shown = (n if v is inspect.Parameter.empty else f"{n}={v!r}" for n, v in self.defaults.items())
-        return f"{self.cls.__name__}({', '.join(shown)})"
-
-    @property
     def function_name(self) -> str:
         """Its name in ``noiseproof.functional``."""
         return self.name.replace("-", "_").replace("+", "_")
