@@ -69,7 +69,7 @@ def away(state, other):
 @pytest.mark.parametrize(
     ("shared", "kernels", "changes"),
     [
-        (False, "triton", {"model_options": {"widths": [8, 5, 8]}}),
+        pytest.param(False, "triton", {"model_options": {"widths": [8, 5, 8]}}, marks=pytest.mark.slow),
         (True, "triton", {"clip": None, "l1": 0.0, "l2": 1e-4, "nesterov": True}),
         (False, "torch", {}),
     ],

@@ -211,7 +211,7 @@ def test_the_probabilities_of_all_classes_are_those_of_the_network(digits):
 
 def test_an_image_that_is_left_out_has_no_probabilities(image_folder):
     (image_folder / "train" / "bright" / "3.png").write_bytes(b"not an image")
-    recipe = Recipe(dataset=str(image_folder), loss="ce", model="resnet18", batch=4)
+    recipe = Recipe(dataset=str(image_folder), loss="ce", model="resnet18", model_options={"stem": "imagenet"}, batch=4)
     task = prepare(recipe)
     run = Run(recipe, task, RunOptions(workers=0, skip_corrupt=True))
     found = run.probabilities(task.train)
