@@ -176,7 +176,7 @@ def test_runs_in_several_processes_give_the_same_comparison():
         assert mine["mean"] == pytest.approx(theirs["mean"], abs=1.0)  # other numbers of threads may round differently
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.slow), "2"])
 def test_ctrl_c_says_what_is_done_and_the_same_command_goes_on(jobs):
     short = [word for word in SHORT if word not in ("--jobs", "1")]
     words = [

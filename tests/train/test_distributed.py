@@ -207,7 +207,7 @@ def under_torchrun(place, *words, patient=False):
     return subprocess.run(command, env=environment(place), cwd=place, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_what_stops_one_process_is_said_once(place, rank):
     """An image is damaged that only this process reads: of a batch of 20 each has ten."""
     damaged = keyed_order(21, 3, 0, ORDER)[10 * rank + 5]
