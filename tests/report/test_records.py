@@ -69,3 +69,9 @@ def test_a_compact_record_keeps_the_curves_and_drops_the_epochs():
         "curve": {"given_accuracy": [0.3333, 0.3333], "test_accuracy": [0.6667, 0.6667]},
     }
     assert compact(line) == line
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "weights.npz").write_bytes(b"PK\xd7\x28")
+    with pytest.raises(ValueError, match=r"weights\.npz: not a file of records, which is text with a JSON object a line"):
+        read_records(tmp_path / "weights.npz")

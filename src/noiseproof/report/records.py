@@ -21,7 +21,11 @@ def read_records(*files: Path) -> list[dict[str, Any]]:
     """The lines of the files; a ValueError names the file and the line that is no record of a run."""
     found = []
     for file in files:
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{file}: not a file of records, which is text with a JSON object a line: {error}") from error
+        for number, line in enumerate(text.splitlines(), 1):
             if not line.strip():
                 continue
             try:

@@ -20,6 +20,8 @@ checkpoint     the state of a run on disk
 confidence     how sure a run was of each given label, as a file
 runs           the runs in a folder, found by what they are
 side_by_side   several runs on one device
+queue          many runs in order: what is finished is not run again
+cluster        a queue on the machines of a Ray cluster
 distributed    several processes that train one network
 memory         which batch would fit when the memory does not
 bf16_check     whether this CPU computes in bf16
