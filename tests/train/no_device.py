@@ -48,7 +48,7 @@ def _step_with_fresh_addresses(step):
 def evaluated(self, source):
     """As it is, but for the place where the logits are."""
     for batch in source.in_order():
-        self.examined[: len(batch.labels)].copy_(batch.inputs)
+        self.examined[: len(batch.labels), : batch.inputs.shape[1]].copy_(batch.inputs)
         yield batch, self.evaluation.replay()[: len(batch.labels)]
 
 

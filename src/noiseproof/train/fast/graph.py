@@ -28,7 +28,7 @@ from noiseproof.train.fast.stem import StemConv
 from noiseproof.train.fast.streams import RunStreams, SideStream
 from noiseproof.train.fast.tally import Tally
 from noiseproof.train.feed import Batch, Feed, MemoryFeed
-from noiseproof.train.network import logits_of, nothing_drawn
+from noiseproof.train.network import nothing_drawn
 
 __all__ = ["GraphEngine", "Kernels"]
 
@@ -73,8 +73,8 @@ class GraphEngine(Engine):
         stream = self.streams.take()
         self.staging = Staging(self.feed, parts.clean, channels=channels, dtype=dtype, stream=stream, reader=self.stream)
         self.tally = Tally(self.feed.steps(), device)
-        shape = next(iter(self.feed.in_order())).inputs.shape[1:]
-        self.examined = torch.zeros((self.feed.evaluation_batch, *shape), device=device).to(memory_format=torch.channels_last)
+        size = next(iter(self.feed.in_order())).inputs.shape[2:]
+        self.examined = torch.zeros((self.feed.evaluation_batch, *size, channels), dtype=dtype, device=device).movedim(-1, 1)
         if kernels == "triton":
             _use_triton_layers(self.lean.template, self.side, device, self.recipe.precision)
         self._tables: list[Tensor] = []
@@ -183,12 +183,18 @@ class GraphEngine(Engine):
             self.side.join()
 
     def _evaluate(self) -> Tensor:
-        with torch.no_grad(), self.parts.autocast():
-            return logits_of(self.network.eval(), self.examined, self.parts.classes)
+        """The logits of :attr:`examined`, by the pass that training takes."""
+        lean = self.lean
+        lean.template.eval()
+        try:
+            with torch.no_grad():
+                return _pass_of(lean.template)(lean.leaves, lean.evaluation_buffers(), self.examined)
+        finally:
+            lean.template.train()
 
     def evaluated(self, feed: Feed) -> Iterator[tuple[Batch, Tensor]]:
         for batch in feed.in_order():
-            self.examined[: len(batch.labels)].copy_(batch.inputs)
+            self.examined[: len(batch.labels), : batch.inputs.shape[1]].copy_(batch.inputs)
             self.evaluation.replay()
             yield batch, self.logits[: len(batch.labels)]
 

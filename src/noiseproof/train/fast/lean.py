@@ -97,6 +97,11 @@ class LeanWeights:
         """The parts of a vector like :attr:`flat`, each with its parameter's name and the network's own shape."""
         return {name: self.spans[name].corner_of(vector) for name in self._parameters}
 
+    def evaluation_buffers(self) -> dict[str, Tensor]:
+        """What the pass reads in evaluation: its layers lack their biases, which are taken off the running means instead."""
+        means = self.bias_means - self.bias
+        return {**self.buffers, **{name: means[place] for name, place in self._mean_places.items()}}
+
     def refresh(self) -> None:
         """Update the bfloat16 copy, after the weights were loaded."""
         self.copy.copy_(self.flat[: len(self.copy)])
@@ -112,12 +117,15 @@ class LeanWeights:
         """The running statistics of the template, of which the network's become views."""
         start_of = {id(norm): self.spans[name].start - self.spans[next(iter(folded))].start for name, norm in folded.items()}
         buffers = {}
+        self._mean_places: dict[str, slice] = {}
         for name, buffer in self.template.named_buffers():
             owner_name, _, kind = name.rpartition(".")
             owner = network.get_submodule(owner_name)
             values = torch.zeros(buffer.shape, device=self.flat.device)
             if kind == "running_mean" and id(owner) in start_of:
-                values = self.bias_means[start_of[id(owner)] :][: len(buffer)]
+                start = start_of[id(owner)]
+                self._mean_places[name] = slice(start, start + len(buffer))
+                values = self.bias_means[self._mean_places[name]]
             statistic: Tensor = getattr(owner, kind)
             values[: len(statistic)].copy_(statistic)
             setattr(owner, kind, values[: len(statistic)])

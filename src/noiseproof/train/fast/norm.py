@@ -1,4 +1,5 @@
 """BatchNorm with what surrounds it in a network - shortcut, ReLU, pooling - as Triton kernels: two forward, two backward.
+In evaluation mean and variance are the running ones, and the second forward kernel is all there is.
 
 Inputs are matrices of positions by channels: images in channels-last order, or features. With ``n`` positions, ``m`` the mean
 and ``v`` the variance of a channel over them, ``i = 1 / sqrt(v + eps)``::
@@ -47,8 +48,7 @@ class _Norm(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, shortcut: Tensor | None, gamma: Tensor, beta: Tensor, norm: FusedNorm, relu: bool, pool: bool
     ) -> tuple[Tensor, Tensor]:
-        positions, width = x.numel() // x.shape[1], x.shape[-1]
-        units = x.shape[1] // norm.unit
+        positions, units = x.numel() // x.shape[1], x.shape[1] // norm.unit
         mean, inverse = torch.empty_like(gamma), torch.empty_like(gamma)
         tile = MOMENTS if positions > FEW else SUMS_OF_FEW
         grid, parts = _parts(positions, x, tile["ROWS"])
@@ -56,13 +56,9 @@ class _Norm(torch.autograd.Function):
         sizes = (positions, units, grid[0], norm.eps, norm.momentum)
         constants = {"UNIT": norm.unit, "CHANNELS": CHANNELS, "SAMPLE": SAMPLE, **tile}
         kernels.moments[grid](x, parts, norm.counter, *moments, *sizes, **constants)
-        rows = positions // 4 if pool else positions
-        y = _half_size(x) if pool else torch.empty_like(x)
-        flags = {"RELU": relu, "SHORTCUT": shortcut is not None, "POOL": pool, "UNIT": norm.unit, "CHANNELS": CHANNELS}
-        grid = (triton.cdiv(rows, EACH["ROWS"]), grid[1])
-        kernels.forward[grid](x, y, shortcut, mean, inverse, gamma, beta, rows, units, width, **flags, **EACH)
+        y, ctx.sizes, ctx.flags = _activations(x, shortcut, mean, inverse, gamma, beta, norm.unit, relu, pool)
         ctx.save_for_backward(x, y if shortcut is not None else None, mean, inverse, gamma, beta)
-        ctx.counter, ctx.flags, ctx.sizes = norm.counter, flags, (rows, units, width)
+        ctx.counter = norm.counter
         ctx.set_materialize_grads(False)
         return y, y.view_as(y)
 
@@ -88,6 +84,27 @@ class _Norm(torch.autograd.Function):
         return dx, dz if shortcut else None, dgamma, dbeta, None, None, None
 
 
+def _activations(
+    x: Tensor,
+    shortcut: Tensor | None,
+    mean: Tensor,
+    inverse: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    unit: int,
+    relu: bool,
+    pool: bool,
+) -> tuple[Tensor, tuple[int, int, int], dict[str, Any]]:
+    """The result of the second forward kernel, and the sizes and flags it was launched with."""
+    rows = x.numel() // x.shape[1] // (4 if pool else 1)
+    y = _half_size(x) if pool else torch.empty_like(x)
+    sizes = rows, x.shape[1] // unit, x.shape[-1]
+    flags = {"RELU": relu, "SHORTCUT": shortcut is not None, "POOL": pool, "UNIT": unit, "CHANNELS": CHANNELS}
+    grid: Any = (triton.cdiv(rows, EACH["ROWS"]), triton.cdiv(x.shape[1], CHANNELS))
+    kernels.forward[grid](x, y, shortcut, mean, inverse, gamma, beta, *sizes, **flags, **EACH)
+    return y, sizes, flags
+
+
 def _parts(rows: int, x: Tensor, step: int) -> tuple[Any, Tensor]:
     """The grid of programs, parts of the rows by blocks of channels, and the room for two sums of each."""
     blocks = triton.cdiv(x.shape[1], CHANNELS)
@@ -100,7 +117,7 @@ def _half_size(x: Tensor) -> Tensor:
 
 
 class FusedNorm(nn.Module):
-    """A BatchNorm in training, on its parameters and statistics, that computes with these kernels."""
+    """A BatchNorm, on its parameters and statistics, that computes with these kernels; no gradient is kept in evaluation."""
 
     running_mean: Tensor
     running_var: Tensor
@@ -128,5 +145,9 @@ class FusedNorm(nn.Module):
             raise ValueError(
                 f"the kernels take fewer than 2^31 numbers, got {list(x.shape)}; take a smaller batch, or the plain path"
             )
+        if not self.training:
+            inverse = (self.running_var + self.eps).rsqrt()
+            known = (self.running_mean, inverse, self.weight.detach(), self.bias.detach())
+            return _activations(x, shortcut, *known, self.unit, relu, pool)[0]
         apply: Any = _Norm.apply
         return paired(*apply(x, shortcut, self.weight, self.bias, self, relu, pool))
