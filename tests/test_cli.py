@@ -46,6 +46,7 @@ def test_the_code_on_a_page_runs(entry):
     width = 512 if entry.reads == "features" else 10
     given = {"logits": torch.randn(4, width), "features": torch.randn(4, width), "target": torch.arange(4)}
     given |= {"means": torch.randn(10, 512), "root_freedom": torch.ones(10), "noiseproof": noiseproof}
+    given |= {"model": torch.nn.Linear(2, 2)}
     for line in usage(entry):
         assert line in run("losses", entry.name).output
         exec(line, given)
@@ -60,6 +61,19 @@ def test_a_page_explains_the_symbols_it_uses_and_no_others():
     assert "the entropy" not in plain
     assert "F(p): (1 - p)**gamma * -log(p), the focal term" in focal
     assert "w1, w2: the two largest label weights" in run("losses", "amse").output
+
+
+def test_a_page_says_the_decay_that_belongs_to_the_loss():
+    """The strengths of the paper, where a user looks."""
+    page = " ".join(run("losses", "jal-ce").output.split())
+    assert "L1 5e-05: small images, 10 classes" in page
+    assert "L1 5e-06: small images, 100 classes" in page
+    assert "L2 0.001: photographs, a pre-trained network" in page
+    assert "loss = criterion(logits, target) + noiseproof.L1(model, 5e-05)()" in page
+    assert "L1 5e-07: small images, 100 classes" in " ".join(run("losses", "anl-fl").output.split())
+    assert "L1" not in run("losses", "gce").output
+    assert "decay not in the paper" in " ".join(run("losses", "dft").output.split())
+    assert "with the decay that belongs to it" in run("losses").output
 
 
 def test_a_wrong_name_ends_with_a_hint():

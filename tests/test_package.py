@@ -102,8 +102,8 @@ def test_readme_commands_exist():
 
 def test_readme_code_runs():
     block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL).group(1)
-    setup = "import torch\nlogits = torch.randn(8, 10, requires_grad=True)\nlabels = torch.arange(8)\n"
-    python(setup + block + "\nassert logits.grad is not None")
+    setup = "import torch\nmodel, inputs, labels = torch.nn.Linear(4, 10), torch.randn(8, 4), torch.arange(8)\n"
+    python(setup + block + "\nassert model.weight.grad is not None")
 
 
 def test_a_loss_is_added_in_one_file_as_contributing_says(tmp_path):

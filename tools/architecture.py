@@ -18,6 +18,7 @@ ROOMS = {
     "checks": ("checks of numbers, with one wording for all errors", ()),
     "primitives": ("the one operation that reads logits, its backends", ()),
     "statistics": ("row statistics by name, and where they come from", ("primitives",)),
+    "decay": ("L1 decay as a penalty to add to a loss", ("checks",)),
     "losses": ("the contract, one file per family, the catalogue", ("checks", "primitives", "statistics")),
     "functional": ("one function per loss", ("losses",)),
     "noise": ("transition matrices, sampling, label files, `kind:rate`", ("checks", "classes", "files", "keyed_random")),
