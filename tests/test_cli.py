@@ -82,6 +82,43 @@ def test_a_wrong_name_ends_with_a_hint():
     assert "did you mean 'gce'?" in result.output
 
 
+def tab(line):
+    """What the TAB key offers at the end of a line in bash."""
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_NOISEPROOF_COMPLETE": "complete_bash"}
+    return runner.invoke(app, [], prog_name="noiseproof", env=words).output.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("noiseproof lo", ["losses"]),
+        ("noiseproof losses jal", ["jal-ce", "jal-fl"]),
+        ("noiseproof noise show sym", ["symmetric:0.4"]),
+        ("noiseproof noise make pairflip:", ["pairflip:0.2", "pairflip:0.4", "pairflip:0.6", "pairflip:0.8"]),
+        ("noiseproof noise make pairflip:0.2 --dataset cif", ["cifar10", "cifar100"]),
+        ("noiseproof train jal", ["jal-ce", "jal-fl"]),
+        ("noiseproof train cifar10/jal", ["cifar10/jal-ce", "cifar10/jal-fl"]),
+        ("noiseproof train ce --noise inst", ["instance:0.4"]),
+        ("noiseproof train ce --model resnet3", ["resnet34"]),
+        ("noiseproof compare ce,jal-c", ["ce,jal-ce"]),
+        ("noiseproof compare ce --dataset dig", ["digits"]),
+        ("noiseproof data show dig", ["digits"]),
+        ("noiseproof data fetch cifar100", ["cifar100", "cifar100-python"]),
+        ("noiseproof losses zzz", []),
+    ],
+)
+def test_names_are_completed(line, offered):
+    assert tab(line) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_of_a_shell_is_given(shell):
+    result = runner.invoke(app, [], prog_name="noiseproof", env={"_NOISEPROOF_COMPLETE": f"source_{shell}"})
+    assert result.exit_code == 0
+    assert f"_NOISEPROOF_COMPLETE=complete_{shell}" in result.output
+    assert "--install-completion" in run("--help").output
+
+
 def test_the_version_is_shown():
     assert run("--version").output.strip() == f"noiseproof {noiseproof.__version__}"
 

@@ -14,13 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseproof import functional
+from noiseproof.cli.completion import losses as loss_names
 from noiseproof.cli.output import console, errors_reported
 from noiseproof.losses.catalog import SYMBOLS, LossEntry, find_loss, list_losses
 from noiseproof.losses.expressions import names_in
 from noiseproof.paper import recommended_decay
 
+Name = Annotated[str | None, typer.Argument(help="One loss in full: jal-ce, NCE+RCE, gce, ...", autocompletion=loss_names)]
 
-def losses(name: Annotated[str | None, typer.Argument(help="One loss in full: jal-ce, NCE+RCE, gce, ...")] = None) -> None:
+
+def losses(name: Name = None) -> None:
     """List the losses, or show one in full."""
     if name is None:
         console.print(loss_table(list_losses()))
