@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, get_type_hints
 
-from noiseproof.data.fetch import SOURCES
-from noiseproof.data.known import NAMES
+from noiseproof.data.known import NAMES, SOURCES
 from noiseproof.losses.catalog import list_losses
 from noiseproof.models import list_models
 from noiseproof.noise.instance import INSTANCE
