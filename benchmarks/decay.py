@@ -2,7 +2,14 @@
 
     python benchmarks/decay.py [--networks digits cnn8] [--rounds 300] [--threads 1] [--json FILE]
 
-A step is batch, forward, JAL-CE, backward and the recipe's optimiser: without L1, with ours, and with the plain formula.
+A step is batch, forward, JAL-CE, backward and the recipe's optimiser:
+
+none      without L1
+ours      with ``noiseproof.L1``
+formula   with ``strength * sum(w.abs().sum())`` in plain torch
+in place  with ``strength * sign(w)`` added to the gradients after backward, and no value: the least that L1 can cost, and no part
+          of the loss, so that whoever looks at the loss or at other gradients than ``.grad`` does not see it
+
 In each round every way takes a step between two steps without L1, and its cost is the difference from their mean, in the
 thread's own time if there is one thread. Numbers are medians over the rounds, with quartiles.
 """
@@ -14,11 +21,12 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 from losses import machine
-from torch import Tensor, nn
+from torch import Tensor
 
 import noiseproof
 from noiseproof.models import create_model
@@ -44,27 +52,21 @@ def steps(network: str) -> dict[str, Step]:
         "ours": noiseproof.L1(model, STRENGTH),
         "formula": lambda: STRENGTH * torch.stack([weight.abs().sum() for weight in weights]).sum(),
     }
-    return {way: _step(model, optimiser, criterion, inputs, labels, penalty) for way, penalty in ways.items()}
 
-
-def _step(
-    model: nn.Module,
-    optimiser: torch.optim.Optimizer,
-    criterion: nn.Module,
-    inputs: Tensor,
-    labels: Tensor,
-    penalty: Callable[[], Tensor] | None,
-) -> Step:
-    def step() -> None:
+    def step(penalty: Callable[[], Tensor] | None = None, in_place: bool = False) -> None:
         batch = torch.randint(len(inputs), (BATCH,))
         optimiser.zero_grad()
         loss = criterion(model(inputs[batch]), labels[batch])
         if penalty is not None:
             loss = loss + penalty()
         loss.backward()
+        if in_place:
+            with torch.no_grad():
+                gradients = [weight.grad for weight in weights if weight.grad is not None]
+                torch._foreach_add_(gradients, torch._foreach_sign(weights), alpha=STRENGTH)
         optimiser.step()
 
-    return step
+    return {**{way: partial(step, penalty) for way, penalty in ways.items()}, "in place": partial(step, in_place=True)}
 
 
 def measure(network: str, rounds: int) -> dict[str, object]:

@@ -68,28 +68,23 @@ class L1:
             if is_lazy(lazy):
                 what = name or "a parameter"
                 raise ValueError(f"{what} of a lazy module has no shape yet: run a batch through the model before the penalty")
-        compiling = torch.compiler.is_compiling()
-        if not compiling and torch._C._are_functorch_transforms_active():
+        if torch.compiler.is_compiling():
+            return self._plain([weight for weight in self.weights if weight.requires_grad])
+        if torch._C._are_functorch_transforms_active():
             return self._plain(self.weights)  # under vmap no tensor says that it requires gradients
-        weights = [weight for weight in self.weights if weight.requires_grad]
-        if not weights:
-            return self.weights[0].new_zeros((), dtype=_value_dtype(self.weights[0]))
-        if compiling:
-            return self._plain(weights)
         groups: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
-        for weight in weights:
-            groups.setdefault((weight.device, weight.dtype), []).append(weight)
-        value, *others = [_penalty(self.strength, *group) for group in groups.values()]
-        for other in others:
-            value = value + other.to(value.device)
-        return value
+        for weight in self.weights:
+            if weight.requires_grad:
+                groups.setdefault((weight.device, weight.dtype), []).append(weight)
+        values = [_penalty(self.strength, *group) for group in groups.values()]
+        return _total(values) if values else self._zero()
 
     def _plain(self, weights: list[Tensor]) -> Tensor:
         """The same in operations that compilers and torch.func transform; abs has the derivative sign."""
-        value = _sum(weights[0])
-        for weight in weights[1:]:
-            value = value + _sum(weight).to(value.device)
-        return self.strength * value
+        return self.strength * _total([_sum(weight) for weight in weights]) if weights else self._zero()
+
+    def _zero(self) -> Tensor:
+        return self.weights[0].new_zeros((), dtype=_value_dtype(self.weights[0]))
 
     def __repr__(self) -> str:
         exclude = f", exclude={list(self.exclude)}" if self.exclude else ""
@@ -108,10 +103,12 @@ class _Penalty(torch.autograd.Function):
         ctx.save_for_backward(*weights)
         ctx.strength = strength
         if weights[0].device.type == "cpu":  # where a norm takes several times as long as a sum
-            sums = tuple(_sum(weight) for weight in weights)
+            total = _sum(weights[0])
+            for weight in weights[1:]:
+                total += _sum(weight)
         else:
-            sums = torch._foreach_norm(weights, 1, dtype=_value_dtype(weights[0]))
-        return strength * torch.stack(sums).sum()
+            total = torch.stack(torch._foreach_norm(weights, 1, dtype=_value_dtype(weights[0]))).sum()
+        return total.mul_(strength)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -127,6 +124,14 @@ _penalty: Callable[..., Tensor] = _Penalty.apply
 
 def _value_dtype(weight: Tensor) -> torch.dtype:
     return torch.float64 if weight.dtype == torch.float64 else torch.float32
+
+
+def _total(values: list[Tensor]) -> Tensor:
+    """The sum of scalars, on the device of the first."""
+    total = values[0]
+    for value in values[1:]:
+        total = total + value.to(total.device)
+    return total
 
 
 def _sum(weight: Tensor) -> Tensor:
