@@ -7,8 +7,7 @@ A step is batch, forward, JAL-CE, backward and the recipe's optimiser:
 none      without L1
 ours      with ``noiseproof.L1``
 formula   with ``strength * sum(w.abs().sum())`` in plain torch
-in place  with ``strength * sign(w)`` added to the gradients after backward, and no value: the least that L1 can cost, and no part
-          of the loss, so that whoever looks at the loss or at other gradients than ``.grad`` does not see it
+in place  with ``noiseproof.L1(...).add_gradient()`` after backward
 
 In each round every way takes a step between two steps without L1, and its cost is the difference from their mean, in the
 thread's own time if there is one thread. Numbers are medians over the rounds, with quartiles.
@@ -47,9 +46,10 @@ def steps(network: str) -> dict[str, Step]:
     labels = torch.randint(10, (len(inputs),))
     criterion = noiseproof.JALCE(alpha=1.0, beta=1.0, a=30.0)
     weights = list(model.parameters())
+    decay = noiseproof.L1(model, STRENGTH)
     ways: dict[str, Callable[[], Tensor] | None] = {
         "none": None,
-        "ours": noiseproof.L1(model, STRENGTH),
+        "ours": decay,
         "formula": lambda: STRENGTH * torch.stack([weight.abs().sum() for weight in weights]).sum(),
     }
 
@@ -61,9 +61,7 @@ def steps(network: str) -> dict[str, Step]:
             loss = loss + penalty()
         loss.backward()
         if in_place:
-            with torch.no_grad():
-                gradients = [weight.grad for weight in weights if weight.grad is not None]
-                torch._foreach_add_(gradients, torch._foreach_sign(weights), alpha=STRENGTH)
+            decay.add_gradient()
         optimiser.step()
 
     return {**{way: partial(step, penalty) for way, penalty in ways.items()}, "in place": partial(step, in_place=True)}

@@ -126,6 +126,23 @@ def test_what_is_frozen_is_left_out_while_it_is_frozen():
     assert penalty().item() == pytest.approx(whole)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_adding_to_the_gradients_in_place_gives_the_same_bits(dtype):
+    inputs = torch.randn(4, 2, 5, 5, dtype=dtype)
+    ours, other = network(dtype), network(dtype)
+    for model in (ours, other):
+        model.eval()[0].bias.requires_grad_(False)
+        model.register_parameter("unused", nn.Parameter(torch.tensor([1.0, 0.0, -1.0], dtype=dtype)))
+    (ours(inputs).square().mean() + noiseproof.L1(ours, 5e-5)()).backward()
+    other(inputs).square().mean().backward()
+    noiseproof.L1(other, 5e-5).add_gradient()
+    assert ours[0].bias.grad is other[0].bias.grad is None
+    for (name, weight), twin in zip(ours.named_parameters(), other.parameters(), strict=True):
+        assert weight.grad is None or torch.equal(weight.grad, twin.grad), name
+    other.requires_grad_(False)
+    noiseproof.L1(other, 5e-5).add_gradient()
+
+
 def test_a_shared_parameter_counts_once_and_is_excluded_by_any_of_its_names():
     tied = nn.ModuleDict(
         {"encoder": nn.Linear(3, 3, bias=False), "decoder": nn.Linear(3, 3, bias=False), "head": nn.Linear(3, 2)}
@@ -212,7 +229,16 @@ def without_norm():
 
 
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
-@pytest.mark.parametrize("heading", ["belongs to the loss", "With clipping", "With a gradient scaler", "With accumulation"])
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "belongs to the loss",
+        "With clipping",
+        "With a gradient scaler",
+        "With accumulation",
+        "Where a tenth of a millisecond counts",
+    ],
+)
 def test_the_pages_loops_give_the_weights_of_the_trainers_own_l1(heading, optimiser):
     page = (ROOT / "docs" / "decay.md").read_text(encoding="utf-8")
     block = re.search(rf"^#+ [^\n]*{heading}$.*?```python\n(.*?)```", page, re.DOTALL | re.MULTILINE).group(1)

@@ -64,10 +64,7 @@ class L1:
         self._lazy = [(name, weight) for name, weight in kept.values() if is_lazy(weight)]
 
     def __call__(self) -> Tensor:
-        for name, lazy in self._lazy:
-            if is_lazy(lazy):
-                what = name or "a parameter"
-                raise ValueError(f"{what} of a lazy module has no shape yet: run a batch through the model before the penalty")
+        self._check_shapes()
         if torch.compiler.is_compiling():
             return self._plain([weight for weight in self.weights if weight.requires_grad])
         if torch._C._are_functorch_transforms_active():
@@ -78,6 +75,28 @@ class L1:
                 groups.setdefault((weight.device, weight.dtype), []).append(weight)
         values = [_penalty(self.strength, *group) for group in groups.values()]
         return _total(values) if values else self._zero()
+
+    @torch.no_grad()
+    def add_gradient(self) -> None:
+        """Add ``strength * sign(w)`` to the gradients in place, not the penalty to the loss: the same step for less time.
+
+        Call it once per step, after ``backward`` and a scaler's ``unscale_``, before a clip.
+        """
+        self._check_shapes()
+        weights = [weight for weight in self.weights if weight.requires_grad]
+        gradients = []
+        for weight in weights:
+            if weight.grad is None:
+                weight.grad = torch.zeros_like(weight)
+            gradients.append(weight.grad)
+        if weights:
+            torch._foreach_add_(gradients, torch._foreach_sign(weights), alpha=self.strength)
+
+    def _check_shapes(self) -> None:
+        for name, lazy in self._lazy:
+            if is_lazy(lazy):
+                what = name or "a parameter"
+                raise ValueError(f"{what} of a lazy module has no shape yet: run a batch through the model before the penalty")
 
     def _plain(self, weights: list[Tensor]) -> Tensor:
         """The same in operations that compilers and torch.func transform; abs has the derivative sign."""
