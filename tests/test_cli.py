@@ -69,7 +69,7 @@ def test_a_page_says_the_decay_that_belongs_to_the_loss():
     assert "L1 5e-05: small images, 10 classes" in page
     assert "L1 5e-06: small images, 100 classes" in page
     assert "L2 0.001: photographs, a pre-trained network" in page
-    assert "loss = criterion(logits, target) + noiseproof.L1(model, 5e-05)()" in page
+    assert "decay = noiseproof.L1(model, 5e-05) loss = criterion(logits, target) + decay()" in page
     assert "L1 5e-07: small images, 100 classes" in " ".join(run("losses", "anl-fl").output.split())
     assert "L1" not in run("losses", "gce").output
     assert "decay not in the paper" in " ".join(run("losses", "dft").output.split())

@@ -91,7 +91,7 @@ def usage(entry: LossEntry) -> list[str]:
         f"criterion = noiseproof.{entry.cls.__name__}({shown})",
         f'criterion = noiseproof.create_loss("{entry.name}"{options})',
         f"loss = noiseproof.functional.{entry.function_name}({tensors})",
-        *([f"loss = criterion({tensors}) + noiseproof.L1(model, {strength:g})()"] if strength else []),
+        *([f"decay = noiseproof.L1(model, {strength:g})", f"loss = criterion({tensors}) + decay()"] if strength else []),
     ]
 
 
