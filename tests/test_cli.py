@@ -102,6 +102,7 @@ def tab(line):
         ("noiseproof train ce --model resnet3", ["resnet34"]),
         ("noiseproof compare ce,jal-c", ["ce,jal-ce"]),
         ("noiseproof compare ce --dataset dig", ["digits"]),
+        ("noiseproof theory check anl", ["anl-ce", "anl-fl"]),
         ("noiseproof data show dig", ["digits"]),
         ("noiseproof data fetch cifar100", ["cifar100", "cifar100-python"]),
         ("noiseproof losses zzz", []),

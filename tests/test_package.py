@@ -40,7 +40,7 @@ def test_training_and_the_paper_are_imported_when_they_are_first_used():
     code = """
 import sys
 import noiseproof
-print([name for name in ("data", "models", "paper", "train") if f"noiseproof.{name}" in sys.modules])
+print([name for name in ("data", "models", "paper", "theory", "train") if f"noiseproof.{name}" in sys.modules])
 print(noiseproof.train.Recipe.__name__, noiseproof.paper.recipe.__name__)
 """
     assert python(code).splitlines() == ["[]", "Recipe recipe"]
@@ -74,11 +74,26 @@ sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider"]))
 
 def test_a_type_checker_reports_a_name_that_is_not_there(tmp_path):
     """The attributes that are imported when first used must not hide a slip: noiseproof.JALCEE."""
-    right = ["JALCE(a=30.0)", "L1", "train", "data", "models", "paper", "create_loss", "functional.jal_ce", "__version__"]
+    right = [
+        "JALCE(a=30.0)",
+        "L1",
+        "train",
+        "data",
+        "models",
+        "paper",
+        "theory",
+        "create_loss",
+        "functional.jal_ce",
+        "__version__",
+    ]
     wrong = ["JALCEE(a=30.0)", "functional.jal_cee", "losses.JALCEE", "training"]
     lines = ["import noiseproof", *(f"noiseproof.{name}" for name in right + wrong)]
     (tmp_path / "use.py").write_text("\n".join(lines), encoding="utf-8")
-    skipped = ["torch", "numpy", *(f"noiseproof.{part}" for part in ("data", "models", "paper", "train"))]  # for time's sake
+    skipped = [
+        "torch",
+        "numpy",
+        *(f"noiseproof.{part}" for part in ("data", "models", "paper", "theory", "train")),
+    ]  # for time's sake
     sections = [f"[mypy-{name}.*]\nfollow_imports = skip" for name in skipped]
     (tmp_path / "mypy.ini").write_text("\n".join(["[mypy]", f"mypy_path = {ROOT / 'src'}", *sections]), encoding="utf-8")
     options = [

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from noiseproof.cli import completion, data, noise
+from noiseproof.cli import completion, data, noise, theory
 from noiseproof.cli.compare import compare
 from noiseproof.cli.completion import completed
 from noiseproof.cli.demo import demo
@@ -48,7 +48,9 @@ app.command()(completed(compare, losses=completion.several_losses, dataset=compl
 app.command()(reproduce)
 app.command()(demo)
 app.command()(report)
+app.add_typer(theory.app, name="theory")
 app.add_typer(noise.app, name="noise")
 app.add_typer(data.app, name="data")
+completed(theory.check, loss=completion.losses, noise=completion.noises)
 completed(data.show, dataset=completion.datasets)
 completed(data.fetch, name=completion.downloads)
