@@ -40,7 +40,7 @@ def test_training_and_the_paper_are_imported_when_they_are_first_used():
     code = """
 import sys
 import noiseproof
-print([name for name in ("data", "models", "paper", "theory", "train") if f"noiseproof.{name}" in sys.modules])
+print([name for name in ("audit", "data", "models", "paper", "theory", "train") if f"noiseproof.{name}" in sys.modules])
 print(noiseproof.train.Recipe.__name__, noiseproof.paper.recipe.__name__)
 """
     assert python(code).splitlines() == ["[]", "Recipe recipe"]
@@ -92,7 +92,7 @@ def test_a_type_checker_reports_a_name_that_is_not_there(tmp_path):
     skipped = [
         "torch",
         "numpy",
-        *(f"noiseproof.{part}" for part in ("data", "models", "paper", "theory", "train")),
+        *(f"noiseproof.{part}" for part in ("audit", "data", "models", "paper", "theory", "train")),
     ]  # for time's sake
     sections = [f"[mypy-{name}.*]\nfollow_imports = skip" for name in skipped]
     (tmp_path / "mypy.ini").write_text("\n".join(["[mypy]", f"mypy_path = {ROOT / 'src'}", *sections]), encoding="utf-8")

@@ -22,6 +22,7 @@ ROOMS = {
     "losses": ("the contract, one file per family, the catalogue", ("checks", "primitives", "statistics")),
     "functional": ("one function per loss", ("losses",)),
     "noise": ("transition matrices, sampling, label files, `kind:rate`", ("checks", "classes", "files", "keyed_random")),
+    "audit": ("which labels look wrong, and how many", ("files",)),
     "theory": ("which losses tolerate which noise, the required `a`", ("checks", "losses", "noise")),
     "data": ("readers, downloads, loaders, augmentation", ("checks", "classes", "files", "keyed_random")),
     "models": ("networks by name, weights", ("checks",)),

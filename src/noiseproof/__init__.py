@@ -18,15 +18,15 @@ from noiseproof.version import __version__
 __all__ = ["L1", "__version__", "functional", "losses", "noise", "statistics"]
 
 if TYPE_CHECKING:  # type checkers follow the star import, and report a name that is not there
-    from noiseproof import data, models, paper, theory, train
+    from noiseproof import audit, data, models, paper, theory, train
 
-    __all__ += ["data", "models", "paper", "theory", "train"]
+    __all__ += ["audit", "data", "models", "paper", "theory", "train"]
 else:
     __all__ += losses.__all__
 
     def __getattr__(name):
         """A part that is imported when it is first used, or a loss that was added to the catalogue."""
-        if name in {"data", "models", "paper", "theory", "train"}:
+        if name in {"audit", "data", "models", "paper", "theory", "train"}:
             return importlib.import_module(f"noiseproof.{name}")
         for entry in losses.list_losses():
             if entry.cls.__name__ == name:
