@@ -1,0 +1,273 @@
+"""Hostile files, each read in a process of its own under limits of memory and time.
+
+A module ``cases_<area>.py`` beside this one has ``CASES``, a list of :class:`Case`, and ``ATTEMPTS``, the readers by name.
+``python -m hostile.harness`` (with ``tests`` on the path) runs all cases and prints how many were tried, refused and accepted.
+"""
+
+import contextlib
+import faulthandler
+import importlib
+import json
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+ACCEPTED = None
+"""What is expected of a file that is odd and yet fine."""
+SECONDS, BYTES = 10.0, 2**30
+"""What an attempt may take: time, and memory beyond what the process had before."""
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file that ``make`` writes into an empty folder, and what must come of reading it."""
+
+    name: str
+    make: Callable[[Path], Path]
+    attempt: Any
+    """What reads it: a key of ``ATTEMPTS`` of the same module"""
+    expected: Any
+    """A regular expression for the error's text, or ``ACCEPTED``"""
+    holds: Callable[[Any], bool] | None = None
+    """Whether what was read is right, where it is accepted"""
+    seconds: float = SECONDS
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended: accepted, refused, or one of the faults."""
+
+    kind: str
+    text: str = ""
+    seconds: float = 0.0
+    peak: int = 0
+    """Bytes of resident memory, beyond those before"""
+
+    @property
+    def fine(self) -> bool:
+        return self.kind in {"accepted", "refused"}
+
+
+class RefusedError(ValueError):
+    """A command ended with an error of its own."""
+
+
+def command(*arguments: str | Path) -> str:
+    """What ``noiseproof ARGUMENTS`` prints, run in this process; :class:`RefusedError` with its error if it has one."""
+    from typer.testing import CliRunner
+
+    from noiseproof.cli import app
+
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    if result.exit_code:
+        raise RefusedError(result.stderr.strip().removeprefix("error: "))
+    return result.output
+
+
+def cases(pattern: str = "cases_*.py") -> dict[str, Case]:
+    """All cases, by their module and name; the key says all that a test needs."""
+    found: dict[str, Case] = {}
+    for path in sorted(HERE.glob(pattern)):
+        module = importlib.import_module(f"hostile.{path.stem}")
+        for case in module.CASES:
+            key = f"{path.stem.removeprefix('cases_')}-{case.name}"
+            if key in found:
+                raise ValueError(f"two cases are called {key}")
+            if case.attempt not in module.ATTEMPTS:
+                raise ValueError(f"{key}: no attempt {case.attempt!r}; there are {', '.join(module.ATTEMPTS)}")
+            found[key] = replace(case, attempt=module.ATTEMPTS[case.attempt])
+    return found
+
+
+def run(case: Case) -> Outcome:
+    """The file is made in one fork of this process and read in another, which has the limits."""
+    folder = Path(tempfile.mkdtemp(prefix="hostile-"))
+    try:
+        made = _forked(lambda: ("made", str(case.make(folder))), 60, None)
+        if made.kind != "made":
+            return Outcome("unmade", f"{made.kind}: {made.text}")
+        return _forked(lambda: _judged(case, Path(made.text)), case.seconds, BYTES)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _judged(case: Case, path: Path) -> tuple[str, str]:
+    try:
+        result = case.attempt(path)
+    except Exception as error:
+        if _out_of_memory(error):
+            return "memory", f"asked for more than the limit: {type(error).__name__}: {error}"
+        if not isinstance(error, (ValueError, OSError)) or isinstance(error, UnicodeError):
+            return "trace", traceback.format_exc()
+        return _judged_message(case, path, str(error))
+    if case.expected is not ACCEPTED:
+        return "accepted wrongly", repr(result)[:1000]
+    if case.holds is not None and not case.holds(result):
+        return "read wrongly", repr(result)[:1000]
+    return "accepted", ""
+
+
+def _judged_message(case: Case, path: Path, text: str) -> tuple[str, str]:
+    name = path.name.encode("unicode_escape").decode()
+    text = text.replace(path.name, name)  # a reader's error has the name as it is; a command must not print it so
+    if case.expected is ACCEPTED:
+        return "refused wrongly", text
+    if "\n" in text.strip() or len(text) > 1000:
+        return "not one line", text[:4000]
+    if name not in text:
+        return "file not named", f"{name!r} is not in: {text}"
+    if not re.search(case.expected, text):
+        return "wrong message", f"{case.expected!r} is not in: {text}"
+    return "refused", text
+
+
+def _out_of_memory(error: BaseException | None) -> bool:
+    """Also where a reader turned it into an error of its own, which says nothing on a larger machine."""
+    while error is not None:
+        if isinstance(error, MemoryError) or "allocate" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _forked(task: Callable[[], tuple[str, str]], seconds: float, limit: int | None) -> Outcome:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _work(task, writing, limit)
+    os.close(writing)
+    start = time.perf_counter()
+    said, in_time = _read_all(reading, start + seconds)
+    os.close(reading)
+    if not in_time:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+    _, status, usage = os.wait4(child, 0)
+    took = time.perf_counter() - start
+    if not in_time:
+        return Outcome("hang", f"no end after {seconds:g} s", took)
+    if not said:
+        ended = (
+            signal.Signals(os.WTERMSIG(status)).name
+            if os.WIFSIGNALED(status)
+            else f"status {os.waitstatus_to_exitcode(status)}"
+        )
+        return Outcome("crash", ended, took)
+    kind, text, before = json.loads(said)
+    peak = max(0, usage.ru_maxrss * 1024 - before)
+    if limit is not None and peak > limit:
+        return Outcome("memory", f"a peak of {peak / 2**20:.0f} MiB; {kind}: {text}", took, peak)
+    return Outcome(kind, text, took, peak)
+
+
+def _work(task: Callable[[], tuple[str, str]], writing: int, limit: int | None) -> None:
+    """The life of a child: nothing of it may return to the parent's code."""
+    try:
+        os.setsid()
+        faulthandler.disable()
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(quiet, stream)
+        size, resident = (int(pages) * resource.getpagesize() for pages in Path("/proc/self/statm").read_text().split()[:2])
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (size + limit, size + limit))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        warnings.simplefilter("error")
+        try:
+            kind, text = task()
+        except BaseException:
+            kind, text = "trace", traceback.format_exc()
+        with open(writing, "w", encoding="utf-8", errors="backslashreplace") as pipe:
+            json.dump((kind, text, resident), pipe)
+    finally:
+        os._exit(0)
+
+
+def _read_all(reading: int, until: float) -> tuple[bytes, bool]:
+    """What a child says before the time is up, and whether it ended by then."""
+    said = b""
+    while (left := until - time.perf_counter()) > 0:
+        if select.select([reading], [], [], left)[0]:
+            piece = os.read(reading, 2**16)
+            if not piece:
+                return said, True
+            said += piece
+    return said, False
+
+
+class Bench:
+    """A process that has torch and the package imported and forks for each case; the test's own process has threads."""
+
+    def __enter__(self) -> "Bench":
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        paths = [str(HERE.parent), str(HERE.parents[1] / "src"), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        arguments = [sys.executable, "-m", "hostile.harness", "serve"]
+        self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.close()
+        self.process.wait(30)
+
+    def run(self, key: str) -> Outcome:
+        if self.process.stdin is None or self.process.stdout is None:
+            raise RuntimeError("the bench has no pipes")
+        print(key, file=self.process.stdin, flush=True)
+        return Outcome(**json.loads(self.process.stdout.readline()))
+
+
+def _outcomes(keys: Iterator[str]) -> Iterator[tuple[str, Outcome]]:
+    import torch  # noqa: F401 # imported once, here, for all that are forked
+
+    import noiseproof.cli
+    import noiseproof.data
+    import noiseproof.train  # noqa: F401 # likewise
+
+    known = cases() | cases("faults.py")
+    for key in keys:
+        yield key, run(known[key])
+
+
+def main() -> None:
+    if sys.argv[1:] == ["serve"]:
+        for _, outcome in _outcomes(line.strip() for line in sys.stdin):
+            print(json.dumps(asdict(outcome)), flush=True)
+        return
+    kinds: dict[str, Counter[str]] = {}
+    slowest = largest = Outcome("accepted")
+    for key, outcome in _outcomes(key for key in cases() if all(part in key for part in sys.argv[1:])):
+        kinds.setdefault(key.split("-")[0], Counter())[outcome.kind if outcome.fine else "FAULT"] += 1
+        slowest, largest = max(slowest, outcome, key=lambda o: o.seconds), max(largest, outcome, key=lambda o: o.peak)
+        if not outcome.fine:
+            print(f"{key}: {outcome.kind}: {outcome.text}")
+        elif sys.argv[1:]:
+            print(f"{key}: {outcome.kind} ({outcome.seconds:.2f} s, {outcome.peak / 2**20:.0f} MiB) {outcome.text}")
+    print("| area | tried | refused | accepted rightly | faults |\n|---|---|---|---|---|")
+    for area, counts in [*kinds.items(), ("all", sum(kinds.values(), Counter()))]:
+        print(f"| {area} | {counts.total()} | {counts['refused']} | {counts['accepted']} | {counts['FAULT']} |")
+    print(f"slowest {slowest.seconds:.2f} s, largest peak {largest.peak / 2**20:.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()
