@@ -11,6 +11,10 @@ def md5(content):
     return hashlib.md5(content).hexdigest()
 
 
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     """Serves ``server.files`` with ranges and tags, as ``server.how`` says."""
 

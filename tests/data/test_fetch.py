@@ -12,7 +12,7 @@ import tarfile
 import threading
 
 import pytest
-from misbehaving import md5, serving
+from misbehaving import md5, serving, sha256
 
 from noiseproof.data import download as downloads
 from noiseproof.data.examples import DataError
@@ -48,7 +48,11 @@ def _no_proxy(monkeypatch):
 
 
 def sources(address, content=CONTENT, path="/tiny.tar.gz"):
-    return {"tiny": Source((RemoteFile(address + path, md5(content)),), "tiny-bin", PAGE, {"data.bin": md5(MEMBER)})}
+    return {
+        "tiny": Source(
+            (RemoteFile(address + path, md5(content), sha256(content)),), "tiny-bin", PAGE, {"data.bin": md5(MEMBER)}
+        )
+    }
 
 
 def get(server, root, **options):
@@ -116,8 +120,8 @@ import os
 import random
 from noiseproof.data.fetch import *
 from noiseproof.data.known import *
-file = RemoteFile("{server.address}/tiny.tar.gz", "{md5(CONTENT)}")
-sources = {{"tiny": Source((file,), "tiny-bin", "", {{"data.bin": ""}})}}
+file = RemoteFile("{server.address}/tiny.tar.gz", "{md5(CONTENT)}", "{sha256(CONTENT)}")
+sources = {{"tiny": Source((file,), "tiny-bin", "", {{"data.bin": "0" * 64}})}}
 fetch("tiny", "{tmp_path}", sources=sources, progress=lambda name, count, total: count >= {CUT} and os._exit(9))
 """
     assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 9
@@ -334,7 +338,9 @@ def test_a_full_disk_is_named(server, tmp_path):
 def test_a_data_set_of_several_files_is_kept_as_it_is_and_asks_for_what_is_missing(server, tmp_path):
     files = {f"/{name}.gz": name.encode() * 100 for name in ("images", "labels")}
     server.files |= files
-    source = Source(tuple(RemoteFile(server.address + path, md5(content)) for path, content in files.items()), "tiny", PAGE)
+    source = Source(
+        tuple(RemoteFile(server.address + path, md5(content), sha256(content)) for path, content in files.items()), "tiny", PAGE
+    )
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "images.gz").write_bytes(files["/images.gz"])
     assert get(server, tmp_path, sources={"tiny": source}) == tmp_path / "tiny"

@@ -229,7 +229,13 @@ def _progress() -> Iterator[Progress]:
 
         yield tell
         return
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
     with Bars(*columns, console=console) as bars:
         tasks: dict[str, int] = {}
 
