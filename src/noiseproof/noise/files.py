@@ -95,8 +95,8 @@ def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, 
         "labels_file": LABELS,
         "rate_asked": noise.noise_rate,
         "rate_realised": noisy.rate,
-        "matrix_asked": noise.matrix.tolist(),
-        "matrix_realised": noisy.matrix.tolist(),
+        "matrix_asked": noise.matrix,
+        "matrix_realised": noisy.matrix,
     }
     write_whole(folder / LABELS, lambda path: _save_array(path, noisy.labels))
     write_whole(folder / MANIFEST, lambda path: _save_json(path, manifest))
@@ -252,5 +252,13 @@ def _save_array(path: Path, array: Any) -> None:
 
 
 def _save_json(path: Path, facts: dict[str, Any]) -> None:
+    """A line for each fact, and for each row of a matrix, so that the text of a large one is never in memory as a whole."""
     with path.open("w", encoding="utf-8") as file:
-        json.dump(facts, file, indent=1)  # the text of large matrices is never in memory as a whole
+        for number, (key, value) in enumerate(facts.items()):
+            file.write(f"{',' if number else '{'}\n {json.dumps(key)}: ")
+            if isinstance(value, np.ndarray):
+                file.writelines(f"{',' if k else '['}\n  {json.dumps(row.tolist())}" for k, row in enumerate(value))
+                file.write("\n ]")
+            else:
+                file.write(json.dumps(value))
+        file.write("\n}\n")

@@ -20,7 +20,7 @@ from noiseproof.noise.sampling import Labels, Rule
 __all__ = ["NoiseSpec", "from_spec"]
 
 NONE, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"
-MOST_CLASSES = 2048
+MOST_CLASSES = 1024
 """Of noise by name. The classes are often counted from the labels of a file, and the matrix grows with their square."""
 
 

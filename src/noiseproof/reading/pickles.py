@@ -21,7 +21,7 @@ from noiseproof.reading.opening import shown
 
 __all__ = ["PickleError", "Tensor", "Unpickler", "read_pickle"]
 
-VALUES = 4_000_000
+VALUES = 2_000_000
 """Opcodes in a pickle: a list of as many numbers takes seconds. More of them belong in an array, which is one value."""
 MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
 NUMERIC = ("numpy.core.numeric", "numpy._core.numeric")
