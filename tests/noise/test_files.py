@@ -121,7 +121,8 @@ def test_labels_of_unequal_length_are_refused_with_the_name_of_their_file(tmp_pa
         (np.array([0, 65504, np.inf], np.float16), "must be below"),
         (np.array([0, 2**64 - 1], np.uint64), "must be below 2.*63, got 18446744073709551615"),
         (np.array([0, np.nan]), "must be a vector of whole numbers"),
-        (np.array(["a"]), "must be a vector of whole numbers"),
+        (np.array(["a"]), r"labels\.npy: no labels could be read: it must hold plain numbers, got dtype '<U1'"),
+        (np.array([True]), r"it must hold plain numbers, got dtype '\|b1'"),
     ],
 )
 def test_what_is_not_labels_is_refused(tmp_path, labels, message):
