@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data.dataset import Dataset
 from noiseproof.data.examples import DataError, ImageFiles
+from noiseproof.reading import ReadError, open_regular
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -86,16 +87,10 @@ def read_image(path: str | Path) -> NDArray[np.uint8]:
 
 def open_file(path: str) -> BinaryIO:
     """Open a regular file, or a link to one; an OSError for others: a fifo would wait for its writer."""
-    if kind := special(os.stat(path).st_mode):
-        raise OSError(errno.EINVAL, f"{kind}, not a regular file", path)
-    # Non-blocking, in case it is another file by now; regular files do not know the difference.
-    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))
-
-
-def special(mode: int) -> str:
-    """What kind of file a mode is of, if it is neither a regular one nor a folder; else the empty text."""
-    kinds = {stat.S_IFIFO: "a fifo", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-    return kinds.get(stat.S_IFMT(mode), "")
+    try:
+        return open_regular(path)
+    except ReadError as error:
+        raise OSError(errno.EISDIR if os.path.isdir(path) else errno.EINVAL, error.fault, path) from error
 
 
 def decode(path: str, opener: Opener) -> PIL.Image.Image:
@@ -211,8 +206,8 @@ def class_files(folder: Path, labels: dict[str, int], update: Callable[[bytes], 
                 found = entry.stat()
             except FileNotFoundError as error:
                 raise DataError(f"{entry.path}: a link to nothing") from error
-            if kind := special(found.st_mode):
-                raise DataError(f"{entry.path}: {kind}, not a regular file; move it away")
+            if not stat.S_ISREG(found.st_mode):
+                raise DataError(f"{entry.path}: not a regular file but a pipe, a socket or a device; move it away")
             paths.append(entry.path)
             classes.append(label)
             update(os.fsencode(f"{relative}/{entry.name}") + f"\0{found.st_size}\0{label}\n".encode())
