@@ -14,7 +14,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
 from noiseproof.data.download import Progress
 from noiseproof.data.examples import DataError
@@ -29,6 +29,9 @@ DEPTH = 64  # folders inside each other
 HEADERS = 2**18  # bytes of one member's headers, which tarfile reads into memory
 BLOCK = 512
 STEPS = 200  # calls of a progress
+
+
+T = TypeVar("T")
 
 
 class _Readable(Protocol):
@@ -104,7 +107,7 @@ class _Members:
         with contextlib.nullcontext(self.raw) if plain else gzip.open(self.raw) as raw:
             blocks = _Blocks(raw, self)
             # Block by block: no more is read than the bound allows, whatever a header claims, and the last block is known.
-            with tarfile.open(fileobj=blocks, mode="r|", bufsize=BLOCK) as tar:
+            with blocks.headers(lambda: tarfile.open(fileobj=blocks, mode="r|", bufsize=BLOCK)) as tar:
                 self._tar_members(tar, blocks)
             # tarfile takes a damaged header or a missing end for the end, and would silently lose files.
             if blocks.last != bytes(BLOCK):
@@ -244,8 +247,8 @@ class _Blocks(io.RawIOBase):
                 raise tarfile.ReadError(f"headers of more than {HEADERS} bytes")
         return self.last
 
-    def headers(self, read: Callable[[], tarfile.TarInfo | None]) -> tarfile.TarInfo | None:
-        """Let tarfile read the headers of the next member, but not without end."""
+    def headers(self, read: Callable[[], T]) -> T:
+        """Let tarfile read the headers of a member, but not without end."""
         self.left = HEADERS
         try:
             return read()
