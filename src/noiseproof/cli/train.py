@@ -191,7 +191,8 @@ def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console) ->
         )
     if 0 < (rest := len(task.train) % recipe.batch) < options.process.world:
         lines.append(f"the last batch of an epoch, {rest}, is left out: fewer than the {options.process.world} processes")
-    way = f"{escape(recipe.model)}, {recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {options.device}"
+    rule = f"{recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}"
+    way = f"{escape(recipe.model)}, {rule}, on {options.device}"
     lines.append("finished before: nothing is trained now" if finished else way)
     if not finished and fast_path_suits(recipe, task.train, options):
         lines.append("[dim]the step is compiled for this GPU first, which can take a minute[/]")

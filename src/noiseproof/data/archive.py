@@ -44,9 +44,10 @@ def unpack(
     """Unpack a .tar, .tar.gz, .tgz, .zip or .gz file as the new folder ``into``; returns the files, in the archive's order.
 
     Only plain files and folders inside ``into`` are made: absolute names, ``..``, links, devices, names given twice, more than
-    ``at_most`` bytes or ``RATIO`` times the archive's own, and an archive without files are refused. Everything is unpacked beside ``into`` and renamed at the end, so ``into`` is whole or
-    not there, and a refused archive leaves nothing. ``top`` names the one folder the archive must hold, which becomes ``into``.
-    Modes, owners and times in the archive are ignored. ``progress`` is told how much of the archive has been read.
+    ``at_most`` bytes or ``RATIO`` times the archive's own, and an archive without files are refused. Everything is unpacked
+    beside ``into`` and renamed at the end, so ``into`` is whole or not there, and a refused archive leaves nothing. ``top``
+    names the one folder the archive must hold, which becomes ``into``. Modes, owners and times in the archive are ignored.
+    ``progress`` is told how much of the archive has been read.
     """
     archive, into = Path(archive), Path(into)
     if into.exists() or into.is_symlink():
