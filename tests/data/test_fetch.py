@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tarfile
 import threading
-from pathlib import Path
 
 import pytest
 import requests
@@ -508,7 +507,10 @@ def test_a_server_that_never_stops_is_stopped(server, tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
 def test_a_full_disk_is_named(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(downloads.Download, "_open", lambda self, have: Path("/dev/full").open("wb"))
+    def full(self, have):
+        return open("/dev/full", "wb")
+
+    monkeypatch.setattr(downloads.Download, "_open", full)
     with pytest.raises(
         DataError, match=rf"\.part: no space left on the disk; {len(CONTENT)} bytes are needed for it: free some"
     ):

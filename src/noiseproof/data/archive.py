@@ -189,17 +189,18 @@ class _Members:
         return self.folder.joinpath(*parts)
 
     def _make_folder(self, name: str) -> None:
-        self._make_folders(self._place(name))
+        self._make_folders(self._place(name), counted=True)
 
-    def _make_folders(self, path: Path) -> None:
-        """Make a folder and those above it, which all count as members."""
+    def _make_folders(self, path: Path, counted: bool = False) -> None:
+        """Make a folder and those above it, which count as members too; ``counted`` if the folder itself is one."""
         if path in self.folders:
             return
         self._make_folders(path.parent)
+        if not counted:
+            self._count()
         with self._refusing_duplicates():
             path.mkdir()
         self.folders.add(path)
-        self._count()
 
     def _write(self, name: str, content: _Readable, counted: bool = False) -> int:
         path = self._place(name)
