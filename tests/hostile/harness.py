@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import re
+import reprlib
 import resource
 import select
 import shutil
@@ -120,9 +121,9 @@ def _judged(case: Case, path: Path) -> tuple[str, str]:
             return "trace", traceback.format_exc()
         return _judged_message(case, path, str(error))
     if case.expected is not ACCEPTED:
-        return "accepted wrongly", repr(result)[:1000]
+        return "accepted wrongly", reprlib.repr(result)
     if case.holds is not None and not case.holds(result):
-        return "read wrongly", repr(result)[:1000]
+        return "read wrongly", reprlib.repr(result)
     return "accepted", ""
 
 
@@ -164,15 +165,11 @@ def _forked(task: Callable[[], tuple[str, str]], seconds: int, limit: int) -> Ou
             os.killpg(child, signal.SIGKILL)
     _, status, usage = os.wait4(child, 0)
     took = time.perf_counter() - start
-    if not in_time:
-        return Outcome("hang", f"no end after {seconds:g} s", took)
+    code = os.waitstatus_to_exitcode(status)
+    if not in_time or code == -signal.SIGXCPU:
+        return Outcome("hang", f"no end after {seconds} s", took)
     if not said:
-        ended = (
-            signal.Signals(os.WTERMSIG(status)).name
-            if os.WIFSIGNALED(status)
-            else f"status {os.waitstatus_to_exitcode(status)}"
-        )
-        return Outcome("crash", ended, took)
+        return Outcome("crash", signal.Signals(-code).name if code < 0 else f"status {code}", took)
     kind, text, before = json.loads(said)
     peak = max(0, usage.ru_maxrss * 1024 - before)
     if peak > limit:
