@@ -143,11 +143,9 @@ def _judged_message(case: Case, path: Path, text: str) -> tuple[str, str]:
 
 def _out_of_memory(error: BaseException | None) -> bool:
     """Also where a reader turned it into an error of its own, which says nothing on a larger machine."""
-    while error is not None:
-        if isinstance(error, MemoryError) or "allocate" in str(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    return error is not None and (
+        isinstance(error, MemoryError) or "allocate" in str(error) or _out_of_memory(error.__cause__ or error.__context__)
+    )
 
 
 def _forked(task: Callable[[], tuple[str, str]], seconds: int, limit: int) -> Outcome:
