@@ -190,8 +190,8 @@ def _check_rule(path: Path, noise: str, seed: int | None, rule: str | None) -> N
     """Noise by a matrix must state its rule: without it the labels cannot be made again and compared."""
     if rule is None and noise != INSTANCE and (noise in (*MATRIX_NOISES, "matrix", "file") or seed is not None):
         raise ValueError(
-            f"{path}: {noise} noise with seed {seed} must state its rule, got none; only {INSTANCE} noise, and labels from a "
-            "file under a name of their own and without a seed, have none"
+            f"{path}: {shown(noise)} noise with seed {seed} must state its rule, got none; only {INSTANCE} noise, and labels "
+            "from a file under a name of their own and without a seed, have none"
         )
 
 
