@@ -26,7 +26,7 @@ ROOMS = {
         ("checks", "classes", "files", "keyed_random", "reading"),
     ),
     "data": ("readers, downloads, loaders, augmentation", ("checks", "classes", "files", "keyed_random", "reading")),
-    "models": ("networks by name, weights", ("checks",)),
+    "models": ("networks by name, weights", ("checks", "reading")),
     "train": ("recipe, engines, loop, records, the store of runs", ("data", "files", "losses", "models", "noise", "version")),
     "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
     "report": (

@@ -34,7 +34,15 @@ STORAGES = {
     "DoubleStorage": "f8",
     "FloatStorage": "f4",
     "HalfStorage": "f2",
+    "BFloat16Storage": "V2",  # NumPy has no such numbers: two bytes each
 }
+OTHER_TENSORS = {
+    "_rebuild_sparse_tensor": "sparse",
+    "_rebuild_qtensor": "quantised",
+    "_rebuild_meta_tensor_no_storage": "on the meta device, without numbers",
+    "_rebuild_nested_tensor": "nested",
+}
+"""Functions of torch's that are not called, and what their tensors are."""
 
 
 class PickleError(ValueError):
@@ -183,6 +191,8 @@ class Unpickler:
 
     def name(self, module: Any, name: Any) -> None:
         found = Name(str(module), str(name))
+        if found.module == "torch._utils" and found.name in OTHER_TENSORS:
+            raise PickleError(f"refused: a tensor that is {OTHER_TENSORS[found.name]}; save dense ones of plain numbers")
         if (found.module, found.name) not in CALLS and (found.module, found.name) not in ADMITTED:
             raise PickleError(f"refused: it asks for {found}, which files of numbers and text do not need")
         self.push(found)
@@ -196,6 +206,8 @@ class Unpickler:
 
     def build(self) -> None:
         state = self.stack.pop()
+        if type(self.stack[-1]) is dict:  # the versions of a network's modules, which torch keeps with their weights
+            return
         if type(self.stack[-1]) not in (Dtype, Array):
             raise PickleError("refused: it sets the state of what has none")
         self.stack[-1].build(state)
@@ -331,6 +343,13 @@ def _tensor(unpickler: Unpickler, given: tuple[Any, ...]) -> Tensor:
     return Tensor(storage, first if all(lengths) else 0, lengths, steps)
 
 
+def _parameter(unpickler: Unpickler, given: tuple[Any, ...]) -> Tensor:
+    tensor = _arguments(given, 3)[0]
+    if type(tensor) is not Tensor:
+        raise PickleError("refused: a parameter that is not a tensor")
+    return tensor
+
+
 Call = Callable[[Unpickler, tuple[Any, ...]], Any]
 CALLS: dict[tuple[str, str], Call] = {
     ("numpy", "dtype"): _dtype,
@@ -338,6 +357,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ("__builtin__", "bytes"): _empty_bytes,
     ("collections", "OrderedDict"): _dictionary,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("torch._utils", "_rebuild_parameter"): _parameter,
     **{(module, "_reconstruct"): _reconstruct for module in MODULES},
     **{(module, "_frombuffer"): _from_buffer for module in NUMERIC},
 }
