@@ -156,12 +156,12 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "torch-load": (call("torch.serialization", "load", text("x")), "refused: it asks for torch.serialization.load"),
     "sparse-tensor": (
         call("torch._utils", "_rebuild_sparse_tensor", whole(0)),
-        "refused: it asks for torch._utils._rebuild_sparse",
+        "refused: a tensor that is sparse",
     ),
-    "quantised-tensor": (call("torch._utils", "_rebuild_qtensor", whole(0)), "refused: it asks for torch._utils._rebuild_q"),
+    "quantised-tensor": (call("torch._utils", "_rebuild_qtensor", whole(0)), "refused: a tensor that is quantised"),
     "meta-tensor": (
         call("torch._utils", "_rebuild_meta_tensor_no_storage", whole(0)),
-        "refused: it asks for torch._utils._rebuild_meta",
+        "refused: a tensor that is on the meta device",
     ),
     "dotted-name": (
         text("numpy") + text("core.multiarray.fromfile") + b"\x93",
@@ -176,7 +176,7 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "dictionary-with-arguments": (call("collections", "OrderedDict", b"]"), "refused: a call with 1 arguments"),
     "call-of-a-number": (b"K\x01)R", "refused: it calls what is not a function"),
     "call-with-a-list": (name("numpy", "dtype") + b"]R", "refused: it calls what is not a function"),
-    "state-of-a-dictionary": (b"}}b", "refused: it sets the state of what has none"),
+    "state-of-a-dictionary": (b"}}b", "numbers"),
     "state-of-a-name": (name("numpy", "ndarray") + b"}b", "refused: it sets the state of what has none"),
     "state-of-a-number": (b"K\x01}b", "refused: it sets the state of what has none"),
     # Opcodes
