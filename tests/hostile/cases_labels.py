@@ -156,12 +156,12 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "torch-load": (call("torch.serialization", "load", text("x")), "refused: it asks for torch.serialization.load"),
     "sparse-tensor": (
         call("torch._utils", "_rebuild_sparse_tensor", whole(0)),
-        "refused: it asks for torch._utils._rebuild_sparse",
+        "refused: a tensor that is sparse",
     ),
-    "quantised-tensor": (call("torch._utils", "_rebuild_qtensor", whole(0)), "refused: it asks for torch._utils._rebuild_q"),
+    "quantised-tensor": (call("torch._utils", "_rebuild_qtensor", whole(0)), "refused: a tensor that is quantised"),
     "meta-tensor": (
         call("torch._utils", "_rebuild_meta_tensor_no_storage", whole(0)),
-        "refused: it asks for torch._utils._rebuild_meta",
+        "refused: a tensor that is on the meta device",
     ),
     "dotted-name": (
         text("numpy") + text("core.multiarray.fromfile") + b"\x93",
@@ -176,7 +176,7 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "dictionary-with-arguments": (call("collections", "OrderedDict", b"]"), "refused: a call with 1 arguments"),
     "call-of-a-number": (b"K\x01)R", "refused: it calls what is not a function"),
     "call-with-a-list": (name("numpy", "dtype") + b"]R", "refused: it calls what is not a function"),
-    "state-of-a-dictionary": (b"}}b", "refused: it sets the state of what has none"),
+    "state-of-a-dictionary": (b"}}b", "numbers"),
     "state-of-a-name": (name("numpy", "ndarray") + b"}b", "refused: it sets the state of what has none"),
     "state-of-a-number": (b"K\x01}b", "refused: it sets the state of what has none"),
     # Opcodes
@@ -186,7 +186,7 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "opcode-new-object-by-keywords": (name("numpy", "ndarray") + b")}\x92", "refused: opcode 0x92"),
     "opcode-extension": (b"\x82\x01", "refused: opcode 0x82"),
     "opcode-text-reference": (b"Pstorage\n", "refused: opcode 0x50"),
-    "opcode-of-large-numbers": (b"\x8b" + struct.pack("<I", 100_000) + b"\x7f" * 100_000, "refused: opcode 0x8b"),
+    "opcode-of-large-numbers": (b"\x8b" + struct.pack("<I", 30_000) + b"\x7f" * 30_000, "refused: opcode 0x8b"),
     "opcode-out-of-band": (b"\x97", "refused: opcode 0x97"),
     "opcode-twice": (b"]2", "refused: opcode 0x32"),
     "opcode-unknown": (b"\xff", "refused: opcode 0xff"),
@@ -199,7 +199,7 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "items-of-a-list": (b"]K\x01K\x02s", "refused: it sets items of what is not a dictionary"),
     "items-that-are-odd": (b"}(K\x01K\x02K\x03u", "refused: it sets items of what is not a dictionary"),
     "key-that-is-a-list": (b"}]K\x02s", "refused: a dictionary with keys"),
-    "key-that-is-deep": (b"})" + b"\x85" * 100_000 + b"K\x02s", "refused: a dictionary with keys"),
+    "key-that-is-deep": (b"})" + b"\x85" * 30_000 + b"K\x02s", "refused: a dictionary with keys"),
     "text-that-is-not-text": (b"X\x02\x00\x00\x00\xff\xfe", "a damaged pickle"),
     "text-truncated": (b"X\xff\xff\xff\x7fabc", "truncated: 2147483647 bytes expected"),
     "bytes-of-an-exbibyte": (b"\x8e" + struct.pack("<Q", 2**60) + b"abc", "truncated: 1152921504606846976 bytes expected"),
@@ -213,13 +213,11 @@ PICKLES: dict[str, tuple[bytes, str]] = {
         + b"e",
         "refused: the same text is made bytes again and again",
     ),
-    "lists-without-end": (b"](" + b"]" * 3_000_000 + b"e", "more than 2000000 values one by one"),
-    "dictionaries-without-end": (b"](" + b"}" * 3_000_000 + b"e", "more than 2000000 values one by one"),
     # What is no labels
     "shared-lists": (shared_lists(30), "numbers"),
     "list-in-itself": (b"]q\x00h\x00a", "numbers"),
-    "deep-list": (b"]" * 100_000 + b"a" * 99_999, "numbers"),
-    "deep-tuple": (b")" + b"\x85" * 100_000, "numbers"),
+    "deep-list": (b"]" * 30_000 + b"a" * 29_999, "numbers"),
+    "deep-tuple": (b")" + b"\x85" * 30_000, "numbers"),
     "list-of-text": (b"](" + text("a") * 4 + b"e", "numbers"),
     "list-of-arrays": (b"](" + array() * 4 + b"e", "numbers"),
     "list-of-nothing": (b"](NNNNe", "numbers"),
@@ -306,7 +304,7 @@ def tensor(memory: bytes, offset: int = 0, shape: bytes = many(whole(4)), stride
 def with_storage(value: bytes, members: dict[str, bytes], method: int = zipfile.ZIP_STORED):
     def make(folder: Path) -> Path:
         path = torch_zip(folder / "labels.pt", value)
-        with zipfile.ZipFile(path, "a", method) as archive:
+        with zipfile.ZipFile(path, "a", method, compresslevel=1) as archive:
             for member, content in members.items():
                 archive.writestr(member, content)
         return path
@@ -360,6 +358,8 @@ TENSORS = {
         r"labels must be below 2\*\*63",
     ),
     "big-endian": (with_storage(tensor(storage()), SOUND | {"archive/byteorder": b"big"}), "another byte order"),
+    "lists-without-end": (with_storage(b"](" + b"]" * 3_000_000 + b"e", {}), "more than 2000000 values one by one"),
+    "dictionaries-without-end": (with_storage(b"](" + b"}" * 3_000_000 + b"e", {}), "more than 2000000 values one by one"),
     "two-pickles": (with_storage(array(), {"other/data.pkl": b"N."}), "it has 2 members 'data.pkl'"),
     "packed-by-bz2": (
         with_storage(tensor(storage()), SOUND, zipfile.ZIP_BZIP2),
@@ -367,9 +367,9 @@ TENSORS = {
     ),
     "bomb": (
         with_storage(
-            tensor(storage("ByteStorage", count=2**29), shape=many(whole(2**29))), {"archive/data/0": bytes(2**29)}, 8
+            tensor(storage("ByteStorage", count=2**28), shape=many(whole(2**28))), {"archive/data/0": bytes(2**28)}, 8
         ),
-        r"unpacks to 5\d{8} bytes, and may to 268435456 \(256 MiB or 32 times its size\)",
+        r"unpacks to 268435\d{3} bytes, and may to 268435456 \(256 MiB or 32 times its size\)",
     ),
 }
 CASES += [Case(f"torch-zip-{fault}", make, "labels", f"labels.pt.*{says}") for fault, (make, says) in TENSORS.items()]

@@ -13,8 +13,8 @@ def refuse(text, kind=ValueError):
 ATTEMPTS = {
     "crash": lambda path: os.abort(),
     "hang": lambda path: time.sleep(60),
-    "hang at work": lambda path: [None for _ in iter(int, 1)],
-    "memory": lambda path: bytearray(2**30 + 2**20),
+    "hang at work": lambda path: sum(iter(int, 1)),
+    "memory": lambda path: b"1" * (2**30 + 2**27),
     "trace": lambda path: {}[0],
     "not one line": lambda path: refuse(f"{path}: a\nb"),
     "file not named": lambda path: refuse("damaged"),

@@ -206,8 +206,8 @@ def test_a_manifest_tells_how_the_labels_came_about_and_can_be_checked(manifest)
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("labels_hash", "0" * 64, "hash of the labels should be 0000"),
-        ("examples", 61, "number of labels should be 61, found 60"),
+        ("labels_hash", "0" * 64, "hash of the labels in labels.npy should be 0000"),
+        ("examples", 61, "number of labels in labels.npy should be 61, found 60"),
         ("rate_realised", 0.4, "realised rate should be 0.4"),
         ("seed", 1, "hash of the labels made anew"),
         ("rule", None, "symmetric noise with seed 0 must state its rule, got none"),
@@ -258,7 +258,7 @@ def test_changed_labels_are_found_out(manifest):
     changed = NOISY.labels.copy()
     changed[0] = (changed[0] + 1) % 3
     np.save(manifest.parent / "labels.npy", changed)
-    with pytest.raises(ValueError, match="hash of the labels should be"):
+    with pytest.raises(ValueError, match=r"manifest\.json: the hash of the labels in labels\.npy should be"):
         noise.verify(manifest)
 
 

@@ -126,9 +126,11 @@ def _read_idx(path: Path, stream: BinaryIO | gzip.GzipFile, size: int, packed: b
     lengths = stream.read(4 * dimensions)
     if len(lengths) < 4 * dimensions:
         raise DataError(f"{path}: truncated in its header")
-    if dimensions > MOST_DIMENSIONS:
-        raise DataError(f"{path}: an array of {dimensions} dimensions, and at most {MOST_DIMENSIONS} are read")
     shape = struct.unpack(f">{dimensions}I", lengths)
+    if dimensions > MOST_DIMENSIONS or math.prod(length or 1 for length in shape) >= 2**48:
+        raise DataError(
+            f"{path}: an array of shape {shown(shape)}; at most {MOST_DIMENSIONS} dimensions and 2**48 numbers are read"
+        )
     count, what = math.prod(shape), f"shape {shape}"
     header = 4 + 4 * dimensions
     promised = header + dtype.itemsize * count

@@ -115,8 +115,8 @@ def verify(manifest: str | Path, clean: ArrayLike | None = None, images: NDArray
     facts = _read_manifest(path)
     labels_path = path.parent / Path(facts["labels_file"]).name
     labels = load_labels(labels_path)
-    _expect(labels_path, "number of labels", facts["examples"], len(labels))
-    _expect(labels_path, "hash of the labels", facts["labels_hash"], label_hash(labels))
+    _expect(path, f"number of labels in {labels_path.name}", facts["examples"], len(labels))
+    _expect(path, f"hash of the labels in {labels_path.name}", facts["labels_hash"], label_hash(labels))
     if clean is None:
         return facts | {"made_anew": False}
     try:
@@ -139,17 +139,15 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             raise ValueError(f"{path}: not a manifest: {key!r} is missing")
         if type(facts[key]) not in kinds:
             words = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
-            raise ValueError(f"{path}: not a manifest: {key!r} must be {words}, got {shown(facts[key])}")
+            raise ValueError(f"{path}: not a manifest: {key!r} must be {words}, got {type(facts[key]).__name__}")
     if facts["format"] != FORMAT:
         raise ValueError(f"{path}: format {shown(facts['format'])} is not known to this version, which reads {FORMAT}")
     if facts["rule"] not in (None, *RULES):
         raise ValueError(f"{path}: rule must be one of {', '.join(RULES)}, got {shown(facts['rule'])!r}")
     if type(facts.get("parameters", {})) is not dict:
-        raise ValueError(f"{path}: not a manifest: 'parameters' must be an object, got {shown(facts['parameters'])}")
-    if "\0" in facts["labels_file"] or not Path(facts["labels_file"]).name:
-        raise ValueError(
-            f"{path}: not a manifest: 'labels_file' must be the name of a file, got {shown(facts['labels_file'])!r}"
-        )
+        raise ValueError(f"{path}: not a manifest: 'parameters' must be an object, got {type(facts['parameters']).__name__}")
+    if "\0" in (file := Path(facts["labels_file"]).name) or file in ("", "..") or len(file.encode()) > 255:
+        raise ValueError(f"{path}: not a manifest: 'labels_file' must be the name of a file, got {shown(file)!r}")
     _check_rule(path, facts["noise"], facts["seed"], facts["rule"])
     for key in ("matrix_asked", "matrix_realised"):
         try:
@@ -192,8 +190,8 @@ def _check_rule(path: Path, noise: str, seed: int | None, rule: str | None) -> N
     """Noise by a matrix must state its rule: without it the labels cannot be made again and compared."""
     if rule is None and noise != INSTANCE and (noise in (*MATRIX_NOISES, "matrix", "file") or seed is not None):
         raise ValueError(
-            f"{path}: {noise} noise with seed {seed} must state its rule, got none; only {INSTANCE} noise, and labels from a "
-            "file under a name of their own and without a seed, have none"
+            f"{path}: {shown(noise)} noise with seed {seed} must state its rule, got none; only {INSTANCE} noise, and labels "
+            "from a file under a name of their own and without a seed, have none"
         )
 
 
@@ -239,7 +237,7 @@ def _as_array(path: Path, content: Any) -> NDArray[Any]:
     if isinstance(content, (list, tuple)):
         if len(content) == 1 and isinstance(content[0], (list, tuple)):
             content = content[0]
-        if content and all(isinstance(label, (list, tuple)) and len(label) == 1 for label in content):
+        elif content and all(isinstance(label, (list, tuple)) and len(label) == 1 for label in content):
             content = [label[0] for label in content]
         if all(type(label) in (int, float) for label in content):
             return np.asarray(content)

@@ -144,9 +144,7 @@ def _did_you_mean(kind: str, rest: str = "") -> str:
 
 def _checked_count(classes: int, kind: str) -> int:
     if classes > MOST_CLASSES:
-        way = (
-            f"noise.{kind}(classes, rate) takes any number" if kind in ("symmetric", "pairflip") else "do labels count from 0?"
-        )
+        way = "labels count from 0; a matrix's file may be of any number"
         raise LabelError(f"{kind} noise by name is for at most {MOST_CLASSES} classes, got {classes}; {way}")
     return classes
 

@@ -29,7 +29,7 @@ def read_npy(path: str | Path) -> NDArray[Any]:
     with open_regular(path) as file:
         size = file.seek(0, 2)
         file.seek(0)
-        return _read_array(path, file, size, "")
+        return _read_array(path, file, size)
 
 
 class NpzFile(ZipMembers):
@@ -41,27 +41,30 @@ class NpzFile(ZipMembers):
 
     def array(self, name: str) -> NDArray[Any]:
         member = f"{name}.npy" if f"{name}.npy" in self.members else name
-        with self.open(member) as stream:
-            return _read_array(self.path, stream, self.sizes[member], f"array {shown(name)!r}: ")
+        try:
+            with self.open(member) as stream:
+                return _read_array(self.path, stream, self.sizes[member])
+        except ReadError as error:
+            raise ReadError(self.path, f"array {shown(name)!r}: {error.fault}") from error
 
 
-def _read_array(path: str | Path, stream: Readable, size: int, which: str) -> NDArray[Any]:
+def _read_array(path: str | Path, stream: Readable, size: int) -> NDArray[Any]:
     start = stream.read(len(MAGIC) + 2)
     if len(start) < len(MAGIC) + 2 or not start.startswith(MAGIC) or start[6] not in (1, 2, 3):
-        raise ReadError(path, f"{which}not an .npy file: it starts with {start.hex() or 'nothing'}")
+        raise ReadError(path, f"not an .npy file: it starts with {start.hex() or 'nothing'}")
     width = 2 if start[6] == 1 else 4
     length = int.from_bytes(stream.read(width), "little")
     if length > HEADER:
-        raise ReadError(path, f"{which}its header is of {length} bytes, and may be of {HEADER}")
-    dtype, fortran, shape = _header(path, stream.read(length), which)
-    promised = dtype.itemsize * math.prod(shape)
-    check_promise(path, f"{which}{dtype} of shape {shape}", promised, size - len(start) - width - length)
+        raise ReadError(path, f"its header is of {length} bytes, and may be of {HEADER}")
+    dtype, fortran, shape = _header(path, stream.read(length))
+    promised, what = dtype.itemsize * math.prod(shape), f"{dtype} of shape {shape}"
+    check_promise(path, what, promised, size - len(start) - width - length)
     numbers = np.empty(math.prod(shape), dtype)
-    check_promise(path, f"{which}{dtype} of shape {shape}", promised, fill(stream, numbers))
+    check_promise(path, what, promised, fill(stream, numbers))
     return numbers.reshape(shape, order="F" if fortran else "C")
 
 
-def _header(path: str | Path, raw: bytes, which: str) -> tuple[np.dtype[Any], bool, tuple[int, ...]]:
+def _header(path: str | Path, raw: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...]]:
     try:
         text = re.sub(r"(\d)L\b", r"\1", raw.decode("latin-1"))  # as Python 2 wrote numbers
         if not HEADER_TEXT.fullmatch(text):
@@ -72,9 +75,9 @@ def _header(path: str | Path, raw: bytes, which: str) -> tuple[np.dtype[Any], bo
         if not sound or len(shape) > DIMENSIONS or len(header) != 3:
             raise ValueError(text)
     except (ValueError, SyntaxError, KeyError, TypeError, RecursionError) as error:
-        raise ReadError(path, f"{which}not a header of an .npy file of numbers: {shown(raw.strip())}") from error
+        raise ReadError(path, f"not a header of an .npy file of numbers: {shown(raw.strip())}") from error
     if math.prod(length or 1 for length in shape) >= 2**48:
-        raise ReadError(path, f"{which}its shape is {shown(shape)}")
+        raise ReadError(path, f"its shape is {shown(shape)}")
     if not isinstance(description, str) or description.lstrip("<>|=") not in NUMBERS or len(description) > 3:
-        raise ReadError(path, f"{which}it must hold plain numbers, got dtype {shown(description)!r}")
+        raise ReadError(path, f"it must hold plain numbers, got dtype {shown(description)!r}")
     return np.dtype(description), fortran, shape

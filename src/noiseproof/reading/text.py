@@ -24,8 +24,10 @@ def read_json(path: str | Path) -> Any:
         raise ReadError(path, f"not JSON: {error}") from error
     except RecursionError as error:
         raise ReadError(path, "not read as JSON: it is nested too deeply") from error
+    except ReadError:
+        raise
     except ValueError as error:
-        raise error if isinstance(error, ReadError) else ReadError(path, f"not read as JSON: {shown(error, 200)}") from error
+        raise ReadError(path, f"not read as JSON: {shown(error, 200)}") from error
 
 
 def read_table(path: str | Path) -> NDArray[Any]:
