@@ -197,6 +197,15 @@ def bomb() -> bytes:
     return damaged(zipped({"x.npy": saved(INPUTS), "y.npy": packed}), (CENTRAL, 10, b"\x08"), (CENTRAL, 24, size))
 
 
+def at_the_limit() -> bytes:
+    """Features of 254 MiB in a quarter of a megabyte: nearly the most that is unpacked."""
+    start = npy(header(f"(127, {2**18})", descr="'<f8'"), b"")
+    whole = zlib.crc32(bytes(254 * 2**20), zlib.crc32(start))
+    archive = zipped({"y.npy": saved(np.zeros(127, np.uint8)), "x.npy": deflated(start, 254 * 2**20)})
+    facts = (10, b"\x08"), (16, struct.pack("<I", whole)), (24, struct.pack("<I", len(start) + 254 * 2**20))
+    return damaged(archive, *((CENTRAL, offset, value) for offset, value in facts))
+
+
 def twice() -> bytes:
     return damaged(zipped({"y.npy": saved(LABELS), "x.npy": saved(INPUTS), "z.npy": saved(LABELS)}), (b"z.npy", 0, b"y.npy"))
 
@@ -318,6 +327,10 @@ CASES += [
     ),
     Case("a-name-too-long", lambda folder: folder / ("a" * 300 + ".npz"), "open", "File name too long"),
     Case("labels-with-a-name-too-long", lambda folder: folder / ("a" * 300 + ".npy"), "labels", "File name too long"),
+]
+
+CASES += [
+    Case("dataset-zip-at-the-limit", late("mine.npz", at_the_limit), "npz", ACCEPTED, lambda data: len(data.train) == 127)
 ]
 
 NAMED = r"mine.npz, x and y: "

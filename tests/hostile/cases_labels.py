@@ -432,6 +432,16 @@ def pipe(path: Path) -> Path:
     return path
 
 
+def packed_pickle(folder: Path) -> Path:
+    """Text of 128 MiB that is four times as large in memory, for its first letter."""
+    with zipfile.ZipFile(folder / "labels.pt", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("archive/data.pkl", in_dictionary(text("\U0001f600" + "a" * 2**27)))
+    return folder / "labels.pt"
+
+
+CASES += [Case("torch-zip-packed-pickle", packed_pickle, "labels", "labels.pt: .*its pickle is packed")]
+
+
 def label_value(value: int):
     def make(folder: Path) -> Path:
         torch.save({"labels": np.array([0, value])}, folder / "labels.pt")

@@ -269,13 +269,12 @@ def _outcomes(keys: Iterator[str]) -> Iterator[tuple[str, Outcome]]:
     import noiseproof.data
     import noiseproof.train  # noqa: F401 # likewise
 
-    known = cases() | cases("faults.py")
-    order, found = list(known), {}
+    real, faults = cases(), cases("faults.py")
+    order, found = list(real), {}
     for key in keys:
         if key not in found:
-            at = order.index(key)
-            batch = order[at : at + BATCH] if not key.startswith("faults-") else [key]
-            found.update(zip(batch, run([known[one] for one in batch]), strict=True))
+            batch = [key] if key in faults else order[order.index(key) :][:BATCH]
+            found.update(zip(batch, run([(real | faults)[one] for one in batch]), strict=True))
         yield key, found[key]
 
 

@@ -336,7 +336,9 @@ def _tensor(unpickler: Unpickler, given: tuple[Any, ...]) -> Tensor:
     storage, offset, shape, strides = _arguments(given, 6, 7)[:4]
     if type(storage) is not Storage:
         raise PickleError("refused: a tensor without a storage")
-    lengths, steps, first = _lengths(shape), _lengths(strides), _whole(offset)
+    if type(strides) is not tuple:
+        raise PickleError("refused: strides that are none")
+    lengths, steps, first = _lengths(shape), tuple(_whole(step) for step in strides), _whole(offset)
     last = first + sum((length - 1) * step for length, step in zip(lengths, steps, strict=False))
     if len(lengths) != len(steps) or math.prod(lengths) > storage.count or (all(lengths) and last >= storage.count):
         raise PickleError(f"a tensor of shape {lengths}, strides {steps} and offset {first} in {storage.count} numbers")

@@ -62,6 +62,9 @@ class ZipMembers:
         with self.open(name) as stream:
             return stream.read(self.sizes[name])
 
+    def is_packed(self, name: str) -> bool:
+        return self.members[name].compress_type != zipfile.ZIP_STORED
+
     @contextmanager
     def _faults(self) -> Iterator[None]:
         try:
