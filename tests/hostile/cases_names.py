@@ -5,7 +5,9 @@ import os
 import re
 from pathlib import Path
 
+import matplotlib.backends.backend_agg  # noqa: F401 # imported once, for all cases
 import numpy as np
+import sklearn.datasets  # noqa: F401 # likewise
 from PIL import Image
 
 from hostile.harness import ACCEPTED, Case, RefusedError, command
