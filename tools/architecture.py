@@ -25,6 +25,8 @@ ROOMS = {
         "transition matrices, sampling, label files, `kind:rate`",
         ("checks", "classes", "files", "keyed_random", "reading"),
     ),
+    "audit": ("which labels look wrong, and how many", ("files",)),
+    "theory": ("which losses tolerate which noise, the required `a`", ("checks", "losses", "noise")),
     "data": ("readers, downloads, loaders, augmentation", ("checks", "classes", "files", "keyed_random", "reading")),
     "models": ("networks by name, weights", ("checks", "reading")),
     "train": ("recipe, engines, loop, records, the store of runs", ("data", "files", "losses", "models", "noise", "version")),
@@ -36,7 +38,7 @@ ROOMS = {
     "demo": ("`noiseproof demo`", ("files", "losses", "paper", "train")),
     "cli": (
         "the command line; a verb is a file",
-        ("data", "demo", "files", "functional", "losses", "models", "noise", "paper", "report", "train", "version"),
+        ("data", "demo", "files", "functional", "losses", "models", "noise", "paper", "report", "theory", "train", "version"),
     ),
 }
 """Each part of the package: what it holds, and which other parts it may import. Kernels plug into primitives."""
