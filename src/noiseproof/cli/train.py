@@ -14,10 +14,9 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from noiseproof.cli.output import console, errors_reported, fail
+from noiseproof.cli.output import Console, console, errors_reported, fail
 from noiseproof.cli.plan import Plan, changes_from, device_named, means_gpu, noise_from, plan_run
 from noiseproof.cli.progress import Bar, Lines, TensorBoard, duration
 from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task
@@ -174,9 +173,9 @@ def _print_recipe(plan: Plan, as_json: bool) -> None:
 def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console) -> None:
     recipe, wrong, before = plan.recipe, task.wrong, Record.read(plan.folder)
     finished = before is not None and before.status == "finished"
-    labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({recipe.noise})"
+    labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({escape(recipe.noise)})"
     examples = f"{len(task.train)} examples of {len(task.classes)} classes"
-    lines = [f"[bold]{escape(task.name)}, {recipe.loss}[/]: {examples}, {labels}"]
+    lines = [f"[bold]{escape(task.name)}, {escape(recipe.loss)}[/]: {examples}, {labels}"]
     if absent := len(task.classes) - len(np.unique(task.train.labels)):
         lines.append(f"{absent} of the classes have no example to train on (labels count from 0; a gap is a class too)")
     if task.test is None:
@@ -192,7 +191,8 @@ def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console) ->
         )
     if 0 < (rest := len(task.train) % recipe.batch) < options.process.world:
         lines.append(f"the last batch of an epoch, {rest}, is left out: fewer than the {options.process.world} processes")
-    way = f"{recipe.model}, {recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {options.device}"
+    rule = f"{recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}"
+    way = f"{escape(recipe.model)}, {rule}, on {options.device}"
     lines.append("finished before: nothing is trained now" if finished else way)
     if not finished and fast_path_suits(recipe, task.train, options):
         lines.append("[dim]the step is compiled for this GPU first, which can take a minute[/]")
