@@ -93,7 +93,7 @@ def test_the_folders_name_depends_on_the_recipe_and_not_on_how_it_is_written():
 
 
 def test_a_wait_for_the_compiler_is_announced(monkeypatch):
-    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "fast_path_suits", lambda *_: True)
+    monkeypatch.setattr(sys.modules["noiseproof.cli.train_view"], "fast_path_suits", lambda *_: True)
     said = "compiled for this GPU first, which can take a minute"
     assert said in run("digits/jal-ce", *SHORT).output
     assert said not in run("digits/jal-ce", *SHORT).output  # finished before

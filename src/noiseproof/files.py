@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
+import math
 import os
 import secrets
-from collections.abc import Callable, Iterator
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["checksum", "find_file", "locked", "write_whole"]
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+__all__ = ["checksum", "find_file", "flush", "locked", "make_folder", "read_arrays", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a file beside ``path``, then rename it: readers see the old file or the new one, never a part."""
+    """Let ``write`` fill a file beside ``path``, then rename it: readers see the old file or the new one, never a part.
+
+    Also after a power failure: the content is on the disk before the rename, and the rename before this returns.
+    """
     beside = path.parent / f".{path.name}.{secrets.token_hex(4)}"
     try:
         os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the system takes the umask off
         write(beside)
+        flush(beside)
         os.replace(beside, path)
+        flush(path.parent)
     except BaseException as error:
         with contextlib.suppress(OSError):
             beside.unlink()
@@ -27,11 +41,36 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         raise
 
 
+def flush(place: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on the disk, where the system can say so."""
+    if place.is_dir() and (os.name == "nt" or not os.access(place, os.R_OK)):
+        return  # it cannot be opened
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):  # of a file system that does not offer it
+            raise
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: Path) -> list[Path]:
+    """Make a folder with its parents where they are missing; returns those that were, the deepest first."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        for place in missing:
+            flush(place.parent)
+    return missing
+
+
 @contextlib.contextmanager
 def locked(folder: Path, *, wait: bool) -> Iterator[bool]:
     """Keep other processes out of a folder, until this one lets go or ends, however it ends.
 
-    Another one that has it is waited for, or is a BlockingIOError. Gives False where the system or file system has no locks.
+    Another one that has it is waited for, or is a BlockingIOError; one that removed it meanwhile is a FileNotFoundError. Gives
+    False where the system or file system has no locks.
     """
     try:
         import fcntl
@@ -46,6 +85,8 @@ def locked(folder: Path, *, wait: bool) -> Iterator[bool]:
             raise
         except OSError:
             held = False
+        if held and not os.path.samestat(os.fstat(handle), os.stat(folder)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
         yield held
     finally:
         os.close(handle)
@@ -65,3 +106,33 @@ def checksum(path: Path, algorithm: str = "sha256") -> str:
     """The hash of a file, read in pieces. MD5 and SHA-1 are only for published checksums."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+
+
+def read_arrays(path: Path, names: Iterable[str], most: int = 2**27) -> dict[str, NDArray[Any]]:
+    """Arrays of numbers from an .npz file by name, those of them that it has.
+
+    A ValueError if it is no such file or is damaged, or if an array has more than ``most`` bytes: however small a file is, it
+    does not say how much memory is taken.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            there = set(archive.namelist())
+            return {name: _array(archive, name, most) for name in names if f"{name}.npy" in there}
+    except (ValueError, KeyError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(str(error) or type(error).__name__) from error
+
+
+def _array(archive: zipfile.ZipFile, name: str, most: int) -> NDArray[Any]:
+    if archive.getinfo(f"{name}.npy").compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{name} is packed in another way than NumPy does")
+    with archive.open(f"{name}.npy") as file:
+        if (version := npy.read_magic(file)) != (1, 0):  # the header of a later one may be gigabytes
+            raise ValueError(f"{name} has a header of version {version}")
+        shape, by_columns, dtype = npy.read_array_header_1_0(file)
+        size = math.prod(shape) * dtype.itemsize
+        if dtype.kind not in "biuf" or by_columns or size > most:
+            raise ValueError(f"{name} must be numbers in rows of at most {most} bytes, found {dtype} of shape {shape}")
+        content = file.read(size)
+        if len(content) < size or file.read(1):
+            raise ValueError(f"{name} has another size than its shape, {shape} of {dtype}")
+    return np.frombuffer(content, dtype).reshape(shape).copy()

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from noiseproof import paper
 from noiseproof.cli import app
-from noiseproof.cli.train import result_line
+from noiseproof.cli.train_view import result_line
 from noiseproof.train import (
     CheckpointError,
     Outcome,
