@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from noiseproof import paper
 from noiseproof.cli.compare_runs import PLAIN, Competitor, Runs
-from noiseproof.cli.output import console, fail
+from noiseproof.cli.output import Console, console, echo, fail
 from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from
 from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
 from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, Share, SkipCorrupt, Workers
@@ -130,7 +129,7 @@ def _run(runs: Runs, jobs: int | None, how: str, png: Path | None) -> None:
     compared = Compared(facts, [runs.entrant(one) for one in runs.field])
     if how == "table":
         shown.print()
-    typer.echo(FORMATS[how](compared))
+    echo(FORMATS[how](compared))
     if png is not None:
         write_whole(png, lambda path: draw(compared, path))
         shown.print(f"picture in {png}", **PLAIN)

@@ -102,7 +102,7 @@ class Lines(Observer):
 
     def _tell(self, line: str) -> None:
         self.told = time.monotonic()
-        self.console.print(line, highlight=False, soft_wrap=True)
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class _Display(Progress):

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from noiseproof.cli.output import fail
+from noiseproof.cli.output import echo, fail
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.queue_view import Display, Keeper, plan_text, say
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
@@ -132,7 +132,7 @@ def reproduce(
         chosen = _precision(precision, where.device, None if place is None else data, found)
         work = _work(cells, found, RunStore(out), where, chosen, profile, _seeds(seeds), _share(share))
     if plan:
-        typer.echo(plan_text(work.planned, work.speeds, work.precision))
+        echo(plan_text(work.planned, work.speeds, work.precision))
         return
     tally, keeper = None, Keeper(files[0], work.store) if files and place is not None else None
     if keeper is not None:  # runs that ended when an earlier call was killed
@@ -326,4 +326,4 @@ def _tally(
 def _show(work: Work, how: str) -> None:
     stored = [run.facts for run in work.store.runs() if run.status in OVER]
     results = join(work.cells, [*work.records, *stored], precision=work.precision, profile=work.profile).results
-    typer.echo(formatted(results, how).rstrip("\n"))
+    echo(formatted(results, how).rstrip("\n"))

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from noiseproof.cli.output import console, errors_reported, fail
+from noiseproof.cli.output import Console, console, errors_reported, fail
 from noiseproof.cli.plan import Plan, changes_from, device_named, means_gpu, noise_from, plan_run
 from noiseproof.cli.progress import Bar, Lines, TensorBoard
 from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c

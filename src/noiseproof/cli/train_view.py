@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from noiseproof.cli.output import console
+from noiseproof.cli.output import Console, console, printable
 from noiseproof.cli.plan import Plan
 from noiseproof.cli.progress import duration
 from noiseproof.train import Epoch, Observer, Recipe, Record, RunOptions, Task
@@ -49,15 +48,15 @@ def print_start(plan: Plan, task: Task, options: RunOptions, shown: Console | No
         warn(text)
     if shown is None:
         return
-    labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({recipe.noise})"
+    labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({escape(recipe.noise)})"
     examples = f"{len(task.train)} examples of {len(task.classes)} classes"
-    lines = [f"[bold]{escape(task.name)}, {recipe.loss}[/]: {examples}, {labels}"]
+    lines = [f"[bold]{escape(task.name)}, {escape(recipe.loss)}[/]: {examples}, {labels}"]
     if task.test is not None and recipe.test_share and wrong is None:
         lines.append(f"{len(task.test)} held out to test on, labels as given: where these are wrong, so is the test accuracy")
     elif task.test is not None:
         lines.append(f"{len(task.test)} examples to test on")
-    way = f"{recipe.model}, {recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {options.device}"
-    lines.append("finished before: nothing is trained now" if finished else way)
+    way = f"{recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {options.device}"
+    lines.append("finished before: nothing is trained now" if finished else f"{escape(recipe.model)}, {way}")
     if not finished and options.process.world > 1:
         lines.append(f"{options.process.world} processes; one that does not answer for {timeout:g} s ends the run")
     if not finished and fast_path_suits(recipe, task.train, options):
@@ -83,7 +82,7 @@ def _doubts(recipe: Recipe, task: Task, options: RunOptions) -> Iterator[str]:
 
 def warn(text: str) -> None:
     """On stderr, also where only the result is wanted."""
-    Console(stderr=True).print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(f"[bold yellow]warning:[/] {escape(printable(text))}", highlight=False, soft_wrap=True)
 
 
 class Legend(Observer):
@@ -127,7 +126,7 @@ def print_result(record: Record, task: Task, folder: Path, quiet: bool, as_json:
     console.print(result_line(record), highlight=False, soft_wrap=True)
     if not quiet:
         if by_class := class_line(record, task.classes):
-            console.print(escape(by_class), highlight=False, soft_wrap=True)
+            console.print(escape(printable(by_class)), highlight=False, soft_wrap=True)
         times = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in record.seconds.items())
         console.print(f"[dim]{times}; files in {escape(str(folder))}[/]", highlight=False, soft_wrap=True)
 
