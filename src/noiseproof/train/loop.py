@@ -176,7 +176,7 @@ class Loop:
     def _finish(self, run: Run) -> None:
         last = self.predictions[self.recipe.epochs]
         self.record.result = result_of(self.task, self.record.epochs[-1], last, run.tested, run.test_images_left_out)
-        self.record.warnings = warnings_of(self.task, self.record.epochs, last, run.tested)
+        self.record.warnings = warnings_of(self.recipe.loss, self.task, self.record.epochs, last, run.tested)
         if self.output is not None:
             self._write_results(run, self.output)
         self.record.status = "finished"

@@ -45,17 +45,16 @@ def result_of(task: Task, epoch: Epoch, last: Predictions, tested: ClassCounts |
     return result
 
 
-def warnings_of(task: Task, epochs: Sequence[Epoch], last: Predictions, tested: ClassCounts | None) -> list[str]:
+def warnings_of(loss: str, task: Task, epochs: Sequence[Epoch], last: Predictions, tested: ClassCounts | None) -> list[str]:
     """Sentences for the user, none if all is well."""
     found = []
     if never := _never_predicted(task, last, tested):
         names = ", ".join(never[:NAMED]) + (f" and {len(never) - NAMED} more" if len(never) > NAMED else "")
         found.append(f"never predicted: class{'es' * (len(never) > 1)} {names}")
     if late_fall(epochs) > STEEP:
-        found.append(
-            "the training loss was still falling steeply at the end; robust losses learn slowly: "
-            f"more epochs may give more, --set epochs={4 * len(epochs)}"
-        )
+        more = f"more epochs may give more, --set epochs={4 * len(epochs)}"
+        way = f"{more}, or memorise wrong labels" if loss == "ce" else f"robust losses learn slowly, {more}"
+        found.append(f"the training loss was still falling steeply at the end: {way}")
     return found
 
 
