@@ -114,6 +114,8 @@ def read_arrays(path: Path, names: Iterable[str], most: int = 2**27) -> dict[str
     A ValueError if it is no such file or is damaged, or if an array has more than ``most`` bytes: however small a file is, it
     does not say how much memory is taken.
     """
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ValueError("it is no regular file")
     try:
         with zipfile.ZipFile(path) as archive:
             there = set(archive.namelist())

@@ -1,6 +1,7 @@
 """The line of a run's folder."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from safetensors.numpy import save_file
 
 from noiseproof import paper
 from noiseproof.report.folders import run_line
+from noiseproof.report.page_runs import read_runs
 from noiseproof.train import override, train
 
 
@@ -69,6 +71,12 @@ def test_a_file_that_is_not_what_the_run_wrote_is_named(folder, tmp_path, name):
     with pytest.raises(ValueError, match=rf"{name}: damaged: its content is not what the run wrote"):
         run_line(tmp_path)
     assert "files" not in run_line(folder)
+
+
+def test_a_pipe_is_no_record_and_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "record.json")
+    with pytest.raises(ValueError, match="no runs in"):
+        read_runs([tmp_path])
 
 
 def test_weights_in_half_precision_are_read(folder, tmp_path):

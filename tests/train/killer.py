@@ -1,7 +1,7 @@
-"""Kills training processes before every kind of file-system event, within writes and at random moments, and starts them again.
+"""Kills training processes before every kind of file-system event, within writes, at random moments; and starts them again.
 
-``python killer.py RECIPE FOLDER KILLS`` prints a JSON object: how many were killed, before what, and which runs did not end like
-the whole one. A process that has imported torch forks those that are killed: each of them would need seconds to import it.
+``python killer.py RECIPE FOLDER KILLS`` prints a JSON object: what they were killed before, and which runs did not end like the
+whole one. A process that has imported torch forks those that are killed: each of them would need seconds to import it.
 """
 
 import dataclasses

@@ -274,7 +274,9 @@ def test_a_class_that_is_never_predicted_is_a_warning(digits):
 
 
 def epochs_of(losses, rates=None):
-    return [Epoch(i, loss, 0.5, None, None, rate, 1.0) for i, (loss, rate) in enumerate(zip(losses, rates or [1.0] * 99), 1)]
+    rates = [1.0] * len(losses) if rates is None else rates
+    pairs = zip(losses, rates, strict=True)
+    return [Epoch(i, loss, 0.5, None, None, rate, 1.0) for i, (loss, rate) in enumerate(pairs, 1)]
 
 
 def test_a_loss_that_still_falls_is_known_by_the_last_tenth_of_the_way():

@@ -23,7 +23,7 @@ from noiseproof.train.memory import advice_on_memory
 from noiseproof.train.observer import Observer
 from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import Epoch, Record, environment
+from noiseproof.train.record import RECORD, Epoch, Record, environment
 from noiseproof.train.result import result_of, warnings_of
 from noiseproof.train.run import DivergenceError, Predictions, Run
 from noiseproof.train.runs import claimed, identity
@@ -199,7 +199,7 @@ class Loop:
         """The outcome in the folder, if this run is finished; an error if it has another run, or a file is gone or damaged."""
         if (record := Record.read(folder)) is None:
             return None
-        self._check_same(record, str(folder))
+        self._check_same(record, str(folder / RECORD))
         if record.status != "finished":
             return None
         _check_files(folder, record.files)
@@ -214,7 +214,7 @@ class Loop:
         """Load the checkpoint if there is one; returns how many epochs are done."""
         if self.folder is None or (found := read_checkpoint(self.folder)) is None:
             return 0
-        (tensors, facts), where = found, f"the checkpoint in {self.folder}"
+        (tensors, facts), where = found, f"the checkpoint {self.folder / CHECKPOINT}"
         try:
             record = Record.from_dict(facts)
         except ValueError as error:

@@ -6,7 +6,6 @@ import functools
 import json
 import platform
 import subprocess
-import textwrap
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -134,7 +133,7 @@ def check_facts(facts: Any, needed: Iterable[str] = NEEDED) -> None:
     """A ValueError that says in which field they are not the facts of a run: records come from other machines and editors."""
     _check_kind("a record", facts, dict)
     if (found := facts.get("format", FORMAT)) != FORMAT:
-        raise ValueError(f"format {FORMAT} expected, found {found!r}")
+        raise ValueError(f"format {FORMAT} expected, found {_short(found)}")
     for key in needed:
         if key not in facts:
             raise ValueError(f"it has no {key!r}")
@@ -196,7 +195,8 @@ def _list_of(facts: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _short(value: Any) -> str:
-    return textwrap.shorten(repr(value), 60, placeholder=" ...")
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:56]} ..."
 
 
 def loss_constant(recipe: Recipe, classes: int) -> float:
