@@ -164,8 +164,8 @@ class Run:
 
     def _counts_on(self, feed: Feed) -> ClassCounts:
         """Of the examples that could be read: damaged images are left out on request."""
-        counts = torch.zeros(3, len(self.task.classes), dtype=torch.int64, device=self.options.device)
         with self.engine.on_stream():
+            counts = torch.zeros(3, len(self.task.classes), dtype=torch.int64, device=self.options.device)
             for batch, logits in self.engine.evaluated(feed):
                 predicted = logits.argmax(1)
                 one = torch.ones_like(predicted)
@@ -233,12 +233,18 @@ class Run:
         return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self._named_state().items()}
 
     def copy_of_state(self, into: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """The same where it is, which takes no time to speak of; ``into`` is an earlier copy, to use its memory."""
+        """The same on the device, which takes no time to speak of, or on the CPU if the device is full.
+
+        ``into`` is an earlier copy, whose memory is used.
+        """
         with torch.no_grad(), self.engine.on_stream():
             named = self._named_state()
-            if into is None:
+            if into is not None:
+                return {name: into[name].copy_(tensor) for name, tensor in named.items()}
+            try:
                 return {name: tensor.detach().clone() for name, tensor in named.items()}
-            return {name: into[name].copy_(tensor) for name, tensor in named.items()}
+            except torch.OutOfMemoryError:
+                return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named.items()}
 
     def on_cpu(self, copy: dict[str, Tensor]) -> dict[str, Tensor]:
         """What :meth:`copy_of_state` gave, as :meth:`state` gives it."""
