@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from noiseproof.files import write_whole
-from noiseproof.losses import create_loss
 from noiseproof.train.network import model_code_hash
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task
@@ -72,15 +71,15 @@ class Record:
     warnings: list[str] = field(default_factory=list)
     """What a total hides: a class that is never predicted, a loss that was still falling"""
     loss_constant: float = 0.0
-    """AMSE's constant, which the epochs' losses are without"""
+    """What the loss of every example holds, AMSE's (a - 1)^q / K say; the epochs' losses are without it"""
     files: dict[str, str] = field(default_factory=dict)
     """The SHA-256 of each file beside the record of a finished run, by name"""
 
     @staticmethod
     def of(recipe: Recipe, task: Task, environment: dict[str, Any]) -> Record:
         facts = recipe.as_dict(), task_facts(recipe, task), environment
-        constant = loss_constant(recipe, len(task.classes))
-        return Record(*facts, loss=repr(recipe.criterion()), loss_constant=constant)
+        criterion = recipe.criterion()
+        return Record(*facts, loss=repr(criterion), loss_constant=criterion.constant(len(task.classes)))
 
     @staticmethod
     def status_in(facts: Mapping[str, Any]) -> Status:
@@ -197,16 +196,6 @@ def _list_of(facts: Mapping[str, Any], key: str) -> list[Any]:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:56]} ..."
-
-
-def loss_constant(recipe: Recipe, classes: int) -> float:
-    """What the loss's ``offset`` adds to every example's value: beta (a - 1)^q / K for JAL; 0 for a loss that has none."""
-    criterion = recipe.criterion()
-    if not getattr(criterion, "offset", False):
-        return 0.0
-    without = create_loss(recipe.loss, **{**recipe.loss_options, "offset": False})
-    example = torch.zeros(1, classes, dtype=torch.float64), torch.zeros(1, dtype=torch.int64)
-    return float(criterion(*example) - without(*example))
 
 
 def task_facts(recipe: Recipe, task: Task) -> dict[str, Any]:
