@@ -5,20 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import math
 import os
 import secrets
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.lib import format as npy
-from numpy.typing import NDArray
-
-__all__ = ["checksum", "find_file", "flush", "locked", "make_folder", "read_arrays", "write_whole"]
+__all__ = ["checksum", "find_file", "flush", "locked", "make_folder", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -106,35 +98,3 @@ def checksum(path: Path, algorithm: str = "sha256") -> str:
     """The hash of a file, read in pieces. MD5 and SHA-1 are only for published checksums."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
-
-
-def read_arrays(path: Path, names: Iterable[str], most: int = 2**27) -> dict[str, NDArray[Any]]:
-    """Arrays of numbers from an .npz file by name, those of them that it has.
-
-    A ValueError if it is no such file or is damaged, or if an array has more than ``most`` bytes: however small a file is, it
-    does not say how much memory is taken.
-    """
-    if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise ValueError("it is no regular file")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            there = set(archive.namelist())
-            return {name: _array(archive, name, most) for name in names if f"{name}.npy" in there}
-    except (ValueError, KeyError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(str(error) or type(error).__name__) from error
-
-
-def _array(archive: zipfile.ZipFile, name: str, most: int) -> NDArray[Any]:
-    if archive.getinfo(f"{name}.npy").compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError(f"{name} is packed in another way than NumPy does")
-    with archive.open(f"{name}.npy") as file:
-        if (version := npy.read_magic(file)) != (1, 0):  # the header of a later one may be gigabytes
-            raise ValueError(f"{name} has a header of version {version}")
-        shape, by_columns, dtype = npy.read_array_header_1_0(file)
-        size = math.prod(shape) * dtype.itemsize
-        if dtype.kind not in "biuf" or by_columns or size > most:
-            raise ValueError(f"{name} must be numbers in rows of at most {most} bytes, found {dtype} of shape {shape}")
-        content = file.read(size)
-        if len(content) < size or file.read(1):
-            raise ValueError(f"{name} has another size than its shape, {shape} of {dtype}")
-    return np.frombuffer(content, dtype).reshape(shape).copy()

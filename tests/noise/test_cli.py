@@ -50,7 +50,7 @@ def test_a_changed_file_is_reported(labels, tmp_path):
     np.save(tmp_path / "noisy" / "labels.npy", changed)
     result = run("verify", tmp_path / "noisy")
     assert result.exit_code == 2
-    assert "hash of the labels should be" in result.output
+    assert "hash of the labels in labels.npy should be" in result.output
 
 
 def test_the_matrix_is_shown_in_the_terminal_and_as_a_picture(tmp_path):

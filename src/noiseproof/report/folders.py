@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from noiseproof.files import checksum, read_arrays
+from noiseproof.files import checksum
+from noiseproof.reading import NpzFile, ReadError, read_json
 from noiseproof.report.records import compact
 
 __all__ = ["BINS", "RECORD", "WEIGHTS", "run_line"]
@@ -22,10 +22,11 @@ def run_line(folder: Path) -> dict[str, Any]:
     """A ValueError names the file that is no such thing, or is damaged."""
     path = folder / RECORD
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         line, digests = compact(record), record.get("files", {})
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path}: not the record of a run: {error}; move it away") from error
+    except (ValueError, AttributeError, TypeError) as error:
+        fault = error.fault if isinstance(error, ReadError) else error
+        raise ValueError(f"{path}: not the record of a run: {fault}; move it away") from error
     if not all(isinstance(line.get(key), dict) for key in ("recipe", "result")):
         raise ValueError(f"{path}: not the record of a run, which has 'recipe' and 'result'; move it away")
     for name, file, read in (("confidence", CONFIDENCE, _confidence), ("weights", WEIGHTS, _weights)):
@@ -40,13 +41,15 @@ def run_line(folder: Path) -> dict[str, Any]:
 def _confidence(file: Path) -> dict[str, dict[str, list[int]]]:
     """Histograms of the probability of the given label, of right and of wrong ones where it is known which are which."""
     try:
-        arrays = read_arrays(file, ("epochs", "probability", "given", "clean"))
+        with NpzFile(file) as opened:
+            arrays = {name: opened.array(name) for name in ("epochs", "probability", "given", "clean") if name in opened.names}
         epochs, probability, given = (arrays[name] for name in ("epochs", "probability", "given"))
         shapes = probability.shape, arrays.get("clean", given).shape
         if given.ndim != 1 or shapes != ((*epochs.shape, *given.shape), given.shape):
             raise ValueError("its arrays do not belong together")
     except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"{file}: damaged: {error}; move it away to leave its histograms out") from error
+        fault = error.fault if isinstance(error, ReadError) else error
+        raise ValueError(f"{file}: damaged: {fault}; move it away to leave its histograms out") from error
     right = arrays["clean"] == given if "clean" in arrays else None
     kinds = {"given": slice(None)} if right is None else {"right": right, "wrong": ~right}
     return {

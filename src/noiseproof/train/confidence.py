@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.files import checksum, read_arrays, write_whole
+from noiseproof.files import checksum, write_whole
+from noiseproof.reading import NpzFile
 from noiseproof.train.checkpoint import CheckpointError
+from noiseproof.train.record import fault_of
 from noiseproof.train.run import Predictions
 from noiseproof.train.task import Task
 
@@ -54,14 +56,16 @@ def read_confidence(folder: Path, epochs: Sequence[int], count: int) -> dict[int
     """The predictions of a finished run after each of its ``epochs`` for its ``count`` examples."""
     shape = len(epochs), count
     try:
-        arrays = read_arrays(folder / CONFIDENCE, ("epochs", "probability", "predicted"), most=8 * max(1, shape[0] * shape[1]))
+        with NpzFile(folder / CONFIDENCE) as file:
+            arrays = {name: file.array(name) for name in ("epochs", "probability", "predicted")}
         found = {name: (array.dtype.kind, array.shape) for name, array in arrays.items()}
         if found != {"epochs": ("i", shape[:1]), "probability": ("f", shape), "predicted": ("i", shape)}:
             raise ValueError(f"it has not what {count} examples need after {len(epochs)} epochs, but {found}")
         if arrays["epochs"].tolist() != list(epochs):
             raise ValueError(f"it is of the epochs {arrays['epochs'].tolist()}, not {list(epochs)}")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError) as error:
+        fault = fault_of(error) if isinstance(error, ValueError) else error
         raise CheckpointError(
-            f"{folder / CONFIDENCE}: damaged, in a run that is finished: {error}; move the folder away to run it again"
+            f"{folder / CONFIDENCE}: damaged, in a run that is finished: {fault}; move the folder away to run it again"
         ) from error
     return {epoch: Predictions(arrays["probability"][i], arrays["predicted"][i]) for i, epoch in enumerate(epochs)}

@@ -16,12 +16,13 @@ import numpy as np
 import torch
 
 from noiseproof.files import write_whole
+from noiseproof.reading import ReadError, read_json
 from noiseproof.train.network import model_code_hash
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task
 from noiseproof.version import __version__
 
-__all__ = ["RECORD", "Epoch", "Record", "check_facts", "environment", "read_facts", "task_facts"]
+__all__ = ["RECORD", "Epoch", "Record", "check_facts", "environment", "fault_of", "task_facts"]
 
 FORMAT = 1
 RECORD = "record.json"
@@ -115,17 +116,14 @@ class Record:
         if not path.is_file():
             return None
         try:
-            return Record.from_dict(read_facts(path))
+            return Record.from_dict(read_json(path))
         except ValueError as error:
-            raise ValueError(f"{path}: not the record of a run: {error}; move it away to start anew") from error
+            raise ValueError(f"{path}: not the record of a run: {fault_of(error)}; move it away to start anew") from error
 
 
-def read_facts(path: Path) -> Any:
-    """What a JSON file holds; a ValueError if it holds none."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ValueError("brackets within brackets, deeper than any record has them") from None
+def fault_of(error: ValueError) -> str:
+    """What is wrong with a file, without its name."""
+    return error.fault if isinstance(error, ReadError) else str(error)
 
 
 def check_facts(facts: Any, needed: Iterable[str] = NEEDED) -> None:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from noiseproof.files import locked, make_folder
+from noiseproof.reading import read_json
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import RECORD, Record, check_facts, read_facts
+from noiseproof.train.record import RECORD, Record, check_facts, fault_of
 
 __all__ = ["RunStore", "StoredRun", "claimed", "folder_name", "identity", "recipe_key"]
 
@@ -138,9 +139,10 @@ class RunStore:
 
     def _stored(self, path: Path) -> StoredRun:
         try:
-            return StoredRun.of(read_facts(path), path.parent)
+            return StoredRun.of(read_json(path), path.parent)
         except (OSError, ValueError) as error:
-            return StoredRun("", "unreadable", {"message": f"{path}: not the record of a run: {error}"}, path.parent)
+            fault = fault_of(error) if isinstance(error, ValueError) else error
+            return StoredRun("", "unreadable", {"message": f"{path}: not the record of a run: {fault}"}, path.parent)
 
     def find(self, wanted: str) -> StoredRun | None:
         """The run with this identity, a finished one if there are several."""
