@@ -30,11 +30,14 @@ ROOMS = {
     "theory": ("which losses tolerate which noise, the required `a`", ("checks", "losses", "noise")),
     "data": ("readers, downloads, loaders, augmentation", ("checks", "classes", "files", "keyed_random", "reading")),
     "models": ("networks by name, weights", ("checks", "reading")),
-    "train": ("recipe, engines, loop, records, the store of runs", ("data", "files", "losses", "models", "noise", "version")),
+    "train": (
+        "recipe, engines, loop, records, the store of runs",
+        ("data", "files", "losses", "models", "noise", "reading", "version"),
+    ),
     "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
     "report": (
         "what was measured, beside what was published; reads records",
-        ("files", "losses", "noise", "paper", "version"),
+        ("files", "losses", "noise", "paper", "reading", "version"),
     ),
     "demo": ("`noiseproof demo`", ("files", "losses", "paper", "train")),
     "cli": (
