@@ -16,6 +16,9 @@ from noiseproof.primitives import accumulation_dtype
 
 __all__ = ["Student", "StudentAPL"]
 
+MOST_SCORES = 2**25
+"""That a loss of every label forms with a margin; each takes some 50 bytes until the backward pass."""
+
 
 @register(
     "lt",
@@ -81,6 +84,17 @@ class Student(RobustLoss):
         distance = self._distances(logits)
         scores = self._scores(distance, target if self.training else None)
         return self.base.rows(scores, target) + self.lam * distance.gather(1, target[:, None])[:, 0]
+
+    def every_label(self, logits: Tensor) -> Tensor:
+        if self.training and self.margin > 0:
+            if len(logits) * self.classes**2 > MOST_SCORES:
+                raise ValueError(
+                    "with probability targets or smoothing the student loss forms N K^2 scores, because its margin makes them "
+                    f"differ between labels: {len(logits)} rows of {self.classes} classes are too many; use labels, or margin=0"
+                )
+            return super().every_label(logits)
+        distance = self._distances(logits)
+        return self.base.every_label(self._scores(distance, None)) + self.lam * distance
 
     def _distances(self, features: Tensor) -> Tensor:
         """Half the squared distance of the normalised features to each normalised mean, which is 1 - cosine."""
