@@ -4,7 +4,6 @@ A loss is one method, :meth:`RobustLoss.from_statistics`, and the set of statist
 weights, ignored rows, smoothing, reduction and dtypes are handled here, once, for all of them.
 """
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack, cast
 
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from noiseproof.checks import check_range
-from noiseproof.losses.checks import check_tensors, check_weight
+from noiseproof.losses.checks import arguments_of, by_name, check_tensors, check_weight
 from noiseproof.primitives import accumulation_dtype, rows_of_labels
 from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
@@ -59,6 +58,7 @@ class RobustLoss(nn.Module):
 
     weight: Tensor | None
 
+    @by_name
     def __init__(self, **contract: Unpack[Contract]) -> None:
         super().__init__()
         unknown = [name for name in contract if name not in DEFAULTS]
@@ -80,6 +80,9 @@ class RobustLoss(nn.Module):
         super().__init_subclass__()
         if isinstance(cls.needs, Statistic):
             raise TypeError(f"`needs` of {cls.__name__} must be a tuple; one of a single statistic ends in a comma")
+        own = vars(cls).get("__init__")
+        if own is not None and all(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in arguments_of(own)):
+            cls.__init__ = by_name(own)  # type: ignore[method-assign]  # as the decorator above does
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in parameters_of(type(self)):
@@ -313,8 +316,7 @@ def parameters_of(loss: type[RobustLoss]) -> dict[str, Any]:
     >>> parameters_of(GCE)
     {'q': 0.7}
     """
-    own = inspect.signature(loss.__init__).parameters.values()
-    return {p.name: p.default for p in own if p.kind is not p.VAR_KEYWORD and p.name != "self"}
+    return {p.name: p.default for p in arguments_of(loss.__init__) if p.kind is not p.VAR_KEYWORD}
 
 
 def _terms_of(loss: RobustLoss) -> list[tuple[float, RobustLoss]]:
