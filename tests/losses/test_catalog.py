@@ -192,9 +192,9 @@ def test_an_option_given_by_its_place_gets_its_name(name):
 
 
 def test_a_number_given_by_its_place_gets_the_first_parameters_name():
-    with pytest.raises(TypeError, match="^JALCE takes its options by name: write alpha=0.5$"):
+    with pytest.raises(TypeError, match=r"^JALCE takes its options by name: write alpha=0\.5$"):
         noiseproof.JALCE(0.5)
-    with pytest.raises(TypeError, match="^gce takes its options by name: write q=0.5$"):
+    with pytest.raises(TypeError, match=r"^gce takes its options by name: write q=0\.5$"):
         noiseproof.functional.gce(torch.zeros(1, 3), torch.tensor([0]), 0.5)
 
 

@@ -17,7 +17,6 @@ from cases import (
     PAIRS,
     RANDOM,
     STATISTIC,
-    VARIANTS,
     all_options,
     build,
     call,
@@ -30,7 +29,6 @@ from torch.autograd import gradcheck
 import noiseproof
 from noiseproof.losses.catalog import FAMILIES
 from noiseproof.losses.complementary import complementary_labels
-from noiseproof.primitives import reference
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 EVERY = pytest.mark.parametrize("name", NAMES)
@@ -392,83 +390,6 @@ def test_its_repr_builds_it_again(name):
     assert repr(again) == repr(loss)
     assert type(again) is type(loss)
     assert "reduction='sum'" in repr(loss)
-
-
-@EACH
-def test_compiled_without_graph_breaks_it_gives_the_same(name):
-    compiled_gives_the_same(name)
-
-
-READS = {frozenset(build(name).needs or {name}): name for name in reversed(DISTINCT)}
-"""One loss for each set of statistics that some loss reads, and each loss that reads something else."""
-
-
-@pytest.mark.parametrize("name", READS.values())
-def test_compiled_with_the_passes_traced_it_gives_the_same(name, monkeypatch):
-    """On a CPU the compiler meets the passes over the logits as operations; elsewhere it traces them."""
-    monkeypatch.setattr(reference, "on_cpu", lambda tensor: not torch.compiler.is_compiling())
-    compiled_gives_the_same(name)
-
-
-def compiled_gives_the_same(name):
-    logits, target = draw(6, 5, dtype=torch.float32)
-    target[1] = -100
-    loss = build(name, 5)
-    torch.compiler.reset()
-    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(call(compiled, logits, target), call(loss, logits, target))
-    torch.testing.assert_close(gradient(compiled, logits, target), gradient(loss, logits, target))
-
-
-@pytest.mark.parametrize("dynamic", [None, True])
-@pytest.mark.parametrize("name", [name for name in DISTINCT if VARIANTS.get(name)])
-def test_two_of_a_kind_and_two_batch_sizes_compile_one_after_the_other(name, dynamic):
-    """A parameter that differs must not become a symbol that the program cannot handle."""
-    torch.compiler.reset()
-    for options in [{}, VARIANTS[name][0]]:
-        loss = build(name, 5, **options)
-        compiled = torch.compile(loss, fullgraph=True, backend="aot_eager", dynamic=dynamic)
-        for rows in (6, 9):
-            logits, target = draw(rows, 5, dtype=torch.float32)
-            torch.testing.assert_close(call(compiled, logits, target), call(loss, logits, target))
-
-
-@pytest.mark.slow
-@EACH
-def test_compiled_by_inductor_it_gives_the_same(name):
-    logits, target = draw(6, 5, dtype=torch.float32)
-    loss = build(name, 5)
-    torch.compiler.reset()
-    with torch._inductor.config.patch(fallback_random=True):
-        compiled = torch.compile(loss, fullgraph=True)
-        torch.testing.assert_close(call(compiled, logits, target), call(loss, logits, target))
-        torch.testing.assert_close(gradient(compiled, logits, target), gradient(loss, logits, target))
-
-
-@EACH
-def test_per_example_gradients_by_torch_func(name):
-    loss = build(name, 5).double()
-    logits, target = draw(4, 5)
-    torch.manual_seed(2)
-    each = torch.func.vmap(torch.func.grad(lambda z, y: loss(z, y)), randomness="same")(logits, target)
-    if name in RANDOM:
-        assert bool(torch.isfinite(each).all())
-        return
-    expected = torch.stack([gradient(loss, z, y) for z, y in zip(logits, target, strict=True)])
-    torch.testing.assert_close(each, expected)
-
-
-@EACH
-def test_forward_mode_and_hessians_by_torch_func(name):
-    if name in RANDOM:
-        pytest.skip("draws anew at each call")
-    loss = build(name, 4).double()
-    logits, target = draw(3, 4, scale=1.0)
-    direction = torch.randn(3, 4, dtype=torch.float64)
-    _, slope = torch.func.jvp(lambda z: loss(z, target), (logits,), (direction,))
-    torch.testing.assert_close(slope, (gradient(loss, logits, target) * direction).sum())
-    hessian = torch.func.hessian(lambda z: loss(z, target))(logits)
-    torch.testing.assert_close(hessian, torch.func.jacrev(torch.func.jacrev(lambda z: loss(z, target)))(logits))
 
 
 @EVERY

@@ -138,7 +138,7 @@ class RobustLoss(nn.Module):
         else:
             result = rows.sum() / total
         # What F.cross_entropy would return: under autocast that runs in float32.
-        autocast = torch.is_autocast_enabled(rows.device.type)
+        autocast = rows.device.type != "meta" and torch.is_autocast_enabled(rows.device.type)
         return result.to(accumulation_dtype(source.dtype) if autocast else source.dtype)
 
     def _labelled_rows(self, source: Source, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -99,7 +99,8 @@ class Student(RobustLoss):
     def _distances(self, features: Tensor) -> Tensor:
         """Half the squared distance of the normalised features to each normalised mean, which is 1 - cosine."""
         dtype = accumulation_dtype(features.dtype)
-        with torch.autocast(features.device.type, enabled=False):
+        kind = "cpu" if features.device.type == "meta" else features.device.type  # for which there is no autocast
+        with torch.autocast(kind, enabled=False):
             return 1 - _unit(features.to(dtype)) @ _unit(self.means.to(dtype)).T
 
     def _scores(self, distance: Tensor, target: Tensor | None) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 from noiseproof.primitives import reference
@@ -102,13 +103,15 @@ def _(info: Any, in_dims: tuple[Any, ...], target: Tensor, classes: int) -> tupl
     return checked_labels(target, classes), in_dims[0]
 
 
-def _under_torch_func() -> bool:
-    """Whether a torch.func transform is active: it needs a Function with ``setup_context``."""
-    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+def _transformed() -> bool:
+    """Whether a torch.func transform or forward-mode AD is active: they need a Function with ``setup_context`` and ``jvp``."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 class _Primitives(torch.autograd.Function):
-    """The operation with its gradient, under autograd and under torch.func alike."""
+    """The operation with its gradient, under autograd, torch.func and forward-mode AD alike."""
 
     generate_vmap_rule = True
 
@@ -126,7 +129,7 @@ class _Primitives(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        backward: Any = _PrimitivesBackward.apply if _under_torch_func() else row_primitives_backward
+        backward: Any = _PrimitivesBackward.apply if _transformed() else row_primitives_backward
         return backward(grads[0], *ctx.saved_tensors, ctx.request), None, None
 
     @staticmethod
@@ -176,8 +179,10 @@ def _plain_gradient(target: Tensor, request: str) -> Callable[[Tensor, Tensor], 
 
 
 def _plain_jvp(function: Callable[..., Tensor], values: tuple[Tensor, ...], tangents: tuple[Tensor, ...]) -> Tensor:
-    _, tangent, *_ = torch.func.jvp(function, values, tangents)
-    result: Tensor = tangent
+    """As the gradient of the gradient, which is linear in what it is given: torch does not nest forward modes."""
+    value, pull, *_ = torch.func.vjp(function, *values)
+    _, pull_again, *_ = torch.func.vjp(pull, torch.zeros_like(value))
+    result: Tensor = pull_again(tangents)[0]
     return result
 
 
@@ -249,7 +254,7 @@ def primitives_of(logits: Tensor, target: Tensor, keys: Sequence[str]) -> Tensor
     values: Tensor
     if torch.compiler.is_compiling() and not is_traced(logits):
         values, _ = row_primitives(logits, target, request)
-    elif _under_torch_func():
+    elif _transformed():
         values, _ = _Primitives.apply(logits, target, request)  # type: ignore[no-untyped-call]
     else:
         values = _Passes.apply(logits, target, request)  # type: ignore[no-untyped-call]
