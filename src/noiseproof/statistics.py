@@ -151,14 +151,15 @@ def every_label_statistics(logits: Tensor, needs: tuple[Statistic, ...]) -> RowS
     s = row_statistics(logits, top, needs)
     z = logits.to(s.nll.dtype)
     is_top = top[:, None] == torch.arange(s.classes, device=top.device)
-    nll = s.nll[:, None] + (z.gather(1, top[:, None]) - z)
+    masked = z == -torch.inf  # their statistics are constants: an infinite slope times nothing would be NaN
+    nll = torch.where(masked, torch.inf, s.nll[:, None] + (z.gather(1, top[:, None]) - z))
     log_miss = torch.where(is_top, s.log_miss[:, None], torch.log1p(-torch.exp(-nll.masked_fill(is_top, 1.0))))
     sums = {}
     for key, top_others in s.sums.items():
         if key == Statistic.LEAD.key:
             sums[key] = torch.where(is_top, top_others[:, None], z - z.gather(1, top[:, None])).detach()
             continue
-        own, top_own = own_term(key, nll, log_miss), own_term(key, s.nll, s.log_miss)
+        own, top_own = own_term(key, nll, log_miss).masked_fill(masked, 0.0), own_term(key, s.nll, s.log_miss)
         moved = ((top_others + top_own)[:, None] - own).clamp_min(0.0)
         sums[key] = torch.where(is_top, top_others[:, None], moved)
     return RowStatistics(nll, log_miss, s.classes, sums)

@@ -21,52 +21,21 @@ from cases import (
     build,
     call,
     draw,
+    draws,
     gradient,
+    parameters,
 )
 from formulas import FORMULAS
 from torch.autograd import gradcheck
 
 import noiseproof
 from noiseproof.losses.catalog import FAMILIES
-from noiseproof.losses.complementary import complementary_labels
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 EVERY = pytest.mark.parametrize("name", NAMES)
 """For what each class writes anew: its constructor, its formula, its place in the package."""
 EACH = pytest.mark.parametrize("name", DISTINCT)
 """For what the rows of a loss promise, and every sum of such losses with them."""
-
-
-def parameters(loss):
-    """The loss's hyper-parameters, and for a head its learned ones, as the formulas take them."""
-    found = {name: getattr(loss, name) for name in ENTRIES_BY_CLASS[type(loss)].defaults}
-    if hasattr(loss, "means"):
-        found |= {"means": loss.means.detach().numpy(), "root_freedom": loss.root_freedom.detach().numpy()}
-        found |= {"training": loss.training, "base": "nce+rce" if "alpha" in found else "ce", "clip": 1e-4}
-    if hasattr(loss, "strength"):
-        found["lam"] = loss.strength.item()
-    found.pop("views", None)  # one tensor stands for equal predictions, as it does in the formula
-    return found
-
-
-ENTRIES_BY_CLASS = {entry.cls: entry for entry in ENTRIES.values()}
-
-
-def draws(name, logits, target):
-    """What a random loss draws after ``call`` has set the seed: the same draws, made here once more."""
-    torch.manual_seed(2)
-    if name not in RANDOM:
-        return [{}] * len(target)
-    classes = logits.shape[1]
-    other = complementary_labels(target, classes, None)
-    if name == "nl":
-        return [{"complement": int(c)} for c in other]
-    coin = torch.rand(len(target), dtype=logits.dtype)
-    p = torch.softmax(logits, 1)
-    hit = p.gather(1, target[:, None])[:, 0]
-    others = p.scatter(1, target[:, None], 0.0).amax(1)
-    kept = (others < 1 / classes) & (coin < hit)
-    return [{"complement": int(c), "kept": bool(k)} for c, k in zip(other, kept, strict=True)]
 
 
 @pytest.mark.parametrize(("name", "options"), [case for case in all_options() if case[0] in FORMULAS], ids=str)

@@ -43,6 +43,11 @@ class RobustLoss(nn.Module):
     ``reduction`` and ``label_smoothing`` mean what they mean there. Statistics are computed in float32 at least, and the
     result has the dtype that ``F.cross_entropy`` would give.
 
+    A class whose logit is -inf is masked: it has probability 0, is in no sum over the classes, gets no gradient and no share of
+    the smoothing. Where a formula divides by K that stays the number of columns, so that rows with different masks have one
+    scale. A label that is a masked class has the loss at p_y = 0, infinite for cross entropy and finite for a bounded loss,
+    and gives no gradient.
+
     A subclass sets ``needs`` and writes :meth:`from_statistics`. One that cannot be written so sets ``needs = None`` and
     writes :meth:`rows`.
     """
@@ -110,6 +115,10 @@ class RobustLoss(nn.Module):
         """The number of classes of ``logits [N, ...]``."""
         return logits.shape[1]
 
+    def masked_classes(self, logits: Tensor) -> Tensor:
+        """Which classes ``[N, K]`` of ``logits [N, ...]`` are masked."""
+        return logits == -torch.inf
+
     def constant(self, classes: int) -> float:
         """What the loss of an example holds whatever the prediction, AMSE's (a-1)^q/K; 0 for most losses.
 
@@ -156,7 +165,8 @@ class RobustLoss(nn.Module):
             scale = self._class_weight(rows, source.classes)[labels.clamp(0, source.classes - 1)]
             rows, total = rows * scale, scale.masked_fill(ignored, 0.0).sum()
         if self.label_smoothing > 0:
-            every = self._every_label_of(source)
+            every, masked = self._every_label_of(source)
+            every = every.masked_fill(masked, 0.0)
             smooth = (every if self.weight is None else every * self._class_weight(every, source.classes)).sum(1)
             rows = (1 - self.label_smoothing) * rows + self.label_smoothing / source.classes * smooth
         return rows.masked_fill(ignored, 0.0), total
@@ -165,18 +175,21 @@ class RobustLoss(nn.Module):
         """The expected loss of each row under its distribution over labels."""
         if self.ignore_index >= 0:
             raise ValueError("ignore_index does not apply to probability targets; leave it at its default")
-        every = self._every_label_of(source)
+        every, masked = self._every_label_of(source)
         target = target.to(every.dtype)
         if self.label_smoothing > 0:
-            target = target * (1 - self.label_smoothing) + self.label_smoothing / source.classes
+            share = torch.where(masked, 0.0, self.label_smoothing / source.classes)
+            target = target * (1 - self.label_smoothing) + share
         if self.weight is not None:
             target = target * self._class_weight(every, source.classes)
-        return (every * target).sum(1)
+        return (every.masked_fill(target == 0, 0.0) * target).sum(1)  # of a masked class it may be infinite
 
-    def _every_label_of(self, source: Source) -> Tensor:
+    def _every_label_of(self, source: Source) -> tuple[Tensor, Tensor]:
+        """The loss for each label, and which of the labels are masked classes."""
         if self.needs is None:
-            return self.every_label(source.logits)
-        return self.from_statistics(source.every_label(self.needs))
+            return self.every_label(source.logits), self.masked_classes(source.logits)
+        s = source.every_label(self.needs)
+        return self.from_statistics(s), s.nll == torch.inf
 
     def _class_weight(self, like: Tensor, classes: int) -> Tensor:
         if self.weight is None or len(self.weight) != classes:
@@ -273,7 +286,7 @@ class Sum(RobustLoss):
         return self._total([loss.every_label(logits) for _, loss in self.terms])
 
     def _total(self, values: list[Tensor]) -> Tensor:
-        total, *rest = [value if c == 1 else c * value for c, value in zip(self.coefficients, values, strict=True)]
+        total, *rest = [_times(c, value) for c, value in zip(self.coefficients, values, strict=True)]
         for value in rest:
             total = total + value
         return total
@@ -293,6 +306,12 @@ class Sum(RobustLoss):
         if type(self) is not Sum:
             return super().__repr__()
         return " + ".join(f"{c!r} * {loss!r}" for c, loss in self.terms)
+
+
+def _times(coefficient: float, value: Tensor) -> Tensor:
+    if coefficient == 1:
+        return value
+    return coefficient * (value if coefficient else value.clamp_max(torch.finfo(value.dtype).max))  # 0 times infinity is NaN
 
 
 def pair_terms(alpha: float, first: RobustLoss, beta: float, second: RobustLoss) -> list[tuple[float, RobustLoss]]:

@@ -260,4 +260,4 @@ class DFT(RobustLoss):
     needs = (Statistic.NLL,)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return s.hit.detach() * s.nll
+        return s.hit.detach() * s.nll.clamp_max(torch.finfo(s.nll.dtype).max)  # which is 0 at p_y = 0, not NaN

@@ -15,11 +15,15 @@ __all__ = ["NCE", "NFL", "NNCE", "NNFL"]
 
 def share(part: Tensor, rest: Tensor, classes: int) -> Tensor:
     """``part / (part + rest)`` for parts that are not negative, with a gradient that does not cancel."""
+    # The part is infinite for a masked label, whose share is 1, and both are 0 where all other classes are masked.
+    number = torch.finfo(part.dtype)
+    part = part.clamp_max(number.max / 4)
+    whole = (part + rest).clamp_min(number.tiny)
     if classes > 64:  # where neither is ever small beside the other
-        return part / (part + rest)
+        return part / whole
     # Autograd of the quotient returns the difference 1/sum - part/sum**2, so the smaller of the two goes on top.
     mostly = part > rest
-    smaller = torch.where(mostly, rest, part) / (part + rest)
+    smaller = torch.where(mostly, rest, part) / whole
     return torch.where(mostly, 1 - smaller, smaller)
 
 

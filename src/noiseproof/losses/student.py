@@ -73,6 +73,10 @@ class Student(RobustLoss):
             raise ValueError(f"the student loss takes features [N, {self.features}], got {logits.shape[1]} of them")
         return self.classes
 
+    def masked_classes(self, logits: Tensor) -> Tensor:
+        """None: features are of no class."""
+        return torch.zeros(len(logits), self.classes, dtype=torch.bool, device=logits.device)
+
     def constant(self, classes: int) -> float:
         return self.base.constant(classes)
 

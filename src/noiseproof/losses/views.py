@@ -53,6 +53,11 @@ class GJS(RobustLoss):
     def classes_of(self, logits: Tensor) -> int:
         return logits.shape[1] // self.views
 
+    def masked_classes(self, logits: Tensor) -> Tensor:
+        """In all views."""
+        masked: Tensor = (logits.unflatten(1, (self.views, -1)) == -torch.inf).all(1)
+        return masked
+
     def forward(self, logits: Tensor | Sequence[Tensor], target: Tensor) -> Tensor:
         views = [logits] * self.views if isinstance(logits, Tensor) else list(logits)
         if len(views) != self.views:

@@ -19,7 +19,7 @@ __all__ += ["row_primitives", "row_primitives_backward"]
 
 
 def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
-    """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first; ``[4, N]`` for the backward pass.
+    """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first; ``[5, N]`` for the backward pass.
 
     Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU;
     elsewhere its row is NaN, because looking would stall the device.
@@ -58,13 +58,15 @@ def plain_primitives(logits: Tensor, target: Tensor, request: str) -> Tensor:
     """The same primitives in plain differentiable torch, for second derivatives and as a definition to test against."""
     z = logits.to(accumulation_dtype(logits.dtype))
     y = target[:, None]
+    z = torch.where(z.gather(1, y) == -math.inf, z.detach(), z)  # no gradient where the label is masked
     z_y = z.gather(1, y)
     is_label = torch.zeros_like(z, dtype=torch.bool).scatter(1, y, True)
     others = z.masked_fill(is_label, -math.inf)
     lse = torch.logsumexp(others, 1, keepdim=True)
     margin = lse - z_y
     log_miss = F.logsigmoid(margin)
-    nll_k = ((lse - z) - log_miss).masked_fill(is_label, 1.0)
+    left_out = is_label | (z == -math.inf)
+    nll_k = ((lse - z) - log_miss).masked_fill(left_out, 1.0)
     rows = [F.softplus(margin, threshold=80.0)[:, 0], log_miss[:, 0]]
     for primitive in decode(request):
         if primitive.kind == "lead":
@@ -77,7 +79,7 @@ def plain_primitives(logits: Tensor, target: Tensor, request: str) -> Tensor:
         else:
             log_miss_k = torch.log(torch.expm1(-nll_k).neg().clamp_min(torch.finfo(z.dtype).tiny))
             terms = focal_term(primitive, nll_k, log_miss_k)
-        rows.append(terms.masked_fill(is_label, 0.0).sum(1))
+        rows.append(terms.masked_fill(left_out, 0.0).sum(1))
     return torch.stack(rows)
 
 
@@ -85,7 +87,7 @@ def plain_primitives(logits: Tensor, target: Tensor, request: str) -> Tensor:
 def _(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
     dtype = accumulation_dtype(logits.dtype)
     rows = logits.shape[0]
-    return logits.new_empty((2 + len(decode(request)), rows), dtype=dtype), logits.new_empty((4, rows), dtype=dtype)
+    return logits.new_empty((2 + len(decode(request)), rows), dtype=dtype), logits.new_empty((5, rows), dtype=dtype)
 
 
 @row_primitives_backward.register_fake
