@@ -13,17 +13,12 @@ from noiseproof.statistics import RowStatistics, Statistic
 __all__ = ["NCE", "NFL", "NNCE", "NNFL"]
 
 
-def share(part: Tensor, rest: Tensor, classes: int) -> Tensor:
+def share(part: Tensor, rest: Tensor) -> Tensor:
     """``part / (part + rest)`` for parts that are not negative, with a gradient that does not cancel."""
-    # The part is infinite for a masked label, whose share is 1, and both are 0 where all other classes are masked.
-    number = torch.finfo(part.dtype)
-    part = part.clamp_max(number.max / 4)
-    whole = (part + rest).clamp_min(number.tiny)
-    if classes > 64:  # where neither is ever small beside the other
-        return part / whole
-    # Autograd of the quotient returns the difference 1/sum - part/sum**2, so the smaller of the two goes on top.
+    # Autograd of the quotient returns the difference 1/sum - part/sum**2, so the smaller of the two goes on top. The part is
+    # infinite where the label is masked, and the share then 1.
     mostly = part > rest
-    smaller = torch.where(mostly, rest, part) / whole
+    smaller = torch.where(mostly, rest, part) / (part + rest)
     return torch.where(mostly, 1 - smaller, smaller)
 
 
@@ -32,7 +27,7 @@ def _negative(s: RowStatistics, room: Statistic, minimum: float) -> Tensor:
         raise ValueError(
             f"minimum must be below 1/K, or a uniform prediction has no loss: got {minimum} for {s.classes} classes"
         )
-    return share(s.others(room), s.own(room), s.classes)
+    return share(s.others(room), s.own(room))
 
 
 @register(
@@ -59,7 +54,7 @@ class NCE(RobustLoss):
     needs = (Statistic.NLL, Statistic.NLL_SUM)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return share(s.nll, s.nll_others, s.classes)
+        return share(s.nll, s.nll_others)
 
 
 @register(
@@ -91,7 +86,7 @@ class NFL(RobustLoss):
         self.needs = (Statistic.NLL, self._focal)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return share(s.own(self._focal), s.others(self._focal), s.classes)
+        return share(s.own(self._focal), s.others(self._focal))
 
 
 @register(

@@ -19,7 +19,8 @@ __all__ += ["row_primitives", "row_primitives_backward"]
 
 
 def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
-    """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first; ``[5, N]`` for the backward pass.
+    """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first; ``[4, N]`` or ``[5, N]`` for the
+    backward pass.
 
     Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU;
     elsewhere its row is NaN, because looking would stall the device.
@@ -32,7 +33,13 @@ def backward_pass(grads: Tensor, logits: Tensor, target: Tensor, primitives: Ten
     return backend_for(logits).backward(grads, logits, target, primitives, saved, decode(request))
 
 
-row_primitives = torch.library.custom_op("noiseproof::row_primitives", forward_pass, mutates_args=())
+@torch.library.custom_op("noiseproof::row_primitives", mutates_args=())
+def row_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
+    """:func:`forward_pass` with results of one shape, whatever the values: a fifth row says that all classes are left."""
+    primitives, saved = forward_pass(logits, target, request)
+    return primitives, saved if len(saved) == 5 else F.pad(saved, (0, 0, 0, 1), value=logits.shape[1] - 1)
+
+
 row_primitives_backward = torch.library.custom_op("noiseproof::row_primitives_backward", backward_pass, mutates_args=())
 
 

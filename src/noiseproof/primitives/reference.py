@@ -36,42 +36,60 @@ _kept = _Kept()
 
 
 def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Primitives ``[2 + R, N]``, nll and log_miss first, and ``[5, N]``: ``max z``, ``z_y - max z``, ``d``, ``log D`` and how
-    many classes other than the label are not masked."""
+    """Primitives ``[2 + R, N]``, nll and log_miss first, and ``[4, N]``: ``max z``, ``z_y - max z``, ``d`` and ``log D``.
+
+    Where classes may be masked a fifth row has how many of those other than the label are not, or -1 where the label is. A
+    masked class makes a primitive infinite, so on the CPU one look at their sum tells; elsewhere it would stall the device.
+    """
+    labels, valid = checked_labels(target, logits.shape[1])
+    looks = on_cpu(logits)
+    primitives, saved = _forward(logits, labels, asked, dtype, masks=not looks)
+    if looks and not math.isfinite(primitives.sum().item()):
+        primitives, saved = _forward(logits, labels, asked, dtype, masks=True)
+    return primitives if valid is None else torch.where(valid, primitives, math.nan), saved
+
+
+def _forward(
+    logits: Tensor, labels: Tensor, asked: Sequence[Primitive], dtype: torch.dtype, masks: bool
+) -> tuple[Tensor, Tensor]:
     rows, classes = logits.shape
     primitives = logits.new_empty((2 + len(asked), rows), dtype=dtype)
-    saved = logits.new_empty((5, rows), dtype=dtype)
-    labels, valid = checked_labels(target, classes)
+    saved = logits.new_empty((5 if masks else 4, rows), dtype=dtype)
     label = labels[:, None]
     nll, log_miss, *values = _columns_of(primitives)
-    top, own, d, log_sum, left = _columns_of(saved)
+    top, own, d, log_sum, *left = _columns_of(saved)
     own.copy_(logits.gather(1, label))
-    left.fill_(classes - 1)
     step = _chunk_rows(logits)
     work = _scratch(logits, min(step, rows), dtype)
-    for z, *columns in _split_rows(step, logits, label, top, own, d, log_sum, left, *values):
-        _fill_sums(z, columns, asked, work[: len(z)])
+    for z, *columns in _split_rows(step, logits, label, top, own, d, log_sum, *values, *left):
+        masked = z == -math.inf if masks else None
+        _fill_sums(z, columns, asked, work[: z.shape[0]], masked)
+        if masked is not None:
+            columns[-1].copy_((~masked.scatter_(1, columns[0], True)).sum(1, keepdim=True))
     e_y = own.exp()
     torch.sub(log_sum, own, out=nll)
     torch.div(e_y, d, out=log_miss).log1p_().neg_()
     for primitive, value in zip(asked, values, strict=True):
         if primitive.kind == "nll":
-            value.neg_().addcmul_(log_sum, left)
+            value.neg_()
+            value.addcmul_(log_sum, left[0]) if masks else value.add_(log_sum, alpha=classes - 1)
         elif primitive.kind == "power":
             (value.div_(d + e_y).square_() if primitive.exponent == 2 else value.div_((d + e_y) ** primitive.exponent))
-    return primitives if valid is None else torch.where(valid, primitives, math.nan), saved
+    if masks:
+        left[0].masked_fill_(own == -math.inf, -1)
+    return primitives, saved
 
 
-def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], work: Tensor) -> None:
+def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], work: Tensor, masked: Tensor | None) -> None:
     """The columns of one chunk: the largest logit, ``z_y`` less it, ``d``, ``log D``, and the sums, to be normalised."""
-    label, top, own, d, log_sum, left, *values = columns
+    label, top, own, d, log_sum, *values = columns[: 5 + len(asked)]
     torch.amax(z, 1, keepdim=True, out=top) if z.dtype == top.dtype else top.copy_(z.amax(1, keepdim=True))
     own.sub_(top)
-    shifted = torch.sub(z, top, out=work).scatter_(1, label, 0.0)
-    masked = None if on_cpu(z) or not any(_grows(p) for p in asked) else shifted == -math.inf
+    shifted = torch.sub(z, top, out=work)
     for primitive, value in zip(asked, values, strict=True):
         if primitive.kind == "nll":
-            masked = _sum_of_left(shifted, shifted, masked, value)
+            shifted.scatter_(1, label, 0.0)
+            torch.sum(shifted if masked is None else shifted.masked_fill(masked, 0.0), 1, keepdim=True, out=value)
     keep_shifted = any(_needs_shifted(p) for p in asked)
     e = _exp_(shifted.clone() if keep_shifted else shifted).scatter_(1, label, 0.0)
     torch.sum(e, 1, keepdim=True, out=d)
@@ -89,28 +107,9 @@ def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], wor
             terms = _focal_weight(nll, primitive.exponent).mul_(nll)
             if primitive.kind == "room":
                 terms.neg_().add_(ceiling(primitive)).clamp_min_(0.0)
-                torch.sum(terms.scatter_(1, label, 0.0), 1, keepdim=True, out=value)
-            else:
-                masked = _sum_of_left(terms.scatter_(1, label, 0.0), shifted, masked, value)
-    if masked is not None:
-        left.sub_(masked.sum(1, keepdim=True))
-
-
-def _grows(primitive: Primitive) -> bool:
-    """Whether a term grows without bound as its probability falls, so that a masked class has to be left out."""
-    return primitive.kind in ("nll", "focal")
-
-
-def _sum_of_left(terms: Tensor, shifted: Tensor, masked: Tensor | None, out: Tensor) -> Tensor | None:
-    """Fill ``out`` with the sum over the classes that are not masked, and return which are; None where none is.
-
-    On the CPU they are looked for only where a sum is not finite. Elsewhere that look would stall the device.
-    """
-    torch.sum(terms if masked is None else terms.masked_fill(masked, 0.0), 1, keepdim=True, out=out)
-    if masked is None and not math.isfinite(out.sum().item()):
-        masked = shifted == -math.inf
-        torch.sum(terms.masked_fill(masked, 0.0), 1, keepdim=True, out=out)
-    return masked
+            torch.sum(_without(masked, terms.scatter_(1, label, 0.0)), 1, keepdim=True, out=value)
+            if masked is not None:
+                value.clamp_min_(torch.finfo(value.dtype).tiny)  # or a share of it would be 0/0 where one class is left
 
 
 class _Columns(NamedTuple):
@@ -124,8 +123,6 @@ class _Columns(NamedTuple):
     """p_y"""
     below: Tensor
     """-1 where the label is not the largest class, else 0"""
-    left: Tensor
-    """How many classes other than the label are not masked"""
     slope: Tensor
     """Of the factor of e: c0 in the derivation, before the chunk's own sums are added"""
     dz_y: Tensor
@@ -136,16 +133,21 @@ def backward(
 ) -> Tensor:
     """The gradient with respect to the logits, given that of each primitive."""
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    masks = saved.shape[0] == 5 and (not on_cpu(logits) or _any_masked(saved[4], logits.shape[1]))
+    if masks:  # no gradient where the label itself is masked: there nll is infinite, and its slopes may be too
+        grads = grads.masked_fill(saved[4] < 0, 0.0)
+    elif saved.shape[0] == 5:
+        saved = saved[:4]
     columns, factors = _columns(grads, logits.shape[1], target, primitives, saved, asked)
     if logits.shape[1] == 2:
         return gradient.copy_(-columns.dz_y).scatter_(1, columns.label, columns.dz_y.to(gradient.dtype))
     step = _chunk_rows(logits)
-    work = _scratch(logits, min(step, len(logits)), grads.dtype)
-    masks = any(_grows(p) for p in asked) and (not on_cpu(logits) or _any_masked(columns.left, logits.shape[1]))
-    for z, out, *rest in _split_rows(step, logits, gradient, *columns, *factors):
-        terms = list(zip(asked, rest[len(columns) :], strict=True))
-        masked = z == -math.inf if masks else None
-        _fill_gradient(z, out, _Columns(*rest[: len(columns)]), terms, work[: len(z)], masked)
+    work = _scratch(logits, min(step, logits.shape[0]), grads.dtype)
+    left = saved[4:].unsqueeze(2) if masks else ()
+    for z, out, *rest in _split_rows(step, logits, gradient, *columns, *factors, *left):
+        terms = list(zip(asked, rest[len(columns) :], strict=False))
+        masked = (z == -math.inf, rest[-1]) if masks else None
+        _fill_gradient(z, out, _Columns(*rest[: len(columns)]), terms, work[: z.shape[0]], masked)
     return gradient
 
 
@@ -157,9 +159,8 @@ def _columns(
     grads: Tensor, classes: int, target: Tensor, primitives: Tensor, saved: Tensor, asked: Sequence[Primitive]
 ) -> tuple[_Columns, list[Tensor]]:
     """The columns, and for each primitive the factor of its own term."""
-    top, own, d, log_sum, left = _columns_of(saved)
-    # No gradient where the label itself is masked: there nll is infinite, and its slopes may be too.
-    by_nll, by_log_miss, *weights = _columns_of(grads.masked_fill(saved[1] == -math.inf, 0.0))
+    top, own, d, log_sum, *left = _columns_of(saved)
+    by_nll, by_log_miss, *weights = _columns_of(grads)
     e_y = own.exp()
     inverse_sum = (d + e_y).reciprocal_()
     hit = e_y.mul_(inverse_sum)
@@ -170,30 +171,39 @@ def _columns(
     factors = []
     for row, (primitive, factor) in enumerate(zip(asked, weights, strict=True), start=2):
         if primitive.kind == "nll":
-            total = factor * left
+            total, others = (factor * left[0], 1) if left else (factor, classes - 1)
             if classes > FEW:
-                slope = torch.addcmul(slope, total, inverse_sum)
-            dz_y = torch.addcmul(dz_y, total, hit)
+                slope = torch.addcmul(slope, total, inverse_sum, value=others)
+            dz_y = torch.addcmul(dz_y, total, hit, value=others)
         elif primitive.kind == "power":
             factor = primitive.exponent * factor
             dz_y = torch.addcmul(dz_y, factor * primitives[row, :, None], hit, value=-1)
             factor = factor * inverse_sum**primitive.exponent
             slope = torch.addcmul(slope, factor * hit, below, value=-1)
         elif primitive.kind in FOCAL_KINDS and classes == 2:
-            h = _focal_slope(-primitives[1][:, None], primitive).mul_(left)
-            dz_y = torch.addcmul(dz_y, factor * h, hit)
+            h = _focal_slope(-primitives[1][:, None], primitive)
+            dz_y = torch.addcmul(dz_y, factor * (h * left[0] if left else h), hit)
         factors.append(factor)
     label = _safe_labels(target, classes)[:, None]
-    return _Columns(label, top, log_sum, inverse_sum, hit, below, left, slope, dz_y), factors
+    return _Columns(label, top, log_sum, inverse_sum, hit, below, slope, dz_y), factors
 
 
 def _fill_gradient(
-    z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Primitive, Tensor]], work: Tensor, masked: Tensor | None
+    z: Tensor,
+    out: Tensor,
+    row: _Columns,
+    terms: list[tuple[Primitive, Tensor]],
+    work: Tensor,
+    masks: tuple[Tensor, Tensor] | None,
 ) -> None:
-    """``out_j = c0 e_j + c2 (e_j^q - e_j) + u + w h_j``, and what belongs to the label at its place."""
+    """``out_j = c0 e_j + c2 (e_j^q - e_j) + u + w h_j``, and what belongs to the label at its place.
+
+    ``masks`` has which classes are masked and how many of the others are not.
+    """
     # In float32 the exponentials are formed in the result itself, and become the gradient in place.
     e = torch.sub(z, row.top, out=out) if out.dtype == work.dtype else z.to(work.dtype).sub_(row.top)
     shifted = e.clone() if any(_needs_shifted(primitive) for primitive, _ in terms) else e
+    masked, others = (None, e.shape[1] - 1) if masks is None else masks
     exact = e.shape[1] - 1 < FEW and any(primitive.kind in ("nll", "power", "focal") for primitive, _ in terms)
     e_less_1 = _without(masked, torch.expm1(e).scatter_(1, row.label, 0.0)) if exact else None
     _exp_(e).scatter_(1, row.label, 0.0)
@@ -218,13 +228,13 @@ def _fill_gradient(
                 # What all classes have of h acts as nll_others does.
                 h_top, h = _focal_slopes_from_top(shifted, row.log_sum, primitive)
                 uniform = factor * h_top if uniform is None else torch.addcmul(uniform, factor, h_top)
-                dz_y = torch.addcmul(dz_y, factor * h_top, row.hit * row.left)
+                dz_y = torch.addcmul(dz_y, factor * h_top, row.hit * others)
             total = factor * _without(masked, h.scatter_(1, row.label, 0.0)).sum(1, keepdim=True)
             c0 = torch.addcmul(c0, total, row.inverse_sum)
             dz_y = torch.addcmul(dz_y, total, row.hit)
             extra = _add(extra, h.mul_(-factor))
     if uniform is not None and e_less_1 is not None:
-        extra = _add(extra, e_less_1 * (row.left * uniform * row.inverse_sum))
+        extra = _add(extra, e_less_1 * (others * uniform * row.inverse_sum))
         uniform = uniform * torch.addcmul(row.hit, e_less_1.sum(1, keepdim=True), row.inverse_sum)
     if extra is None:
         e.mul_(c0)
@@ -255,7 +265,7 @@ def _columns_of(rows: Tensor) -> tuple[Tensor, ...]:
 
 
 def _split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    return iter([tensors]) if len(tensors[0]) <= step else zip(*(t.split(step) for t in tensors), strict=True)
+    return iter([tensors]) if tensors[0].shape[0] <= step else zip(*(t.split(step) for t in tensors), strict=True)
 
 
 def on_cpu(tensor: Tensor) -> bool:
