@@ -31,7 +31,6 @@ from torch.autograd import gradcheck
 import noiseproof
 from noiseproof.losses.catalog import FAMILIES
 
-DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 EVERY = pytest.mark.parametrize("name", NAMES)
 """For what each class writes anew: its constructor, its formula, its place in the package."""
 EACH = pytest.mark.parametrize("name", DISTINCT)
@@ -141,26 +140,6 @@ def test_its_second_derivative_is_right(name):
     loss = build(name, 4).double()
     logits, target = draw(3, 4, scale=1.0)
     assert torch.autograd.gradgradcheck(lambda z: call(loss, z, target), logits.requires_grad_())
-
-
-@EACH
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("classes", [2, 10, 1000])
-def test_value_and_gradient_are_finite_at_any_logits(name, dtype, classes):
-    if ENTRIES[name].reads == "features" and classes == 1000:
-        classes = 100
-    loss = build(name, classes, reduction="none")
-    generator = torch.Generator().manual_seed(0)
-    largest = torch.randint(-1, 2, (12, classes), generator=generator) * 1e4
-    ties = torch.zeros(2, classes)
-    one_sided = torch.full((4, classes), -1e4).index_fill_(1, torch.tensor([0]), 1e4)
-    logits = torch.cat([largest, ties, one_sided, 3 * torch.randn(6, classes, generator=generator)]).to(dtype)
-    target = torch.randint(classes, (len(logits),), generator=generator)
-    target[-10:-8] = 0
-    value = call(loss, logits, target)
-    assert value.dtype == dtype
-    assert bool(torch.isfinite(value).all())
-    assert bool(torch.isfinite(gradient(loss, logits, target)).all())
 
 
 @EACH

@@ -12,6 +12,7 @@ from noiseproof.losses.base import Contract, RobustLoss, inner_loss
 from noiseproof.losses.catalog import register
 from noiseproof.losses.classic import CE
 from noiseproof.losses.pairs import NCEandRCE
+from noiseproof.losses.transformed import row_norm
 from noiseproof.primitives import accumulation_dtype
 
 __all__ = ["Student", "StudentAPL"]
@@ -121,7 +122,7 @@ class Student(RobustLoss):
 
 def _unit(vectors: Tensor) -> Tensor:
     """Rows scaled to length 1; a row of zeros stays, and has no gradient, instead of one as large as 1 / 0."""
-    norm = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    norm = row_norm(vectors)
     return vectors * torch.where(norm > 0, 1 / norm.clamp_min(torch.finfo(norm.dtype).tiny), 0.0)
 
 

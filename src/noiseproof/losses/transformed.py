@@ -17,6 +17,13 @@ from noiseproof.statistics import RowStatistics, Statistic
 __all__ = ["LDR", "LogitBias", "LogitClip", "PublishedLogitClip", "SparseRegularization"]
 
 
+def row_norm(vectors: Tensor) -> Tensor:
+    """The Euclidean norm of each row ``[N, 1]``, whose squares would overflow beyond 1e19 in float32."""
+    largest = vectors.detach().abs().amax(1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
+    norm: Tensor = largest * torch.linalg.vector_norm(vectors / largest, dim=1, keepdim=True)
+    return norm
+
+
 class _TransformedLoss(RobustLoss):
     """``base`` on changed logits. The change reads whole rows, so the loss is no function of row statistics."""
 
@@ -70,9 +77,7 @@ class LogitClip(_TransformedLoss):
         self.tau = check_range("tau", tau, above=0)
 
     def change(self, logits: Tensor) -> Tensor:
-        norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
-        scale: Tensor = self.tau / norm.clamp_min(self.tau)
-        return logits * scale
+        return logits * (self.tau / row_norm(logits).clamp_min(self.tau))
 
 
 @register(
@@ -104,7 +109,7 @@ class PublishedLogitClip(_TransformedLoss):
 
     def change(self, logits: Tensor) -> Tensor:
         threshold = 1 / self.delta
-        norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
+        norm = row_norm(logits)
         return logits * torch.where(norm > threshold, self.delta / norm.clamp_min(threshold), 1.0)
 
 
@@ -214,7 +219,7 @@ class SparseRegularization(_TransformedLoss):
         self.strength.fill_(self.lam * self.growth ** (epoch // self.every))
 
     def change(self, logits: Tensor) -> Tensor:
-        return (F.normalize(logits, dim=1) if self.normalize else logits) / self.temperature
+        return (logits / row_norm(logits).clamp_min(1e-12) if self.normalize else logits) / self.temperature
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         changed = self.changed(logits)

@@ -83,5 +83,6 @@ class GJS(RobustLoss):
             return loss
         z = logits.to(loss.dtype).unflatten(1, (self.views, -1))
         log_p = torch.log_softmax(z, 2).clamp_min(-1e3)  # where p is 0, and -inf less -inf would be NaN
-        kl = (torch.exp(log_p) * (log_p - torch.logsumexp(log_p, 1, keepdim=True) + size)).sum(2).mean(1)
+        ahead = log_p - log_p[:, :1]  # 0, as is the divergence, where the predictions are equal
+        kl = (torch.exp(log_p) * (ahead - torch.logsumexp(ahead, 1, keepdim=True) + size)).sum(2).mean(1)
         return loss - (kl if loss.dim() == 1 else kl[:, None]) / math.log1p(-self.pi)
