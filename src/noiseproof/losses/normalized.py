@@ -13,10 +13,12 @@ from noiseproof.statistics import RowStatistics, Statistic
 __all__ = ["NCE", "NFL", "NNCE", "NNFL"]
 
 
-def share(part: Tensor, rest: Tensor) -> Tensor:
+def share(part: Tensor, rest: Tensor, classes: int) -> Tensor:
     """``part / (part + rest)`` for parts that are not negative, with a gradient that does not cancel."""
-    # Autograd of the quotient returns the difference 1/sum - part/sum**2, so the smaller of the two goes on top. The part is
-    # infinite where the label is masked, and the share then 1.
+    if classes > 64:  # where neither is ever small beside the other; the part of a masked label is infinite and its share 1
+        part = part.clamp_max(torch.finfo(part.dtype).max / 4)
+        return part / (part + rest)
+    # Autograd of the quotient returns the difference 1/sum - part/sum**2, so the smaller of the two goes on top.
     mostly = part > rest
     smaller = torch.where(mostly, rest, part) / (part + rest)
     return torch.where(mostly, 1 - smaller, smaller)
@@ -27,7 +29,7 @@ def _negative(s: RowStatistics, room: Statistic, minimum: float) -> Tensor:
         raise ValueError(
             f"minimum must be below 1/K, or a uniform prediction has no loss: got {minimum} for {s.classes} classes"
         )
-    return share(s.others(room), s.own(room))
+    return share(s.others(room), s.own(room), s.classes)
 
 
 @register(
@@ -54,7 +56,7 @@ class NCE(RobustLoss):
     needs = (Statistic.NLL, Statistic.NLL_SUM)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return share(s.nll, s.nll_others)
+        return share(s.nll, s.nll_others, s.classes)
 
 
 @register(
@@ -86,7 +88,7 @@ class NFL(RobustLoss):
         self.needs = (Statistic.NLL, self._focal)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return share(s.own(self._focal), s.others(self._focal))
+        return share(s.own(self._focal), s.others(self._focal), s.classes)
 
 
 @register(
