@@ -69,7 +69,7 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
     except ImportError as error:
-        raise ImportError(f"safetensors is needed to read {file}: pip install 'noiseproof[lab]'") from error
+        raise ImportError(f"safetensors is needed to read {file}: pip install '.[lab]' in noiseproof's repository") from error
     try:
         return load_file(file)
     except SafetensorError as error:
