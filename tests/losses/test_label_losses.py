@@ -107,6 +107,14 @@ def test_value_and_gradient_are_right_at_every_confidence(name, dtype):
     torch.testing.assert_close(gradient(loss, logits, target)[:, 0].double(), slopes, rtol=tolerance, atol=1e-36)
 
 
+@pytest.mark.parametrize("p", [1e-300, 1e-100, 1e-36])
+def test_the_slope_of_js_grows_without_bound_in_float64(p):
+    """log(1 + c/p) / log(1 + c) with c = 1, to the last probability that float64 has."""
+    logits = torch.tensor([[p, 0.5, 0.5]], dtype=torch.float64).log()
+    slope = -gradient(JS(), logits, torch.tensor([0]))[0, 0].item() / p
+    assert slope == pytest.approx(math.log1p(1 / p) / math.log(2), rel=1e-12)
+
+
 def test_fisher_rao_lies_between_mae_and_cross_entropy():
     values = FisherRao(reduction="none")(LOGITS, TARGET)
     assert bool((MAE(scale=1.0, reduction="none")(LOGITS, TARGET) <= values).all())

@@ -170,7 +170,8 @@ def divergence_from_label(nll: Tensor, log_miss: Tensor, pi: float) -> Tensor:
     """
     c = pi / (1 - pi)
     scale = math.log1p(c) / c
-    log_t = (nll + log_miss + math.log(pi)).clamp(-40.0, 80.0)
+    largest = -math.log(torch.finfo(nll.dtype).tiny) - 7  # beyond it p_y is 0
+    log_t = (nll + log_miss + math.log(pi)).clamp(-40.0, largest)
     ratio = F.softplus(log_t, threshold=80.0) * torch.exp(-log_t)  # log(1 + t) / t
     far = F.softplus(log_miss - torch.logaddexp(-nll, torch.full_like(nll, math.log(c))), threshold=80.0)
     return torch.exp(log_miss) * (1 - (1 - pi) / scale * ratio) + far / scale
