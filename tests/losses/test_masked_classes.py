@@ -10,7 +10,7 @@ from cases import DETACHED, DISTINCT, ENTRIES, NAMES, RANDOM, all_options, build
 from formulas import FORMULAS
 
 import noiseproof
-from noiseproof.primitives import plain_primitives, primitives_of
+from noiseproof.primitives import plain_primitives, primitives_of, reference
 from noiseproof.statistics import Statistic, every_label_statistics, row_statistics
 
 ON_LOGITS = [name for name in NAMES if ENTRIES[name].reads != "features"]
@@ -132,6 +132,21 @@ def test_rows_without_any_class_are_nan():
     logits = torch.full((2, 4), -math.inf)
     logits[1] = 0.0
     assert torch.isnan(noiseproof.JALCE(reduction="none")(logits, torch.tensor([0, 0]))).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("classes", [2, 6, 100])
+def test_a_device_that_must_not_look_gives_what_the_cpu_gives(name, classes, monkeypatch):
+    """There masks are always left out; here that is done on the CPU."""
+    cases = [masked(classes, torch.float32)[:2], draw(6, classes, scale=3.0, dtype=torch.float32)]
+    expected = []
+    for unseen in (False, True):
+        if unseen:
+            monkeypatch.setattr(reference, "on_cpu", lambda tensor: False)
+        loss = build(name, classes, reduction="none")
+        found = [(call(loss, *case), gradient(loss, *case)) for case in cases]
+        expected = expected or found
+        torch.testing.assert_close(found, expected, rtol=2e-6, atol=1e-9)
 
 
 NEEDS = (Statistic.NLL_SUM, Statistic.SQ_SUM, Statistic.power_sum(0.5), Statistic.focal_sum(0.5), Statistic.room_sum(0.5, 1e-3))
