@@ -158,6 +158,48 @@ def test_far_classes_leave_the_gradient_of_the_others_within_1e5(name, classes, 
             assert worst_error(name, LOSSES[name], moved, y) <= 1e-5, (scale, far)
 
 
+def soft_targets(classes):
+    """Labels as probabilities, smoothed a lot and a little, anything, and no preference."""
+    one_hot = torch.nn.functional.one_hot(torch.tensor(0), classes).float()
+    anything = torch.softmax(torch.randn(classes, generator=torch.Generator().manual_seed(1)), 0)
+    return [one_hot, 0.9 * one_hot + 0.1 / classes, (1 - 1e-4) * one_hot + 1e-4 / classes, anything, anything * 0 + 1 / classes]
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("name", LOSSES)
+def test_with_probability_targets_the_error_is_within_1e5_of_the_labels_gradients(name, classes):
+    """Of their norms, weighted by the target and added: where the gradients themselves cancel, as those of a symmetric loss
+    do, nothing can be said of the rest."""
+    loss = noiseproof.create_loss(name.split(" ")[0], reduction="sum", **LOSSES[name])
+    drawn = [rows(classes, gap, sure_of)[0] for gap in (1e-1, 1e-5, 1e-12) for sure_of in (0, 1)]
+    if classes > 2:
+        drawn.append(torch.full((classes,), 0.3).index_fill_(0, torch.tensor([1]), -200.0))  # ties, and one far class
+    for logits in drawn:
+        exact = [exact_gradient(name, LOSSES[name], logits, label) for label in range(classes)]
+        norms = [mpmath.norm(each) for each in exact]
+        for target in soft_targets(classes):
+            share = [mpf(float(value)) for value in target]
+            truth = [mpmath.fsum(w * each[j] for w, each in zip(share, exact, strict=True)) for j in range(classes)]
+            ours = gradient(loss, logits[None], target[None])[0]
+            difference = mpmath.norm([mpf(float(value)) - true for value, true in zip(ours, truth, strict=True)])
+            assert float(difference / mpmath.fdot(share, norms)) <= 1e-5, (logits, target)
+
+
+@pytest.mark.parametrize("name", STATISTIC)
+def test_with_smoothing_every_function_of_the_statistics_agrees_with_float64(name):
+    """By the same measure, with labels and ``label_smoothing``."""
+    for classes in (2, 3, 10):
+        logits = torch.cat([rows(classes, gap, sure_of) for gap in (1e-1, 1e-5, 1e-12) for sure_of in (0, 1)])
+        whole = build(name, classes, reduction="none").double()
+        labels = torch.arange(classes).repeat(len(logits))
+        each = gradient(whole, logits.double().repeat_interleave(classes, 0), labels).norm(dim=1).view(len(logits), classes)
+        scale = 0.9 * each[:, 0] + 0.1 * each.mean(1)
+        smoothed, target = {"reduction": "none", "label_smoothing": 0.1}, torch.zeros(len(logits), dtype=torch.long)
+        exact = gradient(build(name, classes, **smoothed).double(), logits.double(), target)
+        low = gradient(build(name, classes, **smoothed), logits, target).double()
+        assert bool(((low - exact).norm(dim=1) <= 1e-5 * scale).all()), classes
+
+
 def test_the_plain_formula_would_not_pass():
     """What these tests are for: the printed formula in float32 loses most of the gradient where the network is sure."""
     logits = rows(10, 1e-8, sure_of=0)

@@ -64,8 +64,9 @@ def stub() -> str:
                 starred = True
             default = "" if parameter.default is inspect.Parameter.empty else f" = {_literal(parameter.default)}"
             lines.append(f"    {parameter.name}: {_annotation(parameter)}{default},")
-        lines.append(") -> Tensor: ...")
-    return "\n".join(lines) + "\n"
+        head, *rest = inspect.cleandoc(getattr(functional, entry.function_name).__doc__ or "").splitlines()
+        lines += [") -> Tensor:", f'    """{head}', *(f"    {line}".rstrip() for line in rest), '    """', ""]
+    return "\n".join(lines)
 
 
 def _annotation(parameter: inspect.Parameter) -> str:

@@ -13,10 +13,22 @@ from torch import Tensor
 
 from noiseproof.losses.base import DEFAULTS
 from noiseproof.losses.catalog import LossEntry, list_losses
+from noiseproof.losses.checks import arguments_of, by_name_error
+from noiseproof.losses.parameters import CONTRACT, describe_parameters
+
+TENSORS = {
+    "logits": "[N, K], [K] or [N, K, d1, ...]",
+    "features": "[N, D]",
+    "target": "labels, [N] for logits [N, K], or class probabilities of the logits' shape",
+    "means": "the mean of each class, [K, D]",
+    "root_freedom": "the root of each class's degrees of freedom less 0.1, [K]",
+}
 
 
 def _function(entry: LossEntry) -> Callable[..., Tensor]:
-    def loss(logits: Any, target: Tensor, **options: Any) -> Tensor:
+    def loss(logits: Any, target: Tensor, *wrong: Any, **options: Any) -> Tensor:
+        if wrong:
+            raise by_name_error(entry.function_name, arguments_of(entry.cls.__init__), wrong[0])
         return entry.cls(**options)(logits, target)  # type: ignore[no-any-return]
 
     return _describe(loss, entry, ("logits", "target"))
@@ -25,7 +37,9 @@ def _function(entry: LossEntry) -> Callable[..., Tensor]:
 def _head_function(entry: LossEntry) -> Callable[..., Tensor]:
     """A loss with parameters of its own: they are arguments here, and their shape gives the features and classes."""
 
-    def loss(features: Tensor, target: Tensor, means: Tensor, root_freedom: Tensor, **options: Any) -> Tensor:
+    def loss(features: Tensor, target: Tensor, means: Tensor, root_freedom: Tensor, *wrong: Any, **options: Any) -> Tensor:
+        if wrong:
+            raise by_name_error(entry.function_name, arguments_of(entry.cls.__init__)[2:], wrong[0])
         module = entry.cls(classes=means.shape[0], features=means.shape[1], **options)
         given = {"means": means, "root_freedom": root_freedom}
         return torch.func.functional_call(module, given, (features, target))  # type: ignore[no-any-return]
@@ -49,8 +63,17 @@ def _describe(
     loss.__signature__ = inspect.Signature(parameters, return_annotation="Tensor")  # type: ignore[attr-defined]
     loss.__name__ = loss.__qualname__ = entry.function_name
     loss.__module__ = __name__
-    loss.__doc__ = f"{entry.title}: the function of :class:`noiseproof.{entry.cls.__name__}`, which documents its parameters."
+    loss.__doc__ = _documentation(entry, list(tensors), list(options))
     return loss
+
+
+def _documentation(entry: LossEntry, tensors: list[str], options: list[str]) -> str:
+    meanings = {**TENSORS, **describe_parameters(entry), **CONTRACT}
+    if entry.reads == "predictions":
+        meanings["logits"] = "those of each prediction, in a list, or one tensor for equal predictions"
+    lines = [f"    {name}: {meanings[name]}" for name in (*tensors, *options, *CONTRACT)]
+    head = f"{entry.title}: the function of :class:`noiseproof.{entry.cls.__name__}`."
+    return "\n".join([head, "", "Args:", *lines])
 
 
 for _entry in list_losses():

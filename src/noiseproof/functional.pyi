@@ -15,7 +15,18 @@ def ce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Cross entropy: the function of :class:`noiseproof.CE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def fl(
     logits: Tensor,
     target: Tensor,
@@ -26,7 +37,20 @@ def fl(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Focal loss: the function of :class:`noiseproof.FL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        gamma: exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none
+        detach_focal: whether the focal weight is a constant to the gradient, as in the code behind the published numbers
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def mae(
     logits: Tensor,
     target: Tensor,
@@ -36,7 +60,19 @@ def mae(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Mean absolute error: the function of :class:`noiseproof.MAE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        scale: factor, in (0, inf)
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def mse(
     logits: Tensor,
     target: Tensor,
@@ -45,7 +81,18 @@ def mse(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Mean squared error: the function of :class:`noiseproof.MSE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def rce(
     logits: Tensor,
     target: Tensor,
@@ -55,7 +102,19 @@ def rce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Reverse cross entropy: the function of :class:`noiseproof.RCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        clip: what stands for 0 in the logarithm of the label, in (0, 1)
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def sce(
     logits: Tensor,
     target: Tensor,
@@ -67,7 +126,21 @@ def sce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Symmetric cross entropy: the function of :class:`noiseproof.SCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        clip: what stands for 0 in the logarithm of the label, in (0, 1)
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def negative_ls(
     logits: Tensor,
     target: Tensor,
@@ -77,7 +150,19 @@ def negative_ls(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Negative label smoothing: the function of :class:`noiseproof.NegativeLS`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        r: rate of the smoothing, in (-inf, 1); 0 is cross entropy
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def gce(
     logits: Tensor,
     target: Tensor,
@@ -87,7 +172,19 @@ def gce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Generalized cross entropy: the function of :class:`noiseproof.GCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        q: in (0, 1]: 0 is cross entropy, 1 is 1 - p_y
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def truncated_gce(
     logits: Tensor,
     target: Tensor,
@@ -98,7 +195,20 @@ def truncated_gce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Truncated generalized cross entropy: the function of :class:`noiseproof.TruncatedGCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        q: in (0, 1]: 0 is cross entropy, 1 is 1 - p_y
+        k: probabilities below it have no gradient, in (0, 1)
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def taylor_ce(
     logits: Tensor,
     target: Tensor,
@@ -108,7 +218,19 @@ def taylor_ce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Taylor cross entropy: the function of :class:`noiseproof.TaylorCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        t: number of terms, at least 1; 1 is 1 - p_y
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def phuber_ce(
     logits: Tensor,
     target: Tensor,
@@ -118,7 +240,19 @@ def phuber_ce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Partially Huberised cross entropy: the function of :class:`noiseproof.PHuberCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        tau: the slope in p_y is at most this, in (1, inf): 1 is 1 - p_y, infinity cross entropy
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def js(
     logits: Tensor,
     target: Tensor,
@@ -128,7 +262,19 @@ def js(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Jensen-Shannon divergence: the function of :class:`noiseproof.JS`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        pi: weight of the label against the prediction, in (0, 1): 0 is cross entropy, 1 half the mean absolute error
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def fisher_rao(
     logits: Tensor,
     target: Tensor,
@@ -137,7 +283,18 @@ def fisher_rao(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Fisher-Rao loss: the function of :class:`noiseproof.FisherRao`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def dft(
     logits: Tensor,
     target: Tensor,
@@ -146,7 +303,18 @@ def dft(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Likelihood weighted by its probability: the function of :class:`noiseproof.DFT`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def ogc(
     logits: Tensor,
     target: Tensor,
@@ -157,7 +325,20 @@ def ogc(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Optimized gradient clipping: the function of :class:`noiseproof.OGC`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        tau: the slope in p_y is at most this until the first update, in (1, 1e+07]
+        epsilon: how much steeper than on clean labels the gradient on wrong ones may be, per learning rate, in [0, inf)
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nce(
     logits: Tensor,
     target: Tensor,
@@ -166,7 +347,18 @@ def nce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized cross entropy: the function of :class:`noiseproof.NCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nfl(
     logits: Tensor,
     target: Tensor,
@@ -177,7 +369,20 @@ def nfl(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized focal loss: the function of :class:`noiseproof.NFL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        gamma: exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none
+        detach_focal: whether the focal weight is a constant to the gradient, as in the code behind the published numbers
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nnce(
     logits: Tensor,
     target: Tensor,
@@ -187,7 +392,19 @@ def nnce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized negative cross entropy: the function of :class:`noiseproof.NNCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        minimum: probabilities are clipped below at it, in (0, 0.5) and below 1/K
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nnfl(
     logits: Tensor,
     target: Tensor,
@@ -199,7 +416,21 @@ def nnfl(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized negative focal loss: the function of :class:`noiseproof.NNFL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        gamma: exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none
+        minimum: probabilities are clipped below at it, in (0, 0.5) and below 1/K
+        detach_focal: whether the focal weight is a constant to the gradient, as in the code behind the published numbers
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def aul(
     logits: Tensor,
     target: Tensor,
@@ -210,7 +441,20 @@ def aul(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Asymmetric unhinged loss: the function of :class:`noiseproof.AUL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        a: in (1, inf): the larger, the closer to the mean absolute error
+        p: exponent, in (0, inf); 1 is 1 - p_y
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def agce(
     logits: Tensor,
     target: Tensor,
@@ -221,7 +465,20 @@ def agce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Asymmetric generalized cross entropy: the function of :class:`noiseproof.AGCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        a: of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error
+        q: exponent, in (0, inf)
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def ael(
     logits: Tensor,
     target: Tensor,
@@ -231,7 +488,19 @@ def ael(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Asymmetric exponential loss: the function of :class:`noiseproof.AEL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        a: of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def anorm(
     logits: Tensor,
     target: Tensor,
@@ -242,7 +511,20 @@ def anorm(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Asymmetric norm loss: the function of :class:`noiseproof.ANorm`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        a: what p_y is pulled towards, in [1, inf): the larger, the more robust and the slower to fit
+        q: exponent, in (0, inf)
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def amse(
     logits: Tensor,
     target: Tensor,
@@ -254,7 +536,21 @@ def amse(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Asymmetric mean squared error: the function of :class:`noiseproof.AMSE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        a: what p_y is pulled towards, in [1, inf): the larger, the more robust and the slower to fit
+        q: exponent, in (0, inf)
+        offset: whether the value holds AMSE's constant (a-1)^q / K; the gradient is the same
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def anl_ce(
     logits: Tensor,
     target: Tensor,
@@ -266,7 +562,21 @@ def anl_ce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Active negative loss on cross entropy: the function of :class:`noiseproof.ANLCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        minimum: probabilities are clipped below at it, in (0, 0.5) and below 1/K
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def anl_fl(
     logits: Tensor,
     target: Tensor,
@@ -280,7 +590,23 @@ def anl_fl(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Active negative loss on the focal loss: the function of :class:`noiseproof.ANLFL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        gamma: exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none
+        minimum: probabilities are clipped below at it, in (0, 0.5) and below 1/K
+        detach_focal: whether the focal weight is a constant to the gradient, as in the code behind the published numbers
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def jal_ce(
     logits: Tensor,
     target: Tensor,
@@ -294,7 +620,23 @@ def jal_ce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Joint asymmetric loss on cross entropy: the function of :class:`noiseproof.JALCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        a: what p_y is pulled towards, in [1, inf): the larger, the more robust and the slower to fit
+        q: exponent, in (0, inf)
+        offset: whether the value holds AMSE's constant (a-1)^q / K; the gradient is the same
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def jal_fl(
     logits: Tensor,
     target: Tensor,
@@ -310,7 +652,25 @@ def jal_fl(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Joint asymmetric loss on the focal loss: the function of :class:`noiseproof.JALFL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        a: what p_y is pulled towards, in [1, inf): the larger, the more robust and the slower to fit
+        gamma: exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none
+        q: exponent, in (0, inf)
+        offset: whether the value holds AMSE's constant (a-1)^q / K; the gradient is the same
+        detach_focal: whether the focal weight is a constant to the gradient, as in the code behind the published numbers
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nce_mae(
     logits: Tensor,
     target: Tensor,
@@ -321,7 +681,20 @@ def nce_mae(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized cross entropy and mean absolute error: the function of :class:`noiseproof.NCEandMAE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nce_rce(
     logits: Tensor,
     target: Tensor,
@@ -333,7 +706,21 @@ def nce_rce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized cross entropy and reverse cross entropy: the function of :class:`noiseproof.NCEandRCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        clip: what stands for 0 in the logarithm of the label, in (0, 1)
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nce_aul(
     logits: Tensor,
     target: Tensor,
@@ -346,7 +733,22 @@ def nce_aul(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized cross entropy and asymmetric unhinged loss: the function of :class:`noiseproof.NCEandAUL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        a: in (1, inf): the larger, the closer to the mean absolute error
+        p: exponent, in (0, inf); 1 is 1 - p_y
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nce_agce(
     logits: Tensor,
     target: Tensor,
@@ -359,7 +761,22 @@ def nce_agce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized cross entropy and asymmetric generalized cross entropy: the function of :class:`noiseproof.NCEandAGCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        a: of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error
+        q: exponent, in (0, inf)
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nce_ael(
     logits: Tensor,
     target: Tensor,
@@ -371,7 +788,21 @@ def nce_ael(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized cross entropy and asymmetric exponential loss: the function of :class:`noiseproof.NCEandAEL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        a: of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nfl_mae(
     logits: Tensor,
     target: Tensor,
@@ -384,7 +815,22 @@ def nfl_mae(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized focal loss and mean absolute error: the function of :class:`noiseproof.NFLandMAE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        gamma: exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none
+        detach_focal: whether the focal weight is a constant to the gradient, as in the code behind the published numbers
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nfl_rce(
     logits: Tensor,
     target: Tensor,
@@ -398,7 +844,23 @@ def nfl_rce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized focal loss and reverse cross entropy: the function of :class:`noiseproof.NFLandRCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        clip: what stands for 0 in the logarithm of the label, in (0, 1)
+        gamma: exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none
+        detach_focal: whether the focal weight is a constant to the gradient, as in the code behind the published numbers
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nfl_aul(
     logits: Tensor,
     target: Tensor,
@@ -413,7 +875,24 @@ def nfl_aul(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized focal loss and asymmetric unhinged loss: the function of :class:`noiseproof.NFLandAUL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        a: in (1, inf): the larger, the closer to the mean absolute error
+        p: exponent, in (0, inf); 1 is 1 - p_y
+        gamma: exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none
+        detach_focal: whether the focal weight is a constant to the gradient, as in the code behind the published numbers
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nfl_agce(
     logits: Tensor,
     target: Tensor,
@@ -428,7 +907,24 @@ def nfl_agce(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized focal loss and asymmetric generalized cross entropy: the function of :class:`noiseproof.NFLandAGCE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        a: of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error
+        q: exponent, in (0, inf)
+        gamma: exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none
+        detach_focal: whether the focal weight is a constant to the gradient, as in the code behind the published numbers
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nfl_ael(
     logits: Tensor,
     target: Tensor,
@@ -442,7 +938,23 @@ def nfl_ael(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Normalized focal loss and asymmetric exponential loss: the function of :class:`noiseproof.NFLandAEL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        a: of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error
+        gamma: exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none
+        detach_focal: whether the focal weight is a constant to the gradient, as in the code behind the published numbers
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def agce_mae(
     logits: Tensor,
     target: Tensor,
@@ -455,7 +967,22 @@ def agce_mae(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Asymmetric generalized cross entropy and mean absolute error: the function of :class:`noiseproof.AGCEandMAE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        a: of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error
+        q: exponent, in (0, inf)
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def ece(
     logits: Tensor,
     target: Tensor,
@@ -465,7 +992,19 @@ def ece(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Cross entropy of epsilon-softmax: the function of :class:`noiseproof.ECE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        m: how far epsilon-softmax goes to one-hot, in [0, inf); 0 is softmax
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def efl(
     logits: Tensor,
     target: Tensor,
@@ -477,7 +1016,21 @@ def efl(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Focal loss of epsilon-softmax: the function of :class:`noiseproof.EFL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        m: how far epsilon-softmax goes to one-hot, in [0, inf); 0 is softmax
+        gamma: exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none
+        detach_focal: whether the focal weight is a constant to the gradient, as in the code behind the published numbers
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def ece_mae(
     logits: Tensor,
     target: Tensor,
@@ -489,7 +1042,21 @@ def ece_mae(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Cross entropy of epsilon-softmax and mean absolute error: the function of :class:`noiseproof.ECEandMAE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        m: how far epsilon-softmax goes to one-hot, in [0, inf); 0 is softmax
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def efl_mae(
     logits: Tensor,
     target: Tensor,
@@ -503,7 +1070,23 @@ def efl_mae(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Focal loss of epsilon-softmax and mean absolute error: the function of :class:`noiseproof.EFLandMAE`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        m: how far epsilon-softmax goes to one-hot, in [0, inf); 0 is softmax
+        gamma: exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none
+        detach_focal: whether the focal weight is a constant to the gradient, as in the code behind the published numbers
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def logitclip(
     logits: Tensor,
     target: Tensor,
@@ -514,7 +1097,20 @@ def logitclip(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """LogitClip, as its paper defines it: the function of :class:`noiseproof.LogitClip`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        tau: largest norm of a row of logits, in (0, inf)
+        base: the loss that is changed; None: cross entropy
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def ce_lc(
     logits: Tensor,
     target: Tensor,
@@ -525,7 +1121,20 @@ def ce_lc(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """LogitClip, as coded for the published numbers: the function of :class:`noiseproof.PublishedLogitClip`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        delta: norms above 1/delta become delta, in (0, inf)
+        base: the loss that is changed; None: cross entropy
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def logit_bias(
     logits: Tensor,
     target: Tensor,
@@ -536,7 +1145,20 @@ def logit_bias(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Mean absolute error with a logit bias: the function of :class:`noiseproof.LogitBias`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        epsilon: what is added to the label's logit
+        base: the loss of the label's probability that is biased; None: mean absolute error
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def sr(
     logits: Tensor,
     target: Tensor,
@@ -552,7 +1174,25 @@ def sr(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Sparse regularisation: the function of :class:`noiseproof.SparseRegularization`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        temperature: the logits are divided by it, in (0, inf)
+        lam: weight of the part that is added, in [0, inf)
+        q: exponent, in (0, inf)
+        growth: factor of lambda at each of its steps, in (0, inf)
+        every: epochs between two steps of lambda, at least 1
+        normalize: whether each row of logits is scaled to length 1 first
+        base: the loss that is changed; None: cross entropy
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def ldr(
     logits: Tensor,
     target: Tensor,
@@ -563,7 +1203,20 @@ def ldr(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Label distributionally robust loss (KL): the function of :class:`noiseproof.LDR`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        c: margin of the labels other than the given one, in [0, inf)
+        lam: temperature over the labels, in (0, inf): 0 is a hinge loss, infinity a symmetric loss
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def nl(
     logits: Tensor,
     target: Tensor,
@@ -575,7 +1228,21 @@ def nl(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Negative learning: the function of :class:`noiseproof.NL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        stage: nl: all rows; selnl: rows with p_y > 1/K; selpl: cross entropy on rows with p_y > threshold
+        threshold: p_y from which a row is believed in the stage selpl, in [0, 1)
+        generator: where the complementary labels are drawn; None: torch's default generator
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def jnpl(
     logits: Tensor,
     target: Tensor,
@@ -586,7 +1253,20 @@ def jnpl(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Joint negative and positive learning: the function of :class:`noiseproof.JNPL`.
+
+    Args:
+        logits: [N, K], [K] or [N, K, d1, ...]
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        lam: weight of the part that is added, in [0, inf)
+        generator: where the complementary labels are drawn; None: torch's default generator
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def gjs(
     logits: Tensor | list[Tensor] | tuple[Tensor, ...],
     target: Tensor,
@@ -597,7 +1277,20 @@ def gjs(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Generalized Jensen-Shannon divergence: the function of :class:`noiseproof.GJS`.
+
+    Args:
+        logits: those of each prediction, in a list, or one tensor for equal predictions
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        pi: weight of the label against the prediction, in (0, 1): 0 is cross entropy, 1 half the mean absolute error
+        views: number of predictions of each example, at least 1
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def lt(
     features: Tensor,
     target: Tensor,
@@ -611,7 +1304,23 @@ def lt(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Student loss: the function of :class:`noiseproof.Student`.
+
+    Args:
+        features: width of the features, at least 1
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        means: the mean of each class, [K, D]
+        root_freedom: the root of each class's degrees of freedom less 0.1, [K]
+        margin: how much further away the label's mean counts in training, in [0, inf)
+        lam: weight of the part that is added, in [0, inf)
+        base: the loss that is changed; None: cross entropy
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """
+
 def lt_apl(
     features: Tensor,
     target: Tensor,
@@ -626,4 +1335,20 @@ def lt_apl(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-) -> Tensor: ...
+) -> Tensor:
+    """Student loss on NCE+RCE: the function of :class:`noiseproof.StudentAPL`.
+
+    Args:
+        features: width of the features, at least 1
+        target: labels, [N] for logits [N, K], or class probabilities of the logits' shape
+        means: the mean of each class, [K, D]
+        root_freedom: the root of each class's degrees of freedom less 0.1, [K]
+        alpha: weight of the first loss, in [0, inf)
+        beta: weight of the second loss, in [0, inf)
+        margin: how much further away the label's mean counts in training, in [0, inf)
+        lam: weight of the part that is added, in [0, inf)
+        weight: factor of each class's loss, [K]
+        ignore_index: the label of rows that count for nothing
+        reduction: none, mean (by the weights of the labels) or sum
+        label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+    """

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
 from noiseproof.primitives import Primitive, focal_term, key_of, parse, primitives_of
+
+FEW = 64
+"""Up to so many classes one term may be most of a sum."""
 
 __all__ = ["Logits", "RowStatistics", "Source", "Statistic", "every_label_statistics", "row_statistics"]
 
@@ -145,23 +149,40 @@ def every_label_statistics(logits: Tensor, needs: tuple[Statistic, ...]) -> RowS
     """Statistics of each row of ``logits [N, K]`` for each of its K labels; every attribute is ``[N, K]``.
 
     Only for the class with the largest logit can ``miss`` be small, so its statistics come from the operation. Those of
-    another label follow by moving its own term out of the sum and the largest class's term in.
+    another label follow from the terms of the other classes: of a few by adding them up, of many by taking the label's own
+    term, a small part of it, out of the whole sum.
     """
     top = logits.argmax(1)
     s = row_statistics(logits, top, needs)
     z = logits.to(s.nll.dtype)
     is_top = top[:, None] == torch.arange(s.classes, device=top.device)
-    nll = s.nll[:, None] + (z.gather(1, top[:, None]) - z)
+    masked = z == -torch.inf  # their statistics are constants: an infinite slope times nothing would be NaN
+    behind = torch.where(is_top, 0.0, z.gather(1, top[:, None]) - z)  # a zero without a gradient that would have to cancel
+    nll = torch.where(masked, torch.inf, s.nll[:, None] + behind)
     log_miss = torch.where(is_top, s.log_miss[:, None], torch.log1p(-torch.exp(-nll.masked_fill(is_top, 1.0))))
     sums = {}
     for key, top_others in s.sums.items():
         if key == Statistic.LEAD.key:
             sums[key] = torch.where(is_top, top_others[:, None], z - z.gather(1, top[:, None])).detach()
             continue
-        own, top_own = own_term(key, nll, log_miss), own_term(key, s.nll, s.log_miss)
-        moved = ((top_others + top_own)[:, None] - own).clamp_min(0.0)
-        sums[key] = torch.where(is_top, top_others[:, None], moved)
+        own = own_term(key, nll, log_miss).masked_fill(masked, 0.0)
+        if s.classes <= FEW:
+            others = sum_of_others(own)
+        else:
+            others = ((top_others + own_term(key, s.nll, s.log_miss))[:, None] - own).clamp_min(0.0)
+        sums[key] = torch.where(is_top, top_others[:, None], others)
     return RowStatistics(nll, log_miss, s.classes, sums)
+
+
+def sum_of_others(terms: Tensor) -> Tensor:
+    """For each column of ``terms [N, K]`` the sum of the other columns, without a difference.
+
+    >>> sum_of_others(torch.tensor([[1.0, 1e9, 2.0]])).tolist()
+    [[1000000000.0, 3.0, 1000000000.0]]
+    """
+    before = F.pad(terms[:, :-1].cumsum(1), (1, 0))
+    after = F.pad(terms[:, 1:].flip(1).cumsum(1), (1, 0)).flip(1)
+    return before + after
 
 
 def own_term(key: str, nll: Tensor, log_miss: Tensor) -> Tensor:

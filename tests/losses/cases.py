@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from noiseproof import LossEntry, RobustLoss, Sum, list_losses
+from noiseproof.losses.base import parameters_of
+from noiseproof.losses.complementary import complementary_labels
 
 ENTRIES = {entry.name: entry for entry in list_losses()}
 NAMES = list(ENTRIES)
@@ -97,3 +99,32 @@ def gradient(loss: RobustLoss, logits: Tensor, target: Tensor) -> Tensor:
     result = call(loss, leaf, target)
     (grad,) = torch.autograd.grad(result.sum(), leaf)
     return grad
+
+
+def parameters(loss: RobustLoss) -> dict[str, Any]:
+    """The loss's hyper-parameters, and for a head its learned ones, as the formulas take them."""
+    found = {name: getattr(loss, name) for name in parameters_of(type(loss))}
+    if hasattr(loss, "means"):
+        found |= {"means": loss.means.detach().numpy(), "root_freedom": loss.root_freedom.detach().numpy()}
+        found |= {"training": loss.training, "base": "nce+rce" if "alpha" in found else "ce", "clip": 1e-4}
+    if hasattr(loss, "strength"):
+        found["lam"] = loss.strength.item()
+    found.pop("views", None)  # one tensor stands for equal predictions, as it does in the formula
+    return found
+
+
+def draws(name: str, logits: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    """What a random loss draws after ``call`` has set the seed: the same draws, made here once more."""
+    torch.manual_seed(2)
+    if name not in RANDOM:
+        return [{}] * len(target)
+    classes = logits.shape[1]
+    other = complementary_labels(target, classes, None)
+    if name == "nl":
+        return [{"complement": int(c)} for c in other]
+    coin = torch.rand(len(target), dtype=logits.dtype)
+    p = torch.softmax(logits, 1)
+    hit = p.gather(1, target[:, None])[:, 0]
+    others = p.scatter(1, target[:, None], 0.0).amax(1)
+    kept = (others < 1 / classes) & (coin < hit)
+    return [{"complement": int(c), "kept": bool(k)} for c, k in zip(other, kept, strict=True)]

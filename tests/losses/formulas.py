@@ -3,7 +3,8 @@
 Written from the papers' printed formulas and the design notes alone, without looking at the library, so that agreement
 between the two means something. Every formula is the slow literal one: an explicit one-hot vector, an explicit softmax,
 explicit sums over the classes, nothing simplified. `FORMULAS[name](z, y, **parameters)` is the loss of the logits `z`
-(shape [K]) at the label `y`; parameters a formula does not know are ignored.
+(shape [K]) at the label `y`; parameters a formula does not know are ignored. `columns` is K where `z` holds only the classes
+that are not masked.
 """
 
 import math
@@ -82,9 +83,9 @@ def mae(z: Vector, y: int, *, scale: float, **_: Any) -> float:
     return float(scale / 2 * np.sum(np.abs(one_hot(y, len(z)) - softmax(z))))
 
 
-def mse(z: Vector, y: int, **_: Any) -> float:
+def mse(z: Vector, y: int, *, columns: int | None = None, **_: Any) -> float:
     """Mean square error: (1/K) sum_k (e_k - p_k)^2."""
-    return float(np.sum((one_hot(y, len(z)) - softmax(z)) ** 2) / len(z))
+    return float(np.sum((one_hot(y, len(z)) - softmax(z)) ** 2) / (columns or len(z)))
 
 
 def rce(z: Vector, y: int, *, clip: float, **_: Any) -> float:
@@ -94,9 +95,9 @@ def rce(z: Vector, y: int, *, clip: float, **_: Any) -> float:
     return float(-np.sum(softmax(z) * np.log(label)))
 
 
-def negative_ls(z: Vector, y: int, *, r: float, **_: Any) -> float:
+def negative_ls(z: Vector, y: int, *, r: float, columns: int | None = None, **_: Any) -> float:
     """Negative label smoothing (Wei et al. 2022): cross entropy with the soft label (1 - r) e_k + r/K, r < 0."""
-    soft_label = (1 - r) * one_hot(y, len(z)) + r / len(z)
+    soft_label = (1 - r) * one_hot(y, len(z)) + r / (columns or len(z))
     return float(-np.sum(soft_label * log_softmax(z)))
 
 
@@ -215,10 +216,11 @@ def anorm(z: Vector, y: int, *, a: float, q: float, **_: Any) -> float:
     return float((np.sum(np.abs(a * one_hot(y, len(z)) - softmax(z)) ** q) - (a - 1) ** q) / q)
 
 
-def amse(z: Vector, y: int, *, a: float, q: float, offset: bool, **_: Any) -> float:
+def amse(z: Vector, y: int, *, a: float, q: float, offset: bool, columns: int | None = None, **_: Any) -> float:
     """Asymmetric mean square error (the JAL paper): sum_k |a e_k - p_k|^q / K; without offset, less (a - 1)^q / K."""
-    value = float(np.sum(np.abs(a * one_hot(y, len(z)) - softmax(z)) ** q / len(z)))
-    return value if offset else value - (a - 1) ** q / len(z)
+    classes = columns or len(z)
+    value = float(np.sum(np.abs(a * one_hot(y, len(z)) - softmax(z)) ** q / classes))
+    return value if offset else value - (a - 1) ** q / classes
 
 
 # Losses of changed logits or changed probabilities.
@@ -265,12 +267,13 @@ def logit_bias(z: Vector, y: int, *, epsilon: float, **_: Any) -> float:
     return one_minus(softmax(biased), y) + sum(float(softmax(biased)[k]) for k in range(len(z)) if k != y)
 
 
-def ldr(z: Vector, y: int, *, c: float, lam: float, **_: Any) -> float:
+def ldr(z: Vector, y: int, *, c: float, lam: float, columns: int | None = None, **_: Any) -> float:
     """LDR with the KL term (Zhu et al. 2023): lam log mean_k exp((c [k != y] + s_k - s_y) / lam), s from softplus."""
     softplus = np.logaddexp(0.0, z)
-    scores = softplus / np.mean(softplus)
+    classes = columns or len(z)
+    scores = softplus / (np.sum(softplus) / classes)
     margins = c * (1 - one_hot(y, len(z)))
-    return float(lam * np.log(np.mean(np.exp((margins + scores - scores[y]) / lam))))
+    return float(lam * np.log(np.sum(np.exp((margins + scores - scores[y]) / lam)) / classes))
 
 
 # Losses of a complementary label.

@@ -166,6 +166,48 @@ def test_a_taken_name_is_refused():
             pass
 
 
+def test_names_are_looked_up_in_a_table_that_a_new_loss_renews(monkeypatch):
+    monkeypatch.setattr(catalog, "_entries", dict(catalog._entries))
+    monkeypatch.setattr(catalog, "_names", {})
+    assert catalog._lookup() is catalog._lookup()
+    with pytest.raises(ValueError, match="unknown loss 'newcomer'"):
+        noiseproof.find_loss("newcomer")
+
+    @catalog.register("newcomer", title="New", formula="-log(p[y])", kind="active", reference="none")
+    class Newcomer(noiseproof.RobustLoss):
+        pass
+
+    assert noiseproof.find_loss("Newcomer").cls is Newcomer
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_option_given_by_its_place_gets_its_name(name):
+    """torch.nn.CrossEntropyLoss takes weight so."""
+    cls, function = ENTRIES[name].cls, getattr(noiseproof.functional, ENTRIES[name].function_name)
+    with pytest.raises(TypeError, match=f"^{cls.__name__} takes its options by name: write weight=...$"):
+        cls(torch.ones(3))
+    tensors = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    with pytest.raises(TypeError, match=f"^{function.__name__} takes its options by name: write weight=...$"):
+        function(*[torch.ones(2, 2)] * len(tensors), torch.ones(3))
+
+
+def test_a_number_given_by_its_place_gets_the_first_parameters_name():
+    with pytest.raises(TypeError, match=r"^JALCE takes its options by name: write alpha=0\.5$"):
+        noiseproof.JALCE(0.5)
+    with pytest.raises(TypeError, match=r"^gce takes its options by name: write q=0\.5$"):
+        noiseproof.functional.gce(torch.zeros(1, 3), torch.tensor([0]), 0.5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_function_documents_each_of_its_arguments(name):
+    function = getattr(noiseproof.functional, ENTRIES[name].function_name)
+    described = dict(re.findall(r"^ +(\w+): (.+)$", function.__doc__, re.MULTILINE))
+    assert list(described) == list(inspect.signature(function).parameters)
+    assert all(meaning != argument for argument, meaning in described.items())
+    for parameter, domain in DOMAINS.get(name, {}).items():
+        assert f"in {domain}" in described[parameter]
+
+
 def test_a_forgotten_comma_in_what_a_loss_needs_is_noticed():
     with pytest.raises(TypeError, match="`needs` of Hasty must be a tuple; one of a single statistic ends in a comma"):
 

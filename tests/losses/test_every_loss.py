@@ -17,58 +17,24 @@ from cases import (
     PAIRS,
     RANDOM,
     STATISTIC,
-    VARIANTS,
     all_options,
     build,
     call,
     draw,
+    draws,
     gradient,
+    parameters,
 )
 from formulas import FORMULAS
 from torch.autograd import gradcheck
 
 import noiseproof
 from noiseproof.losses.catalog import FAMILIES
-from noiseproof.losses.complementary import complementary_labels
-from noiseproof.primitives import reference
 
-DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 EVERY = pytest.mark.parametrize("name", NAMES)
 """For what each class writes anew: its constructor, its formula, its place in the package."""
 EACH = pytest.mark.parametrize("name", DISTINCT)
 """For what the rows of a loss promise, and every sum of such losses with them."""
-
-
-def parameters(loss):
-    """The loss's hyper-parameters, and for a head its learned ones, as the formulas take them."""
-    found = {name: getattr(loss, name) for name in ENTRIES_BY_CLASS[type(loss)].defaults}
-    if hasattr(loss, "means"):
-        found |= {"means": loss.means.detach().numpy(), "root_freedom": loss.root_freedom.detach().numpy()}
-        found |= {"training": loss.training, "base": "nce+rce" if "alpha" in found else "ce", "clip": 1e-4}
-    if hasattr(loss, "strength"):
-        found["lam"] = loss.strength.item()
-    found.pop("views", None)  # one tensor stands for equal predictions, as it does in the formula
-    return found
-
-
-ENTRIES_BY_CLASS = {entry.cls: entry for entry in ENTRIES.values()}
-
-
-def draws(name, logits, target):
-    """What a random loss draws after ``call`` has set the seed: the same draws, made here once more."""
-    torch.manual_seed(2)
-    if name not in RANDOM:
-        return [{}] * len(target)
-    classes = logits.shape[1]
-    other = complementary_labels(target, classes, None)
-    if name == "nl":
-        return [{"complement": int(c)} for c in other]
-    coin = torch.rand(len(target), dtype=logits.dtype)
-    p = torch.softmax(logits, 1)
-    hit = p.gather(1, target[:, None])[:, 0]
-    others = p.scatter(1, target[:, None], 0.0).amax(1)
-    kept = (others < 1 / classes) & (coin < hit)
-    return [{"complement": int(c), "kept": bool(k)} for c, k in zip(other, kept, strict=True)]
 
 
 @pytest.mark.parametrize(("name", "options"), [case for case in all_options() if case[0] in FORMULAS], ids=str)
@@ -174,26 +140,6 @@ def test_its_second_derivative_is_right(name):
     loss = build(name, 4).double()
     logits, target = draw(3, 4, scale=1.0)
     assert torch.autograd.gradgradcheck(lambda z: call(loss, z, target), logits.requires_grad_())
-
-
-@EACH
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("classes", [2, 10, 1000])
-def test_value_and_gradient_are_finite_at_any_logits(name, dtype, classes):
-    if ENTRIES[name].reads == "features" and classes == 1000:
-        classes = 100
-    loss = build(name, classes, reduction="none")
-    generator = torch.Generator().manual_seed(0)
-    largest = torch.randint(-1, 2, (12, classes), generator=generator) * 1e4
-    ties = torch.zeros(2, classes)
-    one_sided = torch.full((4, classes), -1e4).index_fill_(1, torch.tensor([0]), 1e4)
-    logits = torch.cat([largest, ties, one_sided, 3 * torch.randn(6, classes, generator=generator)]).to(dtype)
-    target = torch.randint(classes, (len(logits),), generator=generator)
-    target[-10:-8] = 0
-    value = call(loss, logits, target)
-    assert value.dtype == dtype
-    assert bool(torch.isfinite(value).all())
-    assert bool(torch.isfinite(gradient(loss, logits, target)).all())
 
 
 @EACH
@@ -392,83 +338,6 @@ def test_its_repr_builds_it_again(name):
     assert repr(again) == repr(loss)
     assert type(again) is type(loss)
     assert "reduction='sum'" in repr(loss)
-
-
-@EACH
-def test_compiled_without_graph_breaks_it_gives_the_same(name):
-    compiled_gives_the_same(name)
-
-
-READS = {frozenset(build(name).needs or {name}): name for name in reversed(DISTINCT)}
-"""One loss for each set of statistics that some loss reads, and each loss that reads something else."""
-
-
-@pytest.mark.parametrize("name", READS.values())
-def test_compiled_with_the_passes_traced_it_gives_the_same(name, monkeypatch):
-    """On a CPU the compiler meets the passes over the logits as operations; elsewhere it traces them."""
-    monkeypatch.setattr(reference, "on_cpu", lambda tensor: not torch.compiler.is_compiling())
-    compiled_gives_the_same(name)
-
-
-def compiled_gives_the_same(name):
-    logits, target = draw(6, 5, dtype=torch.float32)
-    target[1] = -100
-    loss = build(name, 5)
-    torch.compiler.reset()
-    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(call(compiled, logits, target), call(loss, logits, target))
-    torch.testing.assert_close(gradient(compiled, logits, target), gradient(loss, logits, target))
-
-
-@pytest.mark.parametrize("dynamic", [None, True])
-@pytest.mark.parametrize("name", [name for name in DISTINCT if VARIANTS.get(name)])
-def test_two_of_a_kind_and_two_batch_sizes_compile_one_after_the_other(name, dynamic):
-    """A parameter that differs must not become a symbol that the program cannot handle."""
-    torch.compiler.reset()
-    for options in [{}, VARIANTS[name][0]]:
-        loss = build(name, 5, **options)
-        compiled = torch.compile(loss, fullgraph=True, backend="aot_eager", dynamic=dynamic)
-        for rows in (6, 9):
-            logits, target = draw(rows, 5, dtype=torch.float32)
-            torch.testing.assert_close(call(compiled, logits, target), call(loss, logits, target))
-
-
-@pytest.mark.slow
-@EACH
-def test_compiled_by_inductor_it_gives_the_same(name):
-    logits, target = draw(6, 5, dtype=torch.float32)
-    loss = build(name, 5)
-    torch.compiler.reset()
-    with torch._inductor.config.patch(fallback_random=True):
-        compiled = torch.compile(loss, fullgraph=True)
-        torch.testing.assert_close(call(compiled, logits, target), call(loss, logits, target))
-        torch.testing.assert_close(gradient(compiled, logits, target), gradient(loss, logits, target))
-
-
-@EACH
-def test_per_example_gradients_by_torch_func(name):
-    loss = build(name, 5).double()
-    logits, target = draw(4, 5)
-    torch.manual_seed(2)
-    each = torch.func.vmap(torch.func.grad(lambda z, y: loss(z, y)), randomness="same")(logits, target)
-    if name in RANDOM:
-        assert bool(torch.isfinite(each).all())
-        return
-    expected = torch.stack([gradient(loss, z, y) for z, y in zip(logits, target, strict=True)])
-    torch.testing.assert_close(each, expected)
-
-
-@EACH
-def test_forward_mode_and_hessians_by_torch_func(name):
-    if name in RANDOM:
-        pytest.skip("draws anew at each call")
-    loss = build(name, 4).double()
-    logits, target = draw(3, 4, scale=1.0)
-    direction = torch.randn(3, 4, dtype=torch.float64)
-    _, slope = torch.func.jvp(lambda z: loss(z, target), (logits,), (direction,))
-    torch.testing.assert_close(slope, (gradient(loss, logits, target) * direction).sum())
-    hessian = torch.func.hessian(lambda z: loss(z, target))(logits)
-    torch.testing.assert_close(hessian, torch.func.jacrev(torch.func.jacrev(lambda z: loss(z, target)))(logits))
 
 
 @EVERY

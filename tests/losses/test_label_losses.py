@@ -8,7 +8,7 @@ import torch
 from cases import draw, gradient
 from mpmath import mp, mpf
 
-from noiseproof import CE, DFT, FL, GCE, MAE, NCE, OGC, FisherRao, LogitBias, LogitClip, PHuberCE
+from noiseproof import CE, DFT, FL, GCE, JS, MAE, NCE, OGC, FisherRao, LogitBias, LogitClip, PHuberCE
 from noiseproof.losses.clipped import clipping_threshold, two_gaussians
 
 LOGITS, TARGET = draw(64, 10, scale=3.0)
@@ -45,6 +45,22 @@ def dft(p):
     return p * -mpmath.log(p), mpf(-1)  # the weight is a constant: p times -1/p
 
 
+def jensen_shannon(pi):
+    """(H(m) - (1-pi) H(p)) / Z with two classes, which loses the digits of pi squared twice over: 700 of them are enough."""
+
+    def loss(p):
+        with mp.workdps(700):
+            weight, rest = mpf(pi), 1 - mpf(pi)
+            mixed = weight + rest * p
+            entropy = -mixed * mpmath.log(mixed) - rest * (1 - p) * mpmath.log(rest * (1 - p))
+            own = -p * mpmath.log(p) - (1 - p) * mpmath.log(1 - p)
+            scale = -rest * mpmath.log(rest)
+            slope = rest * (mpmath.log(rest * (1 - p) / mixed) - mpmath.log((1 - p) / p))
+            return (entropy - rest * own) / scale, slope / scale
+
+    return loss
+
+
 def biased(epsilon, of_p):
     """A loss of p' = p e^epsilon / (1 - p + p e^epsilon), whose slope in p is e^epsilon / (1 - p + p e^epsilon)^2."""
 
@@ -68,6 +84,10 @@ CASES = {
     "mae biased the other way": (LogitBias(epsilon=-4.0, reduction="none"), biased(-4.0, lambda p: (2 * (1 - p), mpf(-2)))),
     "biased gce": (LogitBias(epsilon=5.0, base=GCE(q=0.5), reduction="none"), biased(5.0, power(0.5))),
     "biased ce": (LogitBias(epsilon=0.25, base=CE(), reduction="none"), biased(0.25, lambda p: (-mpmath.log(p), -1 / p))),
+    **{
+        f"js at {pi!r}": (JS(pi=pi, reduction="none"), jensen_shannon(pi))
+        for pi in (5e-324, 1e-300, 1e-30, 1e-12, 1e-8, 1e-6, 1e-3, 0.1, 0.5, 0.9, 1 - 1e-6, 1 - 1e-12)
+    },
     "ogc": (
         OGC(tau=4.0, reduction="none"),
         lambda p: (-4 * p + mpmath.log(4) + 1, mpf(-4)) if p < 0.25 else (-mpmath.log(p), -1 / p),
@@ -85,6 +105,14 @@ def test_value_and_gradient_are_right_at_every_confidence(name, dtype):
     tolerance = 3e-6 if dtype == torch.float32 else 1e-13
     torch.testing.assert_close(loss(logits, target).double(), values, rtol=tolerance, atol=1e-36)
     torch.testing.assert_close(gradient(loss, logits, target)[:, 0].double(), slopes, rtol=tolerance, atol=1e-36)
+
+
+@pytest.mark.parametrize("p", [1e-300, 1e-100, 1e-36])
+def test_the_slope_of_js_grows_without_bound_in_float64(p):
+    """log(1 + c/p) / log(1 + c) with c = 1, to the last probability that float64 has."""
+    logits = torch.tensor([[p, 0.5, 0.5]], dtype=torch.float64).log()
+    slope = -gradient(JS(), logits, torch.tensor([0]))[0, 0].item() / p
+    assert slope == pytest.approx(math.log1p(1 / p) / math.log(2), rel=1e-12)
 
 
 def test_fisher_rao_lies_between_mae_and_cross_entropy():

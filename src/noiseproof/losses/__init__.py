@@ -13,7 +13,8 @@ complementary  NL, JNPL                                      on what an example 
 views          GJS                                           on several predictions of one example
 student        Student, StudentAPL                           on features, with parameters of their own
 
-base.py has what all of them share, catalog.py what is known of each. A file added here enters the catalogue by being here.
+base.py has what all of them share, catalog.py what is known of each, parameters.py what their parameters mean. A file added
+here enters the catalogue by being here.
 """
 
 # ruff: noqa: F403, F405 - a family's __all__ lists its losses, and the package exports them all

@@ -17,14 +17,20 @@ POWER_CONDITION = "q <= 1 or w1 * (a - 1)**(q - 1) >= w2 * a**(q - 1) + (1 - w1)
 
 
 def growth(start: float, step: Tensor, power: float) -> Tensor:
-    """``(start + step)**power - start**power``: small steps are not lost beside the start, and large ones do not overflow."""
-    small = step < start
-    ratio = torch.where(small, step, 0.0) / start
+    """``(start + step)**power - start**power``: small steps and small powers are not lost beside the start."""
+    exponent = power * torch.log1p(step / start)
+    small = exponent < 0.5
     return torch.where(
         small,
-        math.pow(start, power) * torch.expm1(power * torch.log1p(ratio)),
+        math.pow(start, power) * torch.expm1(torch.where(small, exponent, 0.0)),
         torch.pow(start + torch.where(small, start, step), power) - math.pow(start, power),
     )
+
+
+def check_power(text: str, base: float, exponent: float) -> None:
+    """That the largest power in a loss, ``text`` in words, leaves room in float32."""
+    if exponent * math.log(base) > math.log(1e30):
+        raise ValueError(f"{text} must be at most 1e30, or the loss overflows: got {base:g} to the power {exponent:g}")
 
 
 @register(
@@ -54,6 +60,7 @@ class AUL(RobustLoss):
         super().__init__(**contract)
         self.a = check_range("a", a, above=1)
         self.p = check_range("p", p, above=0)
+        check_power("a^p", self.a, self.p)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         return growth(self.a - 1, s.miss, self.p) / self.p
@@ -86,14 +93,16 @@ class AGCE(RobustLoss):
         super().__init__(**contract)
         self.a = check_range("a", a, above=0)
         self.q = check_range("q", q, above=0)
+        check_power("(a + 1)^q", self.a + 1, self.q)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        # Near p_y = 1 from the miss, so that a small loss is not lost beside a; elsewhere from p_y, which a tiny a needs.
-        a, q, miss = self.a, self.q, s.miss
-        near = miss < 0.5
-        small = -math.pow(a + 1, q) * torch.expm1(q * torch.log1p(-torch.where(near, miss, 0.0) / (a + 1)))
-        large = math.pow(a + 1, q) - torch.pow(a + torch.where(near, 1.0, s.hit), q)
-        return torch.where(near, small, large) / q
+        # From the miss where the two powers are close, at p_y = 1 or for a small q; elsewhere from p_y, which a tiny a needs.
+        reached = self.a + s.hit
+        rise = self.q * torch.log1p(s.miss / reached)
+        close = rise < 0.5
+        small = torch.pow(reached, self.q) * torch.expm1(torch.where(close, rise, 0.0))
+        large = math.pow(self.a + 1, self.q) - torch.pow(torch.where(close, 1.0, reached), self.q)
+        return torch.where(close, small, large) / self.q
 
 
 @register(
@@ -133,6 +142,7 @@ class _PowerLoss(RobustLoss):
         super().__init__(**contract)
         self.a = check_range("a", a, at_least=1)
         self.q = check_range("q", q, above=0)
+        check_power("a^q", self.a, self.q)
         self._sum = Statistic.power_sum(self.q)
         self.needs = (Statistic.MISS, self._sum)
 

@@ -4,7 +4,6 @@ A loss is one method, :meth:`RobustLoss.from_statistics`, and the set of statist
 weights, ignored rows, smoothing, reduction and dtypes are handled here, once, for all of them.
 """
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack, cast
 
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from noiseproof.checks import check_range
-from noiseproof.losses.checks import check_tensors, check_weight
+from noiseproof.losses.checks import arguments_of, by_name, check_tensors, check_weight
 from noiseproof.primitives import accumulation_dtype, rows_of_labels
 from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
@@ -44,6 +43,11 @@ class RobustLoss(nn.Module):
     ``reduction`` and ``label_smoothing`` mean what they mean there. Statistics are computed in float32 at least, and the
     result has the dtype that ``F.cross_entropy`` would give.
 
+    A class whose logit is -inf is masked: it has probability 0, is in no sum over the classes, gets no gradient and no share of
+    the smoothing. Where a formula divides by K that stays the number of columns, so that rows with different masks have one
+    scale. A label that is a masked class has the loss at p_y = 0, infinite for cross entropy and finite for a bounded loss,
+    and gives no gradient.
+
     A subclass sets ``needs`` and writes :meth:`from_statistics`. One that cannot be written so sets ``needs = None`` and
     writes :meth:`rows`.
     """
@@ -59,6 +63,7 @@ class RobustLoss(nn.Module):
 
     weight: Tensor | None
 
+    @by_name
     def __init__(self, **contract: Unpack[Contract]) -> None:
         super().__init__()
         unknown = [name for name in contract if name not in DEFAULTS]
@@ -80,6 +85,9 @@ class RobustLoss(nn.Module):
         super().__init_subclass__()
         if isinstance(cls.needs, Statistic):
             raise TypeError(f"`needs` of {cls.__name__} must be a tuple; one of a single statistic ends in a comma")
+        own = vars(cls).get("__init__")
+        if own is not None and all(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in arguments_of(own)):
+            cls.__init__ = by_name(own)  # type: ignore[method-assign]  # as the decorator above does
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in parameters_of(type(self)):
@@ -106,6 +114,10 @@ class RobustLoss(nn.Module):
     def classes_of(self, logits: Tensor) -> int:
         """The number of classes of ``logits [N, ...]``."""
         return logits.shape[1]
+
+    def masked_classes(self, logits: Tensor) -> Tensor:
+        """Which classes ``[N, K]`` of ``logits [N, ...]`` are masked."""
+        return logits == -torch.inf
 
     def constant(self, classes: int) -> float:
         """What the loss of an example holds whatever the prediction, AMSE's (a-1)^q/K; 0 for most losses.
@@ -135,7 +147,7 @@ class RobustLoss(nn.Module):
         else:
             result = rows.sum() / total
         # What F.cross_entropy would return: under autocast that runs in float32.
-        autocast = torch.is_autocast_enabled(rows.device.type)
+        autocast = rows.device.type != "meta" and torch.is_autocast_enabled(rows.device.type)
         return result.to(accumulation_dtype(source.dtype) if autocast else source.dtype)
 
     def _labelled_rows(self, source: Source, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,7 +165,8 @@ class RobustLoss(nn.Module):
             scale = self._class_weight(rows, source.classes)[labels.clamp(0, source.classes - 1)]
             rows, total = rows * scale, scale.masked_fill(ignored, 0.0).sum()
         if self.label_smoothing > 0:
-            every = self._every_label_of(source)
+            every, masked = self._every_label_of(source)
+            every = every.masked_fill(masked, 0.0)
             smooth = (every if self.weight is None else every * self._class_weight(every, source.classes)).sum(1)
             rows = (1 - self.label_smoothing) * rows + self.label_smoothing / source.classes * smooth
         return rows.masked_fill(ignored, 0.0), total
@@ -162,18 +175,21 @@ class RobustLoss(nn.Module):
         """The expected loss of each row under its distribution over labels."""
         if self.ignore_index >= 0:
             raise ValueError("ignore_index does not apply to probability targets; leave it at its default")
-        every = self._every_label_of(source)
+        every, masked = self._every_label_of(source)
         target = target.to(every.dtype)
         if self.label_smoothing > 0:
-            target = target * (1 - self.label_smoothing) + self.label_smoothing / source.classes
+            share = torch.where(masked, 0.0, self.label_smoothing / source.classes)
+            target = target * (1 - self.label_smoothing) + share
         if self.weight is not None:
             target = target * self._class_weight(every, source.classes)
-        return (every * target).sum(1)
+        return (every.masked_fill(target == 0, 0.0) * target).sum(1)  # of a masked class it may be infinite
 
-    def _every_label_of(self, source: Source) -> Tensor:
+    def _every_label_of(self, source: Source) -> tuple[Tensor, Tensor]:
+        """The loss for each label, and which of the labels are masked classes."""
         if self.needs is None:
-            return self.every_label(source.logits)
-        return self.from_statistics(source.every_label(self.needs))
+            return self.every_label(source.logits), self.masked_classes(source.logits)
+        s = source.every_label(self.needs)
+        return self.from_statistics(s), s.nll == torch.inf
 
     def _class_weight(self, like: Tensor, classes: int) -> Tensor:
         if self.weight is None or len(self.weight) != classes:
@@ -270,7 +286,7 @@ class Sum(RobustLoss):
         return self._total([loss.every_label(logits) for _, loss in self.terms])
 
     def _total(self, values: list[Tensor]) -> Tensor:
-        total, *rest = [value if c == 1 else c * value for c, value in zip(self.coefficients, values, strict=True)]
+        total, *rest = [_times(c, value) for c, value in zip(self.coefficients, values, strict=True)]
         for value in rest:
             total = total + value
         return total
@@ -290,6 +306,12 @@ class Sum(RobustLoss):
         if type(self) is not Sum:
             return super().__repr__()
         return " + ".join(f"{c!r} * {loss!r}" for c, loss in self.terms)
+
+
+def _times(coefficient: float, value: Tensor) -> Tensor:
+    if coefficient == 1:
+        return value
+    return coefficient * (value if coefficient else value.clamp_max(torch.finfo(value.dtype).max))  # 0 times infinity is NaN
 
 
 def pair_terms(alpha: float, first: RobustLoss, beta: float, second: RobustLoss) -> list[tuple[float, RobustLoss]]:
@@ -313,8 +335,7 @@ def parameters_of(loss: type[RobustLoss]) -> dict[str, Any]:
     >>> parameters_of(GCE)
     {'q': 0.7}
     """
-    own = inspect.signature(loss.__init__).parameters.values()
-    return {p.name: p.default for p in own if p.kind is not p.VAR_KEYWORD and p.name != "self"}
+    return {p.name: p.default for p in arguments_of(loss.__init__) if p.kind is not p.VAR_KEYWORD}
 
 
 def _terms_of(loss: RobustLoss) -> list[tuple[float, RobustLoss]]:

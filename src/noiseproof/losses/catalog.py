@@ -88,6 +88,8 @@ FAMILIES = (
 )
 
 _entries: dict[str, LossEntry] = {}
+_names: dict[str, LossEntry] = {}
+"""What :func:`_lookup` gives, until the next loss is registered."""
 
 
 def register(
@@ -116,6 +118,7 @@ def register(
                 raise ValueError(f"the name {key!r} of {cls.__name__} is taken by {taken.cls.__name__}")
         names_in(*entry.expressions)  # a text that is no expression fails here, where it is written
         _entries[name] = entry
+        _names.clear()
         if cls.__doc__:
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\nReference: {reference}."
         return cls
@@ -218,8 +221,11 @@ def _family(entry: LossEntry) -> int:
 
 
 def _lookup() -> dict[str, LossEntry]:
-    named = ((entry, (entry.name, entry.cls.__name__, entry.function_name, *entry.aliases)) for entry in list_losses())
-    return {_normalise(key): entry for entry, keys in named for key in keys}
+    """Every entry by each of its names."""
+    if not _names:
+        named = ((entry, (entry.name, entry.cls.__name__, entry.function_name, *entry.aliases)) for entry in list_losses())
+        _names.update({_normalise(key): entry for entry, keys in named for key in keys})
+    return _names
 
 
 def _normalise(name: str) -> str:

@@ -1,9 +1,14 @@
-"""Checks of the tensors that a user passes."""
+"""Checks of the tensors and options that a user passes to a loss."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["check_tensors", "check_weight"]
+__all__ = ["arguments_of", "by_name", "by_name_error", "check_tensors", "check_weight"]
 
 
 def check_tensors(logits: Tensor, target: Tensor) -> None:
@@ -29,3 +34,27 @@ def check_weight(weight: Tensor | None) -> Tensor | None:
     if weight.device.type == "cpu" and not bool(((weight >= 0) & torch.isfinite(weight)).all()):
         raise ValueError("weight must be finite and not negative")
     return weight
+
+
+def arguments_of(init: Callable[..., None]) -> list[inspect.Parameter]:
+    """Of a constructor, without self."""
+    return list(inspect.signature(init).parameters.values())[1:]
+
+
+def by_name(init: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that says what to write when an option is given by its place."""
+
+    @functools.wraps(init)
+    def checked(self: Any, *given: Any, **options: Any) -> None:
+        if given:
+            raise by_name_error(type(self).__name__, arguments_of(type(self).__init__), given[0])
+        init(self, **options)
+
+    return checked
+
+
+def by_name_error(name: str, arguments: list[inspect.Parameter], given: Any) -> TypeError:
+    """For an option given by its place, as ``torch.nn.CrossEntropyLoss`` takes ``weight``."""
+    own = [argument.name for argument in arguments if argument.kind is argument.KEYWORD_ONLY]
+    shown = "weight=..." if isinstance(given, Tensor) or not own else f"{own[0]}={given!r}"
+    return TypeError(f"{name} takes its options by name: write {shown}")

@@ -210,4 +210,5 @@ class NegativeLS(RobustLoss):
         self.r = check_range("r", r, below=1)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return (1 - self.r) * s.nll + self.r / s.classes * s.nll_sum
+        each = self.r / s.classes
+        return (1 - self.r + each) * s.nll + each * s.nll_others

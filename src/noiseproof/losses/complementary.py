@@ -10,7 +10,7 @@ from torch import Tensor
 from noiseproof.checks import check_range
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
-from noiseproof.statistics import Statistic, row_statistics
+from noiseproof.statistics import RowStatistics, Statistic, every_label_statistics, row_statistics
 
 __all__ = ["JNPL", "NL"]
 
@@ -21,6 +21,13 @@ def complementary_labels(target: Tensor, classes: int, generator: torch.Generato
     """For each label one of the other ``classes - 1``, all equally likely."""
     offset = torch.randint(1, classes, target.shape, device=target.device, generator=generator)
     return (target + offset) % classes
+
+
+def every_complementary_label(logits: Tensor, generator: torch.Generator | None) -> Tensor:
+    """For each row of ``logits [N, K]`` and each of its K labels a draw of its own."""
+    return complementary_labels(
+        torch.arange(logits.shape[1], device=logits.device).expand(logits.shape), logits.shape[1], generator
+    )
 
 
 @register(
@@ -39,7 +46,8 @@ class NL(RobustLoss):
 
     The stages of NLNL: ``"nl"`` trains on all rows; ``"selnl"`` only on rows with p_y > 1/K; ``"selpl"`` switches to cross
     entropy on rows with p_y > ``threshold``. Rows left out count 0, and a mean divides by all rows (the published code divides
-    by those kept). The draw comes from ``generator``, or from torch's default generator.
+    by those kept). The draw comes from ``generator``, or from torch's default generator. With probability targets or smoothing
+    each label that counts has a draw of its own.
 
     >>> round(NL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -log(3/4), whichever class is drawn
     0.2877
@@ -61,16 +69,26 @@ class NL(RobustLoss):
         self.generator = generator
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
-        classes = logits.shape[1]
         if self.stage == "selpl":
-            s = row_statistics(logits, target, (Statistic.NLL,))
-            return torch.where(s.hit > self.threshold, s.nll, 0.0)
-        other = complementary_labels(target, classes, self.generator)
+            return self._positive(row_statistics(logits, target, (Statistic.NLL,)))
+        other = complementary_labels(target, logits.shape[1], self.generator)
         loss = -row_statistics(logits, other, (Statistic.MISS,)).log_miss
         if self.stage == "nl":
             return loss
-        hit = row_statistics(logits.detach(), target, (Statistic.NLL,)).hit
-        return torch.where(hit > 1 / classes, loss, 0.0)
+        return self._selected(loss, row_statistics(logits.detach(), target, (Statistic.NLL,)))
+
+    def every_label(self, logits: Tensor) -> Tensor:
+        s = every_label_statistics(logits, (Statistic.NLL, Statistic.MISS))
+        if self.stage == "selpl":
+            return self._positive(s)
+        loss = -s.log_miss.gather(1, every_complementary_label(logits, self.generator))
+        return loss if self.stage == "nl" else self._selected(loss, s)
+
+    def _positive(self, s: RowStatistics) -> Tensor:
+        return torch.where(s.hit > self.threshold, s.nll, 0.0)
+
+    def _selected(self, loss: Tensor, s: RowStatistics) -> Tensor:
+        return torch.where(s.hit.detach() > 1 / s.classes, loss, 0.0)
 
 
 @register(
@@ -103,13 +121,19 @@ class JNPL(RobustLoss):
         self.generator = generator
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
-        classes = logits.shape[1]
-        other = complementary_labels(target, classes, self.generator)
-        negative = row_statistics(logits, other, (Statistic.MISS,))
+        other = complementary_labels(target, logits.shape[1], self.generator)
         positive = row_statistics(logits, target, (Statistic.NLL, Statistic.LEAD))
+        return self._loss(row_statistics(logits, other, (Statistic.MISS,)).log_miss, positive)
+
+    def every_label(self, logits: Tensor) -> Tensor:
+        s = every_label_statistics(logits, (Statistic.NLL, Statistic.MISS, Statistic.LEAD))
+        return self._loss(s.log_miss.gather(1, every_complementary_label(logits, self.generator)), s)
+
+    def _loss(self, log_miss: Tensor, positive: RowStatistics) -> Tensor:
+        """From log(1 - p_c) and the statistics of the label."""
         hit = positive.hit.detach()
         largest_other = hit * torch.exp(-positive.lead)
         coin = torch.rand(hit.shape, device=hit.device, dtype=hit.dtype, generator=self.generator)
-        kept = (largest_other < 1 / classes) & (coin < hit)
+        kept = (largest_other < 1 / positive.classes) & (coin < hit)
         boost = (1 + hit) * (1 + hit**2) * (1 + hit**4) * (1 + hit**8)
-        return negative.miss.detach() * -negative.log_miss + self.lam * torch.where(kept, boost * positive.nll, 0.0)
+        return torch.exp(log_miss).detach() * -log_miss + self.lam * torch.where(kept, boost * positive.nll, 0.0)

@@ -4,6 +4,7 @@ import math
 from typing import Unpack
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
 from noiseproof.checks import check_integer, check_range
@@ -158,6 +159,24 @@ class PHuberCE(RobustLoss):
         return torch.where(s.nll < bend, s.nll, -self.tau * s.hit + bend + 1)
 
 
+def divergence_from_label(nll: Tensor, log_miss: Tensor, pi: float) -> Tensor:
+    r"""JS from ``-log p_y`` and ``log(1 - p_y)``.
+
+    With c = pi/(1-pi) its slope in p_y is ``-log(1 + c/p_y) / log(1 + c)``, which integrates to::
+
+        log(1 + c) L = (1 - p_y) log(1 + c) - p_y log(1 + t) + c log(1 + (1 - p_y) / (p_y + c)),    t = pi (1 - p_y) / p_y
+
+    Divided by c no term vanishes as pi does, and at most two thirds of them cancel. With H(m) - (1-pi) H(p) all of it would.
+    """
+    c = pi / (1 - pi)
+    scale = math.log1p(c) / c
+    largest = -math.log(torch.finfo(nll.dtype).tiny) - 7  # beyond it p_y is 0
+    log_t = (nll + log_miss + math.log(pi)).clamp(-40.0, largest)
+    ratio = F.softplus(log_t, threshold=80.0) * torch.exp(-log_t)  # log(1 + t) / t
+    far = F.softplus(log_miss - torch.logaddexp(-nll, torch.full_like(nll, math.log(c))), threshold=80.0)
+    return torch.exp(log_miss) * (1 - (1 - pi) / scale * ratio) + far / scale
+
+
 @register(
     "js",
     title="Jensen-Shannon divergence",
@@ -185,11 +204,7 @@ class JS(RobustLoss):
         self.pi = check_range("pi", pi, above=0, below=1)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        rest = 1 - self.pi
-        miss = s.miss
-        log_mu = torch.log1p(-rest * miss)
-        divergence = (rest * miss - 1) * log_mu - rest * math.log(rest) * miss - rest * s.hit * s.nll
-        return divergence / (-rest * math.log(rest))
+        return divergence_from_label(s.nll, s.log_miss, self.pi)
 
 
 @register(
@@ -246,4 +261,4 @@ class DFT(RobustLoss):
     needs = (Statistic.NLL,)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return s.hit.detach() * s.nll
+        return s.hit.detach() * s.nll.clamp_max(torch.finfo(s.nll.dtype).max)  # which is 0 at p_y = 0, not NaN

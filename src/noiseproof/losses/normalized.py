@@ -15,7 +15,8 @@ __all__ = ["NCE", "NFL", "NNCE", "NNFL"]
 
 def share(part: Tensor, rest: Tensor, classes: int) -> Tensor:
     """``part / (part + rest)`` for parts that are not negative, with a gradient that does not cancel."""
-    if classes > 64:  # where neither is ever small beside the other
+    if classes > 64:  # where neither is ever small beside the other; the part of a masked label is infinite and its share 1
+        part = part.clamp_max(torch.finfo(part.dtype).max / 4)
         return part / (part + rest)
     # Autograd of the quotient returns the difference 1/sum - part/sum**2, so the smaller of the two goes on top.
     mostly = part > rest

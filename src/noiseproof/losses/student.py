@@ -12,9 +12,13 @@ from noiseproof.losses.base import Contract, RobustLoss, inner_loss
 from noiseproof.losses.catalog import register
 from noiseproof.losses.classic import CE
 from noiseproof.losses.pairs import NCEandRCE
+from noiseproof.losses.transformed import row_norm
 from noiseproof.primitives import accumulation_dtype
 
 __all__ = ["Student", "StudentAPL"]
+
+MOST_SCORES = 2**25
+"""That a loss of every label forms with a margin; each takes some 50 bytes until the backward pass."""
 
 
 @register(
@@ -70,6 +74,10 @@ class Student(RobustLoss):
             raise ValueError(f"the student loss takes features [N, {self.features}], got {logits.shape[1]} of them")
         return self.classes
 
+    def masked_classes(self, logits: Tensor) -> Tensor:
+        """None: features are of no class."""
+        return torch.zeros(len(logits), self.classes, dtype=torch.bool, device=logits.device)
+
     def constant(self, classes: int) -> float:
         return self.base.constant(classes)
 
@@ -82,10 +90,22 @@ class Student(RobustLoss):
         scores = self._scores(distance, target if self.training else None)
         return self.base.rows(scores, target) + self.lam * distance.gather(1, target[:, None])[:, 0]
 
+    def every_label(self, logits: Tensor) -> Tensor:
+        if self.training and self.margin > 0:
+            if len(logits) * self.classes**2 > MOST_SCORES:
+                raise ValueError(
+                    "with probability targets or smoothing the student loss forms N K^2 scores, because its margin makes them "
+                    f"differ between labels: {len(logits)} rows of {self.classes} classes are too many; use labels, or margin=0"
+                )
+            return super().every_label(logits)
+        distance = self._distances(logits)
+        return self.base.every_label(self._scores(distance, None)) + self.lam * distance
+
     def _distances(self, features: Tensor) -> Tensor:
         """Half the squared distance of the normalised features to each normalised mean, which is 1 - cosine."""
         dtype = accumulation_dtype(features.dtype)
-        with torch.autocast(features.device.type, enabled=False):
+        kind = "cpu" if features.device.type == "meta" else features.device.type  # for which there is no autocast
+        with torch.autocast(kind, enabled=False):
             return 1 - _unit(features.to(dtype)) @ _unit(self.means.to(dtype)).T
 
     def _scores(self, distance: Tensor, target: Tensor | None) -> Tensor:
@@ -102,7 +122,7 @@ class Student(RobustLoss):
 
 def _unit(vectors: Tensor) -> Tensor:
     """Rows scaled to length 1; a row of zeros stays, and has no gradient, instead of one as large as 1 / 0."""
-    norm = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    norm = row_norm(vectors)
     return vectors * torch.where(norm > 0, 1 / norm.clamp_min(torch.finfo(norm.dtype).tiny), 0.0)
 
 

@@ -17,6 +17,13 @@ from noiseproof.statistics import RowStatistics, Statistic
 __all__ = ["LDR", "LogitBias", "LogitClip", "PublishedLogitClip", "SparseRegularization"]
 
 
+def row_norm(vectors: Tensor) -> Tensor:
+    """The Euclidean norm of each row ``[N, 1]``, whose squares would overflow beyond 1e19 in float32."""
+    largest = vectors.detach().abs().amax(1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
+    norm: Tensor = largest * torch.linalg.vector_norm(vectors / largest, dim=1, keepdim=True)
+    return norm
+
+
 class _TransformedLoss(RobustLoss):
     """``base`` on changed logits. The change reads whole rows, so the loss is no function of row statistics."""
 
@@ -28,14 +35,19 @@ class _TransformedLoss(RobustLoss):
         return self.base.constant(classes)
 
     def change(self, logits: Tensor) -> Tensor:
-        """The logits that ``base`` sees; ``logits [N, K]`` come in float32 at least."""
+        """What ``base`` sees of the logits; ``logits [N, K]`` come in float32 at least, those of masked classes as 0."""
         raise NotImplementedError
 
+    def changed(self, logits: Tensor) -> Tensor:
+        """The logits that ``base`` sees."""
+        z, masked = logits.to(accumulation_dtype(logits.dtype)), logits == -math.inf
+        return self.change(z.masked_fill(masked, 0.0)).masked_fill(masked, -math.inf)
+
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
-        return self.base.rows(self.change(logits.to(accumulation_dtype(logits.dtype))), target)
+        return self.base.rows(self.changed(logits), target)
 
     def every_label(self, logits: Tensor) -> Tensor:
-        return self.base.every_label(self.change(logits.to(accumulation_dtype(logits.dtype))))
+        return self.base.every_label(self.changed(logits))
 
 
 @register(
@@ -65,9 +77,7 @@ class LogitClip(_TransformedLoss):
         self.tau = check_range("tau", tau, above=0)
 
     def change(self, logits: Tensor) -> Tensor:
-        norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
-        scale: Tensor = self.tau / norm.clamp_min(self.tau)
-        return logits * scale
+        return logits * (self.tau / row_norm(logits).clamp_min(self.tau))
 
 
 @register(
@@ -99,7 +109,7 @@ class PublishedLogitClip(_TransformedLoss):
 
     def change(self, logits: Tensor) -> Tensor:
         threshold = 1 / self.delta
-        norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
+        norm = row_norm(logits)
         return logits * torch.where(norm > threshold, self.delta / norm.clamp_min(threshold), 1.0)
 
 
@@ -209,14 +219,14 @@ class SparseRegularization(_TransformedLoss):
         self.strength.fill_(self.lam * self.growth ** (epoch // self.every))
 
     def change(self, logits: Tensor) -> Tensor:
-        return (F.normalize(logits, dim=1) if self.normalize else logits) / self.temperature
+        return (logits / row_norm(logits).clamp_min(1e-12) if self.normalize else logits) / self.temperature
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
-        changed = self.change(logits.to(accumulation_dtype(logits.dtype)))
+        changed = self.changed(logits)
         return self.base.rows(changed, target) + self.strength * self.penalty.rows(changed, target)
 
     def every_label(self, logits: Tensor) -> Tensor:
-        changed = self.change(logits.to(accumulation_dtype(logits.dtype)))
+        changed = self.changed(logits)
         return self.base.every_label(changed) + self.strength * self.penalty.every_label(changed)
 
 
@@ -258,8 +268,12 @@ class LDR(RobustLoss):
         log_scores = torch.where(low, z, torch.log(F.softplus(z.masked_fill(low, 0.0))))
         s = z.shape[1] / self.lam * torch.softmax(log_scores, 1)
         # log sum_{k != y} exp(s_k) for every y: from the whole sum, except for the largest, which leaves too little of it.
+        masked = z == -math.inf
+        left = s.masked_fill(masked, -math.inf)
         is_top = s.argmax(1)[:, None] == torch.arange(s.shape[1], device=s.device)
-        without_top = torch.logsumexp(s.masked_fill(is_top, -math.inf), 1, keepdim=True)
-        whole = torch.logsumexp(s, 1, keepdim=True)
-        others = torch.where(is_top, without_top, whole + torch.log1p(-torch.exp((s - whole).masked_fill(is_top, -1.0))))
-        return self.lam * (-F.logsigmoid(s - others - self.c / self.lam) - math.log(s.shape[1]))
+        without_top = torch.logsumexp(left.masked_fill(is_top, -math.inf), 1, keepdim=True)
+        whole = torch.logsumexp(left, 1, keepdim=True)
+        own = torch.exp((s - whole).masked_fill(is_top, -1.0)).masked_fill(masked, 0.0)
+        others = torch.where(is_top, without_top, whole + torch.log1p(-own))
+        loss = self.lam * (-F.logsigmoid(s - others - self.c / self.lam) - math.log(s.shape[1]))
+        return torch.where(masked, loss.detach(), loss)

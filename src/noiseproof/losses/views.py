@@ -10,9 +10,12 @@ from torch import Tensor
 from noiseproof.checks import check_integer, check_range
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
-from noiseproof.primitives import accumulation_dtype
+from noiseproof.losses.generalized import divergence_from_label
+from noiseproof.statistics import RowStatistics, Statistic, every_label_statistics, row_statistics
 
 __all__ = ["GJS"]
+
+NEEDS = (Statistic.NLL, Statistic.MISS)
 
 
 @register(
@@ -29,7 +32,8 @@ class GJS(RobustLoss):
     .. math:: L = \frac1Z \Big( H\big(\pi e_y + \tfrac{1-\pi}{V} \sum_v p_v\big) - \tfrac{1-\pi}{V} \sum_v H(p_v) \Big),
               \qquad Z = -(1-\pi) \ln(1-\pi)
 
-    It also asks the predictions of V differently augmented views to agree. Call it with a sequence of V logits,
+    It is JS of the mean prediction plus the mean divergence of the predictions from it, over :math:`-\ln(1-\pi)`: it also asks
+    the predictions of V differently augmented views to agree. Call it with a sequence of V logits,
     ``loss([logits_a, logits_b], target)``; one tensor stands for V equal predictions, and the loss is then JS. It needs the
     mean of the predictions, so it is no function of row statistics.
 
@@ -49,6 +53,11 @@ class GJS(RobustLoss):
     def classes_of(self, logits: Tensor) -> int:
         return logits.shape[1] // self.views
 
+    def masked_classes(self, logits: Tensor) -> Tensor:
+        """In all views."""
+        masked: Tensor = (logits.unflatten(1, (self.views, -1)) == -torch.inf).all(1)
+        return masked
+
     def forward(self, logits: Tensor | Sequence[Tensor], target: Tensor) -> Tensor:
         views = [logits] * self.views if isinstance(logits, Tensor) else list(logits)
         if len(views) != self.views:
@@ -59,14 +68,21 @@ class GJS(RobustLoss):
         return super().forward(torch.cat(views, class_dim) if views[0].dim() else views[0], target)
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
-        rest = 1 - self.pi
-        z = logits.to(accumulation_dtype(logits.dtype)).unflatten(1, (self.views, -1))
-        log_p = torch.log_softmax(z, 2)
-        log_mean = torch.logsumexp(log_p, 1) - math.log(self.views)
-        mean, label = torch.exp(log_mean), target[:, None]
-        # H(m) splits into the label's term and the others', whose logarithms only shift by log(1 - pi).
-        others = -rest * mean * (math.log(rest) + log_mean)
-        mass = rest * mean.gather(1, label)
-        mixed = others.sum(1) - others.gather(1, label)[:, 0] - torch.xlogy(self.pi + mass, self.pi + mass)[:, 0]
-        entropy = -(torch.exp(log_p) * log_p).sum(2).mean(1)
-        return (mixed - rest * entropy) / (-rest * math.log(rest))
+        return self._loss(logits, [row_statistics(view, target, NEEDS) for view in logits.chunk(self.views, 1)])
+
+    def every_label(self, logits: Tensor) -> Tensor:
+        return self._loss(logits, [every_label_statistics(view, NEEDS) for view in logits.chunk(self.views, 1)])
+
+    def _loss(self, logits: Tensor, views: list[RowStatistics]) -> Tensor:
+        """JS of the mean prediction, plus how much the predictions differ from it, which no label changes."""
+        size = math.log(self.views)
+        nll = size - torch.logsumexp(torch.stack([-s.nll for s in views]), 0)
+        log_miss = torch.logsumexp(torch.stack([s.log_miss for s in views]), 0) - size
+        loss = divergence_from_label(nll, log_miss, self.pi)
+        if self.views == 1:
+            return loss
+        z = logits.to(loss.dtype).unflatten(1, (self.views, -1))
+        log_p = torch.log_softmax(z, 2).clamp_min(-1e3)  # where p is 0, and -inf less -inf would be NaN
+        ahead = log_p - log_p[:, :1]  # 0, as is the divergence, where the predictions are equal
+        kl = (torch.exp(log_p) * (ahead - torch.logsumexp(ahead, 1, keepdim=True) + size)).sum(2).mean(1)
+        return loss - (kl if loss.dim() == 1 else kl[:, None]) / math.log1p(-self.pi)

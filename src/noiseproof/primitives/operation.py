@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 from noiseproof.primitives import reference
@@ -18,7 +19,8 @@ __all__ += ["row_primitives", "row_primitives_backward"]
 
 
 def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
-    """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first; ``[4, N]`` for the backward pass.
+    """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first; ``[4, N]`` or ``[5, N]`` for the
+    backward pass.
 
     Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU;
     elsewhere its row is NaN, because looking would stall the device.
@@ -31,7 +33,14 @@ def backward_pass(grads: Tensor, logits: Tensor, target: Tensor, primitives: Ten
     return backend_for(logits).backward(grads, logits, target, primitives, saved, decode(request))
 
 
-row_primitives = torch.library.custom_op("noiseproof::row_primitives", forward_pass, mutates_args=())
+# Inductor keeps compiled graphs on disk by the names of their operations, so this one changes when its results' shapes do.
+@torch.library.custom_op("noiseproof::row_primitives_2", mutates_args=())
+def row_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
+    """:func:`forward_pass` with results of one shape, whatever the values: a fifth row says that all classes are left."""
+    primitives, saved = forward_pass(logits, target, request)
+    return primitives, saved if len(saved) == 5 else F.pad(saved, (0, 0, 0, 1), value=logits.shape[1] - 1)
+
+
 row_primitives_backward = torch.library.custom_op("noiseproof::row_primitives_backward", backward_pass, mutates_args=())
 
 
@@ -57,13 +66,15 @@ def plain_primitives(logits: Tensor, target: Tensor, request: str) -> Tensor:
     """The same primitives in plain differentiable torch, for second derivatives and as a definition to test against."""
     z = logits.to(accumulation_dtype(logits.dtype))
     y = target[:, None]
+    z = torch.where(z.gather(1, y) == -math.inf, z.detach(), z)  # no gradient where the label is masked
     z_y = z.gather(1, y)
     is_label = torch.zeros_like(z, dtype=torch.bool).scatter(1, y, True)
     others = z.masked_fill(is_label, -math.inf)
     lse = torch.logsumexp(others, 1, keepdim=True)
     margin = lse - z_y
     log_miss = F.logsigmoid(margin)
-    nll_k = ((lse - z) - log_miss).masked_fill(is_label, 1.0)
+    left_out = is_label | (z == -math.inf)
+    nll_k = ((lse - z) - log_miss).masked_fill(left_out, 1.0)
     rows = [F.softplus(margin, threshold=80.0)[:, 0], log_miss[:, 0]]
     for primitive in decode(request):
         if primitive.kind == "lead":
@@ -76,7 +87,7 @@ def plain_primitives(logits: Tensor, target: Tensor, request: str) -> Tensor:
         else:
             log_miss_k = torch.log(torch.expm1(-nll_k).neg().clamp_min(torch.finfo(z.dtype).tiny))
             terms = focal_term(primitive, nll_k, log_miss_k)
-        rows.append(terms.masked_fill(is_label, 0.0).sum(1))
+        rows.append(terms.masked_fill(left_out, 0.0).sum(1))
     return torch.stack(rows)
 
 
@@ -84,7 +95,7 @@ def plain_primitives(logits: Tensor, target: Tensor, request: str) -> Tensor:
 def _(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
     dtype = accumulation_dtype(logits.dtype)
     rows = logits.shape[0]
-    return logits.new_empty((2 + len(decode(request)), rows), dtype=dtype), logits.new_empty((4, rows), dtype=dtype)
+    return logits.new_empty((2 + len(decode(request)), rows), dtype=dtype), logits.new_empty((5, rows), dtype=dtype)
 
 
 @row_primitives_backward.register_fake
@@ -102,13 +113,15 @@ def _(info: Any, in_dims: tuple[Any, ...], target: Tensor, classes: int) -> tupl
     return checked_labels(target, classes), in_dims[0]
 
 
-def _under_torch_func() -> bool:
-    """Whether a torch.func transform is active: it needs a Function with ``setup_context``."""
-    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+def _transformed() -> bool:
+    """Whether a torch.func transform or forward-mode AD is active: they need a Function with ``setup_context`` and ``jvp``."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 class _Primitives(torch.autograd.Function):
-    """The operation with its gradient, under autograd and under torch.func alike."""
+    """The operation with its gradient, under autograd, torch.func and forward-mode AD alike."""
 
     generate_vmap_rule = True
 
@@ -126,7 +139,7 @@ class _Primitives(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        backward: Any = _PrimitivesBackward.apply if _under_torch_func() else row_primitives_backward
+        backward: Any = _PrimitivesBackward.apply if _transformed() else row_primitives_backward
         return backward(grads[0], *ctx.saved_tensors, ctx.request), None, None
 
     @staticmethod
@@ -176,8 +189,10 @@ def _plain_gradient(target: Tensor, request: str) -> Callable[[Tensor, Tensor], 
 
 
 def _plain_jvp(function: Callable[..., Tensor], values: tuple[Tensor, ...], tangents: tuple[Tensor, ...]) -> Tensor:
-    _, tangent, *_ = torch.func.jvp(function, values, tangents)
-    result: Tensor = tangent
+    """As the gradient of the gradient, which is linear in what it is given: torch does not nest forward modes."""
+    value, pull, *_ = torch.func.vjp(function, *values)
+    _, pull_again, *_ = torch.func.vjp(pull, torch.zeros_like(value))
+    result: Tensor = pull_again(tangents)[0]
     return result
 
 
@@ -249,7 +264,7 @@ def primitives_of(logits: Tensor, target: Tensor, keys: Sequence[str]) -> Tensor
     values: Tensor
     if torch.compiler.is_compiling() and not is_traced(logits):
         values, _ = row_primitives(logits, target, request)
-    elif _under_torch_func():
+    elif _transformed():
         values, _ = _Primitives.apply(logits, target, request)  # type: ignore[no-untyped-call]
     else:
         values = _Passes.apply(logits, target, request)  # type: ignore[no-untyped-call]

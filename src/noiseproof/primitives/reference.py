@@ -36,39 +36,60 @@ _kept = _Kept()
 
 
 def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Primitives ``[2 + R, N]``, nll and log_miss first, and ``[4, N]``: ``max z``, ``z_y - max z``, ``d`` and ``log D``."""
+    """Primitives ``[2 + R, N]``, nll and log_miss first, and ``[4, N]``: ``max z``, ``z_y - max z``, ``d`` and ``log D``.
+
+    Where classes may be masked a fifth row has how many of those other than the label are not, or -1 where the label is. A
+    masked class makes a primitive infinite, so on the CPU one look at their sum tells; elsewhere it would stall the device.
+    """
+    labels, valid = checked_labels(target, logits.shape[1])
+    looks = on_cpu(logits)
+    primitives, saved = _forward(logits, labels, asked, dtype, masks=not looks)
+    if looks and not math.isfinite(primitives.sum().item()):
+        primitives, saved = _forward(logits, labels, asked, dtype, masks=True)
+    return primitives if valid is None else torch.where(valid, primitives, math.nan), saved
+
+
+def _forward(
+    logits: Tensor, labels: Tensor, asked: Sequence[Primitive], dtype: torch.dtype, masks: bool
+) -> tuple[Tensor, Tensor]:
     rows, classes = logits.shape
     primitives = logits.new_empty((2 + len(asked), rows), dtype=dtype)
-    saved = logits.new_empty((4, rows), dtype=dtype)
-    labels, valid = checked_labels(target, classes)
+    saved = logits.new_empty((5 if masks else 4, rows), dtype=dtype)
     label = labels[:, None]
     nll, log_miss, *values = _columns_of(primitives)
-    top, own, d, log_sum = _columns_of(saved)
+    top, own, d, log_sum, *left = _columns_of(saved)
     own.copy_(logits.gather(1, label))
     step = _chunk_rows(logits)
     work = _scratch(logits, min(step, rows), dtype)
-    for z, *columns in _split_rows(step, logits, label, top, own, d, log_sum, *values):
-        _fill_sums(z, columns, asked, work[: len(z)])
+    for z, *columns in _split_rows(step, logits, label, top, own, d, log_sum, *values, *left):
+        masked = z == -math.inf if masks else None
+        _fill_sums(z, columns, asked, work[: z.shape[0]], masked)
+        if masked is not None:
+            columns[-1].copy_((~masked.scatter_(1, columns[0], True)).sum(1, keepdim=True))
     e_y = own.exp()
     torch.sub(log_sum, own, out=nll)
     torch.div(e_y, d, out=log_miss).log1p_().neg_()
     for primitive, value in zip(asked, values, strict=True):
         if primitive.kind == "nll":
-            value.neg_().add_(log_sum, alpha=classes - 1)
+            value.neg_()
+            value.addcmul_(log_sum, left[0]) if masks else value.add_(log_sum, alpha=classes - 1)
         elif primitive.kind == "power":
             (value.div_(d + e_y).square_() if primitive.exponent == 2 else value.div_((d + e_y) ** primitive.exponent))
-    return primitives if valid is None else torch.where(valid, primitives, math.nan), saved
+    if masks:
+        left[0].masked_fill_(own == -math.inf, -1)
+    return primitives, saved
 
 
-def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], work: Tensor) -> None:
+def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], work: Tensor, masked: Tensor | None) -> None:
     """The columns of one chunk: the largest logit, ``z_y`` less it, ``d``, ``log D``, and the sums, to be normalised."""
-    label, top, own, d, log_sum, *values = columns
+    label, top, own, d, log_sum, *values = columns[: 5 + len(asked)]
     torch.amax(z, 1, keepdim=True, out=top) if z.dtype == top.dtype else top.copy_(z.amax(1, keepdim=True))
     own.sub_(top)
     shifted = torch.sub(z, top, out=work)
     for primitive, value in zip(asked, values, strict=True):
         if primitive.kind == "nll":
-            torch.sum(shifted.scatter_(1, label, 0.0), 1, keepdim=True, out=value)
+            shifted.scatter_(1, label, 0.0)
+            torch.sum(shifted if masked is None else shifted.masked_fill(masked, 0.0), 1, keepdim=True, out=value)
     keep_shifted = any(_needs_shifted(p) for p in asked)
     e = _exp_(shifted.clone() if keep_shifted else shifted).scatter_(1, label, 0.0)
     torch.sum(e, 1, keepdim=True, out=d)
@@ -86,7 +107,9 @@ def _fill_sums(z: Tensor, columns: list[Tensor], asked: Sequence[Primitive], wor
             terms = _focal_weight(nll, primitive.exponent).mul_(nll)
             if primitive.kind == "room":
                 terms.neg_().add_(ceiling(primitive)).clamp_min_(0.0)
-            torch.sum(terms.scatter_(1, label, 0.0), 1, keepdim=True, out=value)
+            torch.sum(_without(masked, terms.scatter_(1, label, 0.0)), 1, keepdim=True, out=value)
+            if masked is not None:
+                value.clamp_min_(torch.finfo(value.dtype).tiny)  # or a share of it would be 0/0 where one class is left
 
 
 class _Columns(NamedTuple):
@@ -110,22 +133,33 @@ def backward(
 ) -> Tensor:
     """The gradient with respect to the logits, given that of each primitive."""
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    masks = saved.shape[0] == 5 and (not on_cpu(logits) or _any_masked(saved[4], logits.shape[1]))
+    if masks:  # no gradient where the label itself is masked: there nll is infinite, and its slopes may be too
+        grads = grads.masked_fill(saved[4] < 0, 0.0)
+    elif saved.shape[0] == 5:
+        saved = saved[:4]
     columns, factors = _columns(grads, logits.shape[1], target, primitives, saved, asked)
     if logits.shape[1] == 2:
         return gradient.copy_(-columns.dz_y).scatter_(1, columns.label, columns.dz_y.to(gradient.dtype))
     step = _chunk_rows(logits)
-    work = _scratch(logits, min(step, len(logits)), grads.dtype)
-    for z, out, *rest in _split_rows(step, logits, gradient, *columns, *factors):
-        terms = list(zip(asked, rest[len(columns) :], strict=True))
-        _fill_gradient(z, out, _Columns(*rest[: len(columns)]), terms, work[: len(z)])
+    work = _scratch(logits, min(step, logits.shape[0]), grads.dtype)
+    left = saved[4:].unsqueeze(2) if masks else ()
+    for z, out, *rest in _split_rows(step, logits, gradient, *columns, *factors, *left):
+        terms = list(zip(asked, rest[len(columns) :], strict=False))
+        masked = (z == -math.inf, rest[-1]) if masks else None
+        _fill_gradient(z, out, _Columns(*rest[: len(columns)]), terms, work[: z.shape[0]], masked)
     return gradient
+
+
+def _any_masked(left: Tensor, classes: int) -> bool:
+    return left.numel() > 0 and left.min().item() < classes - 1
 
 
 def _columns(
     grads: Tensor, classes: int, target: Tensor, primitives: Tensor, saved: Tensor, asked: Sequence[Primitive]
 ) -> tuple[_Columns, list[Tensor]]:
     """The columns, and for each primitive the factor of its own term."""
-    top, own, d, log_sum = _columns_of(saved)
+    top, own, d, log_sum, *left = _columns_of(saved)
     by_nll, by_log_miss, *weights = _columns_of(grads)
     e_y = own.exp()
     inverse_sum = (d + e_y).reciprocal_()
@@ -137,9 +171,10 @@ def _columns(
     factors = []
     for row, (primitive, factor) in enumerate(zip(asked, weights, strict=True), start=2):
         if primitive.kind == "nll":
+            total, others = (factor * left[0], 1) if left else (factor, classes - 1)
             if classes > FEW:
-                slope = torch.addcmul(slope, factor, inverse_sum, value=classes - 1)
-            dz_y = torch.addcmul(dz_y, factor, hit, value=classes - 1)
+                slope = torch.addcmul(slope, total, inverse_sum, value=others)
+            dz_y = torch.addcmul(dz_y, total, hit, value=others)
         elif primitive.kind == "power":
             factor = primitive.exponent * factor
             dz_y = torch.addcmul(dz_y, factor * primitives[row, :, None], hit, value=-1)
@@ -147,20 +182,30 @@ def _columns(
             slope = torch.addcmul(slope, factor * hit, below, value=-1)
         elif primitive.kind in FOCAL_KINDS and classes == 2:
             h = _focal_slope(-primitives[1][:, None], primitive)
-            dz_y = torch.addcmul(dz_y, factor * h, hit)
+            dz_y = torch.addcmul(dz_y, factor * (h * left[0] if left else h), hit)
         factors.append(factor)
     label = _safe_labels(target, classes)[:, None]
     return _Columns(label, top, log_sum, inverse_sum, hit, below, slope, dz_y), factors
 
 
-def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Primitive, Tensor]], work: Tensor) -> None:
-    """``out_j = c0 e_j + c2 (e_j^q - e_j) + u + w h_j``, and what belongs to the label at its place."""
+def _fill_gradient(
+    z: Tensor,
+    out: Tensor,
+    row: _Columns,
+    terms: list[tuple[Primitive, Tensor]],
+    work: Tensor,
+    masks: tuple[Tensor, Tensor] | None,
+) -> None:
+    """``out_j = c0 e_j + c2 (e_j^q - e_j) + u + w h_j``, and what belongs to the label at its place.
+
+    ``masks`` has which classes are masked and how many of the others are not.
+    """
     # In float32 the exponentials are formed in the result itself, and become the gradient in place.
     e = torch.sub(z, row.top, out=out) if out.dtype == work.dtype else z.to(work.dtype).sub_(row.top)
     shifted = e.clone() if any(_needs_shifted(primitive) for primitive, _ in terms) else e
-    others = e.shape[1] - 1
-    exact = others < FEW and any(primitive.kind in ("nll", "power", "focal") for primitive, _ in terms)
-    e_less_1 = torch.expm1(e).scatter_(1, row.label, 0.0) if exact else None
+    masked, others = (None, e.shape[1] - 1) if masks is None else masks
+    exact = e.shape[1] - 1 < FEW and any(primitive.kind in ("nll", "power", "focal") for primitive, _ in terms)
+    e_less_1 = _without(masked, torch.expm1(e).scatter_(1, row.label, 0.0)) if exact else None
     _exp_(e).scatter_(1, row.label, 0.0)
     c0, dz_y = row.slope, row.dz_y
     uniform: Tensor | None = None
@@ -183,8 +228,8 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
                 # What all classes have of h acts as nll_others does.
                 h_top, h = _focal_slopes_from_top(shifted, row.log_sum, primitive)
                 uniform = factor * h_top if uniform is None else torch.addcmul(uniform, factor, h_top)
-                dz_y = torch.addcmul(dz_y, factor * h_top, row.hit, value=others)
-            total = factor * h.scatter_(1, row.label, 0.0).sum(1, keepdim=True)
+                dz_y = torch.addcmul(dz_y, factor * h_top, row.hit * others)
+            total = factor * _without(masked, h.scatter_(1, row.label, 0.0)).sum(1, keepdim=True)
             c0 = torch.addcmul(c0, total, row.inverse_sum)
             dz_y = torch.addcmul(dz_y, total, row.hit)
             extra = _add(extra, h.mul_(-factor))
@@ -197,9 +242,14 @@ def _fill_gradient(z: Tensor, out: Tensor, row: _Columns, terms: list[tuple[Prim
         torch.addcmul(extra, e, c0, out=e)
     if uniform is not None:
         e.sub_(uniform)
-    e.scatter_(1, row.label, dz_y)
+    _without(masked, e).scatter_(1, row.label, dz_y)
     if e.dtype != out.dtype:
         out.copy_(e)
+
+
+def _without(masked: Tensor | None, terms: Tensor) -> Tensor:
+    """In place, 0 where a class is masked."""
+    return terms if masked is None else terms.masked_fill_(masked, 0.0)
 
 
 def _power_term(q: float, e: Tensor, shifted: Tensor, row: _Columns, work: Tensor | None) -> Tensor:
@@ -215,7 +265,7 @@ def _columns_of(rows: Tensor) -> tuple[Tensor, ...]:
 
 
 def _split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    return iter([tensors]) if len(tensors[0]) <= step else zip(*(t.split(step) for t in tensors), strict=True)
+    return iter([tensors]) if tensors[0].shape[0] <= step else zip(*(t.split(step) for t in tensors), strict=True)
 
 
 def on_cpu(tensor: Tensor) -> bool:

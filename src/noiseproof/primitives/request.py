@@ -47,13 +47,25 @@ def encode(primitives: Sequence[Primitive]) -> str:
     return ";".join(key_of(primitive) for primitive in primitives)
 
 
+_decoded: dict[str, tuple[Primitive, ...]] = {}
+
+
 def decode(request: str) -> tuple[Primitive, ...]:
     """The inverse of :func:`encode`, for backends."""
-    return tuple(parse(key) for key in request.split(";")) if request else ()
+    known = None if torch.compiler.is_compiling() else _decoded.get(request)
+    if known is None:
+        known = tuple([_parse(key) for key in request.split(";")]) if request else ()
+        if not torch.compiler.is_compiling():
+            _decoded[request] = known
+    return known
 
 
 def parse(key: str) -> Primitive:
     """The primitive with this key."""
+    return decode(key)[0]
+
+
+def _parse(key: str) -> Primitive:
     kind, exponent, minimum, detach = key.split(" ")
     return Primitive(kind, float(exponent), float(minimum), detach == "detached")  # type: ignore[arg-type]
 
