@@ -265,7 +265,7 @@ def test_without_tensorboard_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     result = run("digits/ce", *SHORT, "--tensorboard")
     assert result.exit_code == 2
-    assert "pip install 'noiseproof[track]'" in result.stderr
+    assert "pip install '.[track]' in noiseproof's repository" in result.stderr
 
 
 @pytest.mark.slow

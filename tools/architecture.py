@@ -19,12 +19,15 @@ ROOMS = {
     "reading": ("files that others wrote, read without trust, within limits", ()),
     "primitives": ("the one operation that reads logits, its backends", ()),
     "statistics": ("row statistics by name, and where they come from", ("primitives",)),
+    "decay": ("L1 decay as a penalty to add to a loss", ("checks",)),
     "losses": ("the contract, one file per family, the catalogue", ("checks", "primitives", "statistics")),
     "functional": ("one function per loss", ("losses",)),
     "noise": (
         "transition matrices, sampling, label files, `kind:rate`",
         ("checks", "classes", "files", "keyed_random", "reading"),
     ),
+    "audit": ("which labels look wrong, and how many", ("files",)),
+    "theory": ("which losses tolerate which noise, the required `a`", ("checks", "losses", "noise")),
     "data": ("readers, downloads, loaders, augmentation", ("checks", "classes", "files", "keyed_random", "reading")),
     "models": ("networks by name, weights", ("checks", "reading")),
     "train": ("recipe, engines, loop, records, the store of runs", ("data", "files", "losses", "models", "noise", "version")),
@@ -36,7 +39,7 @@ ROOMS = {
     "demo": ("`noiseproof demo`", ("files", "losses", "paper", "train")),
     "cli": (
         "the command line; a verb is a file",
-        ("data", "demo", "files", "functional", "losses", "models", "noise", "paper", "report", "train", "version"),
+        ("data", "demo", "files", "functional", "losses", "models", "noise", "paper", "report", "theory", "train", "version"),
     ),
 }
 """Each part of the package: what it holds, and which other parts it may import. Kernels plug into primitives."""

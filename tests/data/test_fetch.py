@@ -576,7 +576,7 @@ def test_pooch_says_nothing_and_keeps_its_voice(server, tmp_path):
 
 def test_without_pooch_the_error_says_what_to_install(server, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(DataError, match=r"downloading needs pooch: pip install 'noiseproof\[lab\]'"):
+    with pytest.raises(DataError, match=r"downloading needs pooch: pip install '.\[lab\]' in noiseproof's repository"):
         get(server, tmp_path)
 
 

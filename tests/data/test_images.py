@@ -331,7 +331,7 @@ except ImportError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.strip() == "images are read with pillow: pip install 'noiseproof[lab]'"
+    assert done.stdout.strip() == "images are read with pillow: pip install '.[lab]' in noiseproof's repository"
 
 
 def test_code_that_needs_inputs_is_told_when_there_are_only_files():

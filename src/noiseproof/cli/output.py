@@ -44,6 +44,8 @@ class Console(rich.console.Console):
 
 
 console = Console()
+LAB = ("sklearn", "matplotlib", "pooch", "PIL", "safetensors", "jinja2")
+"""Modules that the extra ``lab`` installs, besides those without which there is no command line."""
 
 
 def echo(text: str) -> None:
@@ -66,4 +68,6 @@ def errors_reported() -> Iterator[None]:
     except (ValueError, TypeError, OSError, ImportError) as error:
         if os.environ.get("LOCAL_RANK", "0") != "0":
             raise typer.Exit(2) from None
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in LAB:
+            fail(f"{error}; pip install '.[lab]' in noiseproof's repository brings it")
         fail(error)

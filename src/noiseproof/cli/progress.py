@@ -163,7 +163,9 @@ class TensorBoard(Observer):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ImportError("TensorBoard events need tensorboard: pip install 'noiseproof[track]'") from error
+            raise ImportError(
+                "TensorBoard events need tensorboard: pip install '.[track]' in noiseproof's repository"
+            ) from error
         self.writer_for, self.folder = SummaryWriter, folder
 
     def started(self, record: Record, epochs_done: int) -> None:

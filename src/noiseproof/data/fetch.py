@@ -105,7 +105,7 @@ def _retrieve(file: RemoteFile, place: Path, download: Download) -> None:
     try:
         import pooch
     except ModuleNotFoundError as missing:
-        raise DataError(f"downloading needs {missing.name}: pip install 'noiseproof[lab]'") from missing
+        raise DataError(f"downloading needs {missing.name}: pip install '.[lab]' in noiseproof's repository") from missing
     log = pooch.get_logger()
     level = log.level
     log.setLevel(logging.WARNING)  # it would log each file to stderr, across the progress bar

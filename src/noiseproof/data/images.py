@@ -98,7 +98,7 @@ def decode(path: str, opener: Opener) -> PIL.Image.Image:
     try:
         import PIL.Image
     except ImportError as error:
-        raise ImportError("images are read with pillow: pip install 'noiseproof[lab]'") from error
+        raise ImportError("images are read with pillow: pip install '.[lab]' in noiseproof's repository") from error
     with opener(path) as file, warnings.catch_warnings():
         # Pillow's warnings of odd metadata are ignored, those of decompression bombs become errors.
         warnings.simplefilter("ignore")

@@ -87,7 +87,7 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
     try:
         import safetensors.torch
     except ImportError as error:
-        raise ImportError(f"safetensors is needed to read {file}: pip install 'noiseproof[lab]'") from error
+        raise ImportError(f"safetensors is needed to read {file}: pip install '.[lab]' in noiseproof's repository") from error
     try:
         return dict(safetensors.torch.load_file(file))
     except (OSError, MemoryError):
