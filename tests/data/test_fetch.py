@@ -152,7 +152,10 @@ def test_what_a_killed_process_left_is_removed_though_all_is_there(server, tmp_p
     assert names(tmp_path) == DONE
 
 
-def test_what_is_under_way_is_not_written_through_a_link(server, tmp_path):
+@pytest.mark.parametrize("locks", [True, False])
+def test_what_is_under_way_is_not_written_through_a_link(server, tmp_path, monkeypatch, locks):
+    if not locks:  # nothing is cleaned up first: another process may be at work
+        monkeypatch.setitem(sys.modules, "fcntl", None)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "mine").write_bytes(b"mine")
@@ -161,6 +164,7 @@ def test_what_is_under_way_is_not_written_through_a_link(server, tmp_path):
     get(server, tmp_path / "root")
     assert names(tmp_path / "root") == DONE
     assert names(elsewhere) == ["mine"]
+    assert (tmp_path / "root" / "tiny-bin" / "data.bin").read_bytes() == MEMBER
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symbolic", "hard"])

@@ -1,5 +1,6 @@
 """Image files and folders that are hostile: what is no regular file, what costs more than it weighs, what is damaged."""
 
+import contextlib
 import io
 import os
 import socket
@@ -62,8 +63,7 @@ def beside(folder: Path, name: str, put) -> Path:
 
 
 def bound_socket(path: Path) -> None:
-    os.chdir(path.parent)  # a socket's address is short
-    with socket.socket(socket.AF_UNIX) as bound:
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as bound:  # a socket's address is short
         bound.bind(path.name)
 
 

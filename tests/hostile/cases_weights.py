@@ -64,7 +64,7 @@ def edited(old: bytes, new: bytes, method=zipfile.ZIP_STORED, **members: bytes):
                     if raw.count(old) != 1:
                         raise ValueError(f"{old!r} is {raw.count(old)} times in {raw!r}")
                     raw = raw.replace(old, new)
-                odd.writestr(name, raw)
+                odd.writestr(name, raw, zipfile.ZIP_STORED if name.endswith("data.pkl") else method)
         return folder / "odd.pt"
 
     return make

@@ -60,7 +60,8 @@ def fetch(name: Name, data: Root = None) -> None:
 @app.command("list")
 def list_sets(data: Root = None) -> None:
     """List the data sets that can be fetched or opened by name, and those that are there."""
-    found = {name: _where(name, data) for name in dict.fromkeys([*NAMES, *SOURCES, *ELSEWHERE])}
+    with errors_reported():
+        found = {name: _where(name, data) for name in dict.fromkeys([*NAMES, *SOURCES, *ELSEWHERE])}
     _print_list(found, data_root(data), "" if data is None else f" --data {shlex.quote(str(data))}")
 
 

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import rich.console
 import typer
 from rich.console import ConsoleOptions, RenderableType
-from rich.markup import escape
 from rich.segment import Segment
+from rich.text import Text
 
 __all__ = ["Console", "console", "echo", "errors_reported", "fail", "printable"]
 
@@ -56,7 +56,7 @@ def echo(text: str) -> None:
 def fail(error: Exception | str) -> NoReturn:
     """End with one line that says what is wrong."""
     message = printable(str(error) or type(error).__name__)
-    Console(stderr=True).print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    Console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {message}"), soft_wrap=True)
     raise typer.Exit(2)
 
 

@@ -118,7 +118,6 @@ class _Members:
 
     def _tar_members(self, tar: tarfile.TarFile, blocks: _Blocks) -> None:
         while (entry := blocks.headers(tar.next)) is not None:
-            tar.members.clear()  # which would keep them all
             self._take(entry.name)
             self._tell(self.raw.tell())
             if entry.isdir():
