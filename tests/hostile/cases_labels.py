@@ -22,7 +22,10 @@ def text(value: str) -> bytes:
 
 
 def raw(value: bytes) -> bytes:
-    return b"B" + struct.pack("<I", len(value)) + value
+    """Bytes as protocol 2 writes them, which torch reads too."""
+    if not value:
+        return name("__builtin__", "bytes") + b")R"
+    return name("_codecs", "encode") + text(value.decode("latin-1")) + text("latin1") + b"\x86R"
 
 
 def whole(value: int) -> bytes:

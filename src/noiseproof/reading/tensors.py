@@ -31,8 +31,6 @@ def _from_zip(path: str | Path) -> Any:
         found = [name for name in members.sizes if name.endswith("/data.pkl")]
         if len(found) != 1:
             raise ReadError(path, f"not a file of torch's: it has {len(found)} members 'data.pkl', and should have one")
-        if members.is_packed(found[0]):  # its text and lists take several times its size in memory
-            raise ReadError(path, "not a file of torch's: its pickle is packed")
         folder, kept = found[0].removesuffix("data.pkl"), {}
         if folder + "byteorder" in members.sizes and members.read(folder + "byteorder") != b"little":
             raise ReadError(path, "its numbers are in another byte order than little-endian")
@@ -45,7 +43,11 @@ def _from_zip(path: str | Path) -> Any:
                 kept[member] = members.read(member)
             return memoryview(kept[member])
 
-        return resolved(Unpickler(members.read(found[0])).load(), memory)
+        with members.open(found[0]) as stream:
+            if members.is_packed(found[0]):  # its text and lists take several times its size in memory
+                raise ReadError(path, "not a file of torch's: its pickle is packed")
+            pickled = stream.read(members.sizes[found[0]])
+        return resolved(Unpickler(pickled).load(), memory)
 
 
 def _from_pickles(raw: bytes) -> Any:
