@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 
-from noiseproof.data import Examples
+from noiseproof.data import Examples, Split
+from noiseproof.models import find_model
 from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import Run
@@ -37,6 +38,13 @@ def fast_path_suits(recipe: Recipe, train: Examples, options: RunOptions) -> boo
         and ":" not in recipe.model
         and recipe.model != "mlp"
         and train.in_memory
+        and _pools_evenly(recipe.model, train)
         and len(train) >= recipe.batch
         and importlib.util.find_spec("triton") is not None
     )
+
+
+def _pools_evenly(model: str, train: Split) -> bool:
+    """Whether cnn8's three poolings halve every side, as the kernels need: 32, 40, ... 64 pixels, but not 28."""
+    sides = train.sides
+    return find_model(model) != "cnn8" or sides is None or not any(side % 8 for side in sides)

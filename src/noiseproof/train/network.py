@@ -59,9 +59,18 @@ def _from_catalogue(recipe: Recipe, split: Examples, classes: int) -> nn.Module:
         options.setdefault("in_features", int(split.inputs[0].size))
     elif split.channels is not None:
         options.setdefault("in_channels", split.channels)
+        if model == "cnn8":
+            options.setdefault("size", _sides(recipe, split))
     elif split.in_memory:
         raise ValueError(f"{model} reads images [N, C, H, W]; these inputs are features {split.inputs.shape[1:]}: use mlp")
     return create_model(model, classes, **options)
+
+
+def _sides(recipe: Recipe, split: Examples) -> tuple[int, int]:
+    """Height and width of the images that the network gets."""
+    if recipe.augment in ("webvision", "clothing1m") or not split.in_memory:
+        return recipe.size or (224, 224)
+    return split.sides or (0, 0)
 
 
 def model_code_hash(recipe: Recipe) -> str | None:

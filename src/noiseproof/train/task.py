@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof import noise
-from noiseproof.data import Dataset, Examples, Split, data_root, held_out, in_memory, open_dataset
+from noiseproof.data import Dataset, Examples, Split, data_root, held_out, in_memory, in_memory_at, open_dataset
 from noiseproof.files import checksum, find_file
 from noiseproof.noise import NoiseSpec
 from noiseproof.train.recipe import Recipe
+from noiseproof.train.transforms import PRESETS
 
 __all__ = ["Task", "prepare", "weights_file", "with_noise"]
 
@@ -48,7 +49,7 @@ def prepare(recipe: Recipe, data: str | Path | None = None) -> Task:
 
 def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Task:
     """The data set with the recipe's noise on its training labels, and its share held out to test on."""
-    dataset = _checked_images(dataset)
+    dataset = _checked_images(_resized(dataset, recipe))
     labels = dataset.train.labels
     if recipe.noise == "none":
         # Nothing is known of errors in the labels as they came.
@@ -92,6 +93,21 @@ def _without_test_share(task: Task, share: float) -> Task:
     return dataclasses.replace(task, noise=facts)
 
 
+def _resized(dataset: Dataset, recipe: Recipe) -> Dataset:
+    """Image files of the recipe's ``size``, in memory if they are small enough together."""
+    if recipe.size is None:
+        return dataset
+    if dataset.train.in_memory:
+        raise ValueError(
+            f"{dataset.name}: size is for image files; these inputs are in memory, {dataset.train.inputs.shape}: size=none"
+        )
+    if recipe.augment in PRESETS:
+        return dataset  # their crops are made from the files
+    # A network of the user's own is not told how many channels there are.
+    keep_rgb = ":" in recipe.model or recipe.model_options.get("in_channels") == 3
+    return in_memory_at(dataset, recipe.size, keep_rgb=keep_rgb)
+
+
 def _checked_images(dataset: Dataset) -> Dataset:
     """Grey images ``[N, H, W]`` with their one channel; an error for arrays that cannot be images ``[N, H, W, C]``."""
     train = dataset.train
@@ -110,7 +126,7 @@ def _checked_images(dataset: Dataset) -> Dataset:
 
 
 def _with_channel(split: Split) -> Split:
-    return Split(split.inputs[..., None], split.labels)
+    return Split(split.inputs[..., None], split.labels, split.paths)
 
 
 def weights_file(file: str, root: Path | None) -> Path:
