@@ -176,7 +176,7 @@ def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console) ->
     finished = before is not None and before.status == "finished"
     labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({recipe.noise})"
     examples = f"{len(task.train)} examples of {len(task.classes)} classes"
-    lines = [f"[bold]{escape(task.name)}, {recipe.loss}[/]: {examples}, {labels}"]
+    lines = [f"[bold]{escape(task.name)}, {recipe.loss}[/]: {examples}, {labels}; {task.inputs_in_words(recipe)}"]
     if absent := len(task.classes) - len(np.unique(task.train.labels)):
         lines.append(f"{absent} of the classes have no example to train on (labels count from 0; a gap is a class too)")
     if task.test is None:

@@ -3,7 +3,7 @@
 examples         Split (inputs in memory) and ImageFiles (paths), the examples of one split
 dataset          Dataset, the value all readers return; arrays, .npz files, scikit-learn's digits
 images           folders of classes; decoding one file
-lists            lists of "path label" lines, WebVision, Clothing1M
+lists            lists of "path label" lines (list_lines), WebVision, Clothing1M
 decoded          small image files as images in memory
 official         CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
 known            the data sets that have a name: how they are recognised, read and fetched

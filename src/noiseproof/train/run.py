@@ -18,7 +18,7 @@ from noiseproof.train.bf16_check import check_bf16
 from noiseproof.train.distributed import Processes
 from noiseproof.train.engine import Engine, Parts, PlainEngine, Steps
 from noiseproof.train.feed import Feed, FileFeed, MemoryFeed
-from noiseproof.train.network import build_network, nothing_drawn
+from noiseproof.train.network import build_network, model_facts, nothing_drawn
 from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.schedule import Schedule
@@ -26,6 +26,10 @@ from noiseproof.train.task import Task
 from noiseproof.train.transforms import Transforms
 
 __all__ = ["DivergenceError", "EpochSums", "Predictions", "Run", "RunOptions"]
+
+
+INPUT_FACTS = ("class_names", "preprocessing")
+"""The facts of a task that a run adds once it has its transforms; they tell no runs apart"""
 
 
 class DivergenceError(RuntimeError):
@@ -112,6 +116,16 @@ class Run:
             except ValueError as error:
                 return "more than 1 value per channel" not in str(error)
         return True
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What a network is used with: ``INPUT_FACTS``."""
+        facts = list(self.task.classes), self.transforms.facts(self.task.train)
+        return dict(zip(INPUT_FACTS, facts, strict=True))
+
+    def described(self) -> dict[str, Any]:
+        """The network, its classes and its inputs, to use the weights without the data: they travel in the weights' file."""
+        return {**model_facts(self.recipe, self.task), **self.inputs}
 
     def lr(self, epoch: int) -> float:
         return self.recipe.lr * self.schedule.factor(epoch, self.recipe.epochs)

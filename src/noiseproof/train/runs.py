@@ -23,6 +23,8 @@ from noiseproof.train.record import RECORD, Record
 __all__ = ["RunStore", "StoredRun", "claimed", "folder_name", "identity", "recipe_key"]
 
 WRITTEN = (RECORD, "checkpoint.safetensors", "weights.safetensors", "confidence.npz")
+DATA_FACTS = ("classes", "examples", "test_examples", "other_tests", "model")
+"""Those of a task's facts that tell runs apart, beside its labels and its files; further ones are for the reader"""
 
 
 def identity(recipe: Mapping[str, Any], task: Mapping[str, Any]) -> str:
@@ -40,7 +42,7 @@ def identity(recipe: Mapping[str, Any], task: Mapping[str, Any]) -> str:
         "dataset": sorted(sources.values()) or [recipe["dataset"], task["name"]],
         "noise": ["file" if from_file else noise, task["noise"]["hash"]],
         "weights": weights,
-        "task": {key: value for key, value in task.items() if key not in ("name", "noise", "sources")},
+        "task": {key: task[key] for key in DATA_FACTS if key in task},
     }
     return _digest(facts)
 

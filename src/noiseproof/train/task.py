@@ -36,6 +36,16 @@ class Task:
     root: Path | None = None
     """The folder of data sets, in which files that a recipe names are looked for"""
 
+    def inputs_in_words(self, recipe: Recipe) -> str:
+        """What the network gets, for a line on a terminal."""
+        if not self.train.in_memory:
+            return f"image files, at {'x'.join(map(str, recipe.size or (224, 224)))} pixels in RGB"
+        if self.train.kind == "images":
+            colours = {1: "grey", 3: "RGB"}.get(self.train.inputs.shape[-1], f"{self.train.inputs.shape[-1]} channels")
+            return f"images of {'x'.join(map(str, self.train.inputs.shape[1:3]))} pixels, {colours}"
+        shape = "x".join(map(str, self.train.inputs.shape[1:]))
+        return f"{shape} features, {'standardised by the training examples' if recipe.standardise else 'as they are'}"
+
     @property
     def wrong(self) -> NDArray[np.bool_] | None:
         """Where the given label is not the clean one."""
