@@ -39,16 +39,19 @@ WAYS: dict[str, dict[str, Any]] = {
     "alpha 5": {"loss.alpha": 5.0},
     "alpha 20": {"loss.alpha": 20.0},
     "warm": {},
+    "rate 0.1": {"lr": 0.1},
+    "Adam 2e-3": {"optimiser": "adam", "lr": 2e-3, "l2": 0.0, "clip": None},
     "three times the epochs": {"epochs": 300},
     "a quarter of the epochs": {"epochs": 25},
 }
-FEATURES = (
-    *(("ce", way) for way in ("default", "raw", "three times the epochs")),
-    *(("jal-ce", way) for way in ("default", "raw", "alpha 5", "alpha 20", "warm", "three times the epochs")),
+DIGITS = (
+    *(("ce", way) for way in ("default", "raw")),
+    *(("jal-ce", way) for way in ("default", "raw", "alpha 5", "warm")),
 )
+FEATURES = (*DIGITS, ("ce", "three times the epochs"), ("jal-ce", "alpha 20"), ("jal-ce", "three times the epochs"))
 IMAGES = (
-    *(("ce", way) for way in ("default", "a quarter of the epochs")),
-    *(("jal-ce", way) for way in ("default", "a quarter of the epochs", "alpha 5", "warm")),
+    *(("ce", way) for way in ("default", "rate 0.1", "Adam 2e-3")),
+    *(("jal-ce", way) for way in ("default", "rate 0.1", "Adam 2e-3", "alpha 5", "warm", "a quarter of the epochs")),
 )
 
 
@@ -136,7 +139,7 @@ def wanted(names: list[str], seeds: int) -> Iterator[tuple[str, str, str, str, i
     for seed in range(1, seeds + 1):
         for name in names:
             for noise in {"cancer": OF_TWO, "fashion-mnist": NOISES[:4]}.get(name, NOISES):
-                for loss, way in IMAGES if name == "fashion-mnist" else FEATURES:
+                for loss, way in {"digits": DIGITS, "fashion-mnist": IMAGES}.get(name, FEATURES):
                     yield name, loss, way, noise, seed
 
 

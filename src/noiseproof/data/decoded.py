@@ -65,9 +65,7 @@ def _pixels(files: ImageFiles, size: Size) -> NDArray[np.uint8]:
         try:
             pixels[k] = np.asarray(framing.frame(decode(path, open_file), ()))
         except DataError as error:
-            raise DataError(
-                f"{error}; or size=none, which reads the files one by one and can leave damaged ones out"
-            ) from error
+            raise DataError(f"{error}; size=none reads the files batch by batch, where damaged ones can be left out") from error
         except ValueError as error:
             raise DataError(f"{path}: {error}") from error
     _decoded[files] = size, pixels

@@ -17,7 +17,7 @@ __all__ = ["compact", "identity", "merge", "read_records", "setting", "write_rec
 CURVES = ("given_accuracy", "clean_accuracy", "test_accuracy")
 OBSERVED = ("confidence_epochs",)
 """Fields of a recipe that change what is kept of a run, not the run."""
-EMPTY = (None, False, 0, "", [], {})
+EMPTY: tuple[Any, ...] = (None, False, 0, "", [], {})
 """What fields of recipes say nothing with"""
 
 

@@ -114,8 +114,7 @@ class Recipe:
         """The fields in which another recipe, or that of a record, differs from this one."""
         ours, theirs = self.as_dict(), other.as_dict() if isinstance(other, Recipe) else dict(other)
         # A record from before a field existed is that of a run with its default.
-        known = Recipe(dataset=self.dataset, loss=self.loss).as_dict()
-        theirs = {name: known[name] for name in known if name not in theirs} | theirs
+        theirs = Recipe(dataset="", loss="ce").as_dict() | theirs
         names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
         return [f"{name} is {theirs.get(name)!r}, not {ours.get(name)!r}" for name in names]
 

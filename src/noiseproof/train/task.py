@@ -108,9 +108,7 @@ def _resized(dataset: Dataset, recipe: Recipe) -> Dataset:
     if recipe.size is None:
         return dataset
     if dataset.train.in_memory:
-        raise ValueError(
-            f"{dataset.name}: size is for image files; these inputs are in memory, {dataset.train.inputs.shape}: size=none"
-        )
+        raise ValueError(f"{dataset.name}: size is for image files, not for arrays {dataset.train.inputs.shape}: size=none")
     if recipe.augment in PRESETS:
         return dataset  # their crops are made from the files
     # A network of the user's own is not told how many channels there are.
