@@ -88,7 +88,7 @@ def _header(text: str) -> tuple[str, int, int, int] | None:
         try:
             words = [word.strip().lower() for word in next(csv.reader([text], delimiter=separator))]
         except csv.Error:  # a field of megabytes, say
-            return None
+            continue
         paths, labels = ([k for k, word in enumerate(words) if word in known] for known in (PATH_WORDS, LABEL_WORDS))
         if len(paths) == len(labels) == 1:
             return separator, paths[0], labels[0], len(words)

@@ -23,6 +23,7 @@ from noiseproof.files import checksum
 __all__ = ["imagenet_beside", "load_clothing1m", "load_list", "load_webvision"]
 
 GOOGLE = "google"
+LONG = 500  # characters of a path that an error repeats
 FIRST_OF_IMAGENET = ("n01440764", "0")  # the folder of ImageNet's first class, by synset or by number
 KeyList = Literal["noisy_train", "clean_train", "clean_val", "clean_test"]
 
@@ -165,7 +166,7 @@ def _check_files(source: Path, lines: list[Line], paths: list[str]) -> None:
     if missing:
         others = f" ({len(missing)} of {len(paths)} are missing)" if len(missing) > 1 else ""
         raise FileNotFoundError(
-            f"{source}:{lines[missing[0]].number}: no file {paths[missing[0]]}{others}; "
+            f"{source}:{lines[missing[0]].number}: no file {paths[missing[0]][:LONG]}{others}; "
             "correct the list or the folder (in Python, check_files=False leaves it to the loader)"
         )
 

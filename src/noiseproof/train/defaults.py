@@ -76,7 +76,7 @@ def own_recipe(
     if dataset.train.kind == "files":
         facts = _for_files(dataset, size)
     elif dataset.train.kind == "features":
-        _ask_if_images(dataset, dataset.train.inputs.shape, model)
+        _ask_if_images(place, dataset.train.inputs.shape, model)
         facts = {**FEATURES, "standardise": True}
     else:
         facts = _for_images(dataset.train.inputs.shape[1:3])
@@ -98,12 +98,12 @@ def _for_images(sides: Sequence[int]) -> dict[str, Any]:
     return IMAGES | {"model_options": {"stem": "imagenet"}} if max(sides) > LARGE else dict(IMAGES)
 
 
-def _ask_if_images(dataset: Dataset, shape: tuple[int, ...], model: str | None) -> None:
+def _ask_if_images(place: str, shape: tuple[int, ...], model: str | None) -> None:
     """An error for floating arrays that look like images, unless the model says what they are."""
     square = len(shape) == 3 and shape[1] == shape[2] >= SIDE
     first = len(shape) == 4 and shape[1] <= 4 and min(shape[2:]) >= SIDE
     last = len(shape) == 4 and shape[3] <= 4 and min(shape[1:3]) >= SIDE and not first
-    what = f"{dataset.name}: floating inputs {list(shape)}"
+    what = f"{place}: floating inputs {list(shape)}"
     if model is None and (square or first or last):
         raise ValueError(
             f"{what} look like images. If they are, save them as uint8 [N, H, W] or [N, H, W, C], from 0 to 255; or say how "
