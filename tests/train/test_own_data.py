@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from noiseproof.data import Split, from_arrays, open_dataset
+from noiseproof.models import resnet18
 from noiseproof.train import CheckpointError, Recipe, Run, RunOptions, RunStore, own_recipe, prepare, train, with_noise
 from noiseproof.train.checkpoint import read_checkpoint, write_checkpoint
 from noiseproof.train.engine_choice import pools_evenly
-from noiseproof.train.network import model_code_hash
+from noiseproof.train.network import build_network, model_code_hash
 from noiseproof.train.record import task_facts
 
 TINY = """
@@ -270,6 +271,16 @@ def test_a_network_of_ones_own_gets_small_files_in_rgb(tmp_path):
     assert outcome.record.result["test_accuracy"] == 1.0
     three = recipe(place, size=(28, 28), model="resnet18", model_options={"in_channels": 3})
     assert with_noise(open_dataset(place), three).train.inputs.shape == (24, 28, 28, 3)
+
+
+def test_weights_of_colour_images_say_how_grey_files_are_read_for_them(tmp_path):
+    place = grey_folder(tmp_path / "scans")
+    torch.save(resnet18(2).state_dict(), tmp_path / "colour.pt")
+    chosen = recipe(place, size=(28, 28), model="resnet18", weights=str(tmp_path / "colour.pt"))
+    with pytest.raises(ValueError, match=r"conv1\.weight.*; for weights of colour images set model\.in_channels=3"):
+        build_network(chosen, prepare(chosen))
+    chosen = dataclasses.replace(chosen, model_options={"in_channels": 3})
+    assert build_network(chosen, prepare(chosen)).in_channels == 3
 
 
 def test_size_is_for_image_files(colours):
