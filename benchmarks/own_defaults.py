@@ -39,19 +39,23 @@ WAYS: dict[str, dict[str, Any]] = {
     "alpha 5": {"loss.alpha": 5.0},
     "alpha 20": {"loss.alpha": 20.0},
     "warm": {},
-    "rate 0.1": {"lr": 0.1},
-    "Adam 2e-3": {"optimiser": "adam", "lr": 2e-3, "l2": 0.0, "clip": None},
     "three times the epochs": {"epochs": 300},
+    "batch 128": {"batch": 128},
+    "batch 128, rate 0.1": {"batch": 128, "lr": 0.1},
+    "batch 128, Adam 2e-3": {"batch": 128, "optimiser": "adam", "lr": 2e-3, "l2": 0.0, "clip": None},
+    "batch 128, alpha 5": {"batch": 128, "loss.alpha": 5.0},
+    "batch 128, warm": {"batch": 128},
 }
 DIGITS = (
     *(("ce", way) for way in ("default", "raw")),
     *(("jal-ce", way) for way in ("default", "raw", "alpha 5", "warm")),
 )
 FEATURES = (*DIGITS, ("ce", "three times the epochs"), ("jal-ce", "alpha 20"), ("jal-ce", "three times the epochs"))
+LARGER_BATCHES = ("batch 128", "batch 128, rate 0.1", "batch 128, Adam 2e-3")
 IMAGES = (
-    *(("jal-ce", way) for way in ("default", "rate 0.1", "Adam 2e-3")),
-    *(("ce", way) for way in ("default", "rate 0.1", "Adam 2e-3")),
-    *(("jal-ce", way) for way in ("alpha 5", "warm")),
+    *((loss, "default") for loss in ("jal-ce", "ce")),
+    *((loss, way) for loss in ("jal-ce", "ce") for way in LARGER_BATCHES),
+    *(("jal-ce", way) for way in ("batch 128, alpha 5", "batch 128, warm")),
 )
 
 
@@ -96,7 +100,7 @@ def recipe_of(dataset: Dataset, loss: str, way: str, noise: str, seed: int) -> R
 
 def run(dataset: Dataset, loss: str, way: str, noise: str, seed: int) -> Outcome:
     recipe = recipe_of(dataset, loss, way, noise, seed)
-    if way != "warm":
+    if not way.endswith("warm"):
         return train(recipe, with_noise(dataset, recipe))
     with tempfile.TemporaryDirectory() as folder:
         first = override(recipe, {"loss": "ce", "epochs": WARM_EPOCHS})

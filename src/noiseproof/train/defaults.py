@@ -24,7 +24,7 @@ FEATURES: dict[str, Any] = {
 IMAGES: dict[str, Any] = {
     **SGD,
     "model": "resnet18",
-    "lr": 0.01,  # the paper's for CIFAR-10; at 0.1 JAL loses classes of small data sets, see docs/own_data.md
+    "lr": 0.01,  # the paper's for CIFAR-10; at 0.1 JAL never predicts some classes of small data sets, see docs/own_data.md
     "l2": 5e-4,
     "augment": "crop-flip",
     "batch": 128,
@@ -42,6 +42,8 @@ FILES: dict[str, Any] = {
     "precision": "bf16",
 }
 """For image files: WebVision's setting, with a schedule for any number of epochs."""
+FEW, SMALL_BATCH = 4000, 32
+"""Of fewer images batches are this small: 100 epochs of larger ones are too few steps for JAL, see docs/own_data.md"""
 SIDE = 8
 """Pixels of a side from which a floating array is asked about"""
 LARGE = 64
@@ -64,8 +66,8 @@ def own_recipe(
     """The default recipe for a user's own data set; ``place`` is what it is opened by.
 
     features           standardised, MLP 256-256, Adam 2e-3, 100 epochs, batch 128
-    images in memory,  ResNet-18, SGD 0.01, momentum 0.9, L2 5e-4, clip 5, crop and flip, 100 epochs, batch 128
-    small image files
+    images in memory,  ResNet-18, SGD 0.01, momentum 0.9, L2 5e-4, clip 5, crop and flip, 100 epochs, batch 128,
+    small image files  or 32 if they are fewer than 4,000
     other image files  ResNet-50 for 224x224, SGD 0.1, Nesterov 0.9, L2 3e-5, clip 5, WebVision's augmentation, bf16,
                        100 epochs, batch 64
 
@@ -79,7 +81,7 @@ def own_recipe(
         _ask_if_images(place, dataset.train.inputs.shape, model)
         facts = {**FEATURES, "standardise": True}
     else:
-        facts = _for_images(dataset.train.inputs.shape[1:3])
+        facts = _for_images(dataset.train.inputs.shape[1:3], len(dataset.train))
     if not gpu and facts.get("precision") == "bf16":
         facts["precision"] = "float32"
     recipe = Recipe(dataset=place, loss=loss, noise=noise, seed=seed, **facts)
@@ -91,11 +93,12 @@ def _for_files(dataset: Dataset, size: Given) -> dict[str, Any]:
         chosen = common_size(dataset, at_most=LARGE)
     else:
         chosen = override(Recipe(dataset="", loss="ce"), {"size": size}).size
-    return dict(FILES) if chosen is None else _for_images(chosen) | {"size": chosen}
+    return dict(FILES) if chosen is None else _for_images(chosen, len(dataset.train)) | {"size": chosen}
 
 
-def _for_images(sides: Sequence[int]) -> dict[str, Any]:
-    return IMAGES | {"model_options": {"stem": "imagenet"}} if max(sides) > LARGE else dict(IMAGES)
+def _for_images(sides: Sequence[int], count: int) -> dict[str, Any]:
+    large = {"model_options": {"stem": "imagenet"}} if max(sides) > LARGE else {}
+    return IMAGES | large | ({"batch": SMALL_BATCH} if count < FEW else {})
 
 
 def _ask_if_images(place: str, shape: tuple[int, ...], model: str | None) -> None:
