@@ -14,7 +14,18 @@ import torch
 
 from noiseproof.data import Split, from_arrays, open_dataset
 from noiseproof.models import resnet18
-from noiseproof.train import CheckpointError, Recipe, Run, RunOptions, RunStore, own_recipe, prepare, train, with_noise
+from noiseproof.train import (
+    CheckpointError,
+    Recipe,
+    Run,
+    RunOptions,
+    RunStore,
+    override,
+    own_recipe,
+    prepare,
+    train,
+    with_noise,
+)
 from noiseproof.train.checkpoint import read_checkpoint, write_checkpoint
 from noiseproof.train.engine_choice import pools_evenly
 from noiseproof.train.network import build_network, model_code_hash
@@ -260,6 +271,15 @@ def test_a_size_of_ones_own_is_a_recipe_for_small_images(image_folder, tmp_path)
     (tmp_path / "mixed" / "more").rmdir()
     mixed = open_dataset(tmp_path / "mixed")
     assert own_recipe(mixed, "mixed", "ce", seed=1).model == "resnet50"
+
+
+@pytest.mark.parametrize(("count", "batch"), [(3999, 32), (4000, 128)])
+def test_few_images_are_trained_in_small_batches(count, batch):
+    """Else 100 epochs are too few steps for robust losses, which then never predict some classes."""
+    data = from_arrays(np.zeros((count, 8, 8), np.uint8), np.arange(count) % 2)
+    chosen = own_recipe(data, "mine.npz", "jal-ce", seed=1)
+    assert (chosen.batch, chosen.lr, chosen.epochs, chosen.optimiser) == (batch, 0.01, 100, "sgd")
+    assert override(chosen, {"batch": "64"}).batch == 64
 
 
 @pytest.mark.usefixtures("own")
