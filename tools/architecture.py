@@ -21,6 +21,8 @@ ROOMS = {
     "losses": ("the contract, one file per family, the catalogue", ("checks", "primitives", "statistics")),
     "functional": ("one function per loss", ("losses",)),
     "noise": ("transition matrices, sampling, label files, `kind:rate`", ("checks", "classes", "files", "keyed_random")),
+    "audit": ("which labels look wrong, and how many", ("files",)),
+    "theory": ("which losses tolerate which noise, the required `a`", ("checks", "losses", "noise")),
     "data": ("readers, downloads, loaders, augmentation", ("checks", "classes", "files", "keyed_random")),
     "models": ("networks by name, weights", ("checks",)),
     "train": ("recipe, engines, loop, records, the store of runs", ("data", "files", "losses", "models", "noise", "version")),
@@ -32,7 +34,7 @@ ROOMS = {
     "demo": ("`noiseproof demo`", ("files", "losses", "paper", "train")),
     "cli": (
         "the command line; a verb is a file",
-        ("data", "demo", "files", "functional", "losses", "models", "noise", "paper", "report", "train", "version"),
+        ("data", "demo", "files", "functional", "losses", "models", "noise", "paper", "report", "theory", "train", "version"),
     ),
 }
 """Each part of the package: what it holds, and which other parts it may import. Kernels plug into primitives."""

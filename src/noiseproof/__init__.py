@@ -20,7 +20,7 @@ if not TYPE_CHECKING:  # type checkers follow the star import
 
 def __getattr__(name: str) -> Any:
     """A part that is imported when it is first used, or a loss that was added to the catalogue."""
-    if name in {"data", "models", "paper", "train"}:
+    if name in {"audit", "data", "models", "paper", "theory", "train"}:
         return importlib.import_module(f"noiseproof.{name}")
     for entry in losses.list_losses():
         if entry.cls.__name__ == name:

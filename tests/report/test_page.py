@@ -95,6 +95,18 @@ def test_whether_jal_is_the_best_is_said_with_the_papers_own_answer():
     assert "A JAL loss is the best in 0 of them; by the paper's numbers for the same losses, in 1." in said.sentences[-1]
 
 
+def test_what_three_seeds_cannot_tell_apart_is_said():
+    """t(0.975, 4) = 2.776 times the spread times sqrt(2 / 3); the paper's own spreads at symmetric 0.8 are about 1 point."""
+    column = [cell for cell in paper.cells() if (cell.dataset, cell.noise, cell.rate) == ("cifar10", "symmetric", 0.8)]
+    cell = of_loss(column, "JAL-CE")
+    said = answer(join(paper.cells(), [run(cell, cell.mean / 100)]).results)
+    (sentence,) = [text for text in said.sentences if text.startswith("Seeds scatter most")]
+    spread, least = map(float, re.findall(r"(\d+\.\d) points", sentence))
+    assert "symmetric 0.8 on CIFAR-10" in sentence
+    assert 0.5 < spread < 2
+    assert least == pytest.approx(2.776 * spread * (2 / 3) ** 0.5, abs=0.15)
+
+
 def test_the_number_that_chance_explains_is_the_binomial_quantile():
     # Binomial(20, 0.05): P(X <= 2) = 0.9245, P(X <= 3) = 0.9841
     assert _chance(20) == 3

@@ -1,9 +1,10 @@
-"""Compile for a GPU, without one, every kernel that a step of two networks launches. A script: the interpreter must be off.
+"""Compile for a GPU, without one, every kernel that a network's step launches. A script: the interpreter must be off.
 
 The interpreter takes what the compiler does not, a variable say that changes its shape within a loop.
 """
 
 import numbers
+import sys
 
 import torch
 import triton
@@ -22,7 +23,6 @@ from noiseproof.train.fast.tally import Tally
 
 HOPPER = GPUTarget("cuda", 90, 32)
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.int64: "*i64"}
-NETWORKS = (("cnn8", {"widths": (8, 16, 24)}, "float32"), ("resnet18", {}, "bf16"))
 compiled = {}
 
 
@@ -45,9 +45,9 @@ def type_of(value):
     return "i32" if isinstance(value, numbers.Integral) else "fp32"
 
 
-def step(model, options, precision):
+def step(model, precision):
     half, device = precision == "bf16", torch.device("cpu")
-    network = create_model(model, 10, **options)
+    network = create_model(model, 10)
     lean = LeanWeights(network, multiple=8 if half else 4, half=half)
     _use_triton_layers(lean.template, SideStream(None), device, precision)
     channels = next(iter(lean.leaves.values())).shape[1]
@@ -64,8 +64,7 @@ def step(model, options, precision):
 
 def main():
     JITFunction.run = compile_only
-    for model, options, precision in NETWORKS:
-        step(model, options, precision)
+    step(*sys.argv[1:])
     for name, *_ in compiled:
         print(name)
 

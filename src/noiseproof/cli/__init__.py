@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from noiseproof.cli import data, noise
+from noiseproof.cli import data, noise, theory
 from noiseproof.cli.compare import compare
 from noiseproof.cli.demo import demo
 from noiseproof.cli.losses import losses
@@ -48,5 +48,6 @@ app.command()(compare)
 app.command()(reproduce)
 app.command()(demo)
 app.command()(report)
+app.add_typer(theory.app, name="theory")
 app.add_typer(noise.app, name="noise")
 app.add_typer(data.app, name="data")

@@ -15,7 +15,7 @@ from noiseproof.paper.queue import run_facts
 from noiseproof.report.agreement import Agreement, Point, Sample, Usual, compare, usual_spreads
 from noiseproof.report.records import merge
 
-__all__ = ["CellResult", "Joined", "join"]
+__all__ = ["CellResult", "Joined", "join", "usual_spread"]
 
 NOT_JUDGED = Agreement("too few")
 
@@ -124,7 +124,12 @@ def _measured(cell: Cell, runs: list[dict[str, Any]], precision: str) -> CellRes
         else:
             accuracies[seed] = (*accuracies.get(seed, ()), 100 * value)
     result = CellResult(cell, precision, dict(sorted(accuracies.items())), dict(left_out), runs=tuple(runs))
-    return replace(result, agreement=compare(result.sample, result.published, _usual().get(_column(cell))))
+    return replace(result, agreement=compare(result.sample, result.published, usual_spread(cell)))
+
+
+def usual_spread(cell: Cell) -> Usual | None:
+    """The spread over seeds that is usual at a cell's noise."""
+    return _usual().get(_column(cell))
 
 
 @functools.cache

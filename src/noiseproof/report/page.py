@@ -16,7 +16,8 @@ from noiseproof.noise import NoiseSpec
 from noiseproof.paper import cells
 from noiseproof.report import charts
 from noiseproof.report.agreement import ALPHA, Sample, mean_difference
-from noiseproof.report.cells import CellResult, join
+from noiseproof.report.cells import CellResult, join, usual_spread
+from noiseproof.report.distributions import t_quantile
 from noiseproof.report.page_runs import Group, groups_of, number, seed_of
 from noiseproof.report.paired import Comparison, compare_paired
 from noiseproof.report.records import merge
@@ -37,6 +38,7 @@ TITLES = {
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "webvision": "WebVision", "ilsvrc12": "ILSVRC12"}
 DATASETS |= {"clothing1m": "Clothing1M", "digits": "Digits"}
 VERDICTS = {"agrees": ("=", "agree"), "above": ("▲", "above"), "below": ("▼", "below"), "too few": ("?", "not judged")}
+SEEDS = 3  # of each published number
 OWN = ("JAL-CE", "JAL-FL")
 """The losses that the paper proposes."""
 LARGEST = 100
@@ -140,8 +142,8 @@ def answer(results: Iterable[CellResult]) -> Answer:
     sentences = [
         f"{len(measured)} of the {len(trained)} cells that the paper trained have runs"
         + (f", which are {len(distinct)} different results" if len(distinct) < len(measured) else "")
-        + f": {counts['agrees']} agree with the paper, {counts['above']} are above it, {counts['below']} below"
-        + (f", {counts['too few']} cannot be judged" if counts["too few"] else "")
+        + f": {counts['agrees']} agree with the paper; above it: {counts['above']}, below: {counts['below']}"
+        + (f", not to be judged: {counts['too few']}" if counts["too few"] else "")
         + f". If all agreed, about {ALPHA * len(judged):.0f} of {len(judged)} would be off by chance."
     ]
     if found:
@@ -150,6 +152,7 @@ def answer(results: Iterable[CellResult]) -> Answer:
     single = sum(result.agreement.basis == "column" for result in measured)
     if single:
         sentences.append(f"{single} cells have one seed so far and are judged by the spread that is usual in their column.")
+    sentences += _resolution(measured)
     if against:
         sentences.append(f"Against it: {' and '.join(against)}.")
     headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
@@ -163,6 +166,21 @@ def _chance(judged: int) -> int:
         off += 1
         total += math.comb(judged, off) * ALPHA**off * (1 - ALPHA) ** (judged - off)
     return off
+
+
+def _resolution(measured: list[CellResult]) -> list[str]:
+    """How far apart two losses must be for three seeds of each to tell them apart, where seeds scatter most."""
+    spreads = {usual_spread(result.cell): result.cell for result in measured}
+    known = [(usual.std, cell) for usual, cell in spreads.items() if usual is not None]
+    if not known:
+        return []
+    std, cell = max(known, key=lambda pair: pair[0])
+    least = t_quantile(ALPHA, 2 * (SEEDS - 1)) * std * math.sqrt(2 / SEEDS)
+    where = f"{cell.noise} {cell.rate:g} on {DATASETS.get(cell.dataset, cell.dataset)}"
+    return [
+        f"Seeds scatter most at {where}, by {std:.1f} points: there {SEEDS} seeds of each loss tell apart only what differs by "
+        f"{least:.1f} points or more."
+    ]
 
 
 def _claim(measured: list[CellResult]) -> list[str]:

@@ -1,0 +1,133 @@
+"""An audit from predictions of any model on examples that it was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from noiseproof.audit.mixture import ITERATIONS, Floats, Labels, Mixture, fit_mixture, log_view
+from noiseproof.audit.neighbours import neighbour_votes
+from noiseproof.audit.result import Audit
+
+__all__ = ["audit_probabilities"]
+
+FITTED = 2**24
+"""Numbers in a view that the mixture is fitted to; of more examples a random part"""
+RESAMPLED = 2**17  # numbers in a view that is fitted again for the interval
+RESAMPLES, REFITTED = 40, 15  # and iterations for each
+BLOCK = 2**22  # numbers in a part of the posterior that is computed at once
+
+
+def audit_probabilities(
+    probabilities: ArrayLike,
+    labels: ArrayLike,
+    *,
+    features: ArrayLike | None = None,
+    classes: Sequence[str] | None = None,
+    seed: int = 0,
+) -> Audit:
+    """Which labels look wrong, from class probabilities ``[N, K]`` for the examples and their given labels.
+
+    The probabilities must be out of sample: predicted, by cross-validation say, by models that were not trained on the example.
+    With ``features`` ``[N, D]`` the labels of the nearest examples are a second opinion, which helps where features are good.
+
+    >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.2, 0.8]] * 50)
+    >>> audit = audit_probabilities(p, [0, 0, 1, 1] * 49 + [1, 0, 1, 1])
+    >>> audit.flagged.nonzero()[0].tolist(), audit.suggested[196].item()
+    ([196], 0)
+    """
+    p, given = checked_probabilities(probabilities, labels)
+    names = tuple(map(str, range(p.shape[1]))) if classes is None else tuple(classes)
+    if len(names) != p.shape[1]:
+        raise ValueError(f"there must be one class name for each of the {p.shape[1]} columns, got {len(names)}")
+    views = [log_view(p)]
+    if features is not None:
+        views.append(log_view(neighbour_votes(checked_features(features, len(p)), given, p.shape[1])))
+    generator = np.random.default_rng(seed)
+    part = _part(len(p), FITTED // p.shape[1], generator)
+    model = fitted([view[part] for view in views], given[part])
+    posterior = _posterior(model, views, given)
+    rate = 1 - float(posterior[np.arange(len(p)), given].mean(dtype=np.float64))
+    interval = _interval(model, views, given, rate, generator)
+    opinions = "predictions and the labels of the nearest examples" if features is not None else "predictions"
+    how = f"maximum likelihood of a transition matrix and recalibrated {opinions}, given out of sample"
+    return Audit(given, posterior, model.transition, rate, interval, float((p.argmax(1) == given).mean()), names, how)
+
+
+def fitted(views: Sequence[Floats], given: Labels, start: Mixture | None = None, iterations: int = ITERATIONS) -> Mixture:
+    """The transition matrix from the first view, then all views recalibrated on it."""
+    first = start and Mixture(start.weights[:1], start.bias, start.transition, start.log_likelihood)
+    model = fit_mixture(views[:1], given, start=first, iterations=iterations)
+    if len(views) == 1:
+        return model
+    return fit_mixture(views, given, transition=model.transition, start=start, iterations=iterations)
+
+
+def _interval(
+    model: Mixture, views: Sequence[Floats], given: Labels, rate: float, generator: np.random.Generator
+) -> tuple[float, float]:
+    """By the bootstrap: the model is fitted again to examples that are drawn anew. Where there are many, fewer are drawn, and
+    the spread is corrected for it."""
+    rows = len(given)
+    count = min(rows, max(RESAMPLED // model.transition.shape[0], 500))
+    rates = []
+    for _ in range(RESAMPLES):
+        drawn = generator.integers(rows, size=count)
+        again = [view[drawn] for view in views]
+        refit = fitted(again, given[drawn], start=model, iterations=REFITTED)
+        rates.append(1 - refit.posterior(again, given[drawn])[np.arange(count), given[drawn]].mean())
+    half = 1.96 * float(np.std(rates, ddof=1)) * np.sqrt(count / rows)
+    return max(0.0, rate - half), min(1.0, rate + half)
+
+
+def _posterior(model: Mixture, views: Sequence[Floats], given: Labels) -> NDArray[np.float32]:
+    classes = model.transition.shape[0]
+    result = np.empty((len(given), classes), dtype=np.float32)
+    step = max(1, BLOCK // classes)
+    for start in range(0, len(given), step):
+        part = slice(start, start + step)
+        result[part] = model.posterior([view[part] for view in views], given[part])
+    return result
+
+
+def _part(rows: int, most: int, generator: np.random.Generator) -> slice | NDArray[np.intp]:
+    return slice(None) if rows <= most else np.sort(generator.choice(rows, most, replace=False))
+
+
+def checked_probabilities(probabilities: ArrayLike, labels: ArrayLike) -> tuple[Floats, Labels]:
+    """Class probabilities ``[N, K]`` and labels ``[N]``, or an error that says what is wrong with them."""
+    p, given = np.asarray(probabilities), np.asarray(labels)
+    if p.ndim != 2 or p.shape[1] < 2:
+        raise ValueError(f"probabilities must be [N, K] for at least 2 classes, got shape {p.shape}")
+    if given.ndim != 1 or len(given) != len(p):
+        raise ValueError(f"there must be one label for each row of probabilities: {len(p)} rows, labels of shape {given.shape}")
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"labels must be integers, the columns of the probabilities, got {given.dtype}")
+    if p.dtype.kind not in "fiu" or not np.isfinite(p).all():
+        raise ValueError("probabilities must be finite numbers")
+    if len(p) and (given.min() < 0 or given.max() >= p.shape[1]):
+        wrong = given[(given < 0) | (given >= p.shape[1])][0]
+        raise ValueError(f"labels must be in [0, {p.shape[1] - 1}], the columns of the probabilities, got {wrong}")
+    if (p < 0).any() or not np.allclose(p.sum(1), 1, atol=1e-3):
+        row = int(np.argmax((p < 0).any(1) | (np.abs(p.sum(1) - 1) > 1e-3)))
+        way = "take the softmax of logits first"
+        raise ValueError(
+            f"each row of probabilities must be at least 0 and sum to 1, row {row} sums to {p[row].sum():.4g}; {way}"
+        )
+    if len(np.unique(given)) < 2:
+        raise ValueError(f"there must be labels of at least two classes, got {len(np.unique(given))}; nothing can be mistaken")
+    return np.asarray(p, np.float64), given.astype(np.int64)
+
+
+def checked_features(features: ArrayLike, rows: int) -> NDArray[np.floating]:
+    """Features ``[N, D]``."""
+    found = np.asarray(features)
+    if found.ndim != 2 or len(found) != rows or not found.shape[1] or found.dtype.kind not in "fiu":
+        raise ValueError(
+            f"features must be numbers [{rows}, D], one row for each label, got {found.dtype} of shape {found.shape}"
+        )
+    if not np.isfinite(found).all():
+        raise ValueError("features must be finite, got a NaN or an infinity")
+    return found.astype(np.float32, copy=False)

@@ -1,0 +1,162 @@
+"""``noiseproof theory``: which ``a`` a noise needs, whether a loss tolerates it, and a picture of the risk."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.markup import escape
+from rich.table import Table
+
+from noiseproof import theory
+from noiseproof.cli.compare import parse_losses
+from noiseproof.cli.output import console, errors_reported
+from noiseproof.cli.simplex import draw_simplex, simplex_risks
+from noiseproof.losses import RobustLoss, create_loss
+
+app = typer.Typer(help="What a loss makes of label noise, before any training.", no_args_is_help=True)
+
+SHOWN = 20  # classes in a table
+Loss = Annotated[str, typer.Argument(help="A loss, with options in parentheses: jal-ce, 'jal-ce(a=9)', gce.")]
+Noise = Annotated[str | None, typer.Option(help="symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, ...")]
+Matrix = Annotated[Path | None, typer.Option(help="Or a transition matrix: a .csv, .npy or .json file.")]
+Classes = Annotated[int | None, typer.Option(help="Number of classes, where the noise does not say it.", min=2)]
+Format = Annotated[str, typer.Option("--format", help="table or json.")]
+
+
+@app.command("required-a")
+def required_a(
+    noise: Noise = None,
+    matrix: Matrix = None,
+    classes: Classes = None,
+    q: Annotated[float, typer.Option(help="The power of AMSE.")] = 2.0,
+    how: Format = "table",
+) -> None:
+    """The least **a** with which AMSE and the JAL losses tolerate a noise."""
+    with errors_reported():
+        weights = weights_of(noise, matrix, classes, how)
+        each = theory.required_a_per_class(weights, q)
+    none = np.flatnonzero(np.isinf(each)).tolist()
+    largest = None if none else float(each.max())
+    if how == "json":
+        finite = [None if math.isinf(a) else a for a in each.tolist()]
+        typer.echo(json.dumps({"q": q, "required_a": largest, "per_class": finite, "without": none}))
+        return
+    if len(set(each.round(9))) > 1:
+        console.print(bounds_table(weights, each))
+    if largest is not None:
+        console.print(f"a >= {largest:.4g} is enough for every class (q = {q:g})", highlight=False)
+        console.print(ADVICE, style="dim", highlight=False)
+    else:
+        named = ", ".join(map(str, none[:SHOWN])) + (", ..." if len(none) > SHOWN else "")
+        rest = each[np.isfinite(each)]
+        console.print(f"no a is enough for {len(none)} of {len(each)} classes: {named}", highlight=False)
+        console.print(
+            "There another label is given as often as the clean one, and no loss can tell which is right.", style="dim"
+        )
+        if len(rest):
+            console.print(f"a >= {rest.max():.4g} is enough for the others (q = {q:g})", highlight=False)
+
+
+ADVICE = "It is a bound, not the best value: the paper takes a = 30 where 9 is enough. A larger a fits more slowly."
+
+
+@app.command()
+def check(loss: Loss, noise: Noise = None, matrix: Matrix = None, classes: Classes = None, how: Format = "table") -> None:
+    """Whether a loss tolerates a noise, class by class."""
+    with errors_reported():
+        criterion = loss_of(loss)
+        found = theory.check(criterion, weights_of(noise, matrix, classes, how))
+    if how == "json":
+        typer.echo(json.dumps({"loss": found.loss, "tolerant": found.tolerant, "classes": [_plain(v) for v in found.classes]}))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("class", "tolerates", "clean", "next label", "why"):
+        table.add_column(column, overflow="fold")
+    for verdict in found.classes[:SHOWN]:
+        why = verdict.reason + ("" if verdict.better is None else f": {_point(verdict.better)}, lower by {verdict.gain:.2g}")
+        rival = f"{verdict.rival_weight:.3f} ({verdict.rival})"
+        table.add_row(str(verdict.label), COLOURS[verdict.answer], f"{verdict.clean_weight:.3f}", rival, escape(why))
+    console.print(table)
+    if len(found.classes) > SHOWN:
+        console.print(f"the first {SHOWN} of {len(found.classes)} classes; --format json has all", style="dim")
+    console.print(str(found), markup=False, highlight=False)
+
+
+COLOURS = {"yes": "[green]yes[/]", "no": "[red]no[/]", "not dominant": "[red]cannot[/]", "not found": "[yellow]it seems[/]"}
+
+
+@app.command()
+def picture(
+    loss: Loss,
+    out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")],
+    noise: Annotated[
+        str, typer.Option(help="Noises of three classes, with commas between.")
+    ] = "symmetric:0,symmetric:0.2,symmetric:0.4,symmetric:0.6",
+) -> None:
+    """The risk over the predictions for three classes, and where it is least, as the noise grows."""
+    with errors_reported():
+        criterion = loss_of(loss)
+        specs = [spec.strip() for spec in noise.split(",")]
+        weights = [theory.label_weights(spec, 3)[0] for spec in specs]
+        found = simplex_risks(criterion, weights)
+        draw_simplex(found, specs, f"risk of {loss}", out)
+    for spec, each in zip(specs, found, strict=True):
+        console.print(f"{spec}: least at {_point(each.minimiser)}", markup=False, highlight=False)
+    console.print(f"wrote {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+def weights_of(noise: str | None, matrix: Path | None, classes: int | None, how: str) -> NDArray[np.float64]:
+    """The label weights that the options ask for."""
+    if how not in ("table", "json"):
+        raise ValueError(f"--format must be table or json, got {how!r}")
+    if (noise is None) == (matrix is None):
+        raise ValueError("which noise? give --noise, such as symmetric:0.8, or --matrix FILE")
+    return theory.label_weights(str(matrix) if noise is None else noise, classes)
+
+
+def loss_of(text: str) -> RobustLoss:
+    """One loss as it is written on the command line."""
+    (_, name, options), *more = parse_losses(text)
+    if more:
+        raise ValueError(f"one loss at a time, got {text!r}")
+    return create_loss(name, **{key: _value(value) for key, value in options.items()})
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def bounds_table(weights: NDArray[np.float64], each: NDArray[np.float64]) -> Table:
+    """The classes that need the largest a first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("class", "clean", "next label", "a"):
+        table.add_column(column, justify="right")
+    order = np.argsort(-each, kind="stable")[:SHOWN]
+    for label in order.tolist():
+        others = np.where(np.arange(len(each)) == label, -1.0, weights[label])
+        bound = "none" if math.isinf(each[label]) else f"{each[label]:.4g}"
+        rival = int(others.argmax())
+        table.add_row(str(label), f"{weights[label, label]:.3f}", f"{others[rival]:.3f} ({rival})", bound)
+    if len(each) > SHOWN:
+        table.caption = f"the {SHOWN} of {len(each)} classes that need the most"
+    return table
+
+
+def _point(u: NDArray[np.float64]) -> str:
+    """A prediction without its zeros: ``0: 0.71, 3: 0.29``."""
+    parts = [f"{k}: {share:.3g}" for k, share in enumerate(u.tolist()) if share >= 5e-4]
+    return ", ".join(parts[:6]) + (", ..." if len(parts) > 6 else "")
+
+
+def _plain(verdict: theory.ClassVerdict) -> dict[str, Any]:
+    return {**vars(verdict), "better": None if verdict.better is None else verdict.better.tolist()}

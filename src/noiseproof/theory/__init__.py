@@ -1,0 +1,31 @@
+"""What a loss makes of label noise, before any training: conditions, the required ``a``, the minimisers of the risk.
+
+At one example whose labels are k with probability ``w[k]``, training on given labels minimises the risk
+``R(u) = sum_k w[k] L(u, k)`` over the predictions u, points of the simplex. A loss tolerates the noise at this example if the
+risk is least where the clean class has probability 1, as it would be without noise.
+
+weights      from noise to the label weights of each clean class
+bounds       the least ``a`` of AMSE and the JAL losses
+conditions   whether a loss tolerates a noise, class by class, with proof or counterexample
+risk         the risk, and what minimises it
+ratio        the asymmetry ratio of active losses
+"""
+
+from noiseproof.theory.bounds import required_a, required_a_per_class
+from noiseproof.theory.conditions import Check, ClassVerdict, check
+from noiseproof.theory.ratio import asymmetry_ratio
+from noiseproof.theory.risk import minimiser, risk, sparsemax
+from noiseproof.theory.weights import label_weights
+
+__all__ = [
+    "Check",
+    "ClassVerdict",
+    "asymmetry_ratio",
+    "check",
+    "label_weights",
+    "minimiser",
+    "required_a",
+    "required_a_per_class",
+    "risk",
+    "sparsemax",
+]

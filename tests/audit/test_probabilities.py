@@ -1,0 +1,216 @@
+"""Audits of labels whose truth is known: drawn from the model, and from digits' pixels."""
+
+import csv
+import itertools
+
+import numpy as np
+import pytest
+
+import noiseproof
+from noiseproof import audit
+from noiseproof.audit.mixture import fit_mixture, log_view
+from noiseproof.audit.neighbours import neighbour_votes
+from noiseproof.noise import pairflip, symmetric
+
+
+def drawn(rows, matrix, seed=0, sharpness=2.5):
+    """Predictions that are calibrated for the true label, the true labels drawn from them, and given ones by the matrix."""
+    generator = np.random.default_rng(seed)
+    classes = len(matrix)
+    scores = sharpness * generator.standard_normal((rows, classes))
+    p = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    true = (p.cumsum(1) < generator.random((rows, 1))).sum(1).clip(max=classes - 1)
+    given = (np.asarray(matrix)[true].cumsum(1) < generator.random((rows, 1))).sum(1).clip(max=classes - 1)
+    return p, true, given
+
+
+@pytest.mark.parametrize("noise", [symmetric(5, 0.3), pairflip(5, 0.25)], ids=["symmetric", "pairs"])
+def test_the_model_is_recovered(noise):
+    """Ten thousand rows of the model itself: weight 1, no bias, the matrix, and posteriors that are what they say."""
+    p, true, given = drawn(10_000, noise.matrix)
+    model = fit_mixture([log_view(p)], given)
+    assert model.weights[0] == pytest.approx(1, abs=0.08)
+    np.testing.assert_allclose(model.transition, noise.matrix, atol=0.05)
+    joint = p * noise.matrix[:, given].T
+    exact = joint / joint.sum(1, keepdims=True)
+    assert np.abs(model.posterior([log_view(p)], given) - exact).mean() < 0.01
+    found = audit.audit_probabilities(p, given)
+    assert found.rate == pytest.approx((true != given).mean(), abs=0.015)
+    flagged = found.flagged
+    assert (true != given)[flagged].mean() == pytest.approx(found.p_wrong[flagged].mean(), abs=0.02)
+
+
+def test_predictions_of_another_temperature_are_recalibrated():
+    p, _, given = drawn(10_000, symmetric(4, 0.2).matrix, seed=1)
+    for power in (0.4, 2.0):
+        changed = p**power / (p**power).sum(1, keepdims=True)
+        assert fit_mixture([log_view(changed)], given).weights[0] * power == pytest.approx(1, abs=0.1)
+
+
+def test_the_likelihood_never_falls():
+    p, _, given = drawn(3_000, pairflip(4, 0.3).matrix, seed=2)
+    values = [fit_mixture([log_view(p)], given, iterations=count).log_likelihood for count in range(1, 25)]
+    assert all(after >= before - 1e-9 * abs(before) for before, after in itertools.pairwise(values))
+
+
+def test_the_interval_covers_the_rate_in_most_trials():
+    """At 95 % one expects 19 of 20."""
+    noise = symmetric(4, 0.25)
+    inside = 0
+    for seed in range(20):
+        p, true, given = drawn(800, noise.matrix, seed=seed)
+        low, high = audit.audit_probabilities(p, given, seed=seed).rate_interval
+        inside += low <= (true != given).mean() <= high
+    assert inside >= 17
+
+
+def test_clean_labels_come_out_clean():
+    p, true, _ = drawn(4_000, np.eye(5), sharpness=8.0)
+    found = audit.audit_probabilities(p, true)
+    assert found.rate < 0.02
+    assert found.flagged.mean() < 0.01
+    assert found.warnings == ()
+
+
+def test_neighbours_help_where_features_are_good():
+    """Digits' own pixels, and predictions that are right in half of the cases only."""
+    digits = pytest.importorskip("sklearn.datasets").load_digits()
+    true, features = digits.target, digits.data
+    given = symmetric(10, 0.3).apply(true, seed=0).labels
+    generator = np.random.default_rng(0)
+    predicted = np.where(generator.random(len(true)) < 0.5, true, generator.integers(10, size=len(true)))
+    p = np.full((len(true), 10), 0.05)
+    p[np.arange(len(true)), predicted] = 0.55
+    alone, helped = audit.audit_probabilities(p, given), audit.audit_probabilities(p, given, features=features)
+    wrong = true != given
+    right_of = [(found.flagged == wrong).mean() for found in (alone, helped)]
+    assert right_of[1] > right_of[0] + 0.03
+    assert right_of[1] > 0.9
+    assert (helped.suggested == true).mean() > 0.9
+
+
+def test_votes_are_those_of_the_nearest_others():
+    features = np.array([[1.0, 0.0], [2.0, 0.1], [1.0, 0.2], [0.0, 1.0], [0.1, 3.0], [0.0, 0.0]])
+    votes = neighbour_votes(features, np.array([0, 0, 1, 1, 1, 0]), 2, neighbours=2)
+    np.testing.assert_allclose(votes[0], [1.5 / 3, 1.5 / 3])  # neighbours 1 and 2, of labels 0 and 1
+    np.testing.assert_allclose(votes[2], [2.5 / 3, 0.5 / 3])  # 1 and 0
+    np.testing.assert_allclose(votes[3], [0.5 / 3, 2.5 / 3])  # 4 and 2
+    np.testing.assert_allclose(votes[5], [3.5 / 7, 3.5 / 7])  # no direction: as the labels are distributed
+
+
+def test_votes_do_not_depend_on_the_size_of_a_block(monkeypatch):
+    generator = np.random.default_rng(0)
+    features, labels = generator.standard_normal((50, 3)), generator.integers(3, size=50)
+    whole = neighbour_votes(features, labels, 3)
+    monkeypatch.setattr("noiseproof.audit.neighbours.BLOCK", 120)
+    np.testing.assert_array_equal(neighbour_votes(features, labels, 3), whole)
+
+
+def test_what_a_reader_must_know_is_said():
+    """A rare class whose labels are mostly wrong, a pair that is hard to tell apart, a class that nobody has."""
+    matrix = np.eye(4)
+    matrix[0] = [0.55, 0.45, 0.0, 0.0]
+    p, true, given = drawn(6_000, matrix, sharpness=6.0)
+    kept = (true != 2) | (np.arange(len(true)) % 60 == 0)
+    p, true, given = p[kept], true[kept], given[kept]
+    swamped = np.flatnonzero(true == 1)[:120]
+    given[swamped] = 2
+    p[:, 3] = 0.0
+    p /= p.sum(1, keepdims=True)
+    rows = given != 3
+    found = audit.audit_probabilities(p[rows], given[rows], classes=["ant", "bee", "cat", "dog"])
+    warnings = "\n".join(found.warnings)
+    assert "class cat: " in warnings
+    assert "labels are flagged: look at them before any is removed" in warnings
+    assert "class ant: its examples are called bee almost as often" in warnings
+    assert "class dog: no example has this label" in warnings
+
+
+def test_weak_predictions_are_said():
+    generator = np.random.default_rng(0)
+    p, given = generator.dirichlet(np.ones(6), 600), generator.integers(6, size=600)
+    assert any("predictions are weak" in warning for warning in audit.audit_probabilities(p, given).warnings)
+
+
+def test_the_files(tmp_path):
+    p, _, given = drawn(300, symmetric(3, 0.2).matrix)
+    found = audit.audit_probabilities(p, given, classes=["a", "b,b", "c"])
+    found.save(tmp_path / "out", paths=[f"{k}.png" for k in range(300)])
+    with (tmp_path / "out" / "audit.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 300
+    assert lines[7]["path"] == "7.png"
+    assert lines[7]["given"] == found.classes[given[7]]
+    assert float(lines[7]["p_wrong"]) == pytest.approx(found.p_wrong[7], abs=1e-6)
+    assert sum(int(line["flagged"]) for line in lines) == found.flagged.sum()
+    stored = np.load(tmp_path / "out" / "posterior.npz", allow_pickle=False)
+    np.testing.assert_array_equal(stored["posterior"], found.posterior)
+    with (tmp_path / "out" / "transition.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0][1:] == ["a", "b,b", "c"]
+    np.testing.assert_allclose(np.array([row[1:] for row in rows[1:]], float), found.transition, atol=1e-6)
+    assert "labels are wrong (95 % interval" in str(found)
+    with pytest.raises(ValueError, match="one path for each label"):
+        found.save(tmp_path, paths=["one.png"])
+
+
+def test_many_rows_are_fitted_in_part_and_answered_in_whole(monkeypatch):
+    monkeypatch.setattr("noiseproof.audit.probabilities.FITTED", 4 * 1_500)
+    monkeypatch.setattr("noiseproof.audit.probabilities.BLOCK", 4 * 700)
+    p, true, given = drawn(4_500, symmetric(4, 0.2).matrix)
+    found = audit.audit_probabilities(p, given)
+    assert len(found.posterior) == 4_500
+    assert found.rate == pytest.approx((true != given).mean(), abs=0.03)
+
+
+def test_two_classes_and_a_class_that_is_never_predicted():
+    p, true, given = drawn(3_000, symmetric(2, 0.2).matrix)
+    assert audit.audit_probabilities(p, given).rate == pytest.approx((true != given).mean(), abs=0.05)
+    p, true, given = drawn(3_000, symmetric(3, 0.1).matrix)
+    p[:, 2] = 0.0
+    found = audit.audit_probabilities(p / p.sum(1, keepdims=True), given)
+    assert np.isfinite(found.posterior).all()
+    np.testing.assert_allclose(found.posterior.sum(1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda p, y: (p * 2, y), ValueError, r"row 0 sums to 2; take the softmax"),
+        (lambda p, y: (np.where(p == p[3], -p, p), y), ValueError, "row 3"),
+        (lambda p, y: (p[:, 0], y), ValueError, r"\[N, K\]"),
+        (lambda p, y: (p[:, :1], y), ValueError, "at least 2 classes"),
+        (lambda p, y: (p[:-1], y), ValueError, "one label for each row"),
+        (lambda p, y: (p, y[:, None]), ValueError, "one label for each row"),
+        (lambda p, y: (p, y.astype(float)), TypeError, "must be integers"),
+        (lambda p, y: (p, y + 1), ValueError, r"in \[0, 2\]"),
+        (lambda p, y: (p, y - 1), ValueError, "got -1"),
+        (lambda p, y: (np.full_like(p, np.nan), y), ValueError, "finite"),
+        (lambda p, y: (p, np.zeros_like(y)), ValueError, "at least two classes"),
+        (lambda p, y: (p[:0], y[:0]), ValueError, "at least two classes"),
+        (lambda p, y: (p.astype(str), y), ValueError, "finite numbers"),
+    ],
+)
+def test_what_is_no_prediction_is_refused(change, error, message):
+    p, _, given = drawn(60, symmetric(3, 0.2).matrix)
+    with pytest.raises(error, match=message):
+        audit.audit_probabilities(*change(p, given))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"features": np.ones((59, 2))}, "one row for each label"),
+        ({"features": np.full((60, 2), np.inf)}, "finite"),
+        ({"features": np.ones((60, 0))}, "must be numbers"),
+        ({"classes": ["a", "b"]}, "one class name for each of the 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, message):
+    p, _, given = drawn(60, symmetric(3, 0.2).matrix)
+    with pytest.raises(ValueError, match=message):
+        audit.audit_probabilities(p, given, **options)
+
+
+def test_it_is_part_of_the_package():
+    assert noiseproof.audit.audit_probabilities is audit.audit_probabilities

@@ -1,0 +1,76 @@
+"""``noiseproof theory``: what is printed, as text and as JSON."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from noiseproof.cli import app
+
+
+def said(*words, code=0):
+    result = CliRunner().invoke(app, ["theory", *map(str, words)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_the_papers_bound_is_printed():
+    assert "a >= 9 is enough for every class (q = 2)" in said("required-a", "--classes", 10, "--noise", "symmetric:0.8")
+    facts = json.loads(said("required-a", "--classes", 10, "--noise", "symmetric:0.8", "--q", 3, "--format", "json"))
+    assert facts["required_a"] == pytest.approx(4.739, abs=5e-4)
+    assert len(facts["per_class"]) == 10
+
+
+def test_classes_are_told_apart_and_those_without_an_a_are_named(tmp_path):
+    file = tmp_path / "T.csv"
+    np.savetxt(file, [[0.5, 0.5, 0.0], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]], delimiter=",")
+    text = said("required-a", "--matrix", file)
+    assert "no a is enough for 1 of 3 classes: 0" in text
+    assert "a >= 2.5 is enough for the others" in text
+    assert json.loads(said("required-a", "--matrix", file, "--format", "json"))["per_class"] == [
+        None,
+        pytest.approx(1 / 0.7),
+        pytest.approx(2.5),
+    ]
+    checked = json.loads(said("check", "jal-ce", "--matrix", file, "--format", "json"))
+    assert [verdict["answer"] for verdict in checked["classes"]] == ["not dominant", "yes", "yes"]
+
+
+def test_a_loss_is_checked_with_its_options():
+    text = said("check", "jal-ce(a=3)", "--noise", "asymmetric-cifar10:0.4")
+    assert "a=3" in text
+    assert "yes 5, no 5" in text
+    facts = json.loads(said("check", "jal-ce(a=3)", "--noise", "asymmetric-cifar10:0.4", "--format", "json"))
+    assert not facts["tolerant"]
+    assert sum(facts["classes"][2]["better"]) == pytest.approx(1)
+    assert "the first 20 of 100" in said("check", "mae", "--noise", "symmetric:0.2", "--classes", 100)
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_the_risk_is_drawn(tmp_path, suffix):
+    file = tmp_path / f"risk.{suffix}"
+    text = said("picture", "amse(a=2)", "--out", file, "--noise", "symmetric:0.2,symmetric:0.6")
+    assert "symmetric:0.2: least at 0: 1\n" in text
+    # sparsemax(2 * (0.4, 0.3, 0.3)): the mean of 2 w is 2/3, so each loses 1/3
+    assert "symmetric:0.6: least at 0: 0.467, 1: 0.267, 2: 0.267" in text
+    assert file.stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["required-a"], "which noise"),
+        (["required-a", "--noise", "symmetric:0.2"], "number of classes"),
+        (["check", "jall-ce", "--noise", "symmetric:0.2", "--classes", "3"], "jal-ce"),
+        (["check", "ce,gce", "--noise", "symmetric:0.2", "--classes", "3"], "one loss at a time"),
+        (["check", "ce", "--noise", "symmetric:0.2", "--classes", "3", "--format", "xml"], "table or json"),
+        (["check", "gjs", "--noise", "symmetric:0.2", "--classes", "3"], "reads predictions"),
+        (["picture", "ce", "--out", "risk.bmp"], ".png, .svg or .pdf"),
+        (["check", "ce", "--matrix", "nowhere.csv"], "nowhere.csv"),
+    ],
+)
+def test_what_is_wrong_is_one_line(words, message):
+    text = said(*words, code=2)
+    assert message in text
+    assert "Traceback" not in text
