@@ -363,6 +363,9 @@ def test_the_statistics_leave_out_what_is_held_out_and_serve_every_use_of_the_ne
         expected = run.network(torch.from_numpy(by_hand))
     np.testing.assert_allclose(run.logits(task.test), expected, rtol=1e-4, atol=1e-5)  # raw inputs in, as everywhere
     np.testing.assert_allclose(next(run.test_feed.in_order()).inputs, by_hand, rtol=1e-4, atol=1e-6)
+    fold = dataclasses.replace(task, train=task.train.take(np.arange(0, 60, 2)))
+    found = Run(chosen, fold).inputs["preprocessing"]["standardise"]["mean"]
+    np.testing.assert_allclose(found, kept[::2].mean(0), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -142,9 +142,7 @@ def _start_from(network: nn.Module, file: str, root: Path | None) -> None:
     except ValueError as error:
         if "skip_head" not in str(error):
             if getattr(network, "in_channels", 3) == 1 and "of shape" in str(error):
-                raise ValueError(
-                    f"{error}; for weights of colour images, model.in_channels=3 reads grey files as RGB"
-                ) from error
+                raise ValueError(f"{error}; for weights of colour images set model.in_channels=3") from error
             raise
         load_weights(network, path, skip_head=True)
 
