@@ -33,6 +33,7 @@ NOISES = ("none", "symmetric:0.3", "symmetric:0.6", "pairflip:0.3", "pairflip:0.
 OF_IMAGES = ("none", "pairflip:0.3", "symmetric:0.6", "symmetric:0.3")
 OF_TWO = ("none", "symmetric:0.3", "symmetric:0.45")
 WARM_EPOCHS = 10
+SGD = {"optimiser": "sgd", "lr": 0.01, "l2": 5e-4, "clip": 5.0}
 WAYS: dict[str, dict[str, Any]] = {
     "default": {},
     "raw": {"standardise": False},
@@ -40,22 +41,20 @@ WAYS: dict[str, dict[str, Any]] = {
     "alpha 20": {"loss.alpha": 20.0},
     "warm": {},
     "three times the epochs": {"epochs": 300},
-    "batch 128": {"batch": 128},
-    "batch 128, rate 0.1": {"batch": 128, "lr": 0.1},
-    "batch 128, Adam 2e-3": {"batch": 128, "optimiser": "adam", "lr": 2e-3, "l2": 0.0, "clip": None},
-    "batch 128, alpha 5": {"batch": 128, "loss.alpha": 5.0},
-    "batch 128, warm": {"batch": 128},
+    "SGD 0.01": SGD,
+    "SGD 0.1": {**SGD, "lr": 0.1},
+    "SGD 0.01, batch 32": {**SGD, "batch": 32},
+    "SGD 0.01, alpha 5": {**SGD, "loss.alpha": 5.0},
+    "SGD 0.01, warm": SGD,
 }
 DIGITS = (
     *(("ce", way) for way in ("default", "raw")),
     *(("jal-ce", way) for way in ("default", "raw", "alpha 5", "warm")),
 )
 FEATURES = (*DIGITS, ("ce", "three times the epochs"), ("jal-ce", "alpha 20"), ("jal-ce", "three times the epochs"))
-LARGER_BATCHES = ("batch 128", "batch 128, rate 0.1", "batch 128, Adam 2e-3")
 IMAGES = (
-    *((loss, "default") for loss in ("jal-ce", "ce")),
-    *((loss, way) for loss in ("jal-ce", "ce") for way in LARGER_BATCHES),
-    *(("jal-ce", way) for way in ("batch 128, alpha 5", "batch 128, warm")),
+    *((loss, way) for loss in ("jal-ce", "ce") for way in ("default", "SGD 0.01", "SGD 0.1", "SGD 0.01, batch 32")),
+    *(("jal-ce", way) for way in ("SGD 0.01, alpha 5", "SGD 0.01, warm")),
 )
 
 

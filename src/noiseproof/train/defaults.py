@@ -12,14 +12,8 @@ __all__ = ["own_recipe"]
 
 ALL: dict[str, Any] = {"schedule": "cosine", "epochs": 100}
 SGD: dict[str, Any] = {**ALL, "optimiser": "sgd", "lr": 0.1, "momentum": 0.9, "clip": 5.0}
-FEATURES: dict[str, Any] = {
-    **ALL,
-    "model": "mlp",
-    "model_options": {"hidden": [256, 256]},
-    "optimiser": "adam",
-    "lr": 2e-3,
-    "batch": 128,
-}
+ADAM: dict[str, Any] = {"optimiser": "adam", "lr": 2e-3}
+FEATURES: dict[str, Any] = {**ALL, "model": "mlp", "model_options": {"hidden": [256, 256]}, **ADAM, "batch": 128}
 """For features; also those of the digits."""
 IMAGES: dict[str, Any] = {
     **SGD,
@@ -42,8 +36,8 @@ FILES: dict[str, Any] = {
     "precision": "bf16",
 }
 """For image files: WebVision's setting, with a schedule for any number of epochs."""
-FEW, SMALL_BATCH = 4000, 32
-"""Of fewer images batches are this small: 100 epochs of larger ones are too few steps for JAL, see docs/own_data.md"""
+FEW = 4000
+"""Fewer images are trained by Adam: in the few steps of 100 epochs SGD leaves JAL with classes that it never predicts"""
 SIDE = 8
 """Pixels of a side from which a floating array is asked about"""
 LARGE = 64
@@ -66,8 +60,8 @@ def own_recipe(
     """The default recipe for a user's own data set; ``place`` is what it is opened by.
 
     features           standardised, MLP 256-256, Adam 2e-3, 100 epochs, batch 128
-    images in memory,  ResNet-18, SGD 0.01, momentum 0.9, L2 5e-4, clip 5, crop and flip, 100 epochs, batch 128,
-    small image files  or 32 if they are fewer than 4,000
+    images in memory,  ResNet-18, SGD 0.01, momentum 0.9, L2 5e-4, clip 5, crop and flip, 100 epochs, batch 128;
+    small image files  fewer than 4,000 with Adam 2e-3 instead of SGD, L2 and clip
     other image files  ResNet-50 for 224x224, SGD 0.1, Nesterov 0.9, L2 3e-5, clip 5, WebVision's augmentation, bf16,
                        100 epochs, batch 64
 
@@ -98,7 +92,7 @@ def _for_files(dataset: Dataset, size: Given) -> dict[str, Any]:
 
 def _for_images(sides: Sequence[int], count: int) -> dict[str, Any]:
     large = {"model_options": {"stem": "imagenet"}} if max(sides) > LARGE else {}
-    return IMAGES | large | ({"batch": SMALL_BATCH} if count < FEW else {})
+    return IMAGES | large | (ADAM | {"l2": 0.0, "clip": None} if count < FEW else {})
 
 
 def _ask_if_images(place: str, shape: tuple[int, ...], model: str | None) -> None:
