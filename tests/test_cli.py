@@ -46,6 +46,7 @@ def test_the_code_on_a_page_runs(entry):
     width = 512 if entry.reads == "features" else 10
     given = {"logits": torch.randn(4, width), "features": torch.randn(4, width), "target": torch.arange(4)}
     given |= {"means": torch.randn(10, 512), "root_freedom": torch.ones(10), "noiseproof": noiseproof}
+    given |= {"model": torch.nn.Linear(2, 2)}
     for line in usage(entry):
         assert line in run("losses", entry.name).output
         exec(line, given)
@@ -62,10 +63,61 @@ def test_a_page_explains_the_symbols_it_uses_and_no_others():
     assert "w1, w2: the two largest label weights" in run("losses", "amse").output
 
 
+def test_a_page_says_the_decay_that_belongs_to_the_loss():
+    """The strengths of the paper, where a user looks."""
+    page = " ".join(run("losses", "jal-ce").output.split())
+    assert "L1 5e-05: small images, 10 classes" in page
+    assert "L1 5e-06: small images, 100 classes" in page
+    assert "L2 0.001: photographs, a pre-trained network" in page
+    assert "decay = noiseproof.L1(model, 5e-05) loss = criterion(logits, target) + decay()" in page
+    assert "L1 5e-07: small images, 100 classes" in " ".join(run("losses", "anl-fl").output.split())
+    assert "L1" not in run("losses", "gce").output
+    assert "decay not in the paper" in " ".join(run("losses", "dft").output.split())
+    assert "with the decay that belongs to it" in run("losses").output
+
+
 def test_a_wrong_name_ends_with_a_hint():
     result = run("losses", "gec")
     assert result.exit_code == 2
     assert "did you mean 'gce'?" in result.output
+
+
+def tab(line):
+    """What the TAB key offers at the end of a line in bash."""
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_NOISEPROOF_COMPLETE": "complete_bash"}
+    return runner.invoke(app, [], prog_name="noiseproof", env=words).output.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("noiseproof lo", ["losses"]),
+        ("noiseproof losses jal", ["jal-ce", "jal-fl"]),
+        ("noiseproof noise show sym", ["symmetric:0.4"]),
+        ("noiseproof noise make pairflip:", ["pairflip:0.2", "pairflip:0.4", "pairflip:0.6", "pairflip:0.8"]),
+        ("noiseproof noise make pairflip:0.2 --dataset cif", ["cifar10", "cifar100"]),
+        ("noiseproof train jal", ["jal-ce", "jal-fl"]),
+        ("noiseproof train cifar10/jal", ["cifar10/jal-ce", "cifar10/jal-fl"]),
+        ("noiseproof train ce --noise inst", ["instance:0.4"]),
+        ("noiseproof train ce --model resnet3", ["resnet34"]),
+        ("noiseproof compare ce,jal-c", ["ce,jal-ce"]),
+        ("noiseproof compare ce --dataset dig", ["digits"]),
+        ("noiseproof theory check anl", ["anl-ce", "anl-fl"]),
+        ("noiseproof data show dig", ["digits"]),
+        ("noiseproof data fetch cifar100", ["cifar100", "cifar100-python"]),
+        ("noiseproof losses zzz", []),
+    ],
+)
+def test_names_are_completed(line, offered):
+    assert tab(line) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_of_a_shell_is_given(shell):
+    result = runner.invoke(app, [], prog_name="noiseproof", env={"_NOISEPROOF_COMPLETE": f"source_{shell}"})
+    assert result.exit_code == 0
+    assert f"_NOISEPROOF_COMPLETE=complete_{shell}" in result.output
+    assert "--install-completion" in run("--help").output
 
 
 def test_the_version_is_shown():

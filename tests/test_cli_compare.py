@@ -176,8 +176,16 @@ def test_runs_in_several_processes_give_the_same_comparison():
         assert mine["mean"] == pytest.approx(theirs["mean"], abs=1.0)  # other numbers of threads may round differently
 
 
-@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.slow), "2"])
-def test_ctrl_c_says_what_is_done_and_the_same_command_goes_on(jobs):
+@pytest.mark.parametrize(
+    ("jobs", "number", "status"),
+    [
+        pytest.param("1", signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param("2", signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param("1", signal.SIGTERM, 143, marks=pytest.mark.slow),
+        ("2", signal.SIGTERM, 143),
+    ],
+)
+def test_a_signal_ends_it_with_checkpoints_and_a_sentence(jobs, number, status):
     short = [word for word in SHORT if word not in ("--jobs", "1")]
     words = [
         sys.executable,
@@ -204,9 +212,11 @@ def test_ctrl_c_says_what_is_done_and_the_same_command_goes_on(jobs):
         deadline = time.monotonic() + 100
         while not list(Path("runs").glob("*/record.json")) and time.monotonic() < deadline:
             time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130, errors
+    assert process.returncode == status, errors
     assert errors == "stopped; the same command goes on, and does not repeat finished runs\n"
+    begun = [path.parent for path in Path("runs").glob("*/record.json")]
+    assert all((folder / "checkpoint.safetensors").is_file() for folder in begun)

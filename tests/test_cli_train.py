@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from noiseproof.cli import app
-from noiseproof.train import Record
+from noiseproof.report.curves import draw_curves
+from noiseproof.train import Observer, Record
+from noiseproof.train.checkpoint import read_checkpoint
+from noiseproof.train.distributed import LostProcessError
+from noiseproof.train.feed import SINGLE
 
 BUG = """
 from torch import nn
@@ -33,6 +38,7 @@ SHORT = ("--set", "epochs=2", "--set", "model.hidden=[16]")
 def _in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NOISEPROOF_DATA", raising=False)
+    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "draw_curves", lambda *_: None)  # takes longer than most runs
 
 
 def run(*arguments):
@@ -93,7 +99,7 @@ def test_the_folders_name_depends_on_the_recipe_and_not_on_how_it_is_written():
 
 
 def test_a_wait_for_the_compiler_is_announced(monkeypatch):
-    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "fast_path_suits", lambda *_: True)
+    monkeypatch.setattr(sys.modules["noiseproof.cli.train_view"], "fast_path_suits", lambda *_: True)
     said = "compiled for this GPU first, which can take a minute"
     assert said in run("digits/jal-ce", *SHORT).output
     assert said not in run("digits/jal-ce", *SHORT).output  # finished before
@@ -107,10 +113,46 @@ def test_a_run_prints_a_line_for_each_epoch_and_then_the_result():
     assert lines[1] == "500 examples to test on"
     epochs = [line for line in lines if line.startswith("epoch")]
     assert len(epochs) == 2
-    assert re.match(r"epoch 1/2  loss \d+\.\d{4}  given .* %  clean .* %  test .* %  [\d,]+ examples/s  .* left", epochs[0])
-    assert re.match(r"\d+\.\d\d % test accuracy in the last epoch, 2; .* right labels learned; .* memorised", lines[-2])
-    (name,) = folders()
-    assert lines[-1].endswith(f"files in runs/{name}")
+    assert lines[lines.index(epochs[0]) - 1] == (
+        "loss: mean over the epoch's steps, less its constant 84.1; given: training labels predicted, before each step; "
+        "clean: of the clean ones; test: test accuracy"
+    )
+    assert re.match(r"epoch 1/2  loss \d\.\d{4}  given .* %  clean .* %  test .* %  [\d,]+ examples/s  .* left", epochs[0])
+    *_, total, by_class, last = result.stdout.splitlines()
+    assert re.match(r"\d+\.\d\d % test accuracy in the last epoch, 2; .* right labels learned; .* memorised", total)
+    record = Record.read(Path("runs") / folders()[0])
+    shares = enumerate(record.result["accuracy_by_class"])
+    assert by_class == "by class: " + ", ".join(f"{k} {100 * share:.1f} %" for k, share in shares)
+    assert last.endswith(f"files in runs/{folders()[0]}")
+
+
+def test_of_many_epochs_every_nth_and_the_last_are_printed():
+    result = run("digits/ce", *SHORT, "--set", "epochs=7", "--every", "3")
+    assert [line.split()[1] for line in result.output.splitlines() if line.startswith("epoch")] == ["3/7", "6/7", "7/7"]
+
+
+def test_the_curves_are_drawn_beside_the_record(monkeypatch):
+    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "draw_curves", draw_curves)
+    folder = Path(json.loads(run("digits/ce", *SHORT, "--json").stdout)["folder"])
+    drawn = (folder / "curves.png").read_bytes()
+    assert drawn.startswith(b"\x89PNG")
+    (folder / "curves.png").unlink()
+    run("digits/ce", *SHORT)  # finished before
+    assert (folder / "curves.png").read_bytes() == drawn
+
+
+def test_warnings_are_on_stderr_also_where_only_the_result_is_wanted():
+    """Class 1 of the file has no example, and class 2 hardly one."""
+    y = np.array([0, 2] + [0] * 58)
+    np.savez("gap.npz", x=np.random.default_rng(0).normal(size=(60, 4)), y=y)
+    for more in ((), ("--quiet",), ("--json",)):
+        result = run("ce", "--data", "gap.npz", "--set", "epochs=1", *more)
+        assert result.exit_code == 0, result.output
+        assert result.stderr.count("warning: ") == 3
+        assert "warning: 1 of the classes have no example to train on" in result.stderr
+        assert "warning: no test split, so no test accuracy will be known" in result.stderr
+        assert "warning: never predicted: class 2\n" in result.stderr
+        assert "warning" not in result.stdout.replace('"warnings": ["never predicted: class 2"]', "")
 
 
 def test_a_finished_run_is_shown_again_without_training():
@@ -124,7 +166,8 @@ def test_a_finished_run_is_shown_again_without_training():
 
 def test_quiet_prints_one_line():
     result = run("digits/ce", *SHORT, "--quiet")
-    assert re.fullmatch(r"\d+\.\d\d % test accuracy in the last epoch, 2\n", result.output)
+    assert re.fullmatch(r"\d+\.\d\d % test accuracy in the last epoch, 2\n", result.stdout)
+    assert all(line.startswith("warning: ") for line in result.stderr.splitlines())
 
 
 def test_json_prints_one_object_and_nothing_else_on_stdout():
@@ -134,7 +177,7 @@ def test_json_prints_one_object_and_nothing_else_on_stdout():
     assert facts["result"]["epoch"] == 2
     assert Record.read(Path(facts["folder"])).result == facts["result"]
     assert "epoch 1/2" in result.stderr
-    assert "epoch" not in run("digits/ce", *SHORT, "--json", "--quiet", "--seed", "4").stderr
+    assert "epoch 1/2" not in run("digits/ce", *SHORT, "--json", "--quiet", "--seed", "4").stderr
 
 
 @pytest.mark.parametrize(
@@ -165,6 +208,16 @@ def test_json_prints_one_object_and_nothing_else_on_stdout():
         (["digits/ce", "--model", "resnt18", "--dry-run"], "unknown model 'resnt18'; did you mean 'resnet18'?"),
         (["digits/ce", "--set", "augment=crop", "--dry-run"], "augment must be one of none, flip, crop-flip"),
         (["digits/ce", "--set", "seed=3"], "--set does not take seed: give --seed"),
+        (["digits/ce", "--set", "model.hiden=[9]", "--dry-run"], "mlp has no option 'hiden'; it takes"),
+        (["cifar10/ce", "--set", "model.stem=big", "--model", "resnet18", "--dry-run"], "stem must be"),
+        (["ce", "--data", "mine.npz", "--model", "resnet18", "--dry-run"], "these inputs are features (4,): use mlp"),
+        (["digits/ce", "--model", "gone:network", "--dry-run"], "cannot import gone: No module named 'gone'; it must be on"),
+        (["digits/ce", "--model", ":network", "--dry-run"], "model must be package.module:function, got ':network'"),
+        (["digits/ce", "--model", "json:"], "model must be package.module:function, got 'json:'"),
+        (
+            ["digits/ce", "--model", "textwrap:dedent", "--set", "model.width=3", "--dry-run"],
+            "function of the number of classes",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -175,7 +228,7 @@ def test_what_cannot_be_is_one_line_and_status_2(words, message, monkeypatch, tm
     assert result.exit_code == 2, result.output
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
-    assert not list(Path().glob("runs/*/*"))
+    assert not Path("runs").exists()
 
 
 def test_a_folder_of_another_run_is_refused_with_the_difference():
@@ -210,6 +263,29 @@ def test_stopping_says_how_to_go_on(monkeypatch):
     assert "stopped; the same command goes on from the last checkpoint in runs/digits_ce" in result.stderr
 
 
+@pytest.mark.parametrize("timed_out", [True, False])
+def test_a_process_that_is_lost_is_one_line(monkeypatch, timed_out):
+    asked = []
+
+    @contextmanager
+    def group(device, timeout):
+        asked.append(timeout)
+        yield SINGLE, device
+
+    def lost(*words, **more):
+        raise LostProcessError("another of the 2 processes does not answer", timed_out)
+
+    module = sys.modules["noiseproof.cli.train"]
+    for name, value in {"process_group": group, "run_recipe": lost, "FIRST_SPEAKS": 0.0}.items():
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setenv("RANK", "0")
+    result = run("digits/ce", *SHORT, "--timeout", "7", "--quiet")
+    assert result.exit_code == 2
+    who = "" if timed_out else "process 0: "
+    assert result.stderr == f"error: {who}another of the 2 processes does not answer\n"
+    assert asked == [7.0]
+
+
 def test_ones_own_features_train_without_a_test_split_and_say_so():
     result = run("jal-ce", "--data", features(), *SHORT)
     assert result.exit_code == 0, result.output
@@ -241,6 +317,41 @@ def test_ones_own_model_is_found_in_the_current_folder(monkeypatch):
     assert "my_net:net, adam 0.002" in result.output
 
 
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def net(classes:\n", "cannot import odd0: SyntaxError: '(' was never closed (odd0.py, line 1)"),
+        ("import gone_package\n", "cannot import odd1: No module named 'gone_package'"),
+        ("import torch\nx = 1 / 0\n", "cannot import odd2: ZeroDivisionError: division by zero (odd2.py, line 2)"),
+        ("raise SystemExit(4)\n", "cannot import odd3: SystemExit: 4 (odd3.py, line 1)"),
+        (
+            "from torch import nn\ndef net(classes):\n    return nn.Linear(4, classes + 1)\n",
+            "the model must return logits [60, 3], got [60, 4] for inputs [60, 4]",
+        ),
+        (
+            "from torch import nn\ndef net(classes):\n    return nn.Linear(5, classes)\n",
+            "model 'odd5:net': mat1 and mat2 shapes cannot be multiplied (60x4 and 5x3)",
+        ),
+        (
+            "from torch import nn\nclass net(nn.Linear):\n    def __init__(self, classes):\n"
+            "        super().__init__(5, classes)\n    def forward(self, x):\n        return super().forward(x)\n",
+            "mat1 and mat2 shapes cannot be multiplied (60x4 and 5x3) (odd6.py, line 6)",
+        ),
+    ],
+    ids=["syntax", "import", "error", "exit", "logits", "inputs", "inputs with a place"],
+)
+def test_a_model_that_does_not_fit_is_one_line(code, says, request, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    number = request.node.callspec.indices["code"]
+    Path(f"odd{number}.py").write_text(code, encoding="utf-8")
+    result = run("ce", "--data", features(), "--model", f"odd{number}:net", "--quiet")
+    assert result.exit_code == 2, result.output
+    (line,) = [line for line in result.stderr.splitlines() if not line.startswith("warning: ")]
+    assert line.startswith("error: ")
+    assert says in line
+    assert not Path("runs").exists()
+
+
 def test_an_error_inside_ones_own_model_keeps_its_trace(monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     Path("my_bug.py").write_text(BUG, encoding="utf-8")
@@ -265,12 +376,15 @@ def test_without_tensorboard_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     result = run("digits/ce", *SHORT, "--tensorboard")
     assert result.exit_code == 2
-    assert "pip install 'noiseproof[track]'" in result.stderr
+    assert "pip install '.[track]' in noiseproof's repository" in result.stderr
 
 
-@pytest.mark.slow
-def test_ctrl_c_ends_with_status_130_and_the_same_command_goes_on(tmp_path):
-    words = ["train", "digits/jal-ce", "--set", "epochs=300", "--checkpoint-every", "0"]
+@pytest.mark.parametrize(
+    ("number", "status"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
+)
+def test_a_signal_ends_it_with_a_checkpoint_and_a_sentence_and_the_same_command_goes_on(tmp_path, monkeypatch, number, status):
+    """A checkpoint is not due for a minute."""
+    words = ["train", "digits/jal-ce", "--set", "epochs=3000", "--set", "model.hidden=[16]"]
     process = subprocess.Popen(
         [sys.executable, "-m", "noiseproof", *words],
         stdout=subprocess.PIPE,
@@ -279,13 +393,20 @@ def test_ctrl_c_ends_with_status_130_and_the_same_command_goes_on(tmp_path):
         cwd=tmp_path,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
-    while "epoch   5/300" not in process.stdout.readline():
+    while "epoch    5/3000" not in process.stdout.readline():
         pass
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "the same command goes on from the last checkpoint" in stderr
-    again = subprocess.run(
-        [sys.executable, "-m", "noiseproof", *words], capture_output=True, text=True, cwd=tmp_path, timeout=120, check=True
-    )
-    assert re.search(r"goes on after epoch \d+", again.stdout)
+    assert process.returncode == status
+    assert re.fullmatch(r"stopped; the same command goes on from the last checkpoint in runs/digits_jal-ce\S+\n", stderr)
+    (folder,) = Path("runs").iterdir()
+    done = len(read_checkpoint(folder)[1]["epochs"])
+    assert 5 <= done == len(Record.read(folder).epochs)
+
+    class Stop(Observer):
+        def started(self, record, epochs_done):
+            assert epochs_done == done
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "EveryNth", lambda *_: Stop())
+    assert run(*words[1:]).exit_code == 130

@@ -8,7 +8,11 @@ import sys
 import tomllib
 from pathlib import Path
 
+from mypy import api
+from typer.testing import CliRunner
+
 import noiseproof
+from noiseproof.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "noiseproof"
@@ -36,7 +40,7 @@ def test_training_and_the_paper_are_imported_when_they_are_first_used():
     code = """
 import sys
 import noiseproof
-print([name for name in ("data", "models", "paper", "train") if f"noiseproof.{name}" in sys.modules])
+print([name for name in ("audit", "data", "models", "paper", "theory", "train") if f"noiseproof.{name}" in sys.modules])
 print(noiseproof.train.Recipe.__name__, noiseproof.paper.recipe.__name__)
 """
     assert python(code).splitlines() == ["[]", "Recipe recipe"]
@@ -54,7 +58,7 @@ try:
 except SystemExit as stop:
     print(stop)
 """
-    assert python(code).strip().endswith("pip install 'noiseproof[lab]'")
+    assert python(code).strip().endswith("pip install '.[lab]' in noiseproof's repository")
 
 
 def test_the_tests_are_collected_where_there_is_no_triton():
@@ -66,6 +70,48 @@ import pytest
 sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider"]))
 """
     assert " tests collected" in python(code)
+
+
+def test_a_type_checker_reports_a_name_that_is_not_there(tmp_path):
+    """The attributes that are imported when first used must not hide a slip: noiseproof.JALCEE."""
+    parts = ["audit", "data", "models", "paper", "theory", "train"]
+    right = ["JALCE(a=30.0)", "L1", "create_loss", "functional.jal_ce", "__version__", *parts]
+    wrong = ["JALCEE(a=30.0)", "functional.jal_cee", "losses.JALCEE", "training"]
+    lines = ["import noiseproof", *(f"noiseproof.{name}" for name in right + wrong)]
+    (tmp_path / "use.py").write_text("\n".join(lines), encoding="utf-8")
+    skipped = ["torch", "numpy", *(f"noiseproof.{part}" for part in parts)]  # for time's sake
+    sections = [f"[mypy-{name}.*]\nfollow_imports = skip" for name in skipped]
+    (tmp_path / "mypy.ini").write_text("\n".join(["[mypy]", f"mypy_path = {ROOT / 'src'}", *sections]), encoding="utf-8")
+    options = [
+        "--config-file",
+        str(tmp_path / "mypy.ini"),
+        "--follow-imports",
+        "silent",
+        "--cache-dir",
+        str(tmp_path / "cache"),
+    ]
+    found, problems, _ = api.run([*options, str(tmp_path / "use.py")])
+    assert not problems
+    first = 2 + len(right)
+    reported = [int(number) for number in re.findall(r"use\.py:(\d+): error: Module has no attribute", found)]
+    assert reported == list(range(first, first + len(wrong))), found
+
+
+def test_a_hint_for_a_missing_extra_names_what_exists(tmp_path, monkeypatch):
+    """The package is on no index: the repository has the extras."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    texts = {path: path.read_text(encoding="utf-8") for path in [*SOURCE.rglob("*.py"), ROOT / "README.md"]}
+    assert not [path for path, text in texts.items() if re.search(r"pip install '?noiseproof", text)]
+    named = {
+        name for text in texts.values() for found in re.findall(r"pip install '\.\[(.+?)\]'", text) for name in found.split(",")
+    }
+    assert {"lab", "track", "cluster"} == named
+    assert named <= set(extras)
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    shown = CliRunner().invoke(app, ["noise", "show", "symmetric:0.3", "--png", str(tmp_path / "T.png")])
+    assert shown.exit_code == 2
+    assert "matplotlib" in shown.stderr
+    assert "pip install '.[lab]' in noiseproof's repository" in shown.stderr
 
 
 def test_the_source_distribution_has_what_its_tests_read():
@@ -103,8 +149,8 @@ def test_readme_commands_exist():
 
 def test_readme_code_runs():
     block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL).group(1)
-    setup = "import torch\nlogits = torch.randn(8, 10, requires_grad=True)\nlabels = torch.arange(8)\n"
-    python(setup + block + "\nassert logits.grad is not None")
+    setup = "import torch\nmodel, inputs, labels = torch.nn.Linear(4, 10), torch.randn(8, 4), torch.arange(8)\n"
+    python(setup + block + "\nassert model.weight.grad is not None")
 
 
 def test_a_loss_is_added_in_one_file_as_contributing_says(tmp_path):

@@ -1,28 +1,34 @@
 """noiseproof: train classifiers on labels that are partly wrong.
 
 >>> import noiseproof, torch
+>>> model = torch.nn.Linear(20, 10)
 >>> criterion = noiseproof.JALCE(alpha=1.0, beta=1.0, a=30.0)  # a drop-in for torch.nn.CrossEntropyLoss
->>> logits = torch.zeros(8, 10, requires_grad=True)
->>> criterion(logits, torch.arange(8)).backward()
+>>> decay = noiseproof.L1(model, 5e-5)  # which the paper trains it with
+>>> (criterion(model(torch.zeros(8, 20)), torch.arange(8)) + decay()).backward()
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noiseproof import functional, losses, noise, statistics
+from noiseproof.decay import L1
 from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
 from noiseproof.version import __version__
 
-__all__ = ["__version__", "functional", "losses", "noise", "statistics"]
-if not TYPE_CHECKING:  # type checkers follow the star import
+__all__ = ["L1", "__version__", "functional", "losses", "noise", "statistics"]
+
+if TYPE_CHECKING:  # type checkers follow the star import, and report a name that is not there
+    from noiseproof import audit, data, models, paper, theory, train
+
+    __all__ += ["audit", "data", "models", "paper", "theory", "train"]
+else:
     __all__ += losses.__all__
 
-
-def __getattr__(name: str) -> Any:
-    """A part that is imported when it is first used, or a loss that was added to the catalogue."""
-    if name in {"audit", "data", "models", "paper", "theory", "train"}:
-        return importlib.import_module(f"noiseproof.{name}")
-    for entry in losses.list_losses():
-        if entry.cls.__name__ == name:
-            return entry.cls
-    raise AttributeError(f"module 'noiseproof' has no attribute {name!r}")
+    def __getattr__(name):
+        """A part that is imported when it is first used, or a loss that was added to the catalogue."""
+        if name in {"audit", "data", "models", "paper", "theory", "train"}:
+            return importlib.import_module(f"noiseproof.{name}")
+        for entry in losses.list_losses():
+            if entry.cls.__name__ == name:
+                return entry.cls
+        raise AttributeError(f"module 'noiseproof' has no attribute {name!r}")

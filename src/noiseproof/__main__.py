@@ -11,7 +11,7 @@ def main() -> None:
         from noiseproof.cli import app
     except ModuleNotFoundError as missing:
         if missing.name in {"typer", "rich"}:
-            sys.exit(f"the command line needs {missing.name}: pip install 'noiseproof[lab]'")
+            sys.exit(f"the command line needs {missing.name}: pip install '.[lab]' in noiseproof's repository")
         raise
     gc.freeze()
     gc.enable()

@@ -46,8 +46,10 @@ def show(outcomes: list[Outcome], out: Path, console: Console) -> None:
     console.print(_table(outcomes))
     write_whole(out / "results.json", lambda path: path.write_text(_numbers(outcomes), encoding="utf-8"))
     write_whole(out / "confidence.png", lambda path: _figure(outcomes, path))
-    console.print(f"open {out / 'confidence.png'}: how sure each network is of right and of wrong labels", highlight=False)
-    console.print(f"numbers in {out / 'results.json'}", highlight=False)
+    console.print(
+        f"open {out / 'confidence.png'}: how sure each network is of right and of wrong labels", markup=False, highlight=False
+    )
+    console.print(f"numbers in {out / 'results.json'}", markup=False, highlight=False)
     again = f"noiseproof compare {','.join(LOSSES)} --dataset digits --noise {outcomes[0].record.recipe['noise']}"
     console.print(f"that was one seed; which losses can be told apart with five:\n  {again}", highlight=False, soft_wrap=True)
 

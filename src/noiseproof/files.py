@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["checksum", "find_file", "locked", "write_whole"]
+__all__ = ["checksum", "find_file", "flush", "locked", "make_folder", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a file beside ``path``, then rename it: readers see the old file or the new one, never a part."""
+    """Let ``write`` fill a file beside ``path``, then rename it: readers see the old file or the new one, never a part.
+
+    Also after a power failure: the content is on the disk before the rename, and the rename before this returns.
+    """
     beside = path.parent / f".{path.name}.{secrets.token_hex(4)}"
     try:
         os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the system takes the umask off
         write(beside)
+        flush(beside)
         os.replace(beside, path)
+        flush(path.parent)
     except BaseException as error:
         with contextlib.suppress(OSError):
             beside.unlink()
@@ -27,11 +33,36 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         raise
 
 
+def flush(place: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on the disk, where the system can say so."""
+    if place.is_dir() and (os.name == "nt" or not os.access(place, os.R_OK)):
+        return  # it cannot be opened
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):  # of a file system that does not offer it
+            raise
+    finally:
+        os.close(handle)
+
+
+def make_folder(folder: Path) -> list[Path]:
+    """Make a folder with its parents where they are missing; returns those that were, the deepest first."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        for place in missing:
+            flush(place.parent)
+    return missing
+
+
 @contextlib.contextmanager
 def locked(folder: Path, *, wait: bool) -> Iterator[bool]:
     """Keep other processes out of a folder, until this one lets go or ends, however it ends.
 
-    Another one that has it is waited for, or is a BlockingIOError. Gives False where the system or file system has no locks.
+    Another one that has it is waited for, or is a BlockingIOError; one that removed it meanwhile is a FileNotFoundError. Gives
+    False where the system or file system has no locks.
     """
     try:
         import fcntl
@@ -46,6 +77,8 @@ def locked(folder: Path, *, wait: bool) -> Iterator[bool]:
             raise
         except OSError:
             held = False
+        if held and not os.path.samestat(os.fstat(handle), os.stat(folder)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
         yield held
     finally:
         os.close(handle)

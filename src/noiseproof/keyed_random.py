@@ -14,15 +14,19 @@ Bits = NDArray[np.uint64]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def random_keys(seed: int, count: int, stream: int = 0) -> Bits:
-    """``count`` random 64-bit numbers; the streams of a seed are independent.
+def random_keys(seed: int, count: int, stream: int = 0, first: int = 0) -> Bits:
+    """``count`` random 64-bit numbers, from the ``first`` on; the streams of a seed are independent.
+
+    A seed is of 64 bits, signed or not, as ``torch.manual_seed`` takes it.
 
     >>> [hex(key) for key in random_keys(0, 2)]
     ['0xe220a8397b1dcdaf', '0x6e789e6aa1b965f4']
     """
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed must be in [-2**63, 2**64), got {seed}")
     with np.errstate(over="ignore"):
         start = np.uint64(seed % 2**64) + np.uint64(stream) * np.uint64(0xD1342543DE82EF95)
-        return _mixed(start + np.arange(1, count + 1, dtype=np.uint64) * GOLDEN)
+        return _mixed(start + np.arange(first + 1, first + count + 1, dtype=np.uint64) * GOLDEN)
 
 
 def random_uniform(seed: int, count: int, stream: int = 0) -> NDArray[np.float64]:
@@ -38,6 +42,8 @@ def keyed_bits(*key: Word) -> Bits:
     """
     state = np.zeros(1, np.uint64)
     for word in key:
+        if isinstance(word, int) and not 0 <= word < 2**64:
+            raise ValueError(f"the words of a key must be in [0, 2**64), got {word}")
         # Mixing is one-to-one, so two keys that differ in one word never share their bits.
         state = _mixed((state ^ np.asarray(word, np.uint64)) + GOLDEN)
     return state

@@ -11,6 +11,10 @@ def md5(content):
     return hashlib.md5(content).hexdigest()
 
 
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     """Serves ``server.files`` with ranges and tags, as ``server.how`` says."""
 
@@ -22,7 +26,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         if self.path.startswith("/moved/"):
             self.send_response(302)
-            self.send_header("Location", how.get("to", self.path.removeprefix("/moved")))
+            to = how.get("to", self.path.removeprefix("/moved"))
+            self.send_header("Location", to.pop(0) if isinstance(to, list) else to)
             self.end_headers()
             return
         if how.get("codes"):

@@ -35,6 +35,8 @@ def test_the_digits_are_embedded():
     ("arrays", "message"),
     [
         (([[1.0, np.nan]], [0]), "inputs must be finite; example 0 is not"),
+        (([[1.0], [1e39]], [0, 0]), r"inputs must be within float32 \(3.4e38\); example 1 is not"),
+        ((np.zeros((2, 0)), [0, 1]), r"inputs of shape \(0,\) have nothing in them"),
         (([[1.0]], [-1]), "got -1"),
         (([[1.0]], [0.0]), "labels must be a vector of integers"),
         (([[1.0], [2.0]], [0]), "2 inputs for 1 labels"),

@@ -5,6 +5,7 @@ import logging
 import os
 import random
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -12,12 +13,14 @@ import tarfile
 import threading
 
 import pytest
-from misbehaving import md5, serving
+import requests
+from misbehaving import md5, serving, sha256
 
 from noiseproof.data import download as downloads
 from noiseproof.data.examples import DataError
 from noiseproof.data.fetch import fetch
-from noiseproof.data.known import ELSEWHERE, SOURCES, RemoteFile, Source
+from noiseproof.data.known import BINARY_CIFAR, ELSEWHERE, SOURCES, RemoteFile, Source
+from noiseproof.data.official import CHECKSUMS
 
 PAGE = "http://localhost/about"
 MEMBER = random.Random(0).randbytes(300_000)
@@ -48,7 +51,8 @@ def _no_proxy(monkeypatch):
 
 
 def sources(address, content=CONTENT, path="/tiny.tar.gz"):
-    return {"tiny": Source((RemoteFile(address + path, md5(content)),), "tiny-bin", PAGE, {"data.bin": md5(MEMBER)})}
+    file = RemoteFile(address + path, md5(content), sha256(content))
+    return {"tiny": Source((file,), "tiny-bin", PAGE, {"data.bin": md5(MEMBER)})}
 
 
 def get(server, root, **options):
@@ -69,8 +73,12 @@ def test_a_data_set_is_downloaded_checked_and_unpacked(server, tmp_path):
     assert folder == tmp_path / "new" / "root" / "tiny-bin"
     assert (folder / "data.bin").read_bytes() == MEMBER
     assert names(folder.parent) == DONE
-    assert told[-1] == ("tiny.tar.gz", len(CONTENT), len(CONTENT))
-    assert [count for _, count, _ in told] == sorted(count for _, count, _ in told)
+    for name in ("tiny.tar.gz", "unpacking tiny.tar.gz"):
+        counts = [count for about, count, total in told if about == name and total == len(CONTENT)]
+        assert len(counts) > 4
+        assert counts == sorted(counts)
+        assert counts[-1] == len(CONTENT)
+    assert {name for name, _, _ in told} == {"tiny.tar.gz", "unpacking tiny.tar.gz"}
 
 
 def test_a_second_call_checks_and_asks_for_nothing(server, tmp_path):
@@ -109,23 +117,133 @@ def test_one_call_goes_on_after_the_connection_breaks(server, tmp_path):
     assert sum(server.sent) == len(CONTENT)
 
 
-def test_a_process_that_is_killed_leaves_what_the_next_one_continues(server, tmp_path):
+@pytest.mark.parametrize("when", ["tiny.tar.gz", "unpacking tiny.tar.gz"], ids=["downloading", "unpacking"])
+def test_a_process_that_is_killed_leaves_what_the_next_one_continues_and_no_litter(server, tmp_path, when):
     """No handler of ours runs when a process is killed: what is on the disk must do."""
     script = f"""
 import os
 import random
 from noiseproof.data.fetch import *
 from noiseproof.data.known import *
-file = RemoteFile("{server.address}/tiny.tar.gz", "{md5(CONTENT)}")
-sources = {{"tiny": Source((file,), "tiny-bin", "", {{"data.bin": ""}})}}
-fetch("tiny", "{tmp_path}", sources=sources, progress=lambda name, count, total: count >= {CUT} and os._exit(9))
+file = RemoteFile("{server.address}/tiny.tar.gz", "{md5(CONTENT)}", "{sha256(CONTENT)}")
+sources = {{"tiny": Source((file,), "tiny-bin", "", {{"data.bin": "0" * 64}})}}
+end = lambda name, count, total: name == "{when}" and count >= {CUT} and os._exit(9)
+fetch("tiny", "{tmp_path}", sources=sources, progress=end)
 """
     assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 9
-    assert not (tmp_path / "tiny.tar.gz").exists()
-    assert (tmp_path / "tiny.tar.gz.part").stat().st_size == CUT
+    kept = ["tiny.tar.gz"] if when.startswith("unpacking") else ["tiny.tar.gz.part", "tiny.tar.gz.part.tag"]
+    assert names(tmp_path) == [".fetching", *kept]
     get(server, tmp_path)
     assert (tmp_path / "tiny-bin" / "data.bin").read_bytes() == MEMBER
-    assert server.requests[1][1]["Range"] == f"bytes={CUT}-"
+    assert names(tmp_path) == DONE
+    asked = [headers.get("Range") for _, headers in server.requests]
+    assert asked == ([None] if when.startswith("unpacking") else [None, f"bytes={CUT}-"])
+
+
+def test_what_a_killed_process_left_is_removed_though_all_is_there(server, tmp_path):
+    get(server, tmp_path)
+    (tmp_path / ".fetching" / "tmp1").mkdir(parents=True)
+    (tmp_path / ".fetching" / "tmp1" / "half").write_bytes(b"1")
+    get(server, tmp_path)
+    assert names(tmp_path) == DONE
+    (tmp_path / "tiny.tar.gz.part.tag").write_text("left after the rename")
+    shutil.rmtree(tmp_path / "tiny-bin")
+    get(server, tmp_path)
+    assert names(tmp_path) == DONE
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_what_is_under_way_is_not_written_through_a_link(server, tmp_path, monkeypatch, locks):
+    if not locks:  # nothing is cleaned up first: another process may be at work
+        monkeypatch.setitem(sys.modules, "fcntl", None)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine").write_bytes(b"mine")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / ".fetching").symlink_to(elsewhere)
+    get(server, tmp_path / "root")
+    assert names(tmp_path / "root") == DONE
+    assert names(elsewhere) == ["mine"]
+    assert (tmp_path / "root" / "tiny-bin" / "data.bin").read_bytes() == MEMBER
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symbolic", "hard"])
+def test_a_part_that_is_a_link_is_not_written_through(server, tmp_path, link):
+    victim, part = tmp_path / "victim", tmp_path / "root" / "tiny.tar.gz.part"
+    victim.write_bytes(CONTENT[:1000])
+    part.parent.mkdir()
+    link(victim, part)
+    get(server, part.parent)
+    assert victim.read_bytes() == CONTENT[:1000]
+    assert names(part.parent) == DONE
+    assert "Range" not in server.requests[0][1]  # what is behind the link does not count as received
+
+
+def test_a_part_that_becomes_a_link_meanwhile_is_not_written_through(tmp_path):
+    victim, part = tmp_path / "victim", tmp_path / "part"
+    victim.write_bytes(b"mine")
+    part.symlink_to(victim)
+    download = downloads.Download(part, lambda path: None)
+    with pytest.raises(OSError, match="symbolic links"):
+        download._open(4)
+    download._open(0).close()
+    assert victim.read_bytes() == b"mine"
+    assert not part.is_symlink()
+
+
+def test_a_part_that_is_no_file_is_not_waited_for(server, tmp_path):
+    os.mkfifo(tmp_path / "tiny.tar.gz.part")
+    get(server, tmp_path)
+    assert names(tmp_path) == DONE
+
+
+def spoil_tag(tag, how):
+    if how == "fifo":
+        os.mkfifo(tag)
+    elif how == "folder":
+        tag.mkdir()
+    elif how == "link":
+        (tag.parent.parent / "victim").write_text('"mine"')
+        tag.symlink_to(tag.parent.parent / "victim")
+    else:
+        tag.write_bytes(how)
+
+
+@pytest.mark.parametrize("how", [b"", b'"a"\r\nX: 1', b"\0" * 8, b"\xff\xfe", b" x", b"x" * 100_000, "fifo", "folder", "link"])
+def test_a_damaged_tag_does_not_stand_in_the_way(server, tmp_path, how):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "tiny.tar.gz.part").write_bytes(CONTENT[:1000])
+    spoil_tag(root / "tiny.tar.gz.part.tag", how)
+    get(server, root)
+    assert [(headers.get("Range"), headers.get("If-Range")) for _, headers in server.requests] == [("bytes=1000-", None)]
+    assert set(names(root)) - {"tiny.tar.gz.part.tag"} == set(DONE)
+    assert how == "folder" or names(root) == DONE
+    if how == "link":
+        assert (tmp_path / "victim").read_text() == '"mine"'
+
+
+def test_a_tag_of_the_server_that_cannot_be_one_is_not_kept(tmp_path):
+    download, response = downloads.Download(tmp_path / "part", lambda path: None), requests.Response()
+    for tag in ('"fine"', "x\x7f", "x" * 300):
+        response.headers["ETag"] = tag
+        download._keep_tag(response)
+        assert download._known_tag() == (tag if tag == '"fine"' else None)
+        assert (tmp_path / "part.tag").exists() == (tag == '"fine"')
+
+
+@pytest.mark.parametrize("length", ["²", "9" * 5000, "-5", "many"])
+def test_a_length_that_is_no_number_is_not_believed(tmp_path, length):
+    """A server's headers are as little trusted as its bytes."""
+    response = requests.Response()
+    response.headers["Content-Length"], response.raw = length, io.BytesIO()
+    response.raw.stream = lambda size, decode_content: iter([CONTENT])
+    told = []
+    download = downloads.Download(tmp_path / "part", sources("")["tiny"].files[0].fault, lambda *now: told.append(now))
+    assert download._write(response, 0)
+    assert told == [("part", len(CONTENT), None)]
+    response.status_code, response.headers["Content-Range"] = 206, f"bytes {length}-"
+    assert downloads._start(response) == -1
 
 
 def test_a_finished_part_is_used_without_asking(server, tmp_path):
@@ -198,6 +316,25 @@ def test_a_wrong_file_put_there_by_hand_is_set_aside(server, tmp_path):
     assert (tmp_path / "tiny-bin" / "data.bin").read_bytes() == MEMBER
 
 
+def test_a_file_with_the_right_md5_alone_is_refused(server, tmp_path):
+    file = RemoteFile(f"{server.address}/tiny.tar.gz", md5(CONTENT), sha256(b"another"))
+    source = {"tiny": Source((file,), "tiny-bin", PAGE, {"data.bin": md5(MEMBER)})}
+    with pytest.raises(
+        DataError, match=f"SHA-256 {sha256(b'another')} expected, found {sha256(CONTENT)}; what came was removed"
+    ):
+        get(server, tmp_path, sources=source)
+    (tmp_path / "tiny.tar.gz").write_bytes(CONTENT)
+    with pytest.raises(DataError, match=f"SHA-256 {sha256(b'another')} expected, .*; it was set aside as tiny.tar.gz.wrong"):
+        get(server, tmp_path, sources=source)
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_where_the_archive_should_be_is_named(server, tmp_path, put):
+    put(tmp_path / "tiny.tar.gz")
+    with pytest.raises(DataError, match=r"tiny\.tar\.gz: not a regular file; move it away and run the same command again"):
+        get(server, tmp_path)
+
+
 @pytest.mark.parametrize("code", [404, 410, 403])
 def test_a_file_that_is_gone_is_said_to_be_and_not_asked_for_again(server, tmp_path, code):
     server.how["codes"] = [code] * 9
@@ -264,11 +401,61 @@ def test_a_redirection_that_leads_nowhere_is_not_asked_for_again(server, tmp_pat
     assert names(tmp_path) == []
 
 
+class Secure(requests.adapters.HTTPAdapter):
+    """Answers what is asked of https://127.0.0.1 by the server without encryption."""
+
+    def send(self, request, *arguments, **options):
+        plain = request.copy()
+        plain.url = request.url.replace("https://", "http://")
+        response = super().send(plain, *arguments, **options)
+        response.url = request.url
+        return response
+
+
+@pytest.mark.parametrize(
+    ("to", "last"),
+    [
+        (["http://{}/tiny.tar.gz"], "/moved/tiny.tar.gz"),
+        (["HTTP://{}/tiny.tar.gz"], "/moved/tiny.tar.gz"),
+        (["ftp://{}/tiny.tar.gz"], "/moved/tiny.tar.gz"),
+        (["https://{}/moved/again", "http://{}/tiny.tar.gz"], "/moved/again"),
+        (["https://{}/tiny.tar.gz"], None),
+        (["//{}/tiny.tar.gz"], None),
+        (["/moved/again", "/tiny.tar.gz"], None),
+    ],
+)
+def test_a_redirection_never_leaves_https(server, tmp_path, monkeypatch, to, last):
+    """``last`` is what is asked for before it is refused; None if it is not."""
+    host, plain = server.address.removeprefix("http://"), downloads._session
+
+    def session():
+        opened = plain()
+        opened.mount("https://127.0.0.1", Secure())
+        return opened
+
+    monkeypatch.setattr(downloads, "_session", session)
+    server.how["to"] = [target.format(host) for target in to]
+    secure = sources(f"https://{host}", path="/moved/tiny.tar.gz")
+    if last is None:
+        get(server, tmp_path, sources=secure)
+        assert names(tmp_path) == DONE
+    else:
+        with pytest.raises(DataError, match=r"^127\S+ sends https://\S+ on to '\w+://\S+', which is not https; on another"):
+            get(server, tmp_path, sources=secure)
+        assert names(tmp_path) == []
+    assert server.requests[-1][0] == (last or "/tiny.tar.gz")
+
+
+def test_a_redirection_may_go_from_http_to_https():
+    downloads._check_redirection("http://a/x", "https://b/x")
+    downloads._check_redirection("http://a/x", "http://b/x")
+
+
 def test_a_server_that_does_not_say_how_long_the_file_is_will_do(server, tmp_path):
     server.how["no_length"] = True
     told = []
     get(server, tmp_path, progress=lambda *now: told.append(now))
-    assert told[-1] == ("tiny.tar.gz", len(CONTENT), None)
+    assert [now for now in told if now[0] == "tiny.tar.gz"][-1] == ("tiny.tar.gz", len(CONTENT), None)
 
 
 @pytest.mark.parametrize("how", [{}, {"no_range": True}])
@@ -323,8 +510,11 @@ def test_a_server_that_never_stops_is_stopped(server, tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
-def test_a_full_disk_is_named(server, tmp_path):
-    (tmp_path / "tiny.tar.gz.part").symlink_to("/dev/full")
+def test_a_full_disk_is_named(server, tmp_path, monkeypatch):
+    def full(self, have):
+        return open("/dev/full", "wb")
+
+    monkeypatch.setattr(downloads.Download, "_open", full)
     with pytest.raises(
         DataError, match=rf"\.part: no space left on the disk; {len(CONTENT)} bytes are needed for it: free some"
     ):
@@ -334,7 +524,8 @@ def test_a_full_disk_is_named(server, tmp_path):
 def test_a_data_set_of_several_files_is_kept_as_it_is_and_asks_for_what_is_missing(server, tmp_path):
     files = {f"/{name}.gz": name.encode() * 100 for name in ("images", "labels")}
     server.files |= files
-    source = Source(tuple(RemoteFile(server.address + path, md5(content)) for path, content in files.items()), "tiny", PAGE)
+    remote = (RemoteFile(server.address + path, md5(content), sha256(content)) for path, content in files.items())
+    source = Source(tuple(remote), "tiny", PAGE)
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "images.gz").write_bytes(files["/images.gz"])
     assert get(server, tmp_path, sources={"tiny": source}) == tmp_path / "tiny"
@@ -389,7 +580,7 @@ def test_pooch_says_nothing_and_keeps_its_voice(server, tmp_path):
 
 def test_without_pooch_the_error_says_what_to_install(server, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(DataError, match=r"downloading needs pooch: pip install 'noiseproof\[lab\]'"):
+    with pytest.raises(DataError, match=r"downloading needs pooch: pip install '.\[lab\]' in noiseproof's repository"):
         get(server, tmp_path)
 
 
@@ -413,8 +604,13 @@ def test_the_official_sources_are_well_formed():
             assert file.url.startswith(("https://", "http://fashion-mnist."))
             assert file.name.endswith((".tar.gz", "ubyte.gz"))
             assert re.fullmatch("[0-9a-f]{32}", file.md5)
-    every = [file.md5 for source in SOURCES.values() for file in source.files]
-    assert len(set(every)) == len(every) == 12
+            assert re.fullmatch("[0-9a-f]{64}", file.sha256)
+        assert {len(checksum) for checksum in source.holds.values()} <= ({32} if "python" in name else {64})
+    for kind in ("md5", "sha256"):
+        every = [getattr(file, kind) for source in SOURCES.values() for file in source.files]
+        assert len(set(every)) == len(every) == 12
+    for folder, holds in BINARY_CIFAR.items():
+        assert list(holds) == list(CHECKSUMS[folder])
 
 
 def test_a_system_without_locks_fetches_all_the_same(server, tmp_path, monkeypatch):
@@ -423,8 +619,6 @@ def test_a_system_without_locks_fetches_all_the_same(server, tmp_path, monkeypat
 
 
 def test_certificates_and_names_that_fail_have_their_own_words():
-    import requests
-
     assert downloads._reason(requests.exceptions.SSLError("chain")) == "its certificate could not be verified"
     error = requests.ConnectionError("pool")
     error.__cause__ = socket.gaierror(-2, "Name or service not known")

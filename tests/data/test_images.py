@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from noiseproof.data import DataError, Dataset, ImageFiles, Split, in_memory, load_image_folder, read_image
+from noiseproof.data import DataError, Dataset, ImageFiles, Split, images, in_memory, load_image_folder, read_image
 from noiseproof.data.images import decode
 
 
@@ -163,6 +163,48 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, side):
         read_image(tmp_path / "x.png")
 
 
+def test_the_scans_of_a_jpeg_are_bounded_by_its_pixels(tmp_path):
+    """Each scan goes over all pixels: a hundred are fine, thousands of a large image are not."""
+    path = save(tmp_path / "x.jpg", np.zeros((512, 512, 3), np.uint8), progressive=True)
+    raw = path.read_bytes()
+    last = raw.rindex(b"\xff\xda")
+    path.write_bytes(raw[:-2] + raw[last:-2] * 100 + raw[-2:])
+    assert read_image(path).shape == (512, 512, 3)
+    path.write_bytes(raw[:-2] + raw[last:-2] * 10_000 + raw[-2:])
+    with pytest.raises(DataError, match=r"x\.jpg: not a readable image: 10010 scans of 512 x 512 pixels are too many"):
+        read_image(path)
+
+
+def test_a_marker_between_two_reads_is_counted(monkeypatch):
+    class Slow(io.BytesIO):
+        def read(self, size=-1):
+            return super().read(min(size, 3))
+
+    file = Slow(b"ab\xff\xdacd\xff\xdaef\xff")
+    file.seek(4)
+    assert images._scans(file) == 2
+    assert file.tell() == 4
+
+
+def test_pixels_are_counted_before_they_are_decoded(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "PIXELS", 54)
+    monkeypatch.setattr(images, "WEBP_PIXELS", 50)
+    assert read_image(save(tmp_path / "x.png", picture(6, 9))).shape == (6, 9, 3)
+    for name, most, pixels in (("y.png", 54, picture(5, 11)), ("x.webp", 50, picture(6, 9))):
+        with pytest.raises(DataError, match=rf"pixels must be in \[1, {most}\]; resize it, or leave it out"):
+            read_image(save(tmp_path / name, pixels))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no fifos")
+def test_a_fifo_is_not_waited_for(tmp_path):
+    folder_of(tmp_path, ["a/1.png", "b/1.png"])
+    os.mkfifo(tmp_path / "a" / "2.png")
+    with pytest.raises(OSError, match=r"not a regular file but a pipe or a device: .*2\.png"):
+        read_image(tmp_path / "a" / "2.png")
+    with pytest.raises(DataError, match=r"2\.png: not a regular file but a pipe, a socket or a device; move it away"):
+        load_image_folder(tmp_path)
+
+
 def test_a_file_that_cannot_be_opened_is_the_disks_fault(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"gone\.png"):
         read_image(tmp_path / "gone.png")
@@ -289,7 +331,7 @@ except ImportError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.strip() == "images are read with pillow: pip install 'noiseproof[lab]'"
+    assert done.stdout.strip() == "images are read with pillow: pip install '.[lab]' in noiseproof's repository"
 
 
 def test_code_that_needs_inputs_is_told_when_there_are_only_files():

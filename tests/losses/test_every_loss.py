@@ -139,6 +139,25 @@ def test_a_pair_is_the_weighted_sum_of_its_parts(name):
     torch.testing.assert_close(gradient(pair, logits, target), expected)
 
 
+@pytest.mark.parametrize(("name", "options"), all_options(), ids=str)
+def test_its_constant_is_what_it_has_more_than_without_its_offset(name, options):
+    loss = build(name, 5, **options).double()
+    if not getattr(loss, "offset", False):
+        assert loss.constant(5) == 0.0
+        return
+    logits, target = draw(8, 5)
+    without = call(build(name, 5, **{**options, "offset": False}).double(), logits, target)
+    assert loss.constant(5) == pytest.approx((call(loss, logits, target) - without).item())
+    assert loss.constant(5) == (loss.a - 1) ** loss.q / 5 * getattr(loss, "beta", 1.0)
+
+
+def test_a_loss_around_another_has_its_constant():
+    inner = noiseproof.AMSE(a=3.0)  # 4/K
+    assert noiseproof.LogitClip(base=inner).constant(8) == 0.5
+    assert noiseproof.Student(features=3, classes=8, base=inner).constant(8) == 0.5
+    assert (2 * noiseproof.CE() + 3 * inner).constant(8) == 1.5
+
+
 @pytest.mark.parametrize(("name", "options"), all_options(DISTINCT), ids=str)
 def test_its_gradient_is_its_derivative(name, options):
     if name in DETACHED:

@@ -196,6 +196,6 @@ def test_other_kinds_of_file_and_absent_files_are_refused(tmp_path):
 def test_absent_safetensors_says_how_to_install_it(tmp_path, monkeypatch):
     path = save(small().state_dict(), tmp_path / "weights.safetensors")
     monkeypatch.setitem(sys.modules, "safetensors", None)
-    with pytest.raises(ImportError, match=r"weights.safetensors: pip install 'noiseproof\[lab\]'"):
+    with pytest.raises(ImportError, match=r"weights.safetensors: pip install '.\[lab\]' in noiseproof's repository"):
         load_weights(small(), path)
     load_weights(small(), save(small().state_dict(), tmp_path / "weights.pt"))

@@ -50,7 +50,7 @@ def test_a_changed_file_is_reported(labels, tmp_path):
     np.save(tmp_path / "noisy" / "labels.npy", changed)
     result = run("verify", tmp_path / "noisy")
     assert result.exit_code == 2
-    assert "hash of the labels should be" in result.output
+    assert "hash of the labels in labels.npy should be" in result.output
 
 
 def test_the_matrix_is_shown_in_the_terminal_and_as_a_picture(tmp_path):
@@ -60,6 +60,16 @@ def test_the_matrix_is_shown_in_the_terminal_and_as_a_picture(tmp_path):
     assert "0.60" in result.output
     assert (tmp_path / "T.png").read_bytes().startswith(b"\x89PNG")
     assert "the first 20 of 100 classes" in run("show", "asymmetric-cifar100-blocks:0.3").output
+
+
+def test_a_matrix_is_shown_without_a_number_of_classes():
+    """Looking at one needs no data: ten classes, or as many as the noise is defined for."""
+    assert "symmetric: 10 classes, rate 0.3000, largest flip 0.0333" in run("show", "symmetric:0.3").output
+    assert "pairflip: 10 classes, rate 0.2000, largest flip 0.2000" in run("show", "pairflip:0.2").output
+    assert "pairflip: 3 classes, rate 0.2000" in run("show", "pairflip:0.2", "--classes", 3).output
+    assert "100 classes" in run("show", "asymmetric-cifar100:0.2").output
+    with pytest.raises(ValueError, match="symmetric noise needs the number of classes: give --classes"):
+        noise.from_spec("symmetric:0.2")
 
 
 def test_a_manifest_is_shown_as_what_was_realised(labels, tmp_path):
@@ -84,7 +94,6 @@ def test_brackets_in_names_are_printed_as_they_are(labels, tmp_path, folder):
     ("arguments", "message"),
     [
         (["show", "foo:0.2"], "unknown noise 'foo'; there are symmetric, pairflip, asymmetric-cifar10"),
-        (["show", "symmetric:0.2"], "symmetric noise needs the number of classes: give --classes"),
         (["show", "asymmetric-cifar10:0.4", "--classes", "7"], "asymmetric-cifar10:0.4 is of 10 classes, got 7"),
         (["show", "asymmetric:0.4"], "unknown noise 'asymmetric'; there are symmetric, pairflip, asymmetric-cifar10"),
         (["show", "instance:0.4"], "instance:0.4 has no matrix, it depends on the images; 'noiseproof noise make'"),
@@ -115,7 +124,7 @@ def test_the_help_of_show_promises_no_labels():
     assert "read from the labels" in run("make", "--help").output
     shown = run("show", "--help").output
     assert "read from the labels" not in shown
-    assert "symmetric and pairflip noise need it" in shown
+    assert "10 if left out" in shown
 
 
 def test_a_rate_beyond_one_is_refused(labels, tmp_path):

@@ -47,6 +47,51 @@ def test_a_rate_that_is_none_is_refused(text, message):
         NoiseSpec.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("symetric:0.8", "unknown noise 'symetric'; did you mean 'symmetric'[?] there are symmetric, pairflip"),
+        ("pair-flip:0.2", "did you mean 'pairflip'[?]"),
+        ("asymmetric-cifar:0.2", "did you mean 'asymmetric-cifar10"),
+        ("instanse:0.2", "did you mean 'instance'[?]"),
+        ("salt:0.2", "unknown noise 'salt'; there are"),
+        ("symetric", "unknown noise 'symetric'; did you mean 'symmetric:RATE'[?]"),
+        ("symmetric", "unknown noise 'symmetric'; did you mean 'symmetric:RATE'[?]"),
+        ("non", "did you mean 'none'[?]"),
+        ("salt", "salt: a transition matrix is read from .npy, .csv, .json, got 'no suffix'"),
+    ],
+)
+def test_an_unknown_noise_is_refused_with_a_near_one(text, message):
+    with pytest.raises(ValueError, match=message):
+        NoiseSpec.parse(text).matrix(3)
+
+
+@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1, 10**30])
+def test_a_seed_beyond_64_bits_is_refused(seed):
+    images = np.zeros((60, 2), np.uint8)
+    for text in ("symmetric:0.5", "instance:0.5"):
+        with pytest.raises(ValueError, match=r"seed must be in \[-2\*\*63, 2\*\*64\), got"):
+            NoiseSpec.parse(text).apply(CLEAN, seed, images=images)
+
+
+def test_seeds_of_64_bits_are_all_different():
+    seeds = (0, 1, 2**63, 2**64 - 1, -(2**63) + 1)
+    assert len({noise.symmetric(3, 0.5).apply(CLEAN, seed).hash for seed in seeds}) == len(seeds)
+
+
+@pytest.mark.parametrize("text", ["symmetric:0.5", "pairflip:0.5", "instance:0.5"])
+def test_noise_by_name_has_a_limit_of_classes(text):
+    labels, images = np.array([0, 1024]), np.zeros((2, 3), np.uint8)
+    with pytest.raises(ValueError, match="noise by name is for at most 1024 classes, got 1025; labels count from 0"):
+        NoiseSpec.parse(text).apply(labels, 0, images=images)
+    assert NoiseSpec.parse(text).apply(labels - [0, 1], 0, images=images)[1].classes == 1024
+
+
+def test_labels_of_many_classes_are_compared_without_a_matrix():
+    """Its matrix would take eight terabytes."""
+    assert noise.NoisyLabels.compare([0, 10**6 - 1], [1, 10**6 - 1], 10**6).rate == 0.5
+
+
 def test_noise_is_applied_with_what_a_manifest_states(tmp_path):
     for text, expected in (
         ("symmetric:0.5", noise.symmetric(3, 0.5).apply(CLEAN, 7, "draws")),

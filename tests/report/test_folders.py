@@ -1,5 +1,8 @@
 """The line of a run's folder."""
 
+import json
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,7 @@ from safetensors.numpy import save_file
 
 from noiseproof import paper
 from noiseproof.report.folders import run_line
+from noiseproof.report.page_runs import read_runs
 from noiseproof.train import override, train
 
 
@@ -16,6 +20,12 @@ def folder(tmp_path_factory):
     recipe = override(paper.recipe("digits/jal-ce", noise="symmetric:0.4"), {"epochs": 2, "model.hidden": [8]})
     train(recipe, folder=place)
     return place
+
+
+def without_digests(folder):
+    """Its record, for other files beside it."""
+    facts = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    return json.dumps({key: value for key, value in facts.items() if key != "files"})
 
 
 def test_it_has_the_curves_the_histograms_and_the_size_of_the_weights(folder):
@@ -29,7 +39,7 @@ def test_it_has_the_curves_the_histograms_and_the_size_of_the_weights(folder):
 
 
 def test_the_size_of_weights_leaves_vectors_out(folder, tmp_path):
-    (tmp_path / "record.json").write_bytes((folder / "record.json").read_bytes())
+    (tmp_path / "record.json").write_text(without_digests(folder), encoding="utf-8")
     matrix = np.array([[3.0, -4.0], [0.0, 5e-4]], dtype=np.float32)
     save_file({"fc.weight": matrix, "fc.bias": np.ones(2, dtype=np.float32)}, tmp_path / "weights.safetensors")
     assert run_line(tmp_path)["weights"] == {
@@ -49,9 +59,29 @@ def test_a_damaged_file_is_named(folder, tmp_path, name):
         run_line(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["weights.safetensors", "confidence.npz"])
+def test_a_file_that_is_not_what_the_run_wrote_is_named(folder, tmp_path, name):
+    """A flipped bit that no reader would notice."""
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    run_line(tmp_path)
+    content = bytearray((folder / name).read_bytes())
+    content[-3 if name.startswith("weights") else 11] ^= 1
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{name}: damaged: its content is not what the run wrote"):
+        run_line(tmp_path)
+    assert "files" not in run_line(folder)
+
+
+def test_a_pipe_is_no_record_and_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "record.json")
+    with pytest.raises(ValueError, match="no runs in"):
+        read_runs([tmp_path])
+
+
 def test_weights_in_half_precision_are_read(folder, tmp_path):
     from safetensors.torch import save_file as save_tensors
 
-    (tmp_path / "record.json").write_bytes((folder / "record.json").read_bytes())
+    (tmp_path / "record.json").write_text(without_digests(folder), encoding="utf-8")
     save_tensors({"w": torch.ones(2, 2, dtype=torch.float16)}, tmp_path / "weights.safetensors")
     assert run_line(tmp_path)["weights"]["l2"] == 2.0

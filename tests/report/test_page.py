@@ -203,6 +203,17 @@ def test_a_run_folder_is_read_with_its_curves_and_its_confidence(tmp_path):
     assert group.confidence[2]["right"] == [1.0] + [0.0] * 18 + [2.0]
 
 
+def test_the_weakest_class_and_the_warnings_of_a_run_are_shown():
+    record = run(of_loss(table(), "CE"), 0.5)
+    record["result"]["accuracy_by_class"] = [0.9, None, 0.25]
+    record["warnings"] = ["never predicted: class 5", 3]
+    text = page([record], made="2026-01-02")
+    assert "<small>class 2: 25.00</small>" in text
+    assert "never predicted: class 5.</p>" in text
+    record["result"]["accuracy_by_class"] = record["warnings"] = "odd"
+    assert "<small>class" not in page([record], made="2026-01-02")
+
+
 def test_places_without_runs_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere does not exist; give folders of runs"):
         read_runs([tmp_path / "nowhere"])
@@ -258,10 +269,13 @@ def test_styles_of_lines_differ_in_colour_or_dash():
 @pytest.fixture(scope="module")
 def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("there is no chromium on this machine")
     with playwright.sync_playwright() as started:
+        places = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")]
+        chromium = next(
+            (place for place in [*places, started.chromium.executable_path] if place and Path(place).exists()), None
+        )
+        if chromium is None:
+            pytest.skip("there is no chromium on this machine; CONTRIBUTING.md says how to get one")
         opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield opened
         opened.close()

@@ -100,5 +100,5 @@ def test_a_worker_starts_nothing_that_would_not_end_in_time(digits, tmp_path):
 
 def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r"pip install 'noiseproof\[cluster\]'"):
+    with pytest.raises(ImportError, match=r"pip install '.\[cluster\]' in noiseproof's repository"):
         Cluster()

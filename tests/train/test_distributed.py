@@ -2,60 +2,74 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from stopping import StopIn, StoppedError
 from torch import nn
 
 from noiseproof.data.loader import ORDER
 from noiseproof.keyed_random import keyed_order
-from noiseproof.train.distributed import SharedNorm
+from noiseproof.train import Outcome, Recipe, Run, RunOptions, prepare, train
+from noiseproof.train.checkpoint import read_checkpoint
+from noiseproof.train.distributed import LostProcessError, SharedNorm, answering
 
 SCRIPT = """
-import json, sys
+import json, os, signal, sys
 from pathlib import Path
+import numpy as np
 import torch
-from noiseproof.train import Recipe, RunOptions, train
-from noiseproof.train.distributed import process_group
+from noiseproof.train import Observer, Recipe, Run, RunOptions, prepare, train
+from noiseproof.train.distributed import LostProcessError, process_group
 
-facts = json.loads(sys.argv[1])
-with process_group(torch.device("cpu")) as (process, device):
-    options = RunOptions(device=device, workers=facts["workers"], process=process)
-    folder = Path(facts["folder"] + (facts["elsewhere"] if process.rank else ""))
-    outcome = train(Recipe.from_dict(facts["recipe"]), folder=folder, options=options, checkpoint_seconds=0)
-    Path(facts["folder"] + f".rank{process.rank}.json").write_text(json.dumps(outcome.record.as_dict()["result"]))
-threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
-assert not any("gloo" in name for name in threads), threads  # one that is left may abort the process as Python ends
-"""
-PROBABILITIES = """
-import json, sys
-import numpy as np, torch
-from noiseproof.train import Recipe, Run, RunOptions, prepare
-from noiseproof.train.distributed import process_group
+work = json.loads(sys.argv[1])
+place, jobs = Path(work["place"]), work["jobs"]
 
-facts = json.loads(sys.argv[1])
-recipe = Recipe.from_dict(facts["recipe"])
-task = prepare(recipe)
-with process_group(torch.device("cpu")) as (process, device):
-    run = Run(recipe, task, RunOptions(device=device, workers=0, process=process))
-    run.train_epoch(0)
-    np.save(f"{facts['folder']}.rank{process.rank}.npy", run.probabilities(task.train))
-    run.close()
-    del run
-"""
-STOP = """
-import sys
-from noiseproof.train import Observer
 
 class Stop(Observer):
-    def epoch(self, facts):
-        sys.exit()
+    def batch(self, epoch, done, total):
+        if epoch == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def done(name, job, options):
+    recipe, rank = Recipe.from_dict(job["recipe"]), options.process.rank
+    if job["what"] == "probabilities":
+        run = Run(recipe, task := prepare(recipe), options)
+        run.train_epoch(0)
+        np.save(place / f"{name}.rank{rank}.npy", run.probabilities(task.train))
+        run.close()
+        return None
+    folder = place / (name + (job.get("elsewhere", "") if rank else ""))
+    observer = Stop() if job["what"] == "stop" and rank else None
+    seconds = 1e9 if observer is None and job["what"] == "stop" else 0
+    return train(recipe, folder=folder, options=options, checkpoint_seconds=seconds, observer=observer).record.result
+
+
+def all_done(timeout, chosen):
+    with process_group(torch.device("cpu"), timeout) as (process, device):
+        for name, job in chosen.items():
+            options = RunOptions(device=device, workers=job.get("workers", 0), process=process)
+            try:
+                said = done(name, job, options)
+            except (ValueError, LostProcessError) as error:
+                said = f"{type(error).__name__}: {error}"
+            (place / f"{name}.rank{process.rank}.json").write_text(json.dumps(said))
+
+
+all_done(300, {name: job for name, job in jobs.items() if job["what"] != "stop"})
+threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+assert not any("gloo" in name for name in threads), threads  # one that is left may abort the process as Python ends
+os.environ["MASTER_PORT"] = work["port"]  # the first one's store may not be gone
+all_done(5, {name: job for name, job in jobs.items() if job["what"] == "stop"})
 """
 MODEL = """
 from torch import nn
@@ -79,28 +93,24 @@ def spare(classes):
 """
 
 
-@pytest.fixture
-def place(tmp_path):
+def filled(folder):
     """A folder with a model of one's own, 21 images and a list of them."""
     image = pytest.importorskip("PIL.Image")
     generator = np.random.default_rng(0)
-    (tmp_path / "own_model.py").write_text(MODEL)
+    (folder / "own_model.py").write_text(MODEL)
     lines = []
     for k in range(21):
         pixels = generator.integers(0, 256, (40, 50, 3), dtype=np.uint8)
         pixels[..., k % 3] //= 4
-        image.fromarray(pixels).save(tmp_path / f"{k}.png")
+        image.fromarray(pixels).save(folder / f"{k}.png")
         lines.append(f"{k}.png {k % 3}")
-    (tmp_path / "list.txt").write_text("\n".join(lines))
-    return tmp_path
+    (folder / "list.txt").write_text("\n".join(lines))
+    return folder
 
 
-def processes(place, world, folder, recipe, workers=0):
-    """Run the script in so many processes, as torchrun would start them; returns the record."""
-    facts = json.dumps({"recipe": recipe, "folder": str(folder), "workers": workers, "elsewhere": ""})
-    codes, outputs = started(place, world, facts)
-    assert codes == [0] * world, "\n".join(outputs)
-    return json.loads((folder / "record.json").read_text())
+@pytest.fixture
+def place(tmp_path):
+    return filled(tmp_path)
 
 
 def environment(place, **more):
@@ -108,33 +118,35 @@ def environment(place, **more):
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(place), os.environ["PYTHONPATH"]]), "OMP_NUM_THREADS": "1", **more}
 
 
-def started(place, world, facts, script=SCRIPT):
-    """The exit codes and the outputs of the processes; once more if another process took the port before they did."""
+def started(place, jobs):
+    """The outputs of two processes that do all the jobs; once more if another process took the port before they did."""
     for _ in range(3):
-        codes, outputs = started_once(place, world, facts, script)
+        outputs = started_once(place, jobs)
         if not any("EADDRINUSE" in output or "ddress already in use" in output for output in outputs):
             break
-    return codes, outputs
+    return outputs
 
 
-def started_once(place, world, facts, script):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    shared = environment(place, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, facts],
-            env={**shared, "WORLD_SIZE": str(world), "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            cwd=place,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(world)
-    ]
-    outputs = [process.communicate(timeout=300)[0] for process in running]
-    return [process.returncode for process in running], outputs
+def started_once(place, jobs):
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        port, later = (str(probe.getsockname()[1]) for probe in (first, second))
+    facts = json.dumps({"place": str(place), "jobs": jobs, "port": later})
+    shared = environment(place, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WORLD_SIZE="2")
+    outputs = [place / f"output{rank}.txt" for rank in range(2)]
+    running = []
+    for rank, output in enumerate(outputs):
+        with output.open("w") as told:
+            words, its = [sys.executable, "-c", SCRIPT, facts], {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            running.append(subprocess.Popen(words, env=its, cwd=place, stdout=told, stderr=subprocess.STDOUT))
+    try:
+        assert running[0].wait(timeout=300) == 0, outputs[0].read_text() + outputs[1].read_text()
+    finally:
+        for process in running:  # the second has stopped itself, as its last job wants
+            process.kill()
+            process.wait()
+    return [output.read_text() for output in outputs]
 
 
 def settings(place, **changes):
@@ -142,49 +154,131 @@ def settings(place, **changes):
     return {**facts, "augment": "flip", "epochs": 2, "batch": 8, "lr": 0.05, "l1": 1e-4, "clip": 1.0, "seed": 3, **changes}
 
 
-def test_two_processes_train_what_one_does(place):
-    recipe = settings(place, test_share=0.3, noise="symmetric:0.3")
-    one, two = (processes(place, world, place / f"world{world}", recipe) for world in (1, 2))
-    assert one["task"] == two["task"]
-    assert [record["environment"]["processes"] for record in (one, two)] == [1, 2]
-    for ours, expected in zip(two["epochs"], one["epochs"], strict=True):
+class Two(NamedTuple):
+    """What two processes left in a folder, and what one process left there before."""
+
+    place: Path
+    alone: dict[str, Outcome]
+    probabilities: np.ndarray
+
+    def record(self, name):
+        return json.loads((self.place / name / "record.json").read_text())
+
+    def said(self, name):
+        return [json.loads((self.place / f"{name}.rank{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """All that two processes are to show, in one start of them: importing torch takes longer than any of it."""
+    place = filled(tmp_path_factory.mktemp("two"))
+    noisy, longer = settings(place, test_share=0.3, noise="symmetric:0.3"), settings(place, epochs=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(place)
+        options = RunOptions(workers=0)
+        alone = {
+            "train": train(Recipe.from_dict(noisy), folder=place / "one", options=options),
+            "resume": train(Recipe.from_dict(longer), options=options),
+        }
+        run = Run(Recipe.from_dict(settings(place)), task := prepare(Recipe.from_dict(settings(place))), options)
+        run.train_epoch(0)
+        probabilities = run.probabilities(task.train)
+        run.close()
+        for name in ("resume", "elsewhere"):
+            with pytest.raises(StoppedError):
+                train(Recipe.from_dict(longer), folder=place / name, options=options, checkpoint_seconds=0, observer=StopIn(2))
+    (place / "before").write_bytes((place / "elsewhere" / "checkpoint.safetensors").read_bytes())
+    jobs = {
+        "train": {"what": "train", "recipe": noisy},
+        "probabilities": {"what": "probabilities", "recipe": settings(place)},
+        "result": {"what": "train", "recipe": settings(place, epochs=1), "workers": 1},
+        "resume": {"what": "train", "recipe": longer},
+        "elsewhere": {"what": "train", "recipe": longer, "elsewhere": "-elsewhere"},
+        "spare": {"what": "train", "recipe": settings(place, epochs=1, model="own_model:spare")},
+        "stopped": {"what": "stop", "recipe": longer},
+    }
+    started(place, jobs)
+    return Two(place, alone, probabilities)
+
+
+def test_two_processes_train_what_one_does(two):
+    one, record = two.alone["train"].record.as_dict(), two.record("train")
+    assert record["task"] == one["task"]
+    assert [facts["environment"]["processes"] for facts in (one, record)] == [1, 2]
+    for ours, expected in zip(record["epochs"], one["epochs"], strict=True):
         assert ours["loss"] == pytest.approx(expected["loss"], rel=1e-5)
         for key in ("given_accuracy", "clean_accuracy", "test_accuracy", "lr"):
             assert ours[key] == expected[key], key
-    weights = [load_file(place / f"world{world}" / "weights.safetensors") for world in (1, 2)]
+    assert record["result"]["accuracy_by_class"] == one["result"]["accuracy_by_class"]
+    weights = [load_file(two.place / name / "weights.safetensors") for name in ("one", "train")]
     assert weights[0].keys() == weights[1].keys()
     for name, tensor in weights[0].items():
         torch.testing.assert_close(
             weights[1][name], tensor, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
         )
-    confidence = [np.load(place / f"world{world}" / "confidence.npz") for world in (1, 2)]
+    confidence = [np.load(two.place / name / "confidence.npz") for name in ("one", "train")]
     np.testing.assert_allclose(confidence[1]["probability"], confidence[0]["probability"], rtol=1e-3, atol=1e-4)
     np.testing.assert_array_equal(confidence[1]["predicted"], confidence[0]["predicted"])
 
 
-def test_every_process_gets_the_probabilities_of_all_examples(place):
+def test_every_process_gets_the_probabilities_of_all_examples(two):
     """21 files, of which a batch of evaluation has 64 from each process."""
-    recipe, found = settings(place), {}
-    for world in (1, 2):
-        facts = json.dumps({"recipe": recipe, "folder": str(place / f"world{world}")})
-        codes, outputs = started(place, world, facts, PROBABILITIES)
-        assert codes == [0] * world, "\n".join(outputs)
-        found[world] = [np.load(place / f"world{world}.rank{rank}.npy") for rank in range(world)]
-    assert found[1][0].shape == (21, 3)
-    np.testing.assert_array_equal(*found[2])
-    np.testing.assert_allclose(found[2][0], found[1][0], rtol=1e-3, atol=1e-4)
+    found = [np.load(two.place / f"probabilities.rank{rank}.npy") for rank in range(2)]
+    assert found[0].shape == (21, 3)
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_allclose(found[0], two.probabilities, rtol=1e-3, atol=1e-4)
 
 
-def test_every_process_knows_the_result_and_one_writes_it(place):
-    recipe = settings(place, epochs=1)
-    record = processes(place, 2, place / "run", recipe, workers=1)
-    results = [json.loads(Path(f"{place}/run.rank{rank}.json").read_text()) for rank in range(2)]
-    assert results[0] == results[1] == record["result"]
-    assert sorted(path.name for path in (place / "run").iterdir() if not path.name.startswith(".")) == [
+def test_every_process_knows_the_result_and_one_writes_it(two):
+    results = two.said("result")
+    assert results[0] == results[1] == two.record("result")["result"]
+    assert sorted(path.name for path in (two.place / "result").iterdir()) == [
         "confidence.npz",
         "record.json",
         "weights.safetensors",
     ]
+
+
+def test_two_processes_go_on_where_one_was_stopped(two):
+    record, whole = two.record("resume"), two.alone["resume"].record
+    assert record["environment"]["earlier"][0]["processes"] == 1
+    assert [e["loss"] for e in record["epochs"]] == pytest.approx([e.loss for e in whole.epochs], rel=1e-5)
+
+
+def test_processes_that_see_different_folders_stop_before_the_first_step(two):
+    assert all("ValueError: the epochs that are done differ between the processes" in said for said in two.said("elsewhere"))
+    assert (two.place / "elsewhere" / "checkpoint.safetensors").read_bytes() == (two.place / "before").read_bytes()
+
+
+def test_a_parameter_that_is_not_used_does_not_stop_two_processes(two):
+    assert two.record("spare")["status"] == "finished"
+
+
+def test_a_process_that_is_stopped_does_not_hold_the_other_for_ever(two):
+    """It stops in its second epoch and never answers; the other says so after five seconds, and keeps the first epoch."""
+    assert not (two.place / "stopped.rank1.json").exists()
+    said = json.loads((two.place / "stopped.rank0.json").read_text())
+    assert said.startswith("LostProcessError: another of the 2 processes does not answer: it was stopped, or hangs (")
+    assert said.endswith("; the same command goes on from the last checkpoint")
+    assert len(read_checkpoint(two.place / "stopped")[1]["epochs"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[../gloo/transport/tcp/pair.cc:537] Connection closed by peer [127.0.0.1]:4242", "2 processes has ended (Connection"),
+        (
+            "[..] Timed out waiting 3000ms for recv operation to complete",
+            "does not answer: it was stopped, or hangs (Timed out",
+        ),
+        ("CUDA error: an illegal memory access", None),
+    ],
+)
+def test_what_is_said_of_a_lost_process(text, says):
+    with pytest.raises(RuntimeError if says is None else LostProcessError, match=re.escape(says or text)), answering(2):
+        raise RuntimeError(text)
+    with pytest.raises(RuntimeError, match=re.escape(text)), answering(1):
+        raise RuntimeError(text)
 
 
 PATIENT = """
@@ -212,11 +306,12 @@ def test_what_stops_one_process_is_said_once(place, rank):
     """An image is damaged that only this process reads: of a batch of 20 each has ten."""
     damaged = keyed_order(21, 3, 0, ORDER)[10 * rank + 5]
     (place / f"{damaged}.png").write_bytes(b"not an image")
-    done = under_torchrun(place, "--set", "batch=20", "--seed", "3")
+    done = under_torchrun(place, "--set", "batch=20", "--seed", "3", "--timeout", "60")
     assert done.returncode
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     who = "process 1: " if rank else ""
-    assert "the last batch of an epoch, 1, is left out: fewer than the 2 processes" in done.stdout
+    assert "warning: the last batch of an epoch, 1, is left out: fewer than the 2 processes" in done.stderr
+    assert "2 processes; one that does not answer for 60 s ends the run" in done.stdout
     assert len(errors) == 1, done.stderr
     assert errors[0].startswith(f"error: {who}./{damaged}.png: not an image")
 
@@ -234,37 +329,6 @@ def test_the_command_under_torchrun_speaks_once(place):
     facts = json.loads(done.stdout)
     assert facts["status"] == "finished"
     assert (place / facts["folder"] / "weights.safetensors").is_file()
-
-
-def stopped_after_one_epoch(place, recipe, folder):
-    facts = json.dumps({"recipe": recipe, "folder": str(folder), "workers": 0, "elsewhere": ""})
-    code = SCRIPT.replace("checkpoint_seconds=0", "checkpoint_seconds=0, observer=Stop()")
-    subprocess.run([sys.executable, "-c", STOP + code, facts], env=environment(place), cwd=place, check=True)
-    assert len(json.loads((folder / "record.json").read_text())["epochs"]) == 1
-
-
-def test_two_processes_go_on_where_one_was_stopped(place):
-    recipe = settings(place, epochs=3)
-    whole = processes(place, 1, place / "whole", recipe)
-    stopped_after_one_epoch(place, recipe, place / "parts")
-    record = processes(place, 2, place / "parts", recipe)
-    assert [e["loss"] for e in record["epochs"]] == pytest.approx([e["loss"] for e in whole["epochs"]], rel=1e-5)
-
-
-def test_processes_that_see_different_folders_stop_before_the_first_step(place):
-    recipe = settings(place, epochs=3)
-    stopped_after_one_epoch(place, recipe, place / "parts")
-    before = (place / "parts" / "checkpoint.safetensors").read_bytes()
-    facts = {"recipe": recipe, "folder": str(place / "parts"), "workers": 0, "elsewhere": "-elsewhere"}
-    codes, outputs = started(place, 2, json.dumps(facts))
-    assert all(codes)
-    assert "the epochs that are done differ between the processes" in "".join(outputs)
-    assert (place / "parts" / "checkpoint.safetensors").read_bytes() == before
-
-
-def test_a_parameter_that_is_not_used_does_not_stop_two_processes(place):
-    record = processes(place, 2, place / "run", settings(place, epochs=1, model="own_model:spare"))
-    assert record["status"] == "finished"
 
 
 def test_the_shared_norm_alone_is_batch_norm(tmp_path):

@@ -2,6 +2,10 @@
 
 import dataclasses
 import json
+import math
+import re
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +15,23 @@ from safetensors.torch import load_file
 from noiseproof.data import load_digits
 from noiseproof.losses import create_loss
 from noiseproof.models import create_model
-from noiseproof.train import DivergenceError, Observer, Recipe, Record, Run, RunOptions, override, prepare, train
+from noiseproof.train import (
+    CheckpointError,
+    DivergenceError,
+    Epoch,
+    Observer,
+    Predictions,
+    Recipe,
+    Record,
+    Run,
+    RunOptions,
+    RunStore,
+    override,
+    prepare,
+    train,
+)
+from noiseproof.train.confidence import write_confidence
+from noiseproof.train.result import late_fall
 
 
 def test_a_run_writes_its_record_weights_and_confidence_and_nothing_else(digits, tmp_path):
@@ -44,7 +64,9 @@ def test_the_result_is_that_of_the_weights_it_saved(digits, tmp_path):
             np.maximum(x @ weights["body.0.weight"].T + weights["body.0.bias"], 0) @ weights["fc.weight"].T + weights["fc.bias"]
         )
 
-    assert result["test_accuracy"] == (logits(data.test.inputs).argmax(1) == data.test.labels).mean()
+    right = logits(data.test.inputs).argmax(1) == data.test.labels
+    assert result["test_accuracy"] == right.mean()
+    assert result["accuracy_by_class"] == [right[data.test.labels == k].mean() for k in range(10)]
     z = logits(data.train.inputs)
     wrong = arrays["given"] != data.train.labels
     agrees = z.argmax(1) == arrays["given"]
@@ -100,6 +122,82 @@ def test_a_finished_run_with_a_damaged_file_says_so(digits, tmp_path):
     (tmp_path / "confidence.npz").write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match=r"confidence\.npz: damaged, in a run that is finished"):
         train(digits, folder=tmp_path)
+    facts = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
+    del facts["files"]  # of before
+    (tmp_path / "record.json").write_text(json.dumps(facts), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"confidence\.npz: damaged, in a run that is finished: a damaged zip file"):
+        train(digits, folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "confidence.npz"])
+@pytest.mark.parametrize("fault", ["gone", "damaged"])
+def test_a_finished_run_whose_files_are_not_what_it_wrote_says_so(digits, tmp_path, name, fault):
+    short = override(digits, {"epochs": 1})
+    train(short, folder=tmp_path)
+    assert set(Record.read(tmp_path).files) == {"weights.safetensors", "confidence.npz"}
+    content = bytearray((tmp_path / name).read_bytes())
+    content[-5] ^= 1
+    if fault == "gone":
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=rf"{name}: {fault}, in a run that is finished; move the folder away"):
+        train(short, folder=tmp_path)
+
+
+def test_a_finished_run_of_before_has_no_digests_and_is_shown(digits, tmp_path):
+    short = override(digits, {"epochs": 1})
+    result = train(short, folder=tmp_path).record.result
+    facts = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
+    for key in ("files", "loss_constant", "warnings"):
+        facts.pop(key, None)
+    (tmp_path / "record.json").write_text(json.dumps(facts), encoding="utf-8")
+    (tmp_path / "weights.safetensors").unlink()
+    assert train(short, folder=tmp_path).record.result == result
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """Makes a folder, filled by a run, read-only: a file system of its own where one can be mounted."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = not subprocess.run(["mount", "-t", "tmpfs", "none", place], capture_output=True, check=False).returncode
+    if not mounted:
+        pytest.skip("no file system can be mounted here")
+
+    def protect():
+        subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+        return place
+
+    yield place, protect
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.mark.parametrize("left", [(), ("checkpoint.safetensors", ".record.json.abcd")])
+def test_a_finished_run_on_a_read_only_file_system_is_shown(digits, read_only, left):
+    place, protect = read_only
+    short = override(digits, {"epochs": 1})
+    result = train(short, folder=place / "run").record.result
+    for name in left:
+        (place / "run" / name).touch()
+    protect()
+    assert train(short, folder=place / "run").record.result == result
+    with pytest.raises(OSError, match="Read-only file system"):
+        train(digits, folder=place / "another")
+
+
+@pytest.mark.parametrize("change", [{"batch": 1, "model.batch_norm": True}, {"weights": "gone.pt"}, {"model.hidden": "x"}])
+def test_a_run_that_fails_before_it_begins_leaves_no_folder(digits, tmp_path, change):
+    with pytest.raises((ValueError, TypeError, OSError)):
+        train(override(digits, change), prepare(digits), folder=tmp_path / "runs" / "one")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_fails_leaves_the_folders_that_were_there(digits, tmp_path):
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    with pytest.raises(OSError, match=r"gone\.pt"):
+        train(override(digits, {"weights": "gone.pt"}), prepare(digits), folder=tmp_path / "runs" / "one")
+    assert (tmp_path / "runs" / "one").is_dir()
 
 
 def test_the_last_write_is_timed_as_well(digits, tmp_path):
@@ -111,6 +209,132 @@ def test_a_record_that_is_none_is_refused(digits, tmp_path):
     (tmp_path / "record.json").write_text('{"format": 1}', encoding="utf-8")
     with pytest.raises(ValueError, match=r"record\.json: not the record of a run"):
         train(digits, folder=tmp_path)
+
+
+ODD = [
+    ({"recipe": []}, "'recipe' must be an object, found []"),
+    ({"task": None}, "'task' must be an object, found None"),
+    ({"result": "good"}, "'result' must be an object, found 'good'"),
+    ({"result": {"test_accuracy": "good"}}, "the result's 'test_accuracy' must be a number, found 'good'"),
+    ({"result": {"accuracy_by_class": [0.5, "x"]}}, "an accuracy in 'accuracy_by_class' must be a number, found 'x'"),
+    ({"seconds": {"train": [1]}}, "the seconds of 'train' must be a number, found [1]"),
+    ({"status": "done"}, "'status' must be one of running, finished, diverged, found 'done'"),
+    ({"status": ["finished"]}, "'status' must be one of running, finished, diverged, found ['finished']"),
+    ({"message": 5}, "'message' must be text, found 5"),
+    ({"files": ["a"]}, "'files' must be an object, found ['a']"),
+    ({"files": {"weights.safetensors": 1}}, "the digest of 'weights.safetensors' must be text, found 1"),
+    ({"warnings": [1]}, "a warning must be text, found 1"),
+    ({"loss_constant": True}, "'loss_constant' must be a number, found True"),
+    ({"epochs": {"1": 2}}, "'epochs' must be a list, found {'1': 2}"),
+    ({"epochs": [3]}, "epoch 1 must be an object, found 3"),
+    ({"epochs": [{"epoch": 1}]}, "epoch 1 has no 'loss'"),
+    ({"epochs": None}, "'epochs' must be a list, found None"),
+    ({"format": "1"}, "format 1 expected, found '1'"),
+    ({"task": {"name": "digits"}}, "its recipe or task is not that of a run: KeyError: 'noise'"),
+    ({"recipe": {"noise": 3, "dataset": "digits"}}, "its recipe or task is not that of a run: AttributeError"),
+    ({"environment": "a machine"}, "'environment' must be an object"),
+]
+
+
+def test_a_record_with_odd_fields_gets_a_sentence(digits, tmp_path):
+    """By a run, and by a store, which counts it as unreadable."""
+    short = override(digits, {"epochs": 1})
+    task = prepare(short)
+    train(short, task, folder=tmp_path / "run")
+    path = tmp_path / "run" / "record.json"
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    high = {"epochs": [{**whole["epochs"][0], "lr": "high"}]}
+    for change, says in [*ODD, (high, "'lr' of epoch 1 must be a number, found 'high'")]:
+        path.write_text(json.dumps({**whole, **change}), encoding="utf-8")
+        with pytest.raises(ValueError, match=re.escape(says)) as error:
+            train(short, task, folder=tmp_path / "run")
+        assert "run" in str(error.value)
+        (stored,) = RunStore(tmp_path).runs()
+        assert stored.status == "unreadable", change
+        assert says in stored.facts["message"]
+    for text, says in (
+        ('{"recipe":' * 5000, "not read as JSON: it is nested too deeply"),
+        ("[1]", "a record must be an object, found [1]"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=re.escape(f"{path}: not the record of a run: {says}")):
+            train(short, task, folder=tmp_path / "run")
+
+
+def test_a_class_that_is_never_predicted_is_a_warning(digits):
+    """No label of class 5 is right, so nothing is to be learned of it; class 7 has no example, and is not expected."""
+    task = prepare(override(digits, {"noise": "none"}))
+    labels = np.where(task.train.labels == 5, 3, np.where(task.train.labels == 7, 1, task.train.labels))
+    labels[0] = 5
+    task = dataclasses.replace(task, train=task.train.with_labels(labels), classes=(*"01234", "five", *"6789"))
+    easy = override(digits, {"epochs": 8, "loss": "ce", "lr": 0.01, "confidence_epochs": ()})
+    record = train(easy, task).record
+    assert record.result["accuracy_by_class"][5] == record.result["accuracy_by_class"][7] == 0
+    assert record.warnings[0] == "never predicted: class 5 (five)"
+    without = train(easy, dataclasses.replace(task, test=None)).record
+    assert "accuracy_by_class" not in without.result
+    assert without.warnings[0] == "never predicted: class 5 (five)"
+
+
+def epochs_of(losses, rates=None):
+    rates = [1.0] * len(losses) if rates is None else rates
+    pairs = zip(losses, rates, strict=True)
+    return [Epoch(i, loss, 0.5, None, None, rate, 1.0) for i, (loss, rate) in enumerate(pairs, 1)]
+
+
+def test_a_loss_that_still_falls_is_known_by_the_last_tenth_of_the_way():
+    steady, flat = np.linspace(2, 1, 50), [2.0, 1.0] + [0.5] * 48
+    assert late_fall(epochs_of(steady)) == pytest.approx(0.1, abs=0.03)
+    assert late_fall(epochs_of(flat)) == late_fall(epochs_of([1.0])) == late_fall(epochs_of([1.0, 2.0, 3.0])) == 0
+    assert late_fall(epochs_of(np.exp(-np.linspace(0, 6, 50)))) < 0.01
+    cosine = [(1 + math.cos(math.pi * k / 50)) / 2 for k in range(50)]
+    way = np.cumsum(cosine) / np.sum(cosine)
+    assert late_fall(epochs_of(2 - way, cosine)) == pytest.approx(0.1, abs=0.02)
+    assert late_fall(epochs_of([3.0, 2.0, 1.0], [0.0] * 3)) == 0
+
+
+def test_a_run_that_is_too_short_is_warned_of_and_a_long_one_is_not(digits):
+    more = "more epochs may give more, --set epochs=8"
+    falls = "the training loss was still falling steeply at the end:"
+    assert train(override(digits, {"epochs": 2})).record.warnings[-1] == f"{falls} robust losses learn slowly, {more}"
+    short = train(override(digits, {"epochs": 2, "loss": "ce"})).record
+    assert short.warnings[-1] == f"{falls} {more}, or memorise wrong labels"
+    assert train(override(digits, {"epochs": 20, "noise": "none", "lr": 0.01})).record.warnings == []
+
+
+@pytest.mark.parametrize(("loss", "constant"), [("jal-ce", 84.1), ("amse", 84.1), ("ce", None), ("nce+mae", None)])
+def test_the_losses_of_epochs_are_without_amses_constant(digits, tmp_path, loss, constant):
+    """(a - 1)^2 / K = 29^2 / 10; with offset=False it is not there in the first place, and the weights are the same."""
+    record = train(override(digits, {"epochs": 2, "loss": loss}), folder=tmp_path).record
+    facts = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
+    assert facts.get("loss_constant") == (None if constant is None else pytest.approx(constant, rel=1e-9))
+    assert all(0 < epoch.loss < 10 for epoch in record.epochs)
+    if constant is not None:
+        without = train(override(digits, {"epochs": 2, "loss": loss, "loss.offset": False})).record
+        assert without.loss_constant == 0
+        assert [e.loss for e in record.epochs] == pytest.approx([e.loss for e in without.epochs], abs=1e-3)
+
+
+def test_rows_of_the_confidence_lead_back_to_the_data(tmp_path):
+    """With a share held out, rows are not those of the file; each has its position, and what is found there is its label."""
+    y = np.random.default_rng(0).integers(0, 3, 60)
+    np.savez(tmp_path / "mine.npz", x=np.random.default_rng(1).normal(size=(60, 4)), y=y)
+    recipe = Recipe(dataset=str(tmp_path / "mine.npz"), loss="ce", noise="symmetric:0.3", test_share=0.25, epochs=1, batch=16)
+    train(recipe, folder=tmp_path / "run")
+    arrays = np.load(tmp_path / "run" / "confidence.npz")
+    assert len(arrays["index"]) == len(set(arrays["index"].tolist())) == 45
+    np.testing.assert_array_equal(arrays["clean"], y[arrays["index"]])
+    assert (arrays["given"] != y[arrays["index"]]).any()
+    train(dataclasses.replace(recipe, test_share=0.0), folder=tmp_path / "whole")
+    np.testing.assert_array_equal(np.load(tmp_path / "whole" / "confidence.npz")["index"], np.arange(60))
+
+
+def test_rows_of_the_confidence_in_image_files_have_their_paths(image_folder, tmp_path):
+    task = prepare(Recipe(dataset=str(image_folder), loss="ce"))
+    write_confidence(tmp_path, task, {1: Predictions(np.ones(20, np.float32), task.train.labels)})
+    arrays = np.load(tmp_path / "confidence.npz")
+    assert arrays["path"].tolist() == list(task.train.paths)
+    assert [task.classes[k] for k in arrays["given"]] == [Path(path).parent.name for path in arrays["path"].tolist()]
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_record(digits, tmp_path):
@@ -160,7 +384,7 @@ def test_without_noise_nothing_is_said_about_clean_labels(digits, tmp_path):
     outcome = train(override(digits, {"noise": "none"}), folder=tmp_path)
     assert outcome.task.clean is None
     assert all(epoch.clean_accuracy is None for epoch in outcome.record.epochs)
-    assert set(outcome.record.result) == {"epoch", "test_accuracy", "given_labels_predicted"}
+    assert set(outcome.record.result) == {"epoch", "test_accuracy", "given_labels_predicted", "accuracy_by_class"}
     assert "clean" not in np.load(tmp_path / "confidence.npz")
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from noiseproof.train import CheckpointError, Record, loop, override, train
-from noiseproof.train.checkpoint import read_checkpoint
+from noiseproof.train import CheckpointError, Observer, Record, Run, loop, override, train
+from noiseproof.train.checkpoint import read_checkpoint, write_checkpoint
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DROPOUT = """
@@ -71,6 +71,56 @@ def test_a_run_killed_at_random_moments_ends_the_same(digits, tmp_path, files):
     assert 6 <= done < 60
     train(longer, folder=tmp_path / "killed")
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_run_killed_before_every_kind_of_file_system_event_and_at_random_moments_ends_the_same(digits, tmp_path):
+    """Sixty kills or more: the first and the last of each kind of event, half of a write, and 30 random moments."""
+    words = [sys.executable, str(Path(__file__).parent / "killer.py"), json.dumps(digits.as_dict()), str(tmp_path), "60"]
+    done = subprocess.run(words, check=True, timeout=600, capture_output=True, text=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["different"] == []
+    assert len(found["killed"]) >= 60
+    assert set(found["kinds"]) == set(found["killed"]) - {"a random moment"}
+    written = (".checkpoint.safetensors", ".confidence.npz", ".record.json", ".weights.safetensors")
+    expected = {f"{kind} {name}" for name in written for kind in ("open", "fsync")}
+    expected |= {f"os.rename {name[1:]}" for name in written} | {
+        "os.mkdir folder",
+        "fsync folder",
+        "os.remove checkpoint.safetensors",
+    }
+    assert expected | {"write .checkpoint.safetensors", "write .weights.safetensors"} <= set(found["kinds"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_of_several_processes_on_one_folder_one_trains(tmp_path, count):
+    """Started together, again and again while one is killed: no file is ever another process's, and it ends as if alone."""
+    words = ["train", "digits/jal-ce", "--noise", "symmetric:0.4", "--set", "epochs=150", "--set", "model.hidden=[16]"]
+    words = [sys.executable, "-m", "noiseproof", *words, "--checkpoint-every", "0", "--quiet", "--out"]
+    alone = subprocess.run([*words, str(tmp_path / "alone")], check=True, timeout=120, capture_output=True, text=True)
+    for attempt in range(3):
+        started = [
+            subprocess.Popen([*words, str(tmp_path / "shared")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for _ in range(count)
+        ]
+        if attempt < 2:  # all that are at work then are killed
+            while not list((tmp_path / "shared").glob("*/checkpoint.safetensors")):
+                time.sleep(0.01)
+            time.sleep(0.3 * attempt)
+            for process in started:
+                process.kill()
+        answers = [(*process.communicate(timeout=120), process.returncode) for process in started]
+    refused = [errors for _, errors, status in answers if status == 2]
+    results = [output for output, _, status in answers if status == 0]
+    assert len(refused) + len(results) == count
+    assert results
+    assert set(results) == {alone.stdout}  # one that came after the end shows the result
+    assert all("another process is at work in" in errors for errors in refused)
+    (mine,), (theirs,) = (list((tmp_path / name).iterdir()) for name in ("alone", "shared"))
+    assert {path.name: path.read_bytes() for path in mine.iterdir() if path.name != "record.json"} == {
+        path.name: path.read_bytes() for path in theirs.iterdir() if path.name != "record.json"
+    }
 
 
 @pytest.mark.slow
@@ -139,6 +189,77 @@ def test_a_run_stopped_within_an_epoch_ends_the_same(digits, tmp_path, files, in
     assert len(read_checkpoint(tmp_path / "stopped")[1]["epochs"]) == epoch - 1
     train(digits, folder=tmp_path / "stopped")
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
+def test_a_run_that_is_stopped_writes_the_last_whole_epoch(digits, tmp_path, files, error):
+    """Long before a checkpoint is due."""
+
+    class Stop(Observer):
+        def batch(self, epoch, done, total):
+            if epoch == 4:
+                raise error
+
+    train(digits, folder=tmp_path / "whole")
+    with pytest.raises(error):
+        train(digits, folder=tmp_path / "stopped", checkpoint_seconds=1e9, observer=Stop())
+    assert len(read_checkpoint(tmp_path / "stopped")[1]["epochs"]) == 4
+    assert len(Record.read(tmp_path / "stopped").epochs) == 4
+    train(digits, folder=tmp_path / "stopped")
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("place", ["copy_of_state", "on_cpu", "predictions"])
+def test_a_stop_while_the_state_is_kept_mixes_no_epochs(digits, tmp_path, files, monkeypatch, place):
+    """After the third epoch, half-way: what is on the disk is of a whole epoch before it."""
+    calls, method = [], getattr(Run, place)
+
+    def half(run, *arguments):
+        calls.append(place)
+        if len(calls) < 3:
+            return method(run, *arguments)
+        if arguments and arguments[0]:  # the memory of the copy before is overwritten in part
+            next(iter(arguments[0].values())).zero_()
+        raise KeyboardInterrupt
+
+    train(digits, folder=tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, place, half)
+        with pytest.raises(KeyboardInterrupt):
+            train(digits, folder=tmp_path / "stopped", checkpoint_seconds=0)
+    train(digits, folder=tmp_path / "stopped")
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+def test_a_run_of_before_that_is_resumed_keeps_its_way_of_telling_the_loss(digits, tmp_path, interrupted):
+    """Its first epochs have AMSE's constant in their losses; the others must not be told without it."""
+    interrupted(digits, tmp_path, 3)
+    tensors, facts = read_checkpoint(tmp_path)
+    constant = facts.pop("loss_constant")
+    for epoch in facts["epochs"]:
+        epoch["loss"] += constant
+    write_checkpoint(tmp_path, tensors, facts)
+    (tmp_path / "record.json").unlink()
+    record = train(digits, folder=tmp_path).record
+    assert record.loss_constant == 0
+    assert all(constant < epoch.loss < constant + 10 for epoch in record.epochs)
+
+
+@pytest.mark.parametrize("fault", ["too many epochs", "no predictions", "short predictions"])
+def test_a_checkpoint_that_cannot_be_of_this_run_is_refused(digits, tmp_path, interrupted, fault):
+    """Whole by its digest, and yet not what a run writes."""
+    interrupted(digits, tmp_path, 4)
+    tensors, facts = read_checkpoint(tmp_path)
+    if fault == "too many epochs":
+        facts["epochs"] = [{**facts["epochs"][0], "epoch": k} for k in range(1, 8)]
+    elif fault == "no predictions":
+        del tensors["predictions.predicted.2"]
+    else:
+        tensors["predictions.probability.2"] = tensors["predictions.probability.2"][:-1]
+    write_checkpoint(tmp_path, tensors, facts)
+    says = "it has 7 epochs of 6 behind it" if "many" in fault else "it has no predictions of 1297 examples after epoch 2"
+    with pytest.raises(CheckpointError, match=f"does not fit: {says}; move it away"):
+        train(digits, folder=tmp_path)
 
 
 def test_the_record_names_every_machine_that_a_run_was_on(digits, tmp_path, monkeypatch, interrupted):

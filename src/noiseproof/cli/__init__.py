@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from noiseproof.cli import data, noise, theory
+from noiseproof.cli import completion, data, noise, theory
 from noiseproof.cli.compare import compare
+from noiseproof.cli.completion import completed
 from noiseproof.cli.demo import demo
 from noiseproof.cli.losses import losses
 from noiseproof.cli.output import console
@@ -21,7 +22,6 @@ __all__ = ["app"]
 app = typer.Typer(
     help="Train classifiers on labels that are partly wrong.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # which joins the lines of a paragraph
 )
@@ -43,11 +43,14 @@ def _root(
 
 
 app.command()(losses)
-app.command()(train)
-app.command()(compare)
+app.command()(completed(train, name=completion.recipes, noise=completion.noises, model=completion.models))
+app.command()(completed(compare, losses=completion.several_losses, dataset=completion.datasets, noise=completion.noises))
 app.command()(reproduce)
 app.command()(demo)
 app.command()(report)
 app.add_typer(theory.app, name="theory")
 app.add_typer(noise.app, name="noise")
 app.add_typer(data.app, name="data")
+completed(theory.check, loss=completion.losses, noise=completion.noises)
+completed(data.show, dataset=completion.datasets)
+completed(data.fetch, name=completion.downloads)

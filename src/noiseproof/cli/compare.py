@@ -5,24 +5,26 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from noiseproof import paper
 from noiseproof.cli.compare_runs import PLAIN, Competitor, Runs
-from noiseproof.cli.output import console, fail
+from noiseproof.cli.output import Console, console, echo, fail
 from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from
+from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
 from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, Share, SkipCorrupt, Workers
 from noiseproof.data import Dataset, data_root, open_dataset
 from noiseproof.files import write_whole
 from noiseproof.losses import find_loss
 from noiseproof.report.comparison import FORMATS, Compared, draw
 from noiseproof.train import Recipe, RunOptions, RunStore, Task, override, own_recipe, with_noise
+from noiseproof.train.network import check_model
 from noiseproof.train.runs import recipe_key
 
 __all__ = ["compare"]
@@ -90,7 +92,7 @@ def compare(
 
     noiseproof compare 'gce(q=0.5),gce(q=0.9)' --dataset digits --decay none,l1:5e-5,l2:1e-4 --png losses.png
     """
-    try:
+    with sigterm_as_ctrl_c() as stopped, _endings(stopped):
         if how not in FORMATS:
             raise ValueError(f"--format must be one of {', '.join(FORMATS)}, got {how!r}")
         if png is not None and not png.parent.is_dir():
@@ -105,10 +107,17 @@ def compare(
         runs = Runs(field, setting.task, RunStore(out), setting.data, options)
         if runs.task.test is None:
             raise ValueError("the data have no test split to compare on: --test-share 0.1 holds out a tenth")
+        check_model(next(iter(field[0].recipes.values())), runs.task)
         _run(runs, jobs, how, png)
+
+
+@contextmanager
+def _endings(stopped: Stopped) -> Iterator[None]:
+    try:
+        yield
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped; the same command goes on, and does not repeat finished runs", **PLAIN)
-        raise typer.Exit(130) from None
+        raise typer.Exit(stopped.status) from None
     except (ValueError, TypeError, OSError, ImportError) as error:
         fail(error)
 
@@ -122,7 +131,7 @@ def _run(runs: Runs, jobs: int | None, how: str, png: Path | None) -> None:
     compared = Compared(facts, [runs.entrant(one) for one in runs.field])
     if how == "table":
         shown.print()
-    typer.echo(FORMATS[how](compared))
+    echo(FORMATS[how](compared))
     if png is not None:
         write_whole(png, lambda path: draw(compared, path))
         shown.print(f"picture in {png}", **PLAIN)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from rich.console import Console
@@ -122,14 +122,25 @@ class Runs:
         results = {seed: run.stored.facts["result"] for seed, run in found.items() if run.stored and run.status == "finished"}
         diverged = tuple(seed for seed, run in found.items() if run.status == "diverged")
         failed = tuple(seed for seed in found if seed not in results and seed not in diverged)
-        return Entrant(one.loss, one.decay, {seed: 100 * r["test_accuracy"] for seed, r in results.items()}, diverged, failed)
+        accuracies = {seed: share for seed, r in results.items() if (share := r.get("test_accuracy")) is not None}
+        if len(accuracies) < len(results):
+            folder = next(run.stored.folder for seed, run in found.items() if seed not in accuracies and run.stored)
+            raise ValueError(f"{folder}: its record says that it is finished and has no test accuracy; move it away")
+        return Entrant(one.loss, one.decay, {seed: 100 * share for seed, share in accuracies.items()}, diverged, failed)
 
 
 def _start_process(told: SimpleQueue[tuple[Recipe, int]]) -> None:
     global _told
     _told = told
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    signal.signal(signal.SIGTERM, _terminate)
     torch.set_num_threads(1)
+
+
+def _terminate(number: int, frame: Any) -> NoReturn:
+    """The run writes a checkpoint on its way out."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 _told: SimpleQueue[tuple[Recipe, int]]

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from noiseproof import noise as label_noise
 from noiseproof.cli import pictures
-from noiseproof.cli.output import console, errors_reported
+from noiseproof.cli.output import console, errors_reported, printable
 from noiseproof.data import Dataset, Examples, data_root, open_dataset
 from noiseproof.data import fetch as fetch_files
 from noiseproof.data.download import Progress
@@ -60,7 +60,8 @@ def fetch(name: Name, data: Root = None) -> None:
 @app.command("list")
 def list_sets(data: Root = None) -> None:
     """List the data sets that can be fetched or opened by name, and those that are there."""
-    found = {name: _where(name, data) for name in dict.fromkeys([*NAMES, *SOURCES, *ELSEWHERE])}
+    with errors_reported():
+        found = {name: _where(name, data) for name in dict.fromkeys([*NAMES, *SOURCES, *ELSEWHERE])}
     _print_list(found, data_root(data), "" if data is None else f" --data {shlex.quote(str(data))}")
 
 
@@ -154,7 +155,7 @@ def _write_picture(dataset: Dataset, split: str, given: NDArray[np.int64] | None
 
 
 def _print_summary(summary: Summary) -> None:
-    console.print(f"[bold]{escape(summary.name)}[/]: {len(summary.classes)} classes", highlight=False)
+    console.print(f"[bold]{escape(printable(summary.name))}[/]: {len(summary.classes)} classes", highlight=False)
     for name, (size, inputs) in summary.splits.items():
         console.print(f"  {name:5} {size:>7} examples, {inputs}", markup=False, highlight=False)
     if summary.channels_first:
@@ -165,7 +166,7 @@ def _print_summary(summary: Summary) -> None:
         console.print(f"  {changed} of the given labels differ: {summary.given.rate:.4f}", highlight=False)
     console.print(_class_table(summary))
     for name, digest in list(summary.sources.items())[:8]:
-        console.print(f"  [dim]sha256 {digest[:12]}  {escape(name)}[/]", highlight=False)
+        console.print(f"  [dim]sha256 {digest[:12]}  {escape(printable(name))}[/]", highlight=False)
 
 
 def _class_table(summary: Summary) -> Table:
@@ -178,7 +179,7 @@ def _class_table(summary: Summary) -> Table:
     for k, name in enumerate(summary.classes[:SHOWN_CLASSES]):
         count = int(summary.counts[k])
         bar = Text("█" * max(round(BAR * count / largest), int(count > 0)), style="blue")
-        row = [Text(f"{k:>4}", style="dim"), Text(name), Text(f"{count:>8}"), bar]
+        row = [Text(f"{k:>4}", style="dim"), Text(printable(name)), Text(f"{count:>8}"), bar]
         if given is not None and now is not None:
             row += [Text(f"{now[k]:>6}"), Text(f"{given.matrix[k, k]:>6.1%}" if count else "-")]
         table.add_row(*row)
@@ -225,11 +226,17 @@ def _progress() -> Iterator[Progress]:
             if told.get(name) != step:
                 told[name] = step
                 of = f" of {total / 1e6:.1f}" if total else ""
-                console.print(f"{name}: {have / 1e6:.1f}{of} MB", highlight=False)
+                console.print(f"{name}: {have / 1e6:.1f}{of} MB", markup=False, highlight=False)
 
         yield tell
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
     with Bars(*columns, console=console) as bars:
         tasks: dict[str, int] = {}
 

@@ -14,16 +14,22 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseproof import functional
+from noiseproof.cli.completion import losses as loss_names
 from noiseproof.cli.output import console, errors_reported
 from noiseproof.losses.catalog import SYMBOLS, LossEntry, find_loss, list_losses
 from noiseproof.losses.expressions import names_in
+from noiseproof.paper import recommended_decay
+
+Name = Annotated[str | None, typer.Argument(help="One loss in full: jal-ce, NCE+RCE, gce, ...", autocompletion=loss_names)]
 
 
-def losses(name: Annotated[str | None, typer.Argument(help="One loss in full: jal-ce, NCE+RCE, gce, ...")] = None) -> None:
+def losses(name: Name = None) -> None:
     """List the losses, or show one in full."""
     if name is None:
         console.print(loss_table(list_losses()))
-        console.print("'noiseproof losses NAME' shows one in full.", style="dim", highlight=False)
+        console.print(
+            "'noiseproof losses NAME' shows one in full, with the decay that belongs to it.", style="dim", highlight=False
+        )
         return
     with errors_reported():
         entry = find_loss(name)
@@ -53,6 +59,7 @@ def loss_page(entry: LossEntry) -> Group:
         "asymmetric": _asymmetric(entry.asymmetric),
         "range": f"[{entry.range[0]}, {entry.range[1]}]" if entry.range else "not stated",
         "reads": entry.reads,
+        "decay": "\n".join(str(one) for one in recommended_decay(entry.name)) or "not in the paper",
         "also called": ", ".join(entry.aliases) or "-",
         "reference": entry.reference,
     }
@@ -74,15 +81,17 @@ def loss_page(entry: LossEntry) -> Group:
 
 
 def usage(entry: LossEntry) -> list[str]:
-    """Three ways to use the loss, as code that runs."""
+    """Three ways to use the loss, and the L1 decay where the paper has it, as code that runs."""
     given = {"features": "512", "classes": "10"} if entry.reads == "features" else {}
     shown = ", ".join(f"{name}={given.get(name, repr(default))}" for name, default in entry.defaults.items())
     options = "".join(f", {name}={value}" for name, value in given.items())
     tensors = ", ".join(list(inspect.signature(getattr(functional, entry.function_name)).parameters)[: 4 if given else 2])
+    strength = max((decay.l1 for decay in recommended_decay(entry.name)), default=0.0)
     return [
         f"criterion = noiseproof.{entry.cls.__name__}({shown})",
         f'criterion = noiseproof.create_loss("{entry.name}"{options})',
         f"loss = noiseproof.functional.{entry.function_name}({tensors})",
+        *([f"decay = noiseproof.L1(model, {strength:g})", f"loss = criterion({tensors}) + decay()"] if strength else []),
     ]
 
 

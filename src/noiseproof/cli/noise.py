@@ -13,24 +13,30 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseproof import noise as label_noise
+from noiseproof.cli.completion import datasets, noises
 from noiseproof.cli.output import console, errors_reported
 from noiseproof.data import open_dataset
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels
 from noiseproof.noise.instance import INSTANCE
-from noiseproof.noise.matrix import LabelError
+from noiseproof.noise.matrix import MATRIX_NOISES, LabelError
 from noiseproof.version import __version__
 
 app = typer.Typer(help="Make noisy labels that say how they were made, and check them.", no_args_is_help=True)
 
 NOISES = "symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, asymmetric-cifar100:0.3, instance:0.4, or a matrix's file."
-Spec = Annotated[str, typer.Argument(help=NOISES)]
+Spec = Annotated[str, typer.Argument(help=NOISES, autocompletion=noises)]
 CleanLabels = Annotated[Path | None, typer.Option("--labels", help="The clean labels: .npy, .npz, .json, .pt or .csv.")]
 DatasetName = Annotated[
-    str | None, typer.Option("--dataset", help="Or a data set, by name or place: its training labels, and its images.")
+    str | None,
+    typer.Option(
+        "--dataset", help="Or a data set, by name or place: its training labels, and its images.", autocompletion=datasets
+    ),
 ]
 Root = Annotated[Path | None, typer.Option("--data", help="Folder of data sets; else $NOISEPROOF_DATA.")]
 Classes = Annotated[int | None, typer.Option(help="Number of classes; read from the labels if left out.", min=2)]
 SHOWN_CLASSES = 20
+DEFAULT_CLASSES = 10
+"""Of noise that is defined for any number of classes, where only its matrix is looked at."""
 
 
 @app.command()
@@ -131,8 +137,12 @@ def clean_labels(labels: Path | None, name: str | None, dataset: str | None, roo
 
 @app.command()
 def show(
-    spec: Annotated[str, typer.Argument(help="A noise (symmetric:0.8, ...), a matrix's file, or a manifest.json.")],
-    classes: Annotated[int | None, typer.Option(help="Number of classes; symmetric and pairflip noise need it.", min=2)] = None,
+    spec: Annotated[
+        str, typer.Argument(help="A noise (symmetric:0.8, ...), a matrix's file, or a manifest.json.", autocompletion=noises)
+    ],
+    classes: Annotated[
+        int | None, typer.Option(help=f"Of symmetric and pairflip noise; {DEFAULT_CLASSES} if left out.", min=2)
+    ] = None,
     png: Annotated[Path | None, typer.Option(help="Also write the matrix as a picture.")] = None,
 ) -> None:
     """Show a transition matrix as a heat map."""
@@ -143,7 +153,10 @@ def show(
             if classes is not None and noise.classes != classes:
                 raise ValueError(f"{spec} is of {noise.classes} classes, got {classes}; leave out --classes")
         else:
-            noise = label_noise.from_spec(spec, classes)
+            parsed = NoiseSpec.parse(spec)
+            known = MATRIX_NOISES.get(parsed.kind)
+            any_number = known is not None and known.classes is None
+            noise = parsed.matrix(DEFAULT_CLASSES if classes is None and any_number else classes)
         if png is not None:
             heat_map_file(noise.matrix, noise.name, png)
     largest = float((noise.matrix - np.diag(np.diag(noise.matrix))).max())

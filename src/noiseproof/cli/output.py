@@ -1,22 +1,62 @@
-"""The console that commands print to, and how they end with an error."""
+"""The console that commands print to, how names are made printable, and how commands end with an error."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
+import rich.console
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.console import ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+__all__ = ["Console", "console", "echo", "errors_reported", "fail", "printable"]
+
+HARMFUL = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+"""Characters that command a terminal, break the line, turn the direction of text, or cannot be encoded."""
+_ALL, _WITHIN_LINES = re.compile(HARMFUL), re.compile(rf"(?![\n\t]){HARMFUL}")
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    r"""The text on one line, with ``HARMFUL`` characters as Python would escape them; ``lines`` keeps line breaks and tabs.
+
+    >>> printable("a\x1b[31m\nb"), printable("é\u202e\udcff")
+    ('a\\x1b[31m\\nb', 'é\\u202e\\udcff')
+    """
+    return (_WITHIN_LINES if lines else _ALL).sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class Console(rich.console.Console):
+    """A console that prints text as it is: no control codes of a file's name reach the terminal, no ``:cat:`` becomes a cat."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(emoji=False, highlight=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        # What commands the terminal on purpose (bars, cursor) comes as segments marked as control.
+        for segment in super().render(renderable, options):
+            clean = segment.text if segment.control else printable(segment.text, lines=True)
+            yield segment if clean is segment.text else Segment(clean, segment.style)
+
 
 console = Console()
+LAB = ("sklearn", "matplotlib", "pooch", "PIL", "safetensors", "jinja2")
+"""Modules that the extra ``lab`` installs, besides those without which there is no command line."""
+
+
+def echo(text: str) -> None:
+    """Print results as they are, for other programs to read, without control codes."""
+    typer.echo(printable(text, lines=True))
 
 
 def fail(error: Exception | str) -> NoReturn:
     """End with one line that says what is wrong."""
-    Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+    message = printable(str(error) or type(error).__name__)
+    Console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {message}"), soft_wrap=True)
     raise typer.Exit(2)
 
 
@@ -28,4 +68,6 @@ def errors_reported() -> Iterator[None]:
     except (ValueError, TypeError, OSError, ImportError) as error:
         if os.environ.get("LOCAL_RANK", "0") != "0":
             raise typer.Exit(2) from None
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in LAB:
+            fail(f"{error}; pip install '.[lab]' in noiseproof's repository brings it")
         fail(error)

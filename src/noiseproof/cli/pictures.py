@@ -15,6 +15,7 @@ from rich.console import Group
 from rich.style import Style
 from rich.text import Text
 
+from noiseproof.cli.output import printable
 from noiseproof.data import Dataset, Examples, read_image
 
 __all__ = ["ClassImages", "choose_images", "half_blocks", "picture_file"]
@@ -81,10 +82,10 @@ def _tile(group: ClassImages) -> Group:
                 line.append("▀" if upper else " ", Style(color=upper, bgcolor=lower))
             line.append(" ")
         lines.append(line)
-    below = ["" if other is None else f"→ {other}" for other in group.given]
+    below = ["" if other is None else f"→ {printable(other)}" for other in group.given]
     captions = [f"{text[:wide]:{wide}}" for text, wide in zip(below, (image.shape[1] for image in small), strict=True)]
     lines += [Text(" ".join(captions), style="red")] if any(below) else []
-    return Group(Text(group.name[:width], style="bold"), *lines)
+    return Group(Text(printable(group.name)[:width], style="bold"), *lines)
 
 
 def shrink(image: Image, size: int) -> Image:

@@ -14,6 +14,7 @@ from noiseproof import paper
 from noiseproof.data import open_dataset
 from noiseproof.losses import find_loss
 from noiseproof.train import Recipe, RunStore, Task, override, own_recipe, prepare, with_noise
+from noiseproof.train.network import check_model
 from noiseproof.train.record import task_facts
 
 __all__ = ["Plan", "changes_from", "device_named", "means_gpu", "noise_from", "plan_run"]
@@ -67,7 +68,9 @@ def plan_run(
     recipe = override(recipe, changes)
     if ":" in recipe.model:
         sys.path.insert(0, os.getcwd())  # where a user's own module usually is
-    return Plan(recipe, RunStore(out), data, None if dataset is None else with_noise(dataset, recipe))
+    plan = Plan(recipe, RunStore(out), data, None if dataset is None else with_noise(dataset, recipe))
+    check_model(recipe, plan.task)
+    return plan
 
 
 def noise_from(noise: str, labels: str | None) -> str:

@@ -102,7 +102,7 @@ class Lines(Observer):
 
     def _tell(self, line: str) -> None:
         self.told = time.monotonic()
-        self.console.print(line, highlight=False, soft_wrap=True)
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class _Display(Progress):
@@ -163,7 +163,9 @@ class TensorBoard(Observer):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ImportError("TensorBoard events need tensorboard: pip install 'noiseproof[track]'") from error
+            raise ImportError(
+                "TensorBoard events need tensorboard: pip install '.[track]' in noiseproof's repository"
+            ) from error
         self.writer_for, self.folder = SummaryWriter, folder
 
     def started(self, record: Record, epochs_done: int) -> None:

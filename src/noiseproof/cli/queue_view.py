@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
+from noiseproof.cli.output import Console
 from noiseproof.cli.progress import duration
 from noiseproof.files import locked
 from noiseproof.paper import Cell, cells

@@ -74,7 +74,7 @@ def report(
                 names = ", ".join(name for name, other in drawn.missing if other == command)
                 console.print(f"[dim]{names} needs[/] {escape(command)}", highlight=False, soft_wrap=True)
     except ImportError as error:
-        fail(f"{error}; pip install 'noiseproof[lab]' brings it")
+        fail(f"{error}; pip install '.[lab]' in noiseproof's repository brings it")
     except (ValueError, TypeError, OSError) as error:
         fail(error)
 

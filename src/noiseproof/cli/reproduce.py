@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
-from noiseproof.cli.output import fail
+from noiseproof.cli.output import echo, fail
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.queue_view import Display, Keeper, plan_text, say
+from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.data import data_root
 from noiseproof.data.places import find_dataset
 from noiseproof.paper import PROFILES, SEEDS, Cell
@@ -133,7 +132,7 @@ def reproduce(
         chosen = _precision(precision, where.device, None if place is None else data, found)
         work = _work(cells, found, RunStore(out), where, chosen, profile, _seeds(seeds), _share(share))
     if plan:
-        typer.echo(plan_text(work.planned, work.speeds, work.precision))
+        echo(plan_text(work.planned, work.speeds, work.precision))
         return
     tally, keeper = None, Keeper(files[0], work.store) if files and place is not None else None
     if keeper is not None:  # runs that ended when an earlier call was killed
@@ -288,34 +287,15 @@ def _run(
     minutes: float | None,
 ) -> Tally[PlannedRun]:
     display = Display(todo, work.speeds, keeper)
-    terminated = threading.Event()
-
-    def terminate(number: int, frame: Any) -> NoReturn:
-        terminated.set()  # Ray turns what is raised here into a plain KeyboardInterrupt
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        with display:
-            tally: Tally[PlannedRun]
-            if isinstance(where, Local):
-                tally = run_queue(
-                    todo, work.store, work.speeds, data=place, options=where.options, at_once=at_once, minutes=minutes,
-                    observer=display.observer, on_outcome=display.ended,
-                )  # fmt: skip
-            else:
-                tally = where.run(
-                    todo, work.store, work.speeds, data=place, at_once=at_once, minutes=minutes, on_outcome=display.ended
-                )
+    with sigterm_as_ctrl_c() as stopped:
+        try:
+            tally = _tally(work, todo, place, where, display, at_once, minutes)
+        except KeyboardInterrupt:
+            say(f"stopped: {display.summary()}")
+            if isinstance(where, Cluster):
                 where.close()
-    except KeyboardInterrupt:
-        say(f"stopped: {display.summary()}")
-        if isinstance(where, Cluster):
-            where.close()
-        display.lock.acquire(timeout=2.0)  # so that no file is left half written
-        os._exit(143 if terminated.is_set() else 130)  # a thread that compiles cannot be interrupted
-    finally:
-        signal.signal(signal.SIGTERM, before)
+            display.lock.acquire(timeout=2.0)  # so that no file is left half written
+            os._exit(stopped.status)  # a thread that compiles cannot be interrupted
     if tally.not_started:
         say(f"{len(tally.not_started)} runs would not have ended in {minutes:g} minutes; {display.summary()}")
     if tally.failed:
@@ -323,7 +303,27 @@ def _run(
     return tally
 
 
+def _tally(
+    work: Work,
+    todo: list[Planned[PlannedRun]],
+    place: Path,
+    where: Local | Cluster,
+    display: Display,
+    at_once: int | None,
+    minutes: float | None,
+) -> Tally[PlannedRun]:
+    with display:
+        if isinstance(where, Local):
+            return run_queue(
+                todo, work.store, work.speeds, data=place, options=where.options, at_once=at_once, minutes=minutes,
+                observer=display.observer, on_outcome=display.ended,
+            )  # fmt: skip
+        tally = where.run(todo, work.store, work.speeds, data=place, at_once=at_once, minutes=minutes, on_outcome=display.ended)
+        where.close()
+        return tally
+
+
 def _show(work: Work, how: str) -> None:
     stored = [run.facts for run in work.store.runs() if run.status in OVER]
     results = join(work.cells, [*work.records, *stored], precision=work.precision, profile=work.profile).results
-    typer.echo(formatted(results, how).rstrip("\n"))
+    echo(formatted(results, how).rstrip("\n"))

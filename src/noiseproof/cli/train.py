@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
+import signal
+import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import numpy as np
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from noiseproof.cli.output import console, errors_reported, fail
+from noiseproof.cli.output import Console, console, errors_reported, fail
 from noiseproof.cli.plan import Plan, changes_from, device_named, means_gpu, noise_from, plan_run
-from noiseproof.cli.progress import Bar, Lines, TensorBoard, duration
+from noiseproof.cli.progress import Bar, Lines, TensorBoard
+from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
+from noiseproof.cli.train_view import EveryNth, Legend, as_json_text, print_recipe, print_result, print_start
+from noiseproof.report.curves import CURVES, draw_curves
 from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task
 from noiseproof.train import train as run_recipe
-from noiseproof.train.distributed import process_group
-from noiseproof.train.engine_choice import fast_path_suits
+from noiseproof.train.distributed import PATIENCE, LostProcessError, process_group
 from noiseproof.train.observer import Several
+from noiseproof.train.record import RECORD
 
 __all__ = ["train"]
 
@@ -40,7 +42,9 @@ Labels = Annotated[
     str | None, typer.Option(metavar="FILE", help="Labels to train on; the data's own then count as the clean ones.")
 ]
 Model = Annotated[str | None, typer.Option(help="cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
-Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: lr=0.02, loss.a=20.")]
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: epochs=100, lr=0.02, loss.a=20.")
+]
 Share = Annotated[float | None, typer.Option(help="Hold out this share to test on, if the data have no test split.")]
 Profile = Annotated[str, typer.Option(help="paper-code, or paper-text where the two differ.")]
 Out = Annotated[Path, typer.Option(help="Folder of runs; each has its own inside.")]
@@ -50,10 +54,15 @@ SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out dam
 Fast = Annotated[bool, typer.Option("--fast/--no-fast", help="Steps in CUDA graphs with our own kernels, where possible.")]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="The same bits in every process on a GPU too; slower.")]
 Events = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result only.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Print the whole recipe and stop.")]
-Every = Annotated[float, typer.Option("--checkpoint-every", metavar="SECONDS", help="0 is after each epoch.", min=0.0)]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Check and print the whole recipe and stop.")]
+Every = Annotated[int, typer.Option("--every", metavar="N", help="Print a line for every N-th epoch and the last.", min=1)]
+Checkpoint = Annotated[float, typer.Option("--checkpoint-every", metavar="SECONDS", help="0 is after each epoch.", min=0.0)]
+Timeout = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", help="How long one of several processes waits for another.", min=1),
+]
 FIRST_SPEAKS = 3.0
 """Seconds that other processes wait with an error: if rank 0 has it too, it reports it, ends, and torchrun ends the others"""
 
@@ -78,11 +87,17 @@ def train(
     quiet: Quiet = False,
     as_json: Json = False,
     dry_run: Dry = False,
-    checkpoint_every: Every = 60.0,
+    every: Every = 1,
+    checkpoint_every: Checkpoint = 60.0,
+    timeout: Timeout = PATIENCE,
 ) -> None:
     """Train one network. Started again, a run that was stopped is resumed, and a finished one shows its result.
 
-    The result is the last epoch's: no epoch is chosen by its test accuracy.
+    The result is the last epoch's: no epoch is chosen by its test accuracy. The folder has the record, the weights, the
+    confidence in each training label, and the curves as a picture.
+
+    Robust losses learn slowly. On images of clothes with 27 % wrong labels a small network had 79 % with ce and 69 % with
+    jal-ce after 25 epochs, and 83 % and 82 % after 100: give them epochs, --set epochs=100.
 
     A loss alone trains on the data of --data, with defaults by their kind: features are standardised and get an MLP and Adam,
     images in memory and small image files of one size a ResNet-18 and SGD, other image files a ResNet-50 at 224x224 and
@@ -99,28 +114,63 @@ def train(
         wanted = changes_from(changes or [], model, test_share)
         plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out, means_gpu(device))
         if dry_run:
-            _print_recipe(plan, as_json)
+            print_recipe(plan, as_json)
             return
         options = RunOptions(device_named(device), workers, skip_corrupt, deterministic, fast)
-        shown = Console(stderr=True) if as_json else console
-        observers: list[Observer] = [] if quiet else [Bar(shown) if shown.is_terminal else Lines(shown)]
-    with process_group(options.device) as (process, local), _endings(plan, as_json, observers):
-        options = dataclasses.replace(options, device=local, process=process)
-        task = plan.opened()
-        if tensorboard:
-            observers.append(TensorBoard(plan.folder))
-        observer = Several(*observers) if process.rank == 0 else None
-        if observer is not None and not quiet:
-            _print_start(plan, task, options, shown)
-        record = run_recipe(
-            plan.recipe, task, folder=plan.folder, options=options, checkpoint_seconds=checkpoint_every, observer=observer
-        ).record
-        if observer is not None:
-            _print_result(record, plan.folder, quiet, as_json)
+        shown = None if quiet else Console(stderr=True) if as_json else console
+        observers = _shown_by(shown, every)
+    with sigterm_as_ctrl_c() as stopped, ExitStack() as group:
+        options = _joined(group, options, timeout)
+        with _endings(plan, as_json, observers, stopped):
+            task = plan.opened()
+            observers += [TensorBoard(plan.folder)] if tensorboard else []
+            record = _trained(plan, task, options, observers, shown, checkpoint_every, timeout)
+            if options.process.rank == 0:
+                print_result(record, task, plan.folder, quiet, as_json)
+
+
+def _shown_by(shown: Console | None, every: int) -> list[Observer]:
+    if shown is None:
+        return []
+    return [Legend(shown), Bar(shown) if shown.is_terminal else EveryNth(every, Lines(shown))]
+
+
+def _joined(group: ExitStack, options: RunOptions, timeout: float) -> RunOptions:
+    """The options of this process among those that torchrun started, if it did."""
+    with errors_reported():
+        process, local = group.enter_context(process_group(options.device, timeout))
+    return dataclasses.replace(options, device=local, process=process)
+
+
+def _trained(
+    plan: Plan,
+    task: Task,
+    options: RunOptions,
+    observers: list[Observer],
+    shown: Console | None,
+    checkpoint_seconds: float,
+    timeout: float,
+) -> Record:
+    """Train, which rank 0 tells of and draws."""
+    run: dict[str, Any] = {"folder": plan.folder, "options": options, "checkpoint_seconds": checkpoint_seconds}
+    if options.process.rank:
+        return run_recipe(plan.recipe, task, **run).record
+    print_start(plan, task, options, shown, timeout)
+    record = run_recipe(plan.recipe, task, observer=Several(*observers), **run).record
+    _draw(record, plan.folder)
+    return record
+
+
+def _draw(record: Record, folder: Path) -> None:
+    """The curves beside the record, unless they are there and no older."""
+    with suppress(OSError, ImportError):  # the folder of a finished run may be read-only
+        drawn = folder / CURVES
+        if record.epochs and not (drawn.exists() and drawn.stat().st_mtime_ns >= (folder / RECORD).stat().st_mtime_ns):
+            draw_curves(record.as_dict(), folder)
 
 
 @contextmanager
-def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[None]:
+def _endings(plan: Plan, as_json: bool, observers: list[Observer], stopped: Stopped) -> Iterator[None]:
     """Report an early end of the run, from one of the processes, with its exit status."""
     speaks = os.environ.get("RANK", "0") == "0"
     problem = Console(stderr=True, quiet=not speaks)
@@ -131,21 +181,44 @@ def _endings(plan: Plan, as_json: bool, observers: list[Observer]) -> Iterator[N
         kept = (plan.folder / "checkpoint.safetensors").is_file()
         way = "goes on from the last checkpoint" if kept else "starts anew, there was no checkpoint yet"
         problem.print(f"stopped; the same command {way} in {escape(str(plan.folder))}", highlight=False, soft_wrap=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(stopped.status) from None
     except DivergenceError as error:
         problem.print(f"[bold red]diverged:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         record = Record.read(plan.folder)
-        if speaks and as_json and record is not None:
-            typer.echo(_json(record, plan.folder))
+        if speaks and record is not None:
+            _draw(record, plan.folder)
+            if as_json:
+                typer.echo(as_json_text(record, plan.folder))
         raise typer.Exit(3) from None
-    except (ValueError, TypeError, OSError, ImportError, OutOfMemoryError) as error:
+    except (ValueError, TypeError, OSError, ImportError, OutOfMemoryError, RuntimeError) as error:
         _close(observers)
-        if ":" in plan.recipe.model and _is_foreign(error):
-            raise  # from the user's own model: the trace says where
-        if not speaks:
-            time.sleep(FIRST_SPEAKS)
+        own = ":" in plan.recipe.model and _is_foreign(error)
+        if own and isinstance(error, RuntimeError):  # torch's, for shapes that do not fit
+            error = ValueError(f"model {plan.recipe.model!r}: {_one_line(error)}{_place_in(error, plan.recipe.model)}")
+        elif own or (isinstance(error, RuntimeError) and not isinstance(error, OutOfMemoryError)):
+            raise  # from the user's own code, or a fault of ours: the trace says where
+        if not speaks or (isinstance(error, LostProcessError) and not error.timed_out):
+            _let_others_speak()
             fail(f"process {os.environ['RANK']}: {error}")
         fail(error)
+
+
+def _let_others_speak() -> None:
+    """Of processes that end together one says why; torchrun ends this one meanwhile, with SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    time.sleep(FIRST_SPEAKS)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _place_in(error: BaseException, model: str) -> str:
+    """Where in the model's own code, the last place of it that the error came through."""
+    module = sys.modules.get(model.partition(":")[0])
+    file = getattr(module, "__file__", None)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 def _close(observers: list[Observer]) -> None:
@@ -158,81 +231,3 @@ def _is_foreign(error: BaseException) -> bool:
     """Whether the error was raised outside this package."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and not Path(frames[-1].filename).is_relative_to(Path(__file__).parents[1])
-
-
-def _print_recipe(plan: Plan, as_json: bool) -> None:
-    facts = plan.recipe.as_dict()
-    if as_json:
-        typer.echo(json.dumps({"recipe": facts, "folder": str(plan.folder)}))
-        return
-    for key, value in facts.items():
-        text = value if isinstance(value, str) else json.dumps(value)
-        console.print(f"{key:18} {escape(text)}", highlight=False, soft_wrap=True)
-    for key, text in (("the loss in full", repr(plan.recipe.criterion())), ("folder", str(plan.folder))):
-        console.print(f"[dim]{key:18} {escape(text)}[/]", highlight=False, soft_wrap=True)
-
-
-def _print_start(plan: Plan, task: Task, options: RunOptions, shown: Console) -> None:
-    recipe, wrong, before = plan.recipe, task.wrong, Record.read(plan.folder)
-    finished = before is not None and before.status == "finished"
-    labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({recipe.noise})"
-    examples = f"{len(task.train)} examples of {len(task.classes)} classes"
-    lines = [f"[bold]{escape(task.name)}, {recipe.loss}[/]: {examples}, {labels}; {task.inputs_in_words(recipe)}"]
-    if absent := len(task.classes) - len(np.unique(task.train.labels)):
-        lines.append(f"{absent} of the classes have no example to train on (labels count from 0; a gap is a class too)")
-    if task.test is None:
-        lines.append("no test split, so no test accuracy will be known; --test-share 0.1 holds out a tenth")
-    elif recipe.test_share and wrong is None:
-        lines.append(f"{len(task.test)} held out to test on, labels as given: where these are wrong, so is the test accuracy")
-    else:
-        lines.append(f"{len(task.test)} examples to test on")
-    if task.name == "webvision" and not task.other_tests:
-        lines.append(
-            "no ILSVRC12 images to test on as well: they are looked for in and beside WebVision's folder, as "
-            "ilsvrc12/val/n01440764/... with a folder for each class"
-        )
-    if 0 < (rest := len(task.train) % recipe.batch) < options.process.world:
-        lines.append(f"the last batch of an epoch, {rest}, is left out: fewer than the {options.process.world} processes")
-    way = f"{recipe.model}, {recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {options.device}"
-    lines.append("finished before: nothing is trained now" if finished else way)
-    if not finished and fast_path_suits(recipe, task.train, options):
-        lines.append("[dim]the step is compiled for this GPU first, which can take a minute[/]")
-    for line in lines:
-        shown.print(line, highlight=False, soft_wrap=True)
-
-
-def _print_result(record: Record, folder: Path, quiet: bool, as_json: bool) -> None:
-    if as_json:
-        typer.echo(_json(record, folder))
-        return
-    console.print(result_line(record), highlight=False, soft_wrap=True)
-    if not quiet:
-        times = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in record.seconds.items())
-        console.print(f"[dim]{times}; files in {escape(str(folder))}[/]", highlight=False, soft_wrap=True)
-
-
-def result_line(record: Record) -> str:
-    result = record.result
-
-    def percent(key: str, what: str) -> str:
-        value = result.get(key)
-        return "" if value is None else f"{100 * value:.2f} % {what}"
-
-    parts = [
-        percent("test_accuracy", f"test accuracy in the last epoch, {record.recipe['epochs']}"),
-        *(percent(f"{name}_accuracy", f"on {name}") for name in record.epochs[-1].other_accuracies),
-        percent("right_labels_learned", "of the right labels learned"),
-        percent("wrong_labels_memorised", "of the wrong labels memorised"),
-    ]
-    if result.get("test_accuracy") is None:
-        parts[0] = percent("given_labels_predicted", "of the given labels predicted; no test accuracy is known")
-    for key, where in (("images_left_out", "training"), ("test_images_left_out", "test")):
-        if left_out := result.get(key):
-            parts.append(f"damaged {where} images left out: {left_out}")
-    return "; ".join(part for part in parts if part)
-
-
-def _json(record: Record, folder: Path) -> str:
-    facts = record.as_dict()
-    kept = {key: facts[key] for key in ("status", "message", "result", "seconds", "recipe")}
-    return json.dumps({"folder": str(folder), **kept})

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.data.examples import DataError, Examples, Split
 from noiseproof.files import checksum
+from noiseproof.reading import NpzFile, ReadError, shown
 
 __all__ = ["Dataset", "from_arrays", "load_digits", "load_npz"]
 
 MOST_CLASSES = 2**20  # a label beyond this is a slip: naming so many classes would fill the memory
+SHOWN_NAMES = 20
 
 
 @dataclass(frozen=True)
@@ -57,32 +60,41 @@ def from_arrays(
     if (test_inputs is None) != (test_labels is None):
         raise DataError(f"{name}: test inputs and test labels go together")
     count, test = None if classes is None else len(classes), None
-    train = _split(inputs, labels, count, f"{name}, training split")
+    train = as_split(inputs, labels, count, f"{name}, training split")
     if test_inputs is not None and test_labels is not None:
-        test = _split(test_inputs, test_labels, count, f"{name}, test split")
+        test = as_split(test_inputs, test_labels, count, f"{name}, test split")
+    return assembled(name, train, test, classes, sources or {}, name)
+
+
+def assembled(
+    name: str, train: Split, test: Split | None, classes: tuple[str, ...] | None, sources: dict[str, str], where: str | Path
+) -> Dataset:
+    """A data set of splits whose inputs are of one shape; an error starts with ``where``."""
+    if test is not None and train.inputs.shape[1:] != test.inputs.shape[1:]:
         shape, test_shape = train.inputs.shape[1:], test.inputs.shape[1:]
-        if shape != test_shape:
-            raise DataError(f"{name}: inputs are {shape} in training and {test_shape} in the test split")
+        raise DataError(f"{where}: inputs are {shape} in training and {test_shape} in the test split")
     if classes is None:
         largest = max(int(split.labels.max(initial=0)) for split in (train, test) if split is not None)
         classes = tuple(str(k) for k in range(largest + 1))
-    return Dataset(name, train, test, classes, sources or {})
+    return Dataset(name, train, test, classes, sources)
 
 
 def load_npz(path: str | Path) -> Dataset:
     """A data set from an ``.npz`` file with ``x`` and ``y``, and ``x_test`` and ``y_test`` if there is a test split."""
     path = Path(path)
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # zipfile, zlib and NumPy raise many kinds for a damaged file
-        raise DataError(f"{path}: not a readable .npz file: {error}") from error
-    if missing := [key for key in ("x", "y") if key not in arrays]:
-        raise DataError(f"{path}: no array named {missing[0]!r}; it has {', '.join(sorted(arrays)) or 'none'}")
-    test, sources = (arrays.get("x_test"), arrays.get("y_test")), {path.name: checksum(path)}
-    return from_arrays(arrays["x"], arrays["y"], *test, name=path.stem, sources=sources)
+        with NpzFile(path) as archive:
+            if missing := [key for key in ("x", "y") if key not in archive.names]:
+                has = ", ".join(shown(name) for name in sorted(archive.names)[:SHOWN_NAMES]) or "none"
+                raise DataError(f"{path}: no array named {missing[0]!r}; it has {has}")
+            arrays = {key: archive.array(key) for key in ("x", "y", "x_test", "y_test") if key in archive.names}
+    except ReadError as error:
+        raise DataError(f"{path}: not a readable .npz file: {error.fault}") from error
+    if len(arrays) == 3:
+        raise DataError(f"{path}: x_test and y_test go together, and only {[*arrays][2]} is there")
+    train = as_split(arrays.pop("x"), arrays.pop("y"), None, f"{path}, x and y")
+    test = as_split(arrays["x_test"], arrays["y_test"], None, f"{path}, x_test and y_test") if arrays else None
+    return assembled(path.stem, train, test, None, {path.name: checksum(path)}, path)
 
 
 def load_digits(test_size: int = 500, seed: int = 0) -> Dataset:
@@ -96,23 +108,34 @@ def load_digits(test_size: int = 500, seed: int = 0) -> Dataset:
     return from_arrays(features[train], labels[train], features[test], labels[test], name="digits")
 
 
-def _split(inputs: ArrayLike, labels: ArrayLike, classes: int | None, where: str) -> Split:
+def as_split(inputs: ArrayLike, labels: ArrayLike, classes: int | None, where: str) -> Split:
+    """Inputs and labels, checked; an error starts with ``where``."""
     x, y = np.asarray(inputs), np.asarray(labels)
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise DataError(f"{where}: labels must be a vector of integers, got {y.dtype} of shape {y.shape}")
+    if x.ndim < 2:
+        raise DataError(f"{where}: inputs must be [N, ...], got shape {x.shape}")
     if len(x) != len(y):
         raise DataError(f"{where}: {len(x)} inputs for {len(y)} labels")
     if not len(y):
         raise DataError(f"{where}: no examples")
+    if not x.size:
+        raise DataError(f"{where}: inputs of shape {x.shape[1:]} have nothing in them")
     most = classes or MOST_CLASSES
     if y.min() < 0 or y.max() >= most:
         raise DataError(f"{where}: labels must be in [0, {most - 1}], got {int(y.min() if y.min() < 0 else y.max())}")
-    if x.ndim < 2:
-        raise DataError(f"{where}: inputs must be [N, ...], got shape {x.shape}")
     if x.dtype.kind == "f":
-        if len(bad := np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(1))):
-            raise DataError(f"{where}: inputs must be finite; example {bad[0]} is not ({len(bad)} such)")
-        x = x.astype(np.float32)
-    elif x.dtype != np.uint8:
+        return Split(_finite(x, where), y.astype(np.int64))
+    if x.dtype != np.uint8:
         raise DataError(f"{where}: inputs must be uint8 images or floating features, got {x.dtype}")
     return Split(x, y.astype(np.int64))
+
+
+def _finite(x: NDArray[Any], where: str) -> NDArray[np.float32]:
+    """Features as float32, if they fit in it."""
+    with np.errstate(over="ignore"):
+        single = x.astype(np.float32)
+    if len(bad := np.flatnonzero(~np.isfinite(single).reshape(len(single), -1).all(1))):
+        fault = "inputs must be finite" if not np.isfinite(x[bad[0]]).all() else "inputs must be within float32 (3.4e38)"
+        raise DataError(f"{where}: {fault}; example {bad[0]} is not ({len(bad)} such)")
+    return single

@@ -6,6 +6,8 @@ import contextlib
 import difflib
 import logging
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,9 +16,12 @@ from noiseproof.data.download import Download, Progress, UnreachableError
 from noiseproof.data.examples import DataError
 from noiseproof.data.known import ELSEWHERE, SOURCES, RemoteFile, Source
 from noiseproof.data.places import data_root
-from noiseproof.files import checksum
+from noiseproof.files import checksum, locked
 
 __all__ = ["fetch"]
+
+UNDER_WAY = ".fetching"
+"""The folder, beside the files, of what is not whole yet. What a killed process left there the next one removes."""
 
 
 def fetch(
@@ -30,30 +35,60 @@ def fetch(
 ) -> Path:
     """Download a data set below ``into`` (or :func:`data_root`), check it and unpack it; returns its folder.
 
-    An interrupted download is resumed. Several processes may call it at once: one downloads, the others wait.
+    An interrupted download is resumed. Several processes may call it at once: one downloads, the others wait. ``progress`` is
+    called for downloads and for the unpacking.
     """
     source = _find(name, sources)
     root = data_root(into)
     folder, place = root / source.folder, source.place(root)
     place.mkdir(parents=True, exist_ok=True)
-    with _alone(place):
+    with locked(place, wait=True) as held:
+        if held:  # else another process may be at work
+            _remove(place / UNDER_WAY)
         if source.archived and folder.exists():
             _check_unpacked(folder, source.holds)
             return folder
         for file in source.files:
             path = place / file.name
+            download = Download(path.with_name(f"{path.name}.part"), file.fault, progress, pause=pause)
+            download.timeout = timeout or download.timeout
             if path.exists():
                 _check_there(path, file)
+                download.discard()
                 continue
-            download = Download(path.with_name(f"{path.name}.part"), file.md5, progress, pause=pause)
-            download.timeout = timeout or download.timeout
             try:
-                _retrieve(file, place, download)
+                with _under_way(place) as room:
+                    _retrieve(file, room, download)
+                    os.replace(room / file.name, path)
             except UnreachableError as error:
                 raise UnreachableError(f"{error}; {_by_hand(source, place)}") from error
         if source.archived:
-            unpack(place / source.files[0].name, folder, at_most=source.at_most, top=source.folder)
+            with _under_way(place) as room:
+                whole = room / source.folder
+                unpack(place / source.files[0].name, whole, at_most=source.at_most, top=source.folder, progress=progress)
+                os.rename(whole, folder)
     return folder
+
+
+@contextlib.contextmanager
+def _under_way(place: Path) -> Iterator[Path]:
+    """A folder for what is not whole yet, gone at the end."""
+    parent = place / UNDER_WAY
+    if parent.is_symlink():
+        parent.unlink()
+    parent.mkdir(exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(dir=parent) as room:
+            yield Path(room)
+    finally:
+        with contextlib.suppress(OSError):  # another process has it too
+            parent.rmdir()
+
+
+def _remove(folder: Path) -> None:
+    if folder.is_symlink():
+        folder.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _find(name: str, sources: Mapping[str, Source]) -> Source:
@@ -70,30 +105,30 @@ def _retrieve(file: RemoteFile, place: Path, download: Download) -> None:
     try:
         import pooch
     except ModuleNotFoundError as missing:
-        raise DataError(f"downloading needs {missing.name}: pip install 'noiseproof[lab]'") from missing
+        raise DataError(f"downloading needs {missing.name}: pip install '.[lab]' in noiseproof's repository") from missing
     log = pooch.get_logger()
     level = log.level
     log.setLevel(logging.WARNING)  # it would log each file to stderr, across the progress bar
     try:
-        pooch.retrieve(file.url, f"md5:{file.md5}", fname=file.name, path=place, downloader=download)
+        pooch.retrieve(file.url, f"sha256:{file.sha256}", fname=file.name, path=place, downloader=download)
     finally:
         log.setLevel(level)
 
 
 def _check_there(path: Path, file: RemoteFile) -> None:
-    if (found := checksum(path, "md5")) != file.md5:
+    if not path.is_file():
+        raise DataError(f"{path}: not a regular file; move it away and run the same command again")
+    if fault := file.fault(path):
         aside = path.with_name(f"{path.name}.wrong")
         os.replace(path, aside)
-        raise DataError(
-            f"{path}: MD5 {file.md5} expected, found {found}; it was set aside as {aside.name}, "
-            "run the same command again to download it anew"
-        )
+        raise DataError(f"{path}: {fault}; it was set aside as {aside.name}, run the same command again to download it anew")
 
 
 def _check_unpacked(folder: Path, holds: Mapping[str, str]) -> None:
     for name, expected in holds.items():
         path = folder / name
-        found = checksum(path, "md5" if len(expected) == 32 else "sha1") if path.is_file() else "no such file"
+        algorithm = {32: "md5", 40: "sha1", 64: "sha256"}[len(expected)]
+        found = checksum(path, algorithm) if path.is_file() else "no such file"
         if found != expected:
             raise DataError(
                 f"{path}: checksum {expected} expected, found {found}; remove {folder} and run the same command again"
@@ -107,20 +142,3 @@ def _by_hand(source: Source, place: Path) -> str:
         f"on another machine, download {' and '.join(missing)} by hand (described at {source.page}), "
         f"put {what} in {place}, then run the same command again"
     )
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Lock the folder, where the system has locks; the lock ends with the process."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows: two at once would fail the checksum
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data.dataset import Dataset
 from noiseproof.data.examples import DataError, ImageFiles
+from noiseproof.reading import ReadError, open_regular
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -25,6 +28,13 @@ FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "PPM", "TIFF")
 JUNK = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"})
 """Files and folders of desktops and file servers, in lower case; they are ignored, as are names that start with a dot."""
 TEST_FOLDERS = ("test", "val", "validation")
+PIXELS = 2**26
+"""The most pixels that are decoded. A decoder takes up to 12 bytes for each, so less than a gigabyte."""
+WEBP_PIXELS = 2**25  # WebP's takes 18
+SCANNED = 2**31
+"""The most pixels of a JPEG times its scans: each goes over all of them, however few its bytes. Encoders write about ten."""
+SLOW_DECODERS, SLOW_BYTES = frozenset({"ppm", "ppm_plain", "bmp_rle"}), 2**21
+"""Pillow's decoders that are written in Python, and the largest files that they get: a megabyte takes seconds."""
 Opener = Callable[[str], BinaryIO]
 """Opens a path as a binary file that can seek."""
 
@@ -69,14 +79,18 @@ def read_image(path: str | Path) -> NDArray[np.uint8]:
     white. Of several frames the first is read. The format is that of the content, whatever the suffix, and only ``FORMATS``
     are tried: Pillow knows others, one of which runs a program.
 
-    A file that is damaged, in another format, or larger than ``PIL.Image.MAX_IMAGE_PIXELS`` is a :class:`DataError`; one that
-    cannot be opened or read is an OSError.
+    A file that is damaged, in another format, or larger than ``PIXELS`` or ``PIL.Image.MAX_IMAGE_PIXELS`` is a
+    :class:`DataError`; one that is not a regular file, or cannot be opened or read, is an OSError.
     """
-    return np.array(decode(os.fspath(path), open_file))  # a copy: Pillow's own pixels cannot be written to
+    return np.asarray(decode(os.fspath(path), open_file)).copy()  # Pillow's own pixels cannot be written to
 
 
 def open_file(path: str) -> BinaryIO:
-    return open(path, "rb")
+    """Open a regular file, or a link to one; an OSError for others: a fifo would wait for its writer."""
+    try:
+        return open_regular(path)
+    except ReadError as error:
+        raise OSError(errno.EISDIR if os.path.isdir(path) else errno.EINVAL, error.fault, path) from error
 
 
 def decode(path: str, opener: Opener) -> PIL.Image.Image:
@@ -84,13 +98,14 @@ def decode(path: str, opener: Opener) -> PIL.Image.Image:
     try:
         import PIL.Image
     except ImportError as error:
-        raise ImportError("images are read with pillow: pip install 'noiseproof[lab]'") from error
+        raise ImportError("images are read with pillow: pip install '.[lab]' in noiseproof's repository") from error
     with opener(path) as file, warnings.catch_warnings():
         # Pillow's warnings of odd metadata are ignored, those of decompression bombs become errors.
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
         try:
             image = PIL.Image.open(file, formats=FORMATS)
+            _check_cost(image, file)
             image.load()
             return _as_rgb(image)
         except MemoryError:
@@ -105,14 +120,44 @@ def decode(path: str, opener: Opener) -> PIL.Image.Image:
             raise DataError(f"{path}: not a readable image: {str(error) or type(error).__name__}") from error
 
 
+def _check_cost(image: PIL.Image.Image, file: BinaryIO) -> None:
+    """Refuse what a few bytes could make expensive; called before the pixels are decoded."""
+    most = WEBP_PIXELS if image.format == "WEBP" else PIXELS
+    if not 0 < image.width * image.height <= most:
+        raise ValueError(f"{image.width} x {image.height} pixels must be in [1, {most}]; resize it, or leave it out")
+    if any(tile[0] in SLOW_DECODERS for tile in getattr(image, "tile", ())) and (size := _size(file)) > SLOW_BYTES:
+        raise ValueError(f"{size} bytes of {image.format} as text, runs or odd depths, at most {SLOW_BYTES}; save it as PNG")
+    if image.format in ("JPEG", "MPO") and (scans := _scans(file)) * image.width * image.height > SCANNED:
+        raise ValueError(f"{scans} scans of {image.width} x {image.height} pixels are too many; save it anew, or leave it out")
+
+
+def _size(file: BinaryIO) -> int:
+    place = file.tell()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(place)
+    return size
+
+
+def _scans(file: BinaryIO) -> int:
+    """How many scans a JPEG file has: between markers the byte after 0xff is 0."""
+    place, scans, last = file.tell(), 0, b""
+    file.seek(0)
+    while piece := file.read(2**20):
+        scans += (last + piece).count(b"\xff\xda")
+        last = piece[-1:]
+    file.seek(place)
+    return scans
+
+
 def _as_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
     import PIL.Image
 
     if image.mode == "RGB":
         return image
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
-        grey = np.asarray(image).astype(np.int64) >> 8
-        return PIL.Image.fromarray(grey.clip(0, 255).astype(np.uint8)).convert("RGB")
+        grey = np.array(image)
+        grey >>= 8
+        return PIL.Image.fromarray(grey.clip(0, 255, out=grey).astype(np.uint8)).convert("RGB")
     if image.mode in ("I", "F"):
         raise ValueError("32 bits per pixel have no agreed white; save it with 8 or 16")
     return image.convert("RGB")
@@ -158,12 +203,14 @@ def class_files(folder: Path, labels: dict[str, int], update: Callable[[bytes], 
             if not _is_image(entry.name):
                 raise DataError(f"{entry.path}: not an image's name ({' '.join(sorted(EXTENSIONS))}); move it away")
             try:
-                size = entry.stat().st_size
+                found = entry.stat()
             except FileNotFoundError as error:
                 raise DataError(f"{entry.path}: a link to nothing") from error
+            if not stat.S_ISREG(found.st_mode):
+                raise DataError(f"{entry.path}: not a regular file but a pipe, a socket or a device; move it away")
             paths.append(entry.path)
             classes.append(label)
-            update(os.fsencode(f"{relative}/{entry.name}") + f"\0{size}\0{label}\n".encode())
+            update(os.fsencode(f"{relative}/{entry.name}") + f"\0{found.st_size}\0{label}\n".encode())
         if len(paths) == before:
             raise DataError(f"{folder / name}: a class without images; remove the folder, or fill it")
     return ImageFiles(tuple(paths), np.array(classes, np.int64))

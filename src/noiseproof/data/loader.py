@@ -234,7 +234,9 @@ class _Decoder(Dataset[_Decoded]):
         except (ImportError, MemoryError):  # not the file's fault
             raise
         except Exception as error:  # an opener may raise anything
-            raise _plain(error, path) from error
+            if (plain := _plain(error, path)) is error:
+                raise
+            raise plain from error
         try:
             return self.framing.frame(image, (self.seed, epoch, FRAMING, index))
         except ValueError as error:

@@ -196,7 +196,7 @@ class AMSE(_PowerLoss):
     Robust to label weights :math:`w_1 > w_2 \ge \dots` whenever :math:`w_1 (a-1)^{q-1} \ge w_2 a^{q-1} + 1 - w_1`; for q = 2
     that is :math:`a \ge 1/(w_1 - w_2)`, 9 at ten classes with 80 % symmetric noise. a = 1 is MSE. A larger a is more robust
     and fits less. The value contains the constant :math:`(a-1)^q / K` (84.1 at a = 30, K = 10), which hides the loss curve:
-    ``offset=False`` drops it, and the gradient is the same.
+    :meth:`constant` gives it, ``offset=False`` drops it, and the gradient is the same.
 
     >>> round(AMSE(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (2.5^2 + 0.5^2) / 2
     3.25
@@ -208,6 +208,8 @@ class AMSE(_PowerLoss):
         super().__init__(a, q, **contract)
         self.offset = offset
 
+    def constant(self, classes: int) -> float:
+        return math.pow(self.a - 1, self.q) / classes if self.offset else 0.0
+
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        constant = math.pow(self.a - 1, self.q) / s.classes if self.offset else 0.0
-        return self._power(s) / s.classes + constant
+        return self._power(s) / s.classes + self.constant(s.classes)

@@ -107,6 +107,13 @@ class RobustLoss(nn.Module):
         """The number of classes of ``logits [N, ...]``."""
         return logits.shape[1]
 
+    def constant(self, classes: int) -> float:
+        """What the loss of an example holds whatever the prediction, AMSE's (a-1)^q/K; 0 for most losses.
+
+        Subtract it from a logged mean: the curve is then that of the loss with ``offset=False``.
+        """
+        return 0.0
+
     def set_epoch(self, epoch: int) -> None:
         """Call this at the start of every epoch, counted from 0. Most losses do not change with it."""
 
@@ -267,6 +274,9 @@ class Sum(RobustLoss):
         for value in rest:
             total = total + value
         return total
+
+    def constant(self, classes: int) -> float:
+        return sum(c * loss.constant(classes) for c, loss in self.terms)
 
     def classes_of(self, logits: Tensor) -> int:
         if self.needs is not None:

@@ -19,7 +19,8 @@ __all__ = ["ANLCE", "ANLFL", "JALCE", "JALFL"]
 class ANLCE(Sum):
     r"""Active negative loss: alpha NCE + beta NNCE.
 
-    Symmetric. Its paper trains it with L1 decay on the weights, which is no part of the loss.
+    Symmetric. Published with L1 decay on all weights (``noiseproof.L1``): 5e-5 on CIFAR-10, 5e-7 on CIFAR-100; with L2 3e-5 on
+    WebVision and 1e-3 on Clothing1M. On CNNs the decay is half of the method, see :class:`JALCE`.
 
     >>> round(ANLCE(alpha=1.0, beta=1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
     1.0
@@ -34,7 +35,8 @@ class ANLCE(Sum):
 class ANLFL(Sum):
     r"""Active negative loss: alpha NFL + beta NNFL.
 
-    Symmetric. ``detach_focal`` as in :class:`FL`, for both parts.
+    Symmetric. ``detach_focal`` as in :class:`FL`, for both parts. Decay as for :class:`ANLCE`: L1 5e-5 on CIFAR-10, 5e-7 on
+    CIFAR-100.
     """
 
     def __init__(
@@ -61,6 +63,10 @@ class JALCE(Sum):
     with 80 % symmetric noise. The paper uses (alpha, beta, a) = (1, 1, 30) on CIFAR-10, (5, 1, 20) on CIFAR-100, (50, 1, 30) on
     WebVision and (5, 0.1, 5) on Clothing1M. ``offset=False`` drops AMSE's constant from the value.
 
+    The paper trains it with L1 decay on all weights (``noiseproof.L1``): 5e-5 on CIFAR-10, 5e-6 on CIFAR-100; with L2 3e-5 on
+    WebVision and 1e-3 on Clothing1M. On CNNs the decay is half of the method: with L2 1e-4 instead, JAL-CE and ANL-CE lose more
+    than ten points on CIFAR-10 at 80 % symmetric noise. On an MLP trained with SGD it made no difference.
+
     >>> round(JALCE(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + (2.5^2 + 0.5^2)/2
     3.75
     """
@@ -83,7 +89,8 @@ class JALCE(Sum):
 class JALFL(Sum):
     r"""Joint asymmetric loss: alpha NFL + beta AMSE.
 
-    As :class:`JALCE`, with the focal loss. ``detach_focal`` as in :class:`FL`: the paper's numbers were made with it.
+    As :class:`JALCE`, with the focal loss and the same decay: L1 5e-5 on CIFAR-10, 5e-6 on CIFAR-100. ``detach_focal`` as in
+    :class:`FL`: the paper's numbers were made with it.
 
     >>> round(JALFL(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
     3.75

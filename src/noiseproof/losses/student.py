@@ -70,6 +70,9 @@ class Student(RobustLoss):
             raise ValueError(f"the student loss takes features [N, {self.features}], got {logits.shape[1]} of them")
         return self.classes
 
+    def constant(self, classes: int) -> float:
+        return self.base.constant(classes)
+
     def scores(self, features: Tensor, target: Tensor | None = None) -> Tensor:
         """Class scores ``[N, classes]`` of ``features [N, D]``; the margin of ``target`` applies where it is given."""
         return self._scores(self._distances(features), target)

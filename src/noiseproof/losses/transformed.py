@@ -24,6 +24,9 @@ class _TransformedLoss(RobustLoss):
         super().__init__(**contract)
         self.base: RobustLoss = inner_loss(CE() if base is None else base)
 
+    def constant(self, classes: int) -> float:
+        return self.base.constant(classes)
+
     def change(self, logits: Tensor) -> Tensor:
         """The logits that ``base`` sees; ``logits [N, K]`` come in float32 at least."""
         raise NotImplementedError

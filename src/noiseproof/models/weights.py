@@ -1,15 +1,18 @@
 """Load weights from a file: tensors by name, all checked against the model before any is copied. No code in a file is run."""
 
 import os
-import pickle
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from noiseproof.models.base import HEAD, Classifier
+from noiseproof.reading import ReadError, read_torch, shown
 
 __all__ = ["load_weights"]
 
@@ -21,11 +24,13 @@ def load_weights(model: M, path: str | os.PathLike[str], *, skip_head: bool = Fa
 
     Every tensor of the model must be in the file with the same shape, and the file must hold no others; if not, the error
     names the first that differs and the model is left as it was. ``skip_head`` keeps the model's own last layer, whatever
-    the file has there: weights for 1000 classes load into a model for 14. Values are cast to the model's dtype.
+    the file has there: weights for 1000 classes load into a model for 14. Floating-point values are cast to the model's dtype,
+    counters must be integers.
 
     BatchNorm's ``num_batches_tracked`` may be absent, as it is in files from before that counter existed; it is then 0.
 
-    Pickled objects are refused, since loading one can run code: ``.pt`` files are read with ``weights_only=True``.
+    Pickled objects are refused, since loading one can run code, and so are tensors that are not dense ones in the file: sparse,
+    quantised, on the meta device. The file does not say how much memory to take.
     """
     file = Path(path)
     given = _read(file)
@@ -44,15 +49,29 @@ def load_weights(model: M, path: str | os.PathLike[str], *, skip_head: bool = Fa
 def _check(file: Path, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
     for key, value in wanted.items():
         if key not in given:
-            raise ValueError(f"{file} has no {key!r}, which the model needs; it starts with {next(iter(given), None)!r}")
+            first = next(iter(given), None)
+            starts = f"it starts with {first if first is None else repr(shown(first))}"
+            raise ValueError(f"{file} has no {key!r}, which the model needs; {starts}")
         if given[key].shape != value.shape:
             raise ValueError(
                 f"{file} has {key!r} of shape {list(given[key].shape)}, the model needs {list(value.shape)}"
                 + ("; skip_head=True keeps the model's own" if key.startswith(f"{HEAD}.") else "")
             )
+        _check_dtype(file, key, value, given[key])
     for key in given:
         if key not in wanted:
-            raise ValueError(f"{file} has {key!r}, which the model does not")
+            raise ValueError(f"{file} has {shown(key)!r}, which the model does not")
+
+
+def _check_dtype(file: Path, key: str, wanted: Tensor, given: Tensor) -> None:
+    dtype, found = str(wanted.dtype).removeprefix("torch."), str(given.dtype).removeprefix("torch.")
+    whole = given.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+    if given.dtype != wanted.dtype and not (given.is_floating_point() if wanted.is_floating_point() else whole):
+        raise ValueError(f"{file} has {key!r} in {found}, the model needs {dtype}; quantised weights are not read")
+    if given.dtype != wanted.dtype and wanted.is_floating_point():
+        finite = given.to(torch.float64).isfinite()
+        if not given.to(wanted.dtype).isfinite()[finite].all():
+            raise ValueError(f"{file} has {key!r} with values in {found} that overflow {dtype}, which the model needs")
 
 
 def _read(file: Path) -> dict[str, Tensor]:
@@ -66,32 +85,39 @@ def _read(file: Path) -> dict[str, Tensor]:
 
 def _read_safetensors(file: Path) -> dict[str, Tensor]:
     try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
+        import safetensors.torch
     except ImportError as error:
-        raise ImportError(f"safetensors is needed to read {file}: pip install 'noiseproof[lab]'") from error
+        raise ImportError(f"safetensors is needed to read {file}: pip install '.[lab]' in noiseproof's repository") from error
     try:
-        return load_file(file)
-    except SafetensorError as error:
-        raise ValueError(f"{file} is damaged or no safetensors file: {error}") from error
+        return dict(safetensors.torch.load_file(file))
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # its own kind for a damaged file, others for dtypes that this torch has not
+        raise ValueError(f"{file} is damaged or no safetensors file: {shown(error, 200)}") from error
 
 
 def _read_torch(file: Path) -> dict[str, Tensor]:
     try:
-        content = torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        # Not torch's message: it advises weights_only=False, which would run the code in the file.
-        raise ValueError(
-            f"{file} is damaged or holds more than tensors; objects are refused, loading them can run code"
-        ) from error
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:
-        # A damaged file makes the unpickler raise whatever its bytes lead to: struct.error, KeyError, AssertionError, ...
-        raise ValueError(f"{file} is damaged or no state dict: {str(error).partition(chr(10))[0]}") from error
-    if not isinstance(content, Mapping):
-        raise ValueError(f"{file} must hold a state dict, a mapping of names to tensors; it holds a {type(content).__name__}")
+        content = read_torch(file)
+    except ReadError as error:
+        fault = error.fault
+        if fault.startswith("refused: it asks for"):
+            fault = fault.replace("refused", "holds more than tensors; objects are refused, loading them can run code", 1)
+        elif not fault.startswith("refused: "):
+            fault = f"is damaged or no state dict: {fault}"
+        raise ValueError(f"{file} {fault}") from error
+    if not isinstance(content, dict):
+        kind = "Tensor" if isinstance(content, np.ndarray) else type(content).__name__
+        raise ValueError(f"{file} must hold a state dict, a mapping of names to tensors; it holds a {kind}")
     for key, value in content.items():
-        if not isinstance(key, str) or not isinstance(value, Tensor):
-            raise ValueError(f"{file} must hold names and tensors only; its {key!r} is a {type(value).__name__}")
-    return dict(content)
+        if not isinstance(key, str) or not isinstance(value, np.ndarray):
+            kind = "Tensor" if isinstance(value, np.ndarray) else type(value).__name__
+            raise ValueError(f"{file} must hold names and tensors only; its {shown(repr(key))} is a {kind}")
+    return {key: _as_tensor(value) for key, value in content.items()}
+
+
+def _as_tensor(array: NDArray[Any]) -> Tensor:
+    """The same numbers as a tensor, which is only read."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the array cannot be written to
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if array.dtype == "V2" else torch.from_numpy(array)

@@ -1,43 +1,54 @@
 """Noisy labels in files: published label files, and our own with a manifest that can be verified."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.files import write_whole
 from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
-from noiseproof.noise.matrix import MATRIX_NOISES, LabelNoise, NoisyLabels, as_labels, label_hash
+from noiseproof.noise.matrix import MATRIX_NOISES, LabelNoise, NoisyLabels, as_labels, label_hash, rows_of_numbers
+from noiseproof.noise.sampling import RULES
+from noiseproof.reading import NpzFile, ReadError, read_json, read_npy, read_table, read_torch, shown
 
 __all__ = ["load_labels", "read_noisy_labels", "verify", "write_noisy_labels"]
 
 MANIFEST, LABELS = "manifest.json", "labels.npy"
 FORMAT = 1
+FIELDS: dict[str, tuple[type, ...]] = {
+    "format": (int,),
+    "noise": (str,),
+    "seed": (int, type(None)),
+    "rule": (str, type(None)),
+    "examples": (int,),
+    "classes": (int,),
+    "labels_file": (str,),
+    "labels_hash": (str,),
+    "source_hash": (str,),
+    "matrix_asked": (list,),
+    "matrix_realised": (list,),
+    "rate_realised": (int, float),
+}
+"""What a manifest must have, and the types of each in JSON."""
+SHOWN_NAMES = 20
 
 
 def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Labels from a ``.npy``, ``.npz``, ``.json``, ``.pt`` or ``.csv`` file; ``name`` picks one of several.
 
     CIFAR-10N's and CIFAR-100N's ``.pt`` files (dictionaries of arrays) and the published instance-dependent label files load as
-    they are. Nothing in the file is executed: arrays are read without pickle, and ``.pt`` files with a reader that admits only
-    tensors and arrays.
+    they are. Nothing in the file is executed, and it takes no more memory than its size allows: see :mod:`noiseproof.reading`.
     """
     path = Path(path)
-    content = _read(path)
-    if isinstance(content, dict):
-        known = ", ".join(sorted(map(str, content)))
-        if name is None and len(content) == 1:
-            name = next(iter(content))
-        if name is None:
-            raise ValueError(f"{path}: holds several sets of labels, choose one: {known}")
-        if name not in content:
-            raise ValueError(f"{path}: no labels named {name!r}; it has {known}")
-        content = content[name]
-    array: np.ndarray[Any, Any] = _readable(path, lambda: np.asarray(content))
+    if path.suffix not in READERS:
+        raise ValueError(f"{path}: labels are read from {', '.join(READERS)}, got {path.suffix or 'no suffix'!r}")
+    try:
+        array = _as_array(path, READERS[path.suffix](path, name))
+    except ReadError as error:
+        raise ValueError(f"{path}: no labels could be read: {error.fault}") from error
     if not array.size:
         raise ValueError(f"{path}: there are no labels in it, its shape is {array.shape}")
     if array.ndim == 2 and 1 in array.shape:
@@ -84,11 +95,11 @@ def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, 
         "labels_file": LABELS,
         "rate_asked": noise.noise_rate,
         "rate_realised": noisy.rate,
-        "matrix_asked": noise.matrix.tolist(),
-        "matrix_realised": noisy.matrix.tolist(),
+        "matrix_asked": noise.matrix,
+        "matrix_realised": noisy.matrix,
     }
     write_whole(folder / LABELS, lambda path: _save_array(path, noisy.labels))
-    write_whole(folder / MANIFEST, lambda path: path.write_text(json.dumps(manifest, indent=1), encoding="utf-8"))
+    write_whole(folder / MANIFEST, lambda path: _save_json(path, manifest))
     return folder / MANIFEST
 
 
@@ -101,37 +112,69 @@ def verify(manifest: str | Path, clean: ArrayLike | None = None, images: NDArray
     """
     path = Path(manifest)
     path = path / MANIFEST if path.is_dir() else path
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        wanted = ("format", "noise", "seed", "rule", "examples", "classes", "labels_file", "labels_hash", "source_hash")
-        missing = [key for key in (*wanted, "matrix_asked", "matrix_realised", "rate_realised") if key not in facts]
-    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError) as error:
-        raise ValueError(f"{path}: not a manifest: {error}") from error
-    if missing:
-        raise ValueError(f"{path}: not a manifest: {missing[0]!r} is missing")
-    if facts["format"] != FORMAT:
-        raise ValueError(f"{path}: format {facts['format']} is not known to this version, which reads {FORMAT}")
-    _check_rule(path, facts["noise"], facts["seed"], facts["rule"])
-    labels_path = path.parent / Path(str(facts["labels_file"])).name
+    facts = _read_manifest(path)
+    labels_path = path.parent / Path(facts["labels_file"]).name
     labels = load_labels(labels_path)
-    _expect(labels_path, "number of labels", facts["examples"], len(labels))
-    _expect(labels_path, "hash of the labels", facts["labels_hash"], label_hash(labels))
+    _expect(path, f"number of labels in {labels_path.name}", facts["examples"], len(labels))
+    _expect(path, f"hash of the labels in {labels_path.name}", facts["labels_hash"], label_hash(labels))
     if clean is None:
         return facts | {"made_anew": False}
+    try:
+        return facts | {"made_anew": _compared(path, facts, labels, clean, images)}
+    except (ValueError, TypeError) as error:
+        text = str(error)
+        raise ValueError(text if text.startswith(f"{path}: ") else f"{path}: {text}") from error
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """The facts of a manifest, each of its type, and matrices of as many classes as it says."""
+    try:
+        facts = read_json(path)
+    except ReadError as error:
+        raise ValueError(f"{path}: not a manifest: {error.fault}") from error
+    if type(facts) is not dict:
+        raise ValueError(f"{path}: not a manifest: it holds no object")
+    for key, kinds in FIELDS.items():
+        if key not in facts:
+            raise ValueError(f"{path}: not a manifest: {key!r} is missing")
+        if type(facts[key]) not in kinds:
+            words = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
+            raise ValueError(f"{path}: not a manifest: {key!r} must be {words}, got {type(facts[key]).__name__}")
+    if facts["format"] != FORMAT:
+        raise ValueError(f"{path}: format {shown(facts['format'])} is not known to this version, which reads {FORMAT}")
+    if facts["rule"] not in (None, *RULES):
+        raise ValueError(f"{path}: rule must be one of {', '.join(RULES)}, got {shown(facts['rule'])!r}")
+    if type(facts.get("parameters", {})) is not dict:
+        raise ValueError(f"{path}: not a manifest: 'parameters' must be an object, got {type(facts['parameters']).__name__}")
+    if "\0" in (file := Path(facts["labels_file"]).name) or file in ("", "..") or len(file.encode()) > 255:
+        raise ValueError(f"{path}: not a manifest: 'labels_file' must be the name of a file, got {shown(file)!r}")
+    _check_rule(path, facts["noise"], facts["seed"], facts["rule"])
+    for key in ("matrix_asked", "matrix_realised"):
+        try:
+            shape = rows_of_numbers(facts[key]).shape
+        except ValueError as error:
+            raise ValueError(f"{path}: not a manifest: {key!r} is no matrix: {error}") from error
+        if shape != (facts["classes"], facts["classes"]):
+            raise ValueError(f"{path}: {key!r} is of shape {shape} for {shown(facts['classes'])} classes")
+    return facts
+
+
+def _compared(path: Path, facts: dict[str, Any], labels: ArrayLike, clean: ArrayLike, images: NDArray[Any] | None) -> bool:
+    """Compare with the clean labels, and with the noise made again where it can be; returns whether it was."""
     truth = as_labels(clean, facts["classes"], "clean labels")
     _expect(path, "hash of the clean labels", facts["source_hash"], label_hash(truth))
     found = NoisyLabels.compare(truth, labels, facts["classes"])
     _expect(path, "realised rate", facts["rate_realised"], found.rate)
-    if not np.array_equal(found.matrix, np.asarray(facts["matrix_realised"])):
+    if not np.array_equal(found.matrix, rows_of_numbers(facts["matrix_realised"])):
         raise ValueError(f"{path}: the realised matrix is not the one the labels have")
     again = None
     if facts["rule"] is not None:
-        again = LabelNoise(np.asarray(facts["matrix_asked"])).apply(truth, facts["seed"], facts["rule"])
+        again = LabelNoise(rows_of_numbers(facts["matrix_asked"])).apply(truth, facts["seed"], facts["rule"])
     elif facts["noise"] == INSTANCE and images is not None:
         again = _instance_anew(path, facts, truth, images)
     if again is not None:
         _expect(path, "hash of the labels made anew", facts["labels_hash"], again.hash)
-    return facts | {"made_anew": again is not None}
+    return again is not None
 
 
 def _instance_anew(path: Path, facts: dict[str, Any], clean: ArrayLike, images: NDArray[Any]) -> NoisyLabels:
@@ -147,66 +190,73 @@ def _check_rule(path: Path, noise: str, seed: int | None, rule: str | None) -> N
     """Noise by a matrix must state its rule: without it the labels cannot be made again and compared."""
     if rule is None and noise != INSTANCE and (noise in (*MATRIX_NOISES, "matrix", "file") or seed is not None):
         raise ValueError(
-            f"{path}: {noise} noise with seed {seed} must state its rule, got none; only {INSTANCE} noise, and labels from a "
-            "file under a name of their own and without a seed, have none"
+            f"{path}: {shown(noise)} noise with seed {seed} must state its rule, got none; only {INSTANCE} noise, and labels "
+            "from a file under a name of their own and without a seed, have none"
         )
 
 
 def _expect(path: Path, what: str, stated: object, found: object) -> None:
     if stated != found:
-        raise ValueError(f"{path}: the {what} should be {stated}, found {found}")
+        raise ValueError(f"{path}: the {what} should be {shown(stated)}, found {found}")
 
 
-def _read(path: Path) -> Any:
-    readers: dict[str, Callable[[], Any]] = {
-        ".npy": lambda: np.load(path, allow_pickle=False),
-        ".npz": lambda: _read_archive(path),
-        ".json": lambda: json.loads(path.read_text(encoding="utf-8")),
-        ".pt": lambda: _read_torch(path),
-        ".csv": lambda: _read_table(path),
-    }
-    if path.suffix not in readers:
-        raise ValueError(f"{path}: labels are read from {', '.join(readers)}, got {path.suffix or 'no suffix'!r}")
-    return _readable(path, readers[path.suffix])
+def _chosen(path: Path, names: Iterable[object], name: str | None) -> Any:
+    """Which of several sets of labels to take: the one of this name, or the only one."""
+    known = {str(key): key for key in names}
+    listed = ", ".join(shown(key) for key in sorted(known)[:SHOWN_NAMES]) + (", ..." if len(known) > SHOWN_NAMES else "")
+    if name is None and len(known) != 1:
+        raise ValueError(f"{path}: holds several sets of labels, choose one: {listed or 'but it has none'}")
+    if name is not None and name not in known:
+        raise ValueError(f"{path}: no labels named {name!r}; it has {listed or 'none'}")
+    return next(iter(known.values())) if name is None else known[name]
 
 
-def _readable(path: Path, read: Callable[[], Any]) -> Any:
-    try:
-        return read()
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # zipfile, zlib, pickle, tokenize, torch and NumPy raise many kinds for a damaged file
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path}: no labels could be read: {reason}") from error
+def _from_mapping(path: Path, content: Any, name: str | None) -> Any:
+    return content[_chosen(path, content, name)] if isinstance(content, dict) else content
 
 
-def _read_table(path: Path) -> Any:
-    lines = [line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
-    lines = [line for line in lines if line]
-    if not lines:
-        return []  # NumPy would warn
-    try:
-        [float(cell) for cell in lines[0].split(",")]
-    except ValueError:
-        way = "remove the header line, and every column but the labels"
-        raise ValueError(f"its first line is {lines[0]!r}, not a number: {way}") from None
-    return np.loadtxt(lines, delimiter=",", dtype=np.int64, ndmin=1)
+def _from_archive(path: Path, name: str | None) -> NDArray[Any]:
+    with NpzFile(path) as archive:
+        return archive.array(_chosen(path, archive.names, name))
 
 
-def _read_archive(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        return dict(archive)
+READERS: dict[str, Callable[[Path, str | None], Any]] = {
+    ".npy": lambda path, name: read_npy(path),
+    ".npz": _from_archive,
+    ".json": lambda path, name: _from_mapping(path, read_json(path), name),
+    ".pt": lambda path, name: _from_mapping(path, read_torch(path), name),
+    ".csv": lambda path, name: read_table(path),
+}
+"""What reads labels, by a file's suffix, and by the name of one of several."""
 
 
-def _read_torch(path: Path) -> Any:
-    # NumPy arrays inside need these names and no others; the reader refuses every other one without calling it.
-    kinds = [type(np.dtype(kind)) for kind in ("i8", "i4", "i2", "i1", "u1", "f8", "f4")]
-    admitted = [np.ndarray, np.dtype, np.empty(0).__reduce__()[0], *kinds]
-    aliases = [(admitted[2], "numpy.core.multiarray._reconstruct"), (admitted[2], "numpy._core.multiarray._reconstruct")]
-    with torch.serialization.safe_globals([*admitted, *aliases]):  # type: ignore[list-item]
-        return torch.load(path, map_location="cpu", weights_only=True)
+def _as_array(path: Path, content: Any) -> NDArray[Any]:
+    """Labels as an array. Lists must hold numbers, or lists of one: in a pickle they can stand for more than the file has."""
+    if isinstance(content, np.ndarray):
+        return content
+    if isinstance(content, (list, tuple)):
+        if len(content) == 1 and isinstance(content[0], (list, tuple)):
+            content = content[0]
+        elif content and all(isinstance(label, (list, tuple)) and len(label) == 1 for label in content):
+            content = [label[0] for label in content]
+        if all(type(label) in (int, float) for label in content):
+            return np.asarray(content)
+    raise ReadError(path, "it should hold numbers, one for each example")
 
 
 def _save_array(path: Path, array: Any) -> None:
     with path.open("wb") as file:
         np.save(file, array, allow_pickle=False)
+
+
+def _save_json(path: Path, facts: dict[str, Any]) -> None:
+    """A line for each fact, and for each row of a matrix, so that the text of a large one is never in memory as a whole."""
+    with path.open("w", encoding="utf-8") as file:
+        for number, (key, value) in enumerate(facts.items()):
+            file.write(f"{',' if number else '{'}\n {json.dumps(key)}: ")
+            if isinstance(value, np.ndarray):
+                file.writelines(f"{',' if k else '['}\n  {json.dumps(row.tolist())}" for k, row in enumerate(value))
+                file.write("\n ]")
+            else:
+                file.write(json.dumps(value))
+        file.write("\n}\n")

@@ -17,6 +17,8 @@ INSTANCE = "instance"
 
 SPREAD = 0.1
 """Standard deviation of the flip rates around the asked one, as published."""
+CELLS = 2**24
+"""Numbers that are in memory at a time for each of the arrays that lead to the new labels."""
 _FLIP_RATE, _FLIP, _DESTINATION, _PROJECTION = 10, 11, 12, 13
 
 
@@ -108,14 +110,28 @@ def _destinations(
     scale = float(flat[:: max(1, len(flat) // 2000)].std(dtype=np.float64)) or 1.0
     uniform = random_uniform(seed, len(clean), _DESTINATION)
     result = clean[flips].copy()
+    rows = max(1, CELLS // max(width, classes))
     for label in np.unique(clean[flips]):
-        members = np.flatnonzero(clean[flips] == label)
-        signs = random_keys(seed, width * classes, _PROJECTION + 1 + int(label)).reshape(width, classes)
-        projection = (2.0 * (signs >> np.uint64(63)).astype(np.float32) - 1.0).astype(np.float32)
-        scores = ((flat[flips[members]].astype(np.float32) - centre) @ projection).astype(np.float64) / scale
-        scores[:, label] = -np.inf
-        weights = np.exp(scores - scores.max(1, keepdims=True))
-        edges = np.cumsum(weights, 1)
-        chosen = (uniform[flips[members], None] * edges[:, -1:] >= edges).sum(1)
-        result[members] = np.minimum(chosen, classes - 1)
+        all_members = np.flatnonzero(clean[flips] == label)
+        for first in range(0, len(all_members), rows):
+            members = all_members[first : first + rows]
+            scores = _projected(flat[flips[members]], centre, int(label), classes, seed).astype(np.float64) / scale
+            scores[:, label] = -np.inf
+            weights = np.exp(scores - scores.max(1, keepdims=True))
+            edges = np.cumsum(weights, 1)
+            chosen = (uniform[flips[members], None] * edges[:, -1:] >= edges).sum(1)
+            result[members] = np.minimum(chosen, classes - 1)
     return result
+
+
+def _projected(pixels: NDArray[Any], centre: NDArray[np.float32], label: int, classes: int, seed: int) -> NDArray[np.float32]:
+    """Images of one class on its random signs, a number for each class; wide images by parts, for the memory of the signs."""
+    scores = np.zeros((len(pixels), classes), np.float32)
+    step = max(1, CELLS // classes)
+    for first in range(0, pixels.shape[1], step):
+        part = slice(first, first + step)
+        centred = pixels[:, part].astype(np.float32) - centre[part]
+        width = centred.shape[1]
+        keys = random_keys(seed, width * classes, _PROJECTION + 1 + label, first * classes).reshape(width, classes)
+        scores += centred @ (2.0 * (keys >> np.uint64(63)).astype(np.float32) - 1.0).astype(np.float32)
+    return scores

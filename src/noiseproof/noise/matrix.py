@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from noiseproof.checks import check_integer, check_range
 from noiseproof.classes import class_facts
 from noiseproof.noise.sampling import RULES, Labels, Rule, corrupt
+from noiseproof.reading import ReadError, read_json, read_npy, read_table
 
 __all__ = ["LabelNoise", "NoisyLabels", "asymmetric", "from_file", "from_matrix", "label_hash", "pairflip", "symmetric"]
 
@@ -27,9 +28,9 @@ seven to one, two to seven, five and six swapped, three to eight."""
 ASYMMETRIC = {"cifar10": 10, "cifar100": 100, "cifar100-blocks": 100, "mnist": 10}
 """The kinds of asymmetric noise, and their numbers of classes."""
 MATRIX_FILES: dict[str, Callable[[Path], Any]] = {
-    ".npy": lambda path: np.load(path, allow_pickle=False),
-    ".csv": lambda path: np.loadtxt(path, delimiter=",", ndmin=2),
-    ".json": lambda path: json.loads(path.read_text(encoding="utf-8")),
+    ".npy": read_npy,
+    ".csv": read_table,
+    ".json": lambda path: rows_of_numbers(read_json(path)),
 }
 """What reads a transition matrix, by a file's suffix."""
 
@@ -41,13 +42,12 @@ class NoisyLabels:
     labels: Labels
     mask: NDArray[np.bool_]
     """Where the label was changed"""
-    matrix: NDArray[np.float64]
-    """The realised transition matrix: ``matrix[i, j]`` is the share of clean label i that is now j; zeros for a class without
-    examples"""
     rate: float
     """The realised share of changed labels"""
     hash: str
     """Identifies the labels; see :func:`label_hash`"""
+    clean: Labels = field(repr=False)
+    classes: int
     seed: int | None = None
     rule: Rule | None = None
 
@@ -57,11 +57,18 @@ class NoisyLabels:
         before, after = as_labels(clean, classes, "clean labels"), as_labels(noisy, classes, "noisy labels")
         if before.shape != after.shape:
             raise ValueError(f"clean and noisy labels must be as many: {len(before)} and {len(after)}")
-        counts = np.zeros((classes, classes))
-        np.add.at(counts, (before, after), 1)
-        realised = counts / np.maximum(counts.sum(1, keepdims=True), 1)
         mask = before != after
-        return NoisyLabels(after, mask, realised, float(mask.mean()) if len(mask) else 0.0, label_hash(after), **facts)
+        rate = float(mask.mean()) if len(mask) else 0.0
+        return NoisyLabels(after, mask, rate, label_hash(after), before, classes, **facts)
+
+    @cached_property
+    def matrix(self) -> NDArray[np.float64]:
+        """The realised transition matrix: ``matrix[i, j]`` is the share of clean label i that is now j; zeros for a class
+        without examples."""
+        counts = np.zeros((self.classes, self.classes))
+        np.add.at(counts, (self.clean, self.labels), 1)
+        counts /= np.maximum(counts.sum(1, keepdims=True), 1)
+        return counts
 
 
 @dataclass(frozen=True)
@@ -152,9 +159,9 @@ def from_file(path: str | Path) -> LabelNoise:
         )
     try:
         return LabelNoise(MATRIX_FILES[path.suffix](path), "file", {"file": path.name})
-    except FileNotFoundError:
-        raise
-    except (ValueError, OSError, TypeError) as error:
+    except ReadError as error:
+        raise ValueError(f"{path}: no transition matrix: {error.fault}") from error
+    except ValueError as error:
         raise ValueError(f"{path}: no transition matrix: {error}") from error
 
 
@@ -191,6 +198,18 @@ def checked_matrix(matrix: ArrayLike) -> NDArray[np.float64]:
         raise ValueError(f"rows of a transition matrix must sum to 1, row {worst} sums to {sums[worst]:.6g}")
     array.setflags(write=False)
     return array
+
+
+def rows_of_numbers(rows: Any) -> NDArray[np.float64]:
+    """A matrix from JSON: a list of lists of numbers, all of one length."""
+    if type(rows) is not list or not all(type(row) is list and len(row) == len(rows[0]) for row in rows):
+        raise ValueError("it should be a list of lists of one length")
+    if not all(type(value) in (int, float) for row in rows for value in row):
+        raise ValueError("its entries should be numbers")
+    try:
+        return np.array(rows, dtype=np.float64)
+    except OverflowError:
+        raise ValueError("an entry is larger than any probability") from None
 
 
 def _moving(classes: int, moves: dict[int, int], rate: float, name: str) -> LabelNoise:

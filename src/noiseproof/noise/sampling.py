@@ -26,10 +26,13 @@ def corrupt(labels: Labels, matrix: NDArray[np.float64], seed: int, rule: Rule) 
     order = np.argsort(keys, kind="stable")
     ranking = _ranking(labels[order], len(matrix))
     noisy = labels.copy()
-    for clean in np.unique(labels):
-        members = order[labels[order] == clean]
-        if rule == "draws":
-            noisy[members] = ranking[_draw(matrix[clean][ranking], random_uniform(seed, len(labels), 1)[members])]
+    uniform = random_uniform(seed, len(labels), 1) if rule == "draws" else None
+    by_class = order[np.argsort(labels[order], kind="stable")]
+    present, starts = np.unique(labels[by_class], return_index=True)
+    # Of no labels, the split is one empty part.
+    for clean, members in zip(present, np.split(by_class, starts[1:]), strict=False):
+        if uniform is not None:
+            noisy[members] = ranking[_draw(matrix[clean][ranking], uniform[members])]
             continue
         counts = _counts(matrix[clean][ranking], len(members), int(np.flatnonzero(ranking == clean)[0]), rule)
         noisy[members] = np.repeat(ranking, counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from noiseproof.checks import check_range
 from noiseproof.files import find_file
 from noiseproof.noise.files import read_noisy_labels
 from noiseproof.noise.instance import INSTANCE, asked_noise, instance_dependent
-from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES, LabelNoise, NoisyLabels, from_file
+from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES, LabelError, LabelNoise, NoisyLabels, from_file
 from noiseproof.noise.sampling import Labels, Rule
 
 __all__ = ["NoiseSpec", "from_spec"]
 
 NONE, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"
+MOST_CLASSES = 1024
+"""Of noise by name. The classes are often counted from the labels of a file, and the matrix grows with their square."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class NoiseSpec:
     def matrix(self, classes: int | None = None) -> LabelNoise:
         """The transition matrix. ``classes`` is needed where the kind does not say it, and checked where it does."""
         if self.kind == MATRIX:
+            if not Path(self.file).suffix and (hint := _did_you_mean(self.file, ":RATE")):
+                raise ValueError(f"unknown noise {self.file!r}; {hint}a kind has a rate, and a matrix's file a suffix")
             noise = from_file(self.file)
         elif self.kind == INSTANCE:
             way = "'noiseproof noise make' makes it, and its manifest shows the realised matrix"
@@ -77,10 +82,11 @@ class NoiseSpec:
             count = fixed or classes
             if count is None:
                 raise ValueError(f"{self.kind} noise needs the number of classes: give --classes (classes=)")
-            noise = make(count, self.rate)
+            noise = make(_checked_count(count, self.kind), self.rate)
         else:
             known, files = ", ".join(MATRIX_NOISES), ", ".join(MATRIX_FILES)
-            raise ValueError(f"unknown noise {self.kind!r}; there are {known}, and matrices from {files} files")
+            hint = _did_you_mean(self.kind)
+            raise ValueError(f"unknown noise {self.kind!r}; {hint}there are {known}, and matrices from {files} files")
         if classes is not None and noise.classes != classes:
             way = f"take a noise of {classes} classes, or leave out --classes (classes=) where it is given"
             raise ValueError(f"{self} is of {noise.classes} classes, got {classes}; {way}")
@@ -112,7 +118,8 @@ class NoiseSpec:
             if images is None:
                 way = "give a data set in arrays, such as an .npz file"
                 raise ValueError(f"{self} needs the images in memory, and those of {dataset} are in files; {way}")
-            return instance_dependent(images, clean, self.rate, seed, count), asked_noise(images, self.rate, count)
+            noisy = instance_dependent(images, clean, self.rate, seed, _checked_count(count, self.kind))
+            return noisy, asked_noise(images, self.rate, count)
         known = MATRIX_NOISES.get(self.kind)
         noise = self._of(dataset).matrix(count if known is not None and known.classes is None else classes)
         return noise.apply(clean, seed, rule), noise
@@ -126,6 +133,20 @@ class NoiseSpec:
             known = ", ".join(kind for kind in MATRIX_NOISES if kind.startswith(f"{ASYMMETRIC}-"))
             raise ValueError(f"{dataset} has no asymmetric noise of its own; there are {known}, pairflip, or a matrix's file")
         return dataclasses.replace(self, kind=full)
+
+
+def _did_you_mean(kind: str, rest: str = "") -> str:
+    near = difflib.get_close_matches(kind, (*MATRIX_NOISES, INSTANCE, ASYMMETRIC, LABELS, NONE), n=1)
+    if not near or (near[0] == kind and not rest):
+        return ""
+    return f"did you mean {near[0] + (rest if near[0] != NONE else '')!r}? "
+
+
+def _checked_count(classes: int, kind: str) -> int:
+    if classes > MOST_CLASSES:
+        way = "labels count from 0; a matrix's file may be of any number"
+        raise LabelError(f"{kind} noise by name is for at most {MOST_CLASSES} classes, got {classes}; {way}")
+    return classes
 
 
 def from_spec(spec: str, classes: int | None = None) -> LabelNoise:

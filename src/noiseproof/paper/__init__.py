@@ -5,6 +5,7 @@ recipes          recipe: a run by its name, cifar10/jal-ce; recipe_of: the run b
 hyperparameters  the options of every loss on every data set
 queue            the runs behind the numbers, each once, in the order in which they are worth running
 settings         how each data set is trained
+decays           recommended_decay: the L1 or L2 decay that belongs to a loss, by kind of data
 noise            what asymmetric, instance and human noise are for each data set
 fidelity         the two profiles, and how a value is written on which the paper's text and its code differ
 
@@ -13,10 +14,11 @@ repeats what was run; ``paper-text`` follows the text. :func:`differences` lists
 """
 
 from noiseproof.paper.cells import Cell, cells
+from noiseproof.paper.decays import RecommendedDecay, recommended_decay
 from noiseproof.paper.fidelity import PROFILES, Difference, Profile
 from noiseproof.paper.recipes import SEEDS, QuotedError, differences, list_recipes, recipe, recipe_of
 
 __all__ = [
-    "PROFILES", "SEEDS", "Cell", "Difference", "Profile", "QuotedError", "cells", "differences", "list_recipes", "recipe",
-    "recipe_of",
+    "PROFILES", "SEEDS", "Cell", "Difference", "Profile", "QuotedError", "RecommendedDecay", "cells", "differences",
+    "list_recipes", "recipe", "recipe_of", "recommended_decay",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ paired         losses compared with each other on the same seeds
 comparison     that as text, Markdown, JSON or CSV, and as a picture
 page           all of it as one HTML file; page_runs has the runs it shows, charts its SVG
 figures        the paper's figures as files
+curves         a run's numbers by epoch, as a picture beside its record
 distributions  Student's t and chi-square, without SciPy
 """
 

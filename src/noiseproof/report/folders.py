@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from noiseproof.files import checksum
+from noiseproof.reading import NpzFile, ReadError, read_json
 from noiseproof.report.records import compact
 
 __all__ = ["BINS", "RECORD", "WEIGHTS", "run_line"]
@@ -23,25 +22,35 @@ def run_line(folder: Path) -> dict[str, Any]:
     """A ValueError names the file that is no such thing, or is damaged."""
     path = folder / RECORD
     try:
-        line = compact(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, AttributeError) as error:
-        raise ValueError(f"{path}: not the record of a run: {error}; move it away") from error
+        record = read_json(path)
+        line, digests = compact(record), record.get("files", {})
+    except (ValueError, AttributeError, TypeError) as error:
+        fault = error.fault if isinstance(error, ReadError) else error
+        raise ValueError(f"{path}: not the record of a run: {fault}; move it away") from error
     if not all(isinstance(line.get(key), dict) for key in ("recipe", "result")):
         raise ValueError(f"{path}: not the record of a run, which has 'recipe' and 'result'; move it away")
     for name, file, read in (("confidence", CONFIDENCE, _confidence), ("weights", WEIGHTS, _weights)):
-        if name not in line and (folder / file).is_file():
-            line[name] = read(folder / file)
+        if name in line or not (folder / file).is_file():
+            continue
+        if isinstance(digests, dict) and file in digests and checksum(folder / file) != digests[file]:
+            raise ValueError(f"{folder / file}: damaged: its content is not what the run wrote; move it away to leave it out")
+        line[name] = read(folder / file)
     return line
 
 
 def _confidence(file: Path) -> dict[str, dict[str, list[int]]]:
     """Histograms of the probability of the given label, of right and of wrong ones where it is known which are which."""
     try:
-        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-            epochs, probability, given = (arrays[name] for name in ("epochs", "probability", "given"))
-            right = arrays["clean"] == given if "clean" in arrays else None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{file}: damaged: {error}; move it away to leave its histograms out") from error
+        with NpzFile(file) as opened:
+            arrays = {name: opened.array(name) for name in ("epochs", "probability", "given", "clean") if name in opened.names}
+        epochs, probability, given = (arrays[name] for name in ("epochs", "probability", "given"))
+        shapes = probability.shape, arrays.get("clean", given).shape
+        if given.ndim != 1 or shapes != ((*epochs.shape, *given.shape), given.shape):
+            raise ValueError("its arrays do not belong together")
+    except (OSError, ValueError, KeyError) as error:
+        fault = error.fault if isinstance(error, ReadError) else error
+        raise ValueError(f"{file}: damaged: {fault}; move it away to leave its histograms out") from error
+    right = arrays["clean"] == given if "clean" in arrays else None
     kinds = {"given": slice(None)} if right is None else {"right": right, "wrong": ~right}
     return {
         str(epoch): {kind: np.histogram(row[kept], BINS, (0, 1))[0].tolist() for kind, kept in kinds.items()}

@@ -18,7 +18,7 @@ from noiseproof.report import charts
 from noiseproof.report.agreement import ALPHA, Sample, mean_difference
 from noiseproof.report.cells import CellResult, join, usual_spread
 from noiseproof.report.distributions import t_quantile
-from noiseproof.report.page_runs import Group, groups_of, number, seed_of
+from noiseproof.report.page_runs import Group, groups_of, number, seed_of, warnings_of, weakest_class
 from noiseproof.report.paired import Comparison, compare_paired
 from noiseproof.report.records import merge
 from noiseproof.report.tables import View, notes_on, summary, views
@@ -100,6 +100,7 @@ def page(
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.globals |= {"verdicts": VERDICTS, "datasets": DATASETS, "percent": _percent, "spread": _spread}
     environment.globals |= {"seconds": _seconds, "seed_of": seed_of, "environment_of": _environment}
+    environment.globals |= {"weakest_class": weakest_class, "warnings_of": warnings_of}
     template = resources.files("noiseproof.report").joinpath("page.html").read_text(encoding="utf-8")
     return environment.from_string(template).render(
         answer=answer(results),

@@ -24,7 +24,7 @@ from noiseproof.report.cells import CellResult
 from noiseproof.report.folders import BINS, RECORD, run_line
 from noiseproof.report.records import read_records, setting
 
-__all__ = ["Found", "Group", "command", "groups_of", "number", "read_runs"]
+__all__ = ["Found", "Group", "command", "groups_of", "number", "read_runs", "warnings_of", "weakest_class"]
 
 BUILT_IN = ("digits",)
 """Data sets that need no --data."""
@@ -43,7 +43,7 @@ def read_runs(places: Iterable[Path]) -> Found:
     folders: dict[int, Path] = {}
     for place in places:
         if place.is_dir():
-            for path in sorted(place.rglob(RECORD)):
+            for path in sorted(path for path in place.rglob(RECORD) if path.is_file()):
                 folders[len(records)] = path.parent
                 records.append(run_line(path.parent))
         elif place.is_file():
@@ -191,6 +191,18 @@ def number(value: Any) -> float | None:
 
 def seed_of(record: Mapping[str, Any]) -> int:
     return int(number(record["recipe"].get("seed")) or 0)
+
+
+def weakest_class(record: Mapping[str, Any]) -> tuple[int, float] | None:
+    """The class of which the smallest share is right, and that share in percent; None where classes were not counted apart."""
+    shares = enumerate(_numbers(record["result"].get("accuracy_by_class")))
+    known = [(share, k) for k, share in shares if share is not None]
+    return (min(known)[1], 100 * min(known)[0]) if known else None
+
+
+def warnings_of(record: Mapping[str, Any]) -> list[str]:
+    found = record.get("warnings")
+    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
 
 def _part(record: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -51,8 +51,9 @@ def write_records(file: Path, records: Iterable[dict[str, Any]]) -> None:
 
 
 def compact(record: dict[str, Any]) -> dict[str, Any]:
-    """The line of a run folder's ``record.json``: without its epochs, but with the accuracies by epoch, to four digits."""
-    line = {key: value for key, value in record.items() if key not in ("format", "epochs")}
+    """The line of a run folder's ``record.json``: without its epochs and its files' digests, but with the accuracies by epoch,
+    to four digits."""
+    line = {key: value for key, value in record.items() if key not in ("format", "epochs", "files")}
     epochs = record.get("epochs", [])
     curves = {name: [_rounded(epoch.get(name)) for epoch in epochs] for name in CURVES}
     curves = {name: values for name, values in curves.items() if any(value is not None for value in values)}

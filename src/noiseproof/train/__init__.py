@@ -16,6 +16,7 @@ engine_choice  which of them: start_run
 loop           train: epochs, records, checkpoints, resuming
 observer       what is told of a run while it goes on
 record         what a run writes about itself
+result         the numbers of a finished run, and warnings of what they hide
 checkpoint     the state of a run on disk
 confidence     how sure a run was of each given label, as a file
 runs           the runs in a folder, found by what they are

@@ -30,13 +30,14 @@ def write_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, 
     write_tensors(folder / CHECKPOINT, tensors, {"noiseproof": FORMAT, "facts": text, "sha256": _digest(tensors, text)})
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a file of tensors, complete or not at all."""
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> str:
+    """Write a file of tensors, complete or not at all; returns its SHA-256."""
     from safetensors.torch import save
 
     # Not save_file: its temporary file would stay if the process is killed, and its error for a full disk is no OSError.
     content = save(tensors, metadata)
     write_whole(path, lambda place: place.write_bytes(content))
+    return hashlib.sha256(content).hexdigest()
 
 
 def read_checkpoint(folder: Path) -> Checkpoint | None:
@@ -50,7 +51,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # of dtypes torch lacks
         raise CheckpointError(f"{path}: damaged, or no checkpoint: {error}; move it away to start anew") from error
     if (found := metadata.get("noiseproof")) != FORMAT or "facts" not in metadata:
         raise CheckpointError(
@@ -59,7 +60,10 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         )
     if _digest(tensors, metadata["facts"]) != metadata.get("sha256"):
         raise CheckpointError(f"{path}: damaged, its content is not what was written; move it away to start anew")
-    return tensors, json.loads(metadata["facts"])
+    try:
+        return tensors, json.loads(metadata["facts"])
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: its facts are not JSON: {error}; move it away to start anew") from error
 
 
 def _digest(tensors: dict[str, Tensor], facts: str) -> str:

@@ -47,7 +47,7 @@ class Cluster:
         try:
             ray: Any = importlib.import_module("ray")
         except ImportError as error:
-            raise ImportError("--engine ray needs Ray: pip install 'noiseproof[cluster]'") from error
+            raise ImportError("--engine ray needs Ray: pip install '.[cluster]' in noiseproof's repository") from error
         self.ray = ray
         self.started = not ray.is_initialized()
         if self.started:

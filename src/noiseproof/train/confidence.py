@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.files import write_whole
+from noiseproof.files import checksum, write_whole
+from noiseproof.reading import NpzFile
 from noiseproof.train.checkpoint import CheckpointError
+from noiseproof.train.record import fault_of
 from noiseproof.train.run import Predictions
 from noiseproof.train.task import Task
 
@@ -20,32 +21,51 @@ __all__ = ["CONFIDENCE", "read_confidence", "write_confidence"]
 CONFIDENCE = "confidence.npz"
 
 
-def write_confidence(folder: Path, task: Task, predictions: dict[int, Predictions]) -> None:
-    """Write ``epochs [E]``, ``given [N]``, ``clean [N]`` if known, ``probability [E, N]`` of the given label, ``predicted``."""
+def write_confidence(folder: Path, task: Task, predictions: dict[int, Predictions]) -> str:
+    """Write what the run predicts for the training examples, of which there are N, after E epochs; returns the file's SHA-256.
+
+    ``epochs [E]``; ``given [N]``, and ``clean [N]`` if known; ``probability [E, N]`` of the given label, and the class
+    ``predicted [E, N]``; ``index [N]``, the example's position in the data as they were before a share was held out; and for
+    image files their ``path [N]``.
+    """
     epochs = sorted(predictions)
     arrays: dict[str, NDArray[Any]] = {
         "epochs": np.asarray(epochs),
         "given": task.train.labels,
         "probability": np.stack([predictions[epoch].probability for epoch in epochs]),
         "predicted": np.stack([predictions[epoch].predicted for epoch in epochs]),
+        "index": np.arange(len(task.train)) if task.rows is None else task.rows,
     }
     if task.clean is not None:
         arrays["clean"] = task.clean
-    write_whole(folder / CONFIDENCE, lambda path: _save(path, arrays))
+    if task.train.paths is not None:
+        arrays["path"] = np.asarray(task.train.paths)
+    digest = ""
+
+    def save(path: Path) -> None:
+        nonlocal digest
+        with path.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        digest = checksum(path)
+
+    write_whole(folder / CONFIDENCE, save)
+    return digest
 
 
-def read_confidence(folder: Path) -> dict[int, Predictions]:
-    """The predictions by epoch, of a run that is finished."""
+def read_confidence(folder: Path, epochs: Sequence[int], count: int) -> dict[int, Predictions]:
+    """The predictions of a finished run after each of its ``epochs`` for its ``count`` examples."""
+    shape = len(epochs), count
     try:
-        with (folder / CONFIDENCE).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            found = zip(arrays["epochs"].tolist(), arrays["probability"], arrays["predicted"], strict=True)
-            return {epoch: Predictions(probability, predicted) for epoch, probability, predicted in found}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        with NpzFile(folder / CONFIDENCE) as file:
+            arrays = {name: file.array(name) for name in ("epochs", "probability", "predicted")}
+        found = {name: (array.dtype.kind, array.shape) for name, array in arrays.items()}
+        if found != {"epochs": ("i", shape[:1]), "probability": ("f", shape), "predicted": ("i", shape)}:
+            raise ValueError(f"it has not what {count} examples need after {len(epochs)} epochs, but {found}")
+        if arrays["epochs"].tolist() != list(epochs):
+            raise ValueError(f"it is of the epochs {arrays['epochs'].tolist()}, not {list(epochs)}")
+    except (OSError, ValueError, KeyError) as error:
+        fault = fault_of(error) if isinstance(error, ValueError) else error
         raise CheckpointError(
-            f"{folder / CONFIDENCE}: damaged, in a run that is finished: {error}; move the folder away to run it again"
+            f"{folder / CONFIDENCE}: damaged, in a run that is finished: {fault}; move the folder away to run it again"
         ) from error
-
-
-def _save(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    with path.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    return {epoch: Predictions(arrays["probability"][i], arrays["predicted"][i]) for i, epoch in enumerate(epochs)}

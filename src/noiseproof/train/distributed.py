@@ -2,7 +2,7 @@
 
 Every global batch is divided among them; DistributedDataParallel averages the gradients, BatchNorm's statistics are those of
 the whole batch, and sums over examples are added up. Rank 0 writes. Only random draws of a network or a loss differ: each
-process has its own.
+process has its own. A process that does not answer ends the others after a while, one that ends does so at once.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -22,14 +24,51 @@ from torch.nn.parallel import DistributedDataParallel
 
 from noiseproof.train.feed import SINGLE, Rank
 
-__all__ = ["Processes", "process_group"]
+__all__ = ["PATIENCE", "LostProcessError", "Processes", "answering", "process_group"]
 
 Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+PATIENCE = 600.0
+"""Seconds that a process waits for another; rank 0 may write a large checkpoint meanwhile, on a slow disk"""
+TIMED_OUT = re.compile(r"timed out|timeout", re.I)
+ENDED = re.compile(r"connection (was )?(closed|reset|refused)|broken pipe|peer .*(closed|exited)|remote process exited", re.I)
+
+
+class LostProcessError(ConnectionError):
+    """Another of the processes does not answer, or has ended."""
+
+    def __init__(self, message: str, timed_out: bool) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
 
 
 @contextmanager
-def process_group(device: torch.device) -> Iterator[tuple[Rank, torch.device]]:
-    """This process's rank among those that torchrun started, if it did, and its device: on CUDA the GPU of its local rank."""
+def answering(world: int) -> Iterator[None]:
+    """Gloo's and NCCL's errors for a process that is lost, as a LostProcessError."""
+    try:
+        yield
+    except RuntimeError as error:
+        text = str(error)
+        if world == 1 or not (TIMED_OUT.search(text) or ENDED.search(text)):
+            raise
+        timed_out = TIMED_OUT.search(text) is not None
+        reason = "does not answer: it was stopped, or hangs" if timed_out else "has ended"
+        raise LostProcessError(
+            f"another of the {world} processes {reason} ({_first_line(text)}); "
+            "the same command goes on from the last checkpoint",
+            timed_out,
+        ) from error
+
+
+def _first_line(text: str) -> str:
+    return re.sub(r"^\[.*?\]\s*", "", text.splitlines()[0])[:160]
+
+
+@contextmanager
+def process_group(device: torch.device, timeout: float = PATIENCE) -> Iterator[tuple[Rank, torch.device]]:
+    """This process's rank among those that torchrun started, if it did, and its device: on CUDA the GPU of its local rank.
+
+    A collective operation that another process does not join for ``timeout`` seconds is an error.
+    """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield SINGLE, device
@@ -40,7 +79,8 @@ def process_group(device: torch.device) -> Iterator[tuple[Rank, torch.device]]:
     # DistributedDataParallel would import it later, with the group in its functions' default arguments. A group that is kept
     # alive keeps its threads, and a thread that frees a tensor while Python exits aborts the process.
     importlib.import_module("torch.distributed.nn.functional")
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    with answering(world):
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(seconds=timeout))
     try:
         yield Rank(dist.get_rank(), world), device
     finally:

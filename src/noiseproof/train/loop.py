@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from noiseproof.files import checksum
 from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
-from noiseproof.train.confidence import read_confidence, write_confidence
+from noiseproof.train.confidence import CONFIDENCE, read_confidence, write_confidence
+from noiseproof.train.distributed import answering
 from noiseproof.train.engine_choice import start_run
 from noiseproof.train.memory import advice_on_memory
 from noiseproof.train.observer import Observer
 from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import Epoch, Record, environment
+from noiseproof.train.record import RECORD, Epoch, Record, environment
+from noiseproof.train.result import result_of, warnings_of
 from noiseproof.train.run import INPUT_FACTS, DivergenceError, Predictions, Run
 from noiseproof.train.runs import claimed, identity
 from noiseproof.train.task import Task, prepare
@@ -30,6 +33,8 @@ from noiseproof.train.task import Task, prepare
 __all__ = ["Loop", "Outcome", "train"]
 
 WEIGHTS = "weights.safetensors"
+RECORD_SECONDS = 1.0
+"""While a run goes on, its record is written no more often: waiting for the disk takes as long as a short epoch"""
 PART = {
     "name": "data",
     "test_examples": "examples to test on",
@@ -39,6 +44,13 @@ PART = {
     "model": "model's lines of code",
 }
 """The facts of a task in words, where these are not their names"""
+
+
+class _Kept(NamedTuple):
+    """The state after an epoch, where it is: the network and the optimiser change it in the next."""
+
+    epochs: int
+    state: dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -62,9 +74,10 @@ def train(
 ) -> Outcome:
     """Train as the recipe says, and return the outcome.
 
-    ``task`` is the recipe's data, opened from ``data`` if left out. With a ``folder`` the run writes its record after every
-    epoch, a checkpoint every ``checkpoint_seconds``, and at the end its weights and its confidence in the given labels. Called
-    again with the same folder it resumes, to the same result; a finished run is not run again.
+    ``task`` is the recipe's data, opened from ``data`` if left out. With a ``folder`` the run writes its record after an epoch,
+    at most once a second, a checkpoint every ``checkpoint_seconds`` and when it is stopped, and at the end its weights and its
+    confidence in the given labels. Called again with the same folder it resumes, to the same result; a finished run is not run
+    again.
     """
     options = options or RunOptions()
     with precision_of(recipe, options.deterministic):
@@ -86,7 +99,9 @@ class Loop:
     ) -> None:
         self.recipe, self.folder, self.options, self.observer = recipe, folder, options, observer
         self.output = folder if options.process.rank == 0 else None  # rank 0 writes
-        self.checkpoint_seconds, self.saved_at = checkpoint_seconds, time.monotonic()
+        self.checkpoint_seconds, self.saved_at, self.recorded_at = checkpoint_seconds, time.monotonic(), -math.inf
+        self.kept: _Kept | None = None
+        self.kept_on_disk = 0
         start = time.perf_counter()
         self.task = prepare(recipe, data) if task is None else task
         self.record = Record.of(recipe, self.task, environment(options.device))
@@ -94,11 +109,10 @@ class Loop:
         self.record.add_seconds("prepare", time.perf_counter() - start)
 
     def run(self) -> Outcome:
-        with ExitStack() as held:
+        with answering(self.options.process.world), ExitStack() as held:
             if self.options.device.type == "cuda":  # CUDA calls that name no device use the thread's current one
                 held.enter_context(torch.cuda.device(self.options.device))
             if self.output is not None:
-                self.output.mkdir(parents=True, exist_ok=True)
                 held.enter_context(claimed(self.output))
             return self._run()
 
@@ -127,12 +141,16 @@ class Loop:
         try:
             for epoch in range(first, self.recipe.epochs):
                 self._epoch(run, epoch)
+            self._finish(run)
         except DivergenceError as error:
             self.record.status, self.record.message = "diverged", str(error)
             self._write_record()
             self.observer.ended(self.record)
             raise
-        self._finish(run)
+        except BaseException:  # stopped, or failed: the last epoch that was whole need not be trained again
+            with suppress(OSError, RuntimeError):  # the disk is full, the device is lost
+                self._write_kept(run)
+            raise
 
     def _epoch(self, run: Run, epoch: int) -> None:
         start = time.perf_counter()
@@ -149,6 +167,7 @@ class Loop:
                         f"the network's output is not finite after epoch {epoch + 1}, though every loss was, "
                         f"at learning rate {run.lr(epoch):.3g}; try a lower one, or a clip"
                     )
+        sums = sums._replace(loss=sums.loss - self.record.loss_constant)
         facts = Epoch(epoch + 1, *sums, accuracy, run.lr(epoch), round(time.perf_counter() - start, 4), others)
         self.record.epochs.append(facts)
         if epoch + 1 < self.recipe.epochs:
@@ -158,72 +177,77 @@ class Loop:
 
     def _finish(self, run: Run) -> None:
         last = self.predictions[self.recipe.epochs]
-        seen = last.predicted >= 0
-        agrees = last.predicted == self.task.train.labels
-        self.record.result = {
-            "epoch": self.recipe.epochs,
-            "test_accuracy": self.record.epochs[-1].test_accuracy,
-            "given_labels_predicted": _share(agrees[seen]),
-        }
-        self.record.result |= {f"{name}_accuracy": value for name, value in self.record.epochs[-1].other_accuracies.items()}
-        if (wrong := self.task.wrong) is not None:
-            self.record.result |= {
-                "right_labels_learned": _share(agrees[seen & ~wrong]),
-                "wrong_labels_memorised": _share(agrees[seen & wrong]),
-            }
-        if not seen.all():
-            self.record.result["images_left_out"] = int((~seen).sum())
-        if run.test_images_left_out:
-            self.record.result["test_images_left_out"] = run.test_images_left_out
-        self.record.status = "finished"
+        self.record.result = result_of(self.task, self.record.epochs[-1], last, run.tested, run.test_images_left_out)
+        self.record.warnings = warnings_of(self.recipe.loss, self.task, self.record.epochs, last, run.tested)
         if self.output is not None:
             self._write_results(run, self.output)
+        self.record.status = "finished"
         self.observer.ended(self.record)
 
     def _write_results(self, run: Run, folder: Path) -> None:
         """The record comes last: it says that the run is finished, so everything else must be there."""
         with self._timed("save"):
             weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in run.network.state_dict().items()}
-            write_tensors(folder / WEIGHTS, weights, {"noiseproof": json.dumps(run.described())})
-            write_confidence(folder, self.task, self.predictions)
+            self.record.files = {
+                WEIGHTS: write_tensors(folder / WEIGHTS, weights, {"noiseproof": json.dumps(run.described())}),
+                CONFIDENCE: write_confidence(folder, self.task, self.predictions),
+            }
+        self.record.status = "finished"
         self._write_record()
+        self.kept = None
         (folder / CHECKPOINT).unlink(missing_ok=True)
 
     def _finished(self, folder: Path) -> Outcome | None:
-        """The outcome in the folder, if this run is finished; an error if the folder has another run."""
+        """The outcome in the folder, if this run is finished; an error if it has another run, or a file is gone or damaged."""
         if (record := Record.read(folder)) is None:
             return None
-        self._check_same(record, str(folder))
+        self._check_same(record, str(folder / RECORD))
         if record.status != "finished":
             return None
-        predictions = read_confidence(folder)
-        if self.output is not None:  # a run that was killed after it wrote its record left its checkpoint
-            (self.output / CHECKPOINT).unlink(missing_ok=True)
+        _check_files(folder, record.files)
+        epochs = sorted({*self.recipe.confidence_epochs, self.recipe.epochs})
+        predictions = read_confidence(folder, epochs, len(self.task.train))
+        if self.output is not None:
+            with suppress(OSError):  # a run that was killed after its record left a checkpoint; or the disk is read-only
+                (self.output / CHECKPOINT).unlink(missing_ok=True)
         return Outcome(record, self.task, predictions)
 
     def _resume(self, run: Run) -> int:
         """Load the checkpoint if there is one; returns how many epochs are done."""
         if self.folder is None or (found := read_checkpoint(self.folder)) is None:
             return 0
-        (tensors, facts), where = found, f"the checkpoint in {self.folder}"
+        (tensors, facts), where = found, f"the checkpoint {self.folder / CHECKPOINT}"
         try:
             record = Record.from_dict(facts)
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise CheckpointError(
                 f"{where} is of another version of noiseproof: {error}; move it away to start anew"
             ) from error
         self._check_same(record, where)
+        done = len(record.epochs)
         try:
+            if done >= self.recipe.epochs:
+                raise ValueError(f"it has {done} epochs of {self.recipe.epochs} behind it")
+            predictions = self._predictions_in(tensors, done)
             run.load_state({name: tensor for name, tensor in tensors.items() if not name.startswith("predictions.")})
         except ValueError as error:
-            raise CheckpointError(f"{where} does not fit: {error}") from error
-        for name, tensor in tensors.items():
-            if name.startswith("predictions.probability."):
-                epoch = int(name.rpartition(".")[2])
-                self.predictions[epoch] = Predictions(tensor.numpy(), tensors[f"predictions.predicted.{epoch}"].numpy())
+            raise CheckpointError(f"{where} does not fit: {error}; move it away to start anew") from error
+        self.predictions, self.kept_on_disk = predictions, done
         record.environment = self.record.environment | _earlier(record.environment, self.record.environment)
         self.record = record
-        return len(record.epochs)
+        return done
+
+    def _predictions_in(self, tensors: dict[str, Tensor], done: int) -> dict[int, Predictions]:
+        """Those that the epochs which are done have left in a checkpoint."""
+        found = {}
+        for epoch in self.recipe.confidence_epochs:
+            if epoch <= done:
+                both = [tensors.get(f"predictions.{name}.{epoch}") for name in Predictions._fields]
+                kinds = [None if one is None else (one.dtype, list(one.shape)) for one in both]
+                if kinds != [(torch.float32, [len(self.task.train)]), (torch.int64, [len(self.task.train)])]:
+                    raise ValueError(f"it has no predictions of {len(self.task.train)} examples after epoch {epoch}")
+                found[epoch] = Predictions(*(one.numpy() for one in both if one is not None))
+        return found
 
     def _check_same(self, record: Record, where: str) -> None:
         ours, theirs = self.record.task, record.task
@@ -236,21 +260,35 @@ class Loop:
         raise CheckpointError(f"{where} is of another run: {'; '.join(differences)}. Choose another folder, or move it away")
 
     def _save(self, run: Run) -> None:
+        """Keep the state, and write it and the record where it is time."""
         if self.output is None:
             return
-        self._write_record()
-        if time.monotonic() - self.saved_at < self.checkpoint_seconds:
+        before, self.kept = self.kept, None  # no copy of which a part is of another epoch
+        state = run.copy_of_state(None if before is None else before.state)
+        self.kept = _Kept(len(self.record.epochs), state)
+        if time.monotonic() - self.saved_at >= self.checkpoint_seconds:
+            self._write_kept(run)
+        elif time.monotonic() - self.recorded_at >= RECORD_SECONDS:
+            self._write_record()
+
+    def _write_kept(self, run: Run) -> None:
+        """The record and a checkpoint after the last epoch that was whole, unless it is there."""
+        if self.output is None or self.kept is None or self.kept.epochs == self.kept_on_disk:
             return
-        tensors: dict[str, Tensor] = run.state()
+        tensors, facts = run.on_cpu(self.kept.state), self.record.as_dict()
         for epoch, (probability, predicted) in self.predictions.items():
-            tensors[f"predictions.probability.{epoch}"] = torch.from_numpy(probability)
-            tensors[f"predictions.predicted.{epoch}"] = torch.from_numpy(predicted)
-        write_checkpoint(self.output, tensors, self.record.as_dict())
-        self.saved_at = time.monotonic()
+            if epoch <= self.kept.epochs:
+                tensors[f"predictions.probability.{epoch}"] = torch.from_numpy(probability)
+                tensors[f"predictions.predicted.{epoch}"] = torch.from_numpy(predicted)
+        facts |= {"epochs": facts["epochs"][: self.kept.epochs], "result": {}}
+        self._write_record()
+        write_checkpoint(self.output, tensors, facts)
+        self.saved_at, self.kept_on_disk = time.monotonic(), self.kept.epochs
 
     def _write_record(self) -> None:
         if self.output is not None:
             self.record.write(self.output)
+            self.recorded_at = time.monotonic()
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -268,5 +306,10 @@ def _earlier(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     return {"earlier": known} if known else {}
 
 
-def _share(agrees: NDArray[np.bool_]) -> float | None:
-    return float(agrees.mean()) if len(agrees) else None
+def _check_files(folder: Path, digests: dict[str, str]) -> None:
+    """An error if a file of a finished run is gone, or not what was written."""
+    for name, digest in digests.items():
+        path = folder / name
+        fault = "gone" if not path.is_file() else "damaged" if checksum(path) != digest else None
+        if fault is not None:
+            raise CheckpointError(f"{path}: {fault}, in a run that is finished; move the folder away to run it again")

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task, weights_file
 
-__all__ = ["build_network", "drawing_from", "logits_of", "model_code_hash", "model_facts", "nothing_drawn"]
+__all__ = ["build_network", "check_model", "drawing_from", "logits_of", "model_code_hash", "model_facts", "nothing_drawn"]
 
 _drawing = threading.RLock()
 
@@ -104,12 +105,17 @@ def model_code_hash(recipe: Recipe) -> str | None:
 
 def _user_function(recipe: Recipe) -> Callable[..., Any]:
     module_name, _, name = recipe.model.partition(":")
+    if not module_name or not name or module_name.startswith("."):
+        raise ValueError(f"model must be package.module:function, got {recipe.model!r}")
     try:
-        function: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
-    except ImportError as error:
-        raise ValueError(
-            f"model {recipe.model!r}: cannot import {module_name}: {error}; it must be on the Python path"
-        ) from error
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
+        kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
+        way = "; it must be on the Python path" if isinstance(error, ModuleNotFoundError) else _place_in(error, module_name)
+        text = " ".join(str(error).split())
+        raise ValueError(f"model {recipe.model!r}: cannot import {module_name}: {kind}{text}{way}") from error
+    try:
+        function: Callable[..., Any] = getattr(module, name)
     except AttributeError as error:
         raise ValueError(f"model {recipe.model!r}: {module_name} has no {name!r}") from error
     if not callable(function):
@@ -117,14 +123,43 @@ def _user_function(recipe: Recipe) -> Callable[..., Any]:
     return function
 
 
-def _user_model(recipe: Recipe, classes: int) -> nn.Module:
-    function = _user_function(recipe)
+def _place_in(error: BaseException, module_name: str) -> str:
+    """Where in a module's own code an error came from; a SyntaxError says it by itself."""
+    ending = module_name.rpartition(".")[2] + ".py"
+    places = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == ending]
+    return f" ({ending}, line {places[-1].lineno})" if places else ""
+
+
+def check_model(recipe: Recipe, task: Task | None = None) -> None:
+    """An error if the recipe's model has no such options, or cannot be imported. No memory is taken for its weights.
+
+    Without a task the options are checked for ten classes of small images; a model of one's own is not called.
+    """
+    if ":" in recipe.model:
+        _bound(_user_function(recipe), recipe, 10)
+        return
+    with torch.device("meta"), nothing_drawn():
+        if task is not None:
+            _from_catalogue(recipe, task.train, len(task.classes))
+            return
+        sizes = {"in_features": 64} if find_model(recipe.model) == "mlp" else {}
+        create_model(recipe.model, 10, **{**sizes, **recipe.model_options})
+
+
+def _bound(function: Callable[..., Any], recipe: Recipe, classes: int) -> None:
     try:
         inspect.signature(function).bind(classes, **recipe.model_options)
     except TypeError as error:
         raise TypeError(
             f"model {recipe.model!r} must be a function of the number of classes and of its options: {error}"
         ) from error
+    except ValueError:  # a callable that does not say what it takes
+        return
+
+
+def _user_model(recipe: Recipe, classes: int) -> nn.Module:
+    function = _user_function(recipe)
+    _bound(function, recipe, classes)
     network = function(classes, **recipe.model_options)
     if not isinstance(network, nn.Module):
         raise TypeError(

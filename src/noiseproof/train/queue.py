@@ -82,11 +82,16 @@ class Speeds:
     def add(self, record: Mapping[str, Any]) -> None:
         """A finished run's record: its seconds, divided among the runs that shared the device with it."""
         made, seconds = record.get("environment") or {}, record.get("seconds") or {}
-        if seconds.get("train") and made.get("machine"):
+        if not (seconds.get("train") and made.get("machine")):
+            return
+        try:
             at_once = made.get("at_once") or record.get("at_once") or 1
             per_epoch = sum(seconds.values()) / record["recipe"]["epochs"] / at_once
+            key = self.key(made["machine"], record["recipe"])
             with self._lock:
-                self._found.setdefault(self.key(made["machine"], record["recipe"]), []).append(per_epoch)
+                self._found.setdefault(key, []).append(per_epoch)
+        except (KeyError, TypeError, ZeroDivisionError):
+            return  # a record with odd fields measures nothing
 
     def seconds(self, facts: Mapping[str, Any]) -> float | None:
         """Of the device's time that a whole run of such a recipe takes, or None."""

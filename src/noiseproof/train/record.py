@@ -7,25 +7,32 @@ import json
 import platform
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from noiseproof.files import write_whole
+from noiseproof.reading import ReadError, read_json
 from noiseproof.train.network import model_code_hash
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task
 from noiseproof.version import __version__
 
-__all__ = ["RECORD", "Epoch", "Record", "environment", "task_facts"]
+__all__ = ["RECORD", "Epoch", "Record", "check_facts", "environment", "fault_of", "task_facts"]
 
 FORMAT = 1
 RECORD = "record.json"
-KEYS = ("format", "status", "message", "result", "recipe", "loss", "task", "environment", "seconds", "epochs")
+KEYS = (
+    "format", "status", "message", "warnings", "result", "recipe", "loss", "loss_constant", "task", "environment", "seconds",
+    "files", "epochs",
+)  # fmt: skip
+LATER = ("warnings", "loss_constant", "files")
+"""Fields that records of before do not have; they are left out where they are empty"""
+NEEDED = ("recipe", "task", "result")
 Status = Literal["running", "finished", "diverged"]
 
 
@@ -57,15 +64,23 @@ class Record:
     epochs: list[Epoch] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     """By phase: prepare, train, evaluate, save"""
-    result: dict[str, float | int | None] = field(default_factory=dict)
+    result: dict[str, Any] = field(default_factory=dict)
     status: Status = "running"
     message: str = ""
     loss: str = ""
     """With all its options: the recipe has only those that were given"""
+    warnings: list[str] = field(default_factory=list)
+    """What a total hides: a class that is never predicted, a loss that was still falling"""
+    loss_constant: float = 0.0
+    """What the loss of every example holds, AMSE's (a - 1)^q / K say; the epochs' losses are without it"""
+    files: dict[str, str] = field(default_factory=dict)
+    """The SHA-256 of each file beside the record of a finished run, by name"""
 
     @staticmethod
     def of(recipe: Recipe, task: Task, environment: dict[str, Any]) -> Record:
-        return Record(recipe.as_dict(), task_facts(recipe, task), environment, loss=repr(recipe.criterion()))
+        facts = recipe.as_dict(), task_facts(recipe, task), environment
+        criterion = recipe.criterion()
+        return Record(*facts, loss=repr(criterion), loss_constant=criterion.constant(len(task.classes)))
 
     @staticmethod
     def status_in(facts: Mapping[str, Any]) -> Status:
@@ -79,18 +94,16 @@ class Record:
     def as_dict(self) -> dict[str, Any]:
         seconds = {phase: round(seconds, 3) for phase, seconds in self.seconds.items()}
         facts = asdict(self) | {"format": FORMAT, "seconds": seconds}
-        return {key: facts[key] for key in KEYS}
+        return {key: facts[key] for key in KEYS if key not in LATER or facts[key]}
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Record:
-        """What :meth:`as_dict` gave, also without its epochs; a ValueError if it has another format."""
-        if (found := facts.get("format", FORMAT)) != FORMAT:
-            raise ValueError(f"format {FORMAT} expected, found {found}")
+        """What :meth:`as_dict` gave, also without its epochs; a ValueError if it is not that, or has another format."""
+        check_facts(facts, (*NEEDED, "environment", "seconds"))
         known = {field.name for field in fields(Epoch)}
         epochs = [Epoch(**{key: value for key, value in epoch.items() if key in known}) for epoch in facts.get("epochs", [])]
-        needed = {key: facts[key] for key in ("recipe", "task", "environment", "seconds", "result")}
-        told = {key: facts.get(key, "") for key in ("message", "loss")}
-        return Record(**needed, **told, epochs=epochs, status=Record.status_in(facts))
+        told = {key: facts[key] for key in KEYS if key in facts and key not in ("format", "epochs", "status")}
+        return Record(**told, epochs=epochs, status=Record.status_in(facts))
 
     def write(self, folder: Path) -> None:
         text = json.dumps(self.as_dict(), indent=1)
@@ -103,9 +116,84 @@ class Record:
         if not path.is_file():
             return None
         try:
-            return Record.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: not the record of a run: {error}; move it away to start anew") from error
+            return Record.from_dict(read_json(path))
+        except ValueError as error:
+            raise ValueError(f"{path}: not the record of a run: {fault_of(error)}; move it away to start anew") from error
+
+
+def fault_of(error: ValueError) -> str:
+    """What is wrong with a file, without its name."""
+    return error.fault if isinstance(error, ReadError) else str(error)
+
+
+def check_facts(facts: Any, needed: Iterable[str] = NEEDED) -> None:
+    """A ValueError that says in which field they are not the facts of a run: records come from other machines and editors."""
+    _check_kind("a record", facts, dict)
+    if (found := facts.get("format", FORMAT)) != FORMAT:
+        raise ValueError(f"format {FORMAT} expected, found {_short(found)}")
+    for key in needed:
+        if key not in facts:
+            raise ValueError(f"it has no {key!r}")
+    for key, kind in KINDS.items():
+        if key in facts:
+            _check_kind(repr(key), facts[key], kind)
+    if facts.get("status") not in (None, "", *get_args(Status)):
+        raise ValueError(f"'status' must be one of {', '.join(get_args(Status))}, found {_short(facts['status'])}")
+    for phase, seconds in facts.get("seconds", {}).items():
+        _check_kind(f"the seconds of {phase!r}", seconds, float)
+    for name, value in facts["result"].items():
+        if name.endswith("_accuracy") and value is not None:
+            _check_kind(f"the result's {name!r}", value, float)
+    for share in _list_of(facts["result"], "accuracy_by_class"):
+        if share is not None:
+            _check_kind("an accuracy in 'accuracy_by_class'", share, float)
+    for text in _list_of(facts, "warnings"):
+        _check_kind("a warning", text, str)
+    for name, digest in facts.get("files", {}).items():
+        _check_kind(f"the digest of {name!r}", digest, str)
+    for number, epoch in enumerate(facts.get("epochs", []), 1):
+        _check_epoch(number, epoch)
+
+
+def _check_epoch(number: int, epoch: Any) -> None:
+    where = f"epoch {number}"
+    _check_kind(where, epoch, dict)
+    for key in ("epoch", "loss", "given_accuracy", "clean_accuracy", "test_accuracy", "lr", "seconds"):
+        if key not in epoch:
+            raise ValueError(f"{where} has no {key!r}")
+        if epoch[key] is not None or key not in ("clean_accuracy", "test_accuracy"):
+            _check_kind(f"{key!r} of {where}", epoch[key], float)
+    if epoch["epoch"] != number:
+        raise ValueError(f"{where} says that it is epoch {_short(epoch['epoch'])}")
+    others = epoch.get("other_accuracies", {})
+    _check_kind(f"'other_accuracies' of {where}", others, dict)
+    for name, value in others.items():
+        _check_kind(f"the accuracy on {name!r} of {where}", value, float)
+
+
+KINDS: dict[str, type] = {
+    **dict.fromkeys(("recipe", "task", "environment", "seconds", "result", "files"), dict),
+    "epochs": list,
+    **dict.fromkeys(("message", "loss"), str),
+    "loss_constant": float,
+}
+IN_WORDS = {dict: "an object", list: "a list", str: "text", float: "a number"}
+
+
+def _check_kind(what: str, value: Any, kind: type) -> None:
+    if not (isinstance(value, int | float) and not isinstance(value, bool) if kind is float else isinstance(value, kind)):
+        raise ValueError(f"{what} must be {IN_WORDS[kind]}, found {_short(value)}")
+
+
+def _list_of(facts: Mapping[str, Any], key: str) -> list[Any]:
+    found = facts.get(key, [])
+    _check_kind(repr(key), found, list)
+    return list(found)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:56]} ..."
 
 
 def task_facts(recipe: Recipe, task: Task) -> dict[str, Any]:

@@ -51,6 +51,14 @@ class Predictions(NamedTuple):
     predicted: NDArray[np.int64]
 
 
+class ClassCounts(NamedTuple):
+    """Of each class ``[K]`` in a split: examples that were read, those of them predicted right, and all predictions of it."""
+
+    seen: NDArray[np.int64]
+    right: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+
+
 class Run:
     """A recipe's network, its data on the device, and the engine that trains it, the plain one unless another is given."""
 
@@ -74,6 +82,8 @@ class Run:
         self.test_feed = None if task.test is None else self._feed(task.test)
         self.other_feeds = {name: self._feed(split) for name, split in task.other_tests.items()}
         self.test_images_left_out = 0
+        self.tested: ClassCounts | None = None
+        """Of the test split, at its last evaluation"""
         clean = None if task.clean is None else torch.from_numpy(task.clean).to(options.device)
         model = self.network, self.criterion
         self.parts = Parts(recipe, options, *model, self.feed, clean, len(task.classes), self.processes)
@@ -158,21 +168,31 @@ class Run:
 
     def accuracy(self) -> float | None:
         self.test_images_left_out = 0
-        return None if self.test_feed is None else self._accuracy_on(self.test_feed)
+        if self.test_feed is None:
+            return None
+        self.tested = self._counts_on(self.test_feed)
+        return int(self.tested.right.sum()) / int(self.tested.seen.sum())
 
     def other_accuracies(self) -> dict[str, float]:
-        return {name: self._accuracy_on(feed) for name, feed in self.other_feeds.items()}
+        counts = {name: self._counts_on(feed) for name, feed in self.other_feeds.items()}
+        return {name: int(found.right.sum()) / int(found.seen.sum()) for name, found in counts.items()}
 
-    def _accuracy_on(self, feed: Feed) -> float:
+    def _counts_on(self, feed: Feed) -> ClassCounts:
         """Of the examples that could be read: damaged images are left out on request."""
-        right, seen = [], 0
         with self.engine.on_stream():
+            counts = torch.zeros(3, len(self.task.classes), dtype=torch.int64, device=self.options.device)
             for batch, logits in self.engine.evaluated(feed):
-                right.append((logits.argmax(1) == batch.labels).sum())
-                seen += len(batch.labels)
-            seen = self.processes.total_of(seen)
-            self.test_images_left_out += len(feed) - seen
-            return self.processes.total_of(sum(int(count) for count in right)) / seen
+                predicted = logits.argmax(1)
+                one = torch.ones_like(predicted)
+                counts[0].index_add_(0, batch.labels, one)
+                counts[1].index_add_(0, batch.labels, (predicted == batch.labels).long())
+                counts[2].index_add_(0, predicted, one)
+            found = ClassCounts(*self.processes.total(counts).cpu().numpy())
+        seen = int(found.seen.sum())
+        if not seen:
+            raise ValueError(f"none of the {len(feed)} images to test on could be read")
+        self.test_images_left_out += len(feed) - seen
+        return found
 
     def predictions(self) -> Predictions:
         """Of the training examples as they are, without augmentation."""
@@ -226,6 +246,25 @@ class Run:
     def state(self) -> dict[str, Tensor]:
         """All that the next epoch depends on, by name, on the CPU."""
         return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self._named_state().items()}
+
+    def copy_of_state(self, into: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """The same on the device, which takes no time to speak of, or on the CPU if the device is full.
+
+        ``into`` is an earlier copy, whose memory is used.
+        """
+        with torch.no_grad(), self.engine.on_stream():
+            named = self._named_state()
+            if into is not None:
+                return {name: into[name].copy_(tensor) for name, tensor in named.items()}
+            try:
+                return {name: tensor.detach().clone() for name, tensor in named.items()}
+            except torch.OutOfMemoryError:
+                return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named.items()}
+
+    def on_cpu(self, copy: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What :meth:`copy_of_state` gave, as :meth:`state` gives it."""
+        with self.engine.on_stream():
+            return {name: tensor.cpu().contiguous() for name, tensor in copy.items()}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Load what :meth:`state` gave, with this engine or another; a ValueError if it is another network's."""

@@ -10,19 +10,21 @@ import functools
 import hashlib
 import json
 import re
+import stat
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from noiseproof.files import locked
+from noiseproof.files import locked, make_folder
+from noiseproof.reading import read_json
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import RECORD, Record
+from noiseproof.train.record import RECORD, Record, check_facts, fault_of
 
 __all__ = ["RunStore", "StoredRun", "claimed", "folder_name", "identity", "recipe_key"]
 
-WRITTEN = (RECORD, "checkpoint.safetensors", "weights.safetensors", "confidence.npz")
+WRITTEN = (RECORD, "checkpoint.safetensors", "weights.safetensors", "confidence.npz", "curves.png")
 DATA_FACTS = ("classes", "examples", "test_examples", "other_tests", "model")
 """Those of a task's facts that tell runs apart, beside its labels and its files; further ones are for the reader"""
 
@@ -31,19 +33,22 @@ def identity(recipe: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     """The digest of a run's recipe and data, from the ``recipe`` and ``task`` of its record.
 
     Paths are left out where the files' hashes are known. Fields with their default value are left out too: a record that was
-    written before recipes had a field is that of a run with its default.
+    written before recipes had a field is that of a run with its default. A ValueError if they are not of a record.
     """
-    sources = dict(task.get("sources", {}))
-    weights = sources.pop(recipe.get("weights"), recipe.get("weights"))
-    noise = recipe.get("noise", "none")
-    from_file = noise.startswith("labels:") or (":" not in noise and noise != "none")
-    facts = {
-        **_not_default(recipe),
-        "dataset": sorted(sources.values()) or [recipe["dataset"], task["name"]],
-        "noise": ["file" if from_file else noise, task["noise"]["hash"]],
-        "weights": weights,
-        "task": {key: task[key] for key in DATA_FACTS if key in task},
-    }
+    try:
+        sources = dict(task.get("sources", {}))
+        weights = sources.pop(recipe.get("weights"), recipe.get("weights"))
+        noise = recipe.get("noise", "none")
+        from_file = noise.startswith("labels:") or (":" not in noise and noise != "none")
+        facts = {
+            **_not_default(recipe),
+            "dataset": sorted(sources.values()) or [recipe["dataset"], task["name"]],
+            "noise": ["file" if from_file else noise, task["noise"]["hash"]],
+            "weights": weights,
+            "task": {key: task[key] for key in DATA_FACTS if key in task},
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"its recipe or task is not that of a run: {type(error).__name__}: {error}") from error
     return _digest(facts)
 
 
@@ -106,6 +111,7 @@ class StoredRun:
     @staticmethod
     def of(facts: Mapping[str, Any], folder: Path | None = None) -> StoredRun:
         """From a record's facts; nothing is checked against this version's catalogue."""
+        check_facts(facts)
         summary = {key: value for key, value in facts.items() if key != "epochs"}
         return StoredRun(identity(facts["recipe"], facts["task"]), Record.status_in(facts), summary, folder)
 
@@ -124,6 +130,8 @@ class RunStore:
                 facts = path.stat()
             except OSError:  # removed meanwhile
                 continue
+            if not stat.S_ISREG(facts.st_mode):  # a pipe would be waited for
+                continue
             version = facts.st_mtime_ns, facts.st_ino, facts.st_size
             if path not in self._read or self._read[path][0] != version:
                 self._read[path] = version, self._stored(path)
@@ -131,9 +139,10 @@ class RunStore:
 
     def _stored(self, path: Path) -> StoredRun:
         try:
-            return StoredRun.of(json.loads(path.read_text(encoding="utf-8")), path.parent)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            return StoredRun("", "unreadable", {"message": f"{path}: not the record of a run: {error!r}"}, path.parent)
+            return StoredRun.of(read_json(path), path.parent)
+        except (OSError, ValueError) as error:
+            fault = fault_of(error) if isinstance(error, ValueError) else error
+            return StoredRun("", "unreadable", {"message": f"{path}: not the record of a run: {fault}"}, path.parent)
 
     def find(self, wanted: str) -> StoredRun | None:
         """The run with this identity, a finished one if there are several."""
@@ -153,14 +162,35 @@ class RunStore:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Keep other processes out of the folder, and remove the partial files of a write that was killed."""
+    """Make the folder if need be, keep other processes out, and remove the partial files of a write that was killed.
+
+    A run that fails before it has written anything leaves no folder behind.
+    """
     with ExitStack() as stack:
         try:
-            held = stack.enter_context(locked(folder, wait=False))
+            made, held = _locked_folder(folder, stack)
         except BlockingIOError:
             raise ValueError(f"another process is at work in {folder}; wait for it, or choose another folder") from None
         if held:  # or a partial file might be another process's
             for name in WRITTEN:
                 for left in folder.glob(f".{name}.*"):
-                    left.unlink(missing_ok=True)
-        yield
+                    with suppress(OSError):  # the folder of a finished run may be read-only
+                        left.unlink()
+        try:
+            yield
+        except BaseException:
+            with suppress(OSError):  # not empty
+                for place in made:
+                    place.rmdir()
+            raise
+
+
+def _locked_folder(folder: Path, stack: ExitStack) -> tuple[list[Path], bool]:
+    """Which folders were made, and whether there are locks; made again if a run that failed removes it meanwhile."""
+    made = make_folder(folder)
+    for _ in range(100):
+        try:
+            return made, stack.enter_context(locked(folder, wait=False))
+        except FileNotFoundError:
+            made = make_folder(folder)
+    return made, stack.enter_context(locked(folder, wait=False))

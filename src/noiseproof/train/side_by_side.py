@@ -21,8 +21,8 @@ from noiseproof.train.task import with_noise
 
 __all__ = ["NotStartedError", "train_together"]
 
-STOP_SECONDS = 2.0
-"""That running runs get to end after Ctrl-C"""
+STOP_SECONDS = 5.0
+"""That running runs get to write a checkpoint and end, after Ctrl-C"""
 
 
 def train_together(

@@ -35,6 +35,8 @@ class Task:
     other_tests: dict[str, Examples] = field(default_factory=dict)
     root: Path | None = None
     """The folder of data sets, in which files that a recipe names are looked for"""
+    rows: NDArray[np.int64] | None = None
+    """Where the training examples stood before a share was held out, if one was"""
 
     def inputs_in_words(self, recipe: Recipe) -> str:
         """What the network gets, for a line on a terminal."""
@@ -96,7 +98,7 @@ def _without_test_share(task: Task, share: float) -> Task:
     test, clean = task.train.take(mask), None
     if task.clean is not None:
         test, clean = test.with_labels(task.clean[mask]), task.clean[~mask]
-    task = dataclasses.replace(task, train=task.train.take(~mask), test=test, clean=clean)
+    task = dataclasses.replace(task, train=task.train.take(~mask), test=test, clean=clean, rows=np.flatnonzero(~mask))
     facts = task.noise | {"hash": noise.label_hash(task.train.labels)}
     if task.wrong is not None:
         facts["rate"] = float(task.wrong.mean())

@@ -1,0 +1,65 @@
+"""What the TAB key offers in a shell: names of losses, recipes, noises, data sets and networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, get_type_hints
+
+from noiseproof.data.known import NAMES, SOURCES
+from noiseproof.losses.catalog import list_losses
+from noiseproof.models import list_models
+from noiseproof.noise.instance import INSTANCE
+from noiseproof.noise.matrix import MATRIX_NOISES
+from noiseproof.paper import list_recipes
+
+__all__ = ["completed", "datasets", "downloads", "losses", "models", "noises", "recipes", "several_losses"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+Completer = Callable[[str], list[str]]
+
+
+def completed(command: F, **completers: Completer) -> F:
+    """A command whose parameters of these names are completed. Their annotations must be aliases of a module."""
+    hints = get_type_hints(command, include_extras=True)
+    for name, completer in completers.items():
+        hints[name].__metadata__[0].autocompletion = completer
+    return command
+
+
+def losses(incomplete: str) -> list[str]:
+    return _starting(incomplete, (entry.name for entry in list_losses()))
+
+
+def several_losses(incomplete: str) -> list[str]:
+    """Names with commas between: the last one is completed."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in losses(last)]
+
+
+def recipes(incomplete: str) -> list[str]:
+    """DATASET/LOSS, or a loss alone."""
+    return losses(incomplete) + _starting(incomplete, list_recipes())
+
+
+def noises(incomplete: str) -> list[str]:
+    """A kind with a rate to change; once the kind is typed, the usual rates."""
+    kinds = [*MATRIX_NOISES, INSTANCE]
+    rates = (0.2, 0.4, 0.6, 0.8) if ":" in incomplete else (0.4,)
+    return _starting(incomplete, (f"{kind}:{rate}" for kind in kinds for rate in rates))
+
+
+def datasets(incomplete: str) -> list[str]:
+    return _starting(incomplete, NAMES)
+
+
+def downloads(incomplete: str) -> list[str]:
+    """What 'noiseproof data fetch' downloads."""
+    return _starting(incomplete, SOURCES)
+
+
+def models(incomplete: str) -> list[str]:
+    return _starting(incomplete, list_models())
+
+
+def _starting(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete.lower())]

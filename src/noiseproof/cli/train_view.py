@@ -1,0 +1,170 @@
+"""What ``noiseproof train`` prints: the recipe, the start, what an epoch's numbers are, the result, and warnings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import typer
+from rich.markup import escape
+
+from noiseproof.cli.output import Console, console, printable
+from noiseproof.cli.plan import Plan
+from noiseproof.cli.progress import duration
+from noiseproof.train import Epoch, Observer, Recipe, Record, RunOptions, Task
+from noiseproof.train.engine_choice import fast_path_suits
+from noiseproof.train.observer import Several
+
+__all__ = [
+    "EveryNth", "Legend", "as_json_text", "class_line", "print_recipe", "print_result", "print_start", "result_line", "warn",
+]  # fmt: skip
+
+MANY = 20
+"""Classes of which not each accuracy is printed; the record has them"""
+
+
+def print_recipe(plan: Plan, as_json: bool) -> None:
+    facts = plan.recipe.as_dict()
+    if as_json:
+        typer.echo(json.dumps({"recipe": facts, "folder": str(plan.folder)}))
+        return
+    for key, value in facts.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        console.print(f"{key:18} {escape(text)}", highlight=False, soft_wrap=True)
+    if plan.recipe.loss != "ce":
+        note = "robust losses learn slowly; 'noiseproof train --help' has an example"
+        console.print(f"[dim]{'on epochs':18} {note}[/]", highlight=False, soft_wrap=True)
+    for key, text in (("the loss in full", repr(plan.recipe.criterion())), ("folder", str(plan.folder))):
+        console.print(f"[dim]{key:18} {escape(text)}[/]", highlight=False, soft_wrap=True)
+
+
+def print_start(plan: Plan, task: Task, options: RunOptions, shown: Console | None, timeout: float) -> None:
+    """What is to be run, on ``shown`` if there is one, and warnings in any case."""
+    recipe, wrong, before = plan.recipe, task.wrong, Record.read(plan.folder)
+    finished = before is not None and before.status == "finished"
+    for text in _doubts(recipe, task, options):
+        warn(text)
+    if shown is None:
+        return
+    labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({escape(recipe.noise)})"
+    examples = f"{len(task.train)} examples of {len(task.classes)} classes"
+    lines = [f"[bold]{escape(task.name)}, {escape(recipe.loss)}[/]: {examples}, {labels}; {task.inputs_in_words(recipe)}"]
+    if task.test is not None and recipe.test_share and wrong is None:
+        lines.append(f"{len(task.test)} held out to test on, labels as given: where these are wrong, so is the test accuracy")
+    elif task.test is not None:
+        lines.append(f"{len(task.test)} examples to test on")
+    way = f"{recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {options.device}"
+    lines.append("finished before: nothing is trained now" if finished else f"{escape(recipe.model)}, {way}")
+    if not finished and options.process.world > 1:
+        lines.append(f"{options.process.world} processes; one that does not answer for {timeout:g} s ends the run")
+    if not finished and fast_path_suits(recipe, task.train, options):
+        lines.append("[dim]the step is compiled for this GPU first, which can take a minute[/]")
+    for line in lines:
+        shown.print(line, highlight=False, soft_wrap=True)
+
+
+def _doubts(recipe: Recipe, task: Task, options: RunOptions) -> Iterator[str]:
+    """What the user may not have meant."""
+    if absent := len(task.classes) - len(np.unique(task.train.labels)):
+        yield f"{absent} of the classes have no example to train on (labels count from 0; a gap is a class too)"
+    if task.test is None:
+        yield "no test split, so no test accuracy will be known; --test-share 0.1 holds out a tenth"
+    if task.name == "webvision" and not task.other_tests:
+        yield (
+            "no ILSVRC12 images to test on as well: they are looked for in and beside WebVision's folder, as "
+            "ilsvrc12/val/n01440764/... with a folder for each class"
+        )
+    if 0 < (rest := len(task.train) % recipe.batch) < options.process.world:
+        yield f"the last batch of an epoch, {rest}, is left out: fewer than the {options.process.world} processes"
+
+
+def warn(text: str) -> None:
+    """On stderr, also where only the result is wanted."""
+    Console(stderr=True).print(f"[bold yellow]warning:[/] {escape(printable(text))}", highlight=False, soft_wrap=True)
+
+
+class Legend(Observer):
+    """Says before the first epoch what the numbers of an epoch are."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def started(self, record: Record, epochs_done: int) -> None:
+        constant = f", less its constant {record.loss_constant:g}" if record.loss_constant else ""
+        parts = [f"loss: mean over the epoch's steps{constant}", "given: training labels predicted, before each step"]
+        if "rate" in record.task["noise"]:
+            parts.append("clean: of the clean ones")
+        if record.task["test_examples"]:
+            parts.append("test: test accuracy")
+        self.console.print(f"[dim]{'; '.join(parts)}[/]", highlight=False, soft_wrap=True)
+
+
+class EveryNth(Several):
+    """Tells of every n-th epoch, and of the last."""
+
+    def __init__(self, n: int, observer: Observer) -> None:
+        super().__init__(observer)
+        self.n = n
+
+    def started(self, record: Record, epochs_done: int) -> None:
+        self.last = record.recipe["epochs"]
+        super().started(record, epochs_done)
+
+    def epoch(self, facts: Epoch) -> None:
+        if facts.epoch % self.n == 0 or facts.epoch == self.last:
+            super().epoch(facts)
+
+
+def print_result(record: Record, task: Task, folder: Path, quiet: bool, as_json: bool) -> None:
+    for text in record.warnings:
+        warn(text)
+    if as_json:
+        typer.echo(as_json_text(record, folder))
+        return
+    console.print(result_line(record), highlight=False, soft_wrap=True)
+    if not quiet:
+        if by_class := class_line(record, task.classes):
+            console.print(escape(printable(by_class)), highlight=False, soft_wrap=True)
+        times = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in record.seconds.items())
+        console.print(f"[dim]{times}; files in {escape(str(folder))}[/]", highlight=False, soft_wrap=True)
+
+
+def class_line(record: Record, classes: Sequence[str]) -> str:
+    """The test accuracy of each class; of many classes the three weakest."""
+    found = record.result.get("accuracy_by_class") or []
+    shares = [(share, k) for k, share in enumerate(found) if share is not None]
+    if not shares or len(found) != len(classes):
+        return ""
+    many = len(shares) > MANY
+    what = "weakest classes" if many else "by class"
+    shown = sorted(shares)[:3] if many else shares
+    return f"{what}: " + ", ".join(f"{classes[k]} {100 * share:.1f} %" for share, k in shown)
+
+
+def result_line(record: Record) -> str:
+    result = record.result
+
+    def percent(key: str, what: str) -> str:
+        value = result.get(key)
+        return "" if value is None else f"{100 * value:.2f} % {what}"
+
+    parts = [
+        percent("test_accuracy", f"test accuracy in the last epoch, {result.get('epoch')}"),
+        *(percent(f"{name}_accuracy", f"on {name}") for epoch in record.epochs[-1:] for name in epoch.other_accuracies),
+        percent("right_labels_learned", "of the right labels learned"),
+        percent("wrong_labels_memorised", "of the wrong labels memorised"),
+    ]
+    if result.get("test_accuracy") is None:
+        parts[0] = percent("given_labels_predicted", "of the given labels predicted; no test accuracy is known")
+    for key, where in (("images_left_out", "training"), ("test_images_left_out", "test")):
+        if left_out := result.get(key):
+            parts.append(f"damaged {where} images left out: {left_out}")
+    return "; ".join(part for part in parts if part)
+
+
+def as_json_text(record: Record, folder: Path) -> str:
+    facts = record.as_dict()
+    kept = {key: facts[key] for key in ("status", "message", "warnings", "result", "seconds", "recipe") if key in facts}
+    return json.dumps({"folder": str(folder), **kept})

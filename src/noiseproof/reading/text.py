@@ -1,0 +1,73 @@
+"""JSON and tables of numbers in text."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseproof.reading.opening import ReadError, open_regular, shown
+
+__all__ = ["read_json", "read_table"]
+
+
+def read_json(path: str | Path) -> Any:
+    """What a JSON file holds. A key that comes twice in an object is refused, and so is NaN, which JSON does not have."""
+    try:
+        return json.loads(_text(path), object_pairs_hook=_object, parse_constant=_constant)
+    except json.JSONDecodeError as error:
+        raise ReadError(path, f"not JSON: {error}") from error
+    except RecursionError as error:
+        raise ReadError(path, "not read as JSON: it is nested too deeply") from error
+    except ReadError:
+        raise
+    except ValueError as error:
+        raise ReadError(path, f"not read as JSON: {shown(error, 200)}") from error
+
+
+def read_table(path: str | Path) -> NDArray[Any]:
+    """The numbers of a CSV file, [rows, columns]: int64 if all are whole, else float64. Empty for a file without numbers."""
+    lines = [line.partition("#")[0].strip() for line in _text(path).splitlines()]
+    lines = [line for line in lines if line]
+    if not lines:
+        return np.empty((0, 0))  # NumPy would warn
+    try:
+        [float(cell) for cell in lines[0].split(",")]
+    except ValueError:
+        way = "remove the header line, and every column that is not numbers"
+        raise ReadError(path, f"its first line is {shown(lines[0])!r}, not a number: {way}") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # NumPy truncates 0.5 to a whole number, and warns
+            return np.loadtxt(lines, delimiter=",", dtype=np.int64, ndmin=2)
+    except (ValueError, OverflowError, Warning):
+        pass
+    try:
+        return np.loadtxt(lines, delimiter=",", ndmin=2)
+    except ValueError as error:
+        raise ReadError(path, f"not a table of numbers: {shown(error, 200)}") from error
+
+
+def _text(path: str | Path) -> str:
+    with open_regular(path) as file:
+        try:
+            return file.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ReadError(path, f"not UTF-8 text: {error.reason} at byte {error.start}") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"{shown(twice)!r} is there twice in one object")
+    return found
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number that JSON has")

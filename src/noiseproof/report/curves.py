@@ -1,0 +1,51 @@
+"""A run's numbers by epoch as a picture beside its record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noiseproof.files import write_whole
+from noiseproof.report.charts import COLORS, DASHES
+from noiseproof.report.figures import LINE_COLORS, LINE_DASHES
+
+__all__ = ["CURVES", "draw_curves"]
+
+CURVES = "curves.png"
+SERIES = {"test_accuracy": "test", "given_accuracy": "given labels", "clean_accuracy": "clean labels"}
+
+
+def draw_curves(record: Mapping[str, Any], folder: Path) -> Path:
+    """Draw the accuracies and the loss of a record with its epochs; the same record gives the same bytes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    epochs, recipe = record["epochs"], record["recipe"]
+    numbers = [epoch["epoch"] for epoch in epochs]
+    curves = {name: [epoch.get(key) for epoch in epochs] for key, name in SERIES.items()}
+    others = [epoch.get("other_accuracies", {}) for epoch in epochs]
+    curves |= {name: [shares.get(name) for shares in others] for name in others[-1]}
+    figure = Figure(figsize=(9, 3.4))
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    figure.subplots_adjust(0.07, 0.15, 0.99, 0.91)  # a constrained layout takes three times as long to draw
+    style: dict[str, Any] = {"linewidth": 1.3, "marker": "." if len(epochs) < 20 else ""}
+    for k, (name, curve) in enumerate(curves.items()):
+        if any(value is not None for value in curve):
+            percent = [np.nan if value is None else 100 * value for value in curve]
+            look = {"color": LINE_COLORS[k % COLORS], "linestyle": LINE_DASHES[k % DASHES], **style}
+            left.plot(numbers, percent, label=name, **look)
+    left.set(xlabel="epoch", ylabel="accuracy, %")
+    left.legend(fontsize=8)
+    constant = record.get("loss_constant")
+    right.plot(numbers, [epoch["loss"] for epoch in epochs], color=LINE_COLORS[0], **style)
+    right.set(xlabel="epoch", ylabel="training loss" + (f", less its constant {constant:g}" if constant else ""))
+    noise = "" if recipe.get("noise", "none") == "none" else f", {recipe['noise']}"
+    title = f"{record['task'].get('name', recipe.get('dataset'))}, {recipe.get('loss')}{noise}, seed {recipe.get('seed')}"
+    figure.suptitle(title, fontsize=10, parse_math=False)
+    path = folder / CURVES
+    write_whole(path, lambda place: figure.savefig(place, dpi=120, format="png", metadata={"Software": None}))
+    return path

@@ -1,0 +1,22 @@
+"""Every hostile file gets one sentence or is read rightly: no crash, no hang, no trace, no gigabyte. The cases are tables."""
+
+import pytest
+
+from hostile.harness import Bench, cases
+
+
+@pytest.fixture(scope="module")
+def bench():
+    with Bench() as ready:
+        yield ready
+
+
+@pytest.mark.parametrize("key", cases())
+def test_a_hostile_file_gets_one_sentence_or_is_read_rightly(bench, key):
+    outcome = bench.run(key)
+    assert outcome.fine, f"{outcome.kind} after {outcome.seconds:.2f} s: {outcome.text}"
+
+
+@pytest.mark.parametrize("key", cases("faults.py"))
+def test_the_harness_notices(bench, key):
+    assert bench.run(key).kind == key.removeprefix("faults-").removesuffix(" at work")

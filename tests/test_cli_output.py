@@ -1,0 +1,76 @@
+"""What commands print: text as it is, and nothing that commands the terminal."""
+
+import io
+
+import pytest
+import typer
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from noiseproof.cli.output import Console, echo, errors_reported, fail, printable
+
+HOSTILE = "a\x1b[31m\x9b2J\x07\u202eb\udcff"
+SHOWN = r"a\x1b[31m\x9b2J\x07\u202eb\udcff"
+
+
+def printed(show, **options):
+    file = io.StringIO()
+    show(Console(file=file, width=100, **options))
+    return file.getvalue()
+
+
+def test_names_are_escaped_as_python_does_and_all_else_stays():
+    assert printable(HOSTILE) == SHOWN
+    assert printable("two\nlines\t\r\u2028") == r"two\nlines\t\r\u2028"
+    assert printable("two\nlines\t\r\u2028", lines=True) == "two\nlines\t\\r\\u2028"
+    fine = "ü ber [red]:cat:\\ 猫 a\u200db \U0001f408 é"
+    assert printable(fine) == fine
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        lambda console: console.print(HOSTILE),
+        lambda console: console.print(HOSTILE, markup=False, soft_wrap=True),
+        lambda console: console.print(Text(HOSTILE, style="red")),
+        lambda console: console.print(Table(HOSTILE, Text(HOSTILE).plain)),
+        lambda console: console.print(f"[bold]{HOSTILE}[/]"),
+        lambda console: console.rule(HOSTILE),
+    ],
+)
+def test_no_control_code_is_printed_however_it_comes(show):
+    text = printed(show)
+    assert not {"\x1b", "\x9b", "\x07", "\u202e", "\udcff"} & set(text)
+    assert "\\x1b" in text
+
+
+def test_what_rich_itself_writes_to_a_terminal_stays():
+    def show(console):
+        console.print(Text("plain", style="red"))
+        with Progress(console=console) as bars:
+            bars.add_task(HOSTILE, total=2)
+
+    text = printed(show, force_terminal=True, color_system="standard")
+    assert "\x1b[31mplain\x1b[0m" in text
+    assert "\x1b[?25l" in text  # a bar hides the cursor
+    assert "\x9b" not in text
+    assert r"a\x1b" in text
+
+
+def test_codes_for_emojis_are_text():
+    assert printed(lambda console: console.print("runs/:cat:.png", markup=False)) == "runs/:cat:.png\n"
+
+
+def test_an_error_is_one_line_without_codes_or_markup(capsys):
+    with pytest.raises(typer.Exit), errors_reported():
+        raise ValueError(f"{HOSTILE}\n[red]x[/] :cat:\\")
+    assert capsys.readouterr().err == f"error: {SHOWN}\\n[red]x[/] :cat:\\\n"
+    with pytest.raises(typer.Exit):
+        fail(ValueError())
+    assert capsys.readouterr().err == "error: ValueError\n"
+
+
+def test_results_keep_their_lines(capsys):
+    echo(f"a\t1\n{HOSTILE}")
+    assert capsys.readouterr().out == f"a\t1\n{SHOWN}\n"

@@ -1,0 +1,77 @@
+"""Files that are whole or not there, and folders that one process has."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from noiseproof.files import flush, locked, make_folder, write_whole
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """What the system is asked to do, in order: fsync and replace, with the names of the files."""
+    seen, replace = [], os.replace
+
+    def name_of(handle):
+        return Path(os.readlink(f"/proc/self/fd/{handle}")).name
+
+    def renamed(source, target):
+        seen.append(("replace", Path(target).name, Path(source).stat().st_size))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", lambda handle: seen.append(("fsync", name_of(handle), os.fstat(handle).st_size)))
+    monkeypatch.setattr(os, "replace", renamed)
+    return seen
+
+
+def test_content_and_then_its_name_are_on_the_disk_before_a_file_is_claimed(tmp_path, events):
+    write_whole(tmp_path / "a.txt", lambda path: path.write_text("whole"))
+    (first, temporary, size), renamed, (last, folder, _) = events
+    assert (first, size) == ("fsync", 5)
+    assert temporary.startswith(".a.txt.")
+    assert renamed == ("replace", "a.txt", 5)
+    assert (last, folder) == ("fsync", tmp_path.name)
+
+
+def test_a_new_folders_name_is_on_the_disk_too(tmp_path, events):
+    made = make_folder(tmp_path / "a" / "b")
+    assert made == [tmp_path / "a" / "b", tmp_path / "a"]
+    assert [(event, name) for event, name, _ in events] == [("fsync", "a"), ("fsync", tmp_path.name)]
+    assert make_folder(tmp_path / "a" / "b") == []
+
+
+def test_a_disk_that_cannot_keep_the_content_keeps_the_old_file(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("old")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/a\.txt'"):
+        write_whole(tmp_path / "a.txt", lambda path: path.write_text("new"))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.txt": "old"}
+
+
+def test_a_file_system_that_has_no_fsync_is_no_error(tmp_path, monkeypatch):
+    def unknown(handle):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "fsync", unknown)
+    flush(tmp_path)
+    write_whole(tmp_path / "a.txt", lambda path: path.write_text("new"))
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+def test_a_folder_that_was_removed_before_the_lock_is_an_error(tmp_path, monkeypatch):
+    import fcntl
+
+    def replaced(handle, how):
+        (tmp_path / "run").rmdir()
+        (tmp_path / "run").mkdir()
+
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(fcntl, "flock", replaced)
+    with pytest.raises(FileNotFoundError, match="run"), locked(tmp_path / "run", wait=False):
+        pass
