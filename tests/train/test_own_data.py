@@ -242,6 +242,8 @@ def test_small_image_files_keep_their_size_and_their_one_channel(tmp_path):
     told = outcome.record.task
     assert told["class_names"] == ["bright", "dark"]
     assert (told["preprocessing"]["channels"], told["preprocessing"]["size"]) == (1, [28, 28])
+    with np.load(tmp_path / "run" / "confidence.npz") as kept:
+        assert kept["path"].tolist() == list(outcome.task.train.paths)
     inputs = torch.from_numpy(outcome.task.train.inputs).movedim(-1, 1)
     assert named_by_the_page(tmp_path / "run", inputs) == [told["class_names"][k] for k in outcome.predictions[1].predicted]
 
