@@ -72,7 +72,7 @@ def test_a_dry_run_prints_the_whole_recipe_and_writes_nothing():
 def test_a_dry_run_needs_no_gpu_and_says_what_a_run_there_would_do():
     Path("pictures.txt").write_text("".join(f"{k}.png {k % 2}\n" for k in range(4)))
     for k in range(4):
-        Image.new("RGB", (8, 8)).save(f"{k}.png")
+        Image.new("RGB", (80, 60)).save(f"{k}.png")
     cuda, cpu = (
         json.loads(run("ce", "--data", "pictures.txt", "--device", device, "--dry-run", "--json").stdout)
         for device in ("cuda", "cpu")

@@ -1,5 +1,5 @@
 """Write the files that are made from data: README.md's table and noiseproof.functional's stub from the catalogue of losses,
-parts of docs/architecture.md from the imports, and docs/results.md from the records."""
+parts of docs/architecture.md from the imports, and docs/results.md and the table of docs/own_data.md from the records."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from architecture import picture, rooms_table
+from own_data import own_defaults
 from results import RESULTS, results
 
 from noiseproof import functional, list_losses
@@ -16,6 +17,7 @@ from noiseproof.losses.base import Contract, Reduction
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
+OWN_DATA = ROOT / "docs" / "own_data.md"
 STUB = ROOT / "src" / "noiseproof" / "functional.pyi"
 
 
@@ -23,6 +25,11 @@ def architecture_page() -> str:
     """docs/architecture.md with the rooms and the imports as they are."""
     text = ARCHITECTURE.read_text(encoding="utf-8")
     return _filled(_filled(text, "rooms", rooms_table()), "imports", picture())
+
+
+def own_data_page() -> str:
+    """docs/own_data.md with the table of its study."""
+    return _filled(OWN_DATA.read_text(encoding="utf-8"), "defaults", own_defaults())
 
 
 def _filled(text: str, name: str, content: str) -> str:
@@ -88,3 +95,4 @@ if __name__ == "__main__":
     ARCHITECTURE.write_text(architecture_page(), encoding="utf-8")
     STUB.write_text(stub(), encoding="utf-8")
     RESULTS.write_text(results(), encoding="utf-8")
+    OWN_DATA.write_text(own_data_page(), encoding="utf-8")

@@ -46,6 +46,86 @@ def test_a_list_may_have_windows_line_ends_and_a_byte_order_mark(tmp_path):
     assert relative(load_list(tmp_path / "l.txt").train, tmp_path) == ["a.png", "b.png"]
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("path,label", "a.png,2", "deep/b c.png,0"),
+        ("Filename\tClass", "a.png\t2", "deep/b c.png\t0"),
+        ("id;label;image;split", "7;2;a.png;train", "8;0;deep/b c.png;train"),
+        ("# made by hand", "image,target", '"a.png",2', '"deep/b c.png", 0'),
+        ("file label", "a.png 2", '"deep/b c.png" 0'),
+    ],
+    ids=["commas", "tabs", "more columns", "quotes", "spaces"],
+)
+def test_a_header_says_the_columns(tmp_path, lines):
+    touch(tmp_path, ["a.png", "deep/b c.png"])
+    data = load_list(write(tmp_path / "l.csv", *lines))
+    assert relative(data.train, tmp_path) == ["a.png", "deep/b c.png"]
+    assert data.train.labels.tolist() == [2, 0]
+    assert data.classes == ("0", "1", "2")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (("path,label", "a.png,0", "a.png"), r"l\.csv:3: should have 2 fields as the header has, .* got 'a\.png'"),
+        (("path,label", "a.png,"), r"l\.csv:2: should have 2 fields as the header has, path and label not empty"),
+        (("path,label", '"a.png,0'), r"l\.csv:2: unexpected end of data"),
+        (("path,label", "a.png,1.0"), r"l\.csv:2: should be a path and a whole number"),
+        (("path,label",), r"l\.csv: no images listed"),
+        (
+            ("cats,dogs", "a.png,0"),
+            r"l\.csv:2: the first line's label is a name, .* got '0'; a header that is known is path,label",
+        ),
+        (("x" * 200_000 + ",1",), r"l\.csv:1: no file"),
+    ],
+)
+def test_a_bad_line_under_a_header_is_reported(tmp_path, lines, message):
+    touch(tmp_path, ["a.png"])
+    with pytest.raises((DataError, FileNotFoundError), match=message):
+        load_list(write(tmp_path / "l.csv", *lines))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("a.png dog", "b c.png cat", "d.png dog"),
+        ("a.png,dog", "b c.png,cat", "d.png,dog"),
+        ("image,label", "a.png,dog", "b c.png,cat", "d.png,dog"),
+    ],
+    ids=["spaces", "commas", "header"],
+)
+def test_labels_may_be_the_names_of_the_classes(tmp_path, lines):
+    touch(tmp_path, ["a.png", "b c.png", "d.png"])
+    listed = write(tmp_path / "l.txt", *lines)
+    data = load_list(listed, test=write(tmp_path / "t.txt", *lines[:-1]))
+    assert data.classes == ("cat", "dog")
+    assert data.train.labels.tolist() == [1, 0, 1]
+    assert data.test.labels.tolist() == [1, 0]
+    assert relative(data.train, tmp_path) == ["a.png", "b c.png", "d.png"]
+    ordered = load_list(listed, classes=("wolf", "dog", "cat"))
+    assert (ordered.classes, ordered.train.labels.tolist()) == (("wolf", "dog", "cat"), [1, 2, 1])
+
+
+def test_a_class_may_have_spaces_where_commas_or_tabs_separate_it(tmp_path):
+    touch(tmp_path, ["a b.png", "c.png"])
+    for mark in ",\t":
+        data = load_list(write(tmp_path / "l.txt", f"a b.png{mark}black cat", f"c.png{mark} dog"))
+        assert data.classes == ("black cat", "dog")
+        assert relative(data.train, tmp_path) == ["a b.png", "c.png"]
+
+
+def test_a_name_that_is_no_class_is_reported(tmp_path):
+    touch(tmp_path, ["a.png"])
+    train, test = write(tmp_path / "l.txt", "a.png dog", "a.png cat"), write(tmp_path / "t.txt", "a.png dgo")
+    with pytest.raises(DataError, match=r"t\.txt:1: no class is called 'dgo'; did you mean 'dog'\?"):
+        load_list(train, test=test)
+    with pytest.raises(DataError, match=r"l\.txt:1: no class is called 'dog'; the classes are 'wolf', 'bear'"):
+        load_list(train, classes=("wolf", "bear"))
+    with pytest.raises(DataError, match=r"m\.txt:2: the first line's label is a name, so all must be, got '3'"):
+        load_list(write(tmp_path / "m.txt", "a.png dog", "a.png 3"))
+
+
 def test_a_root_a_test_list_and_class_names(tmp_path):
     touch(tmp_path / "images", ["a.png", "b.png"])
     train, test = write(tmp_path / "train.txt", "a.png 0"), write(tmp_path / "test.txt", "b.png 1", "../images/a.png 0")

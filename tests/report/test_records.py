@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from noiseproof.report.page_runs import groups_of
 from noiseproof.report.records import compact, identity, merge, read_records, write_records
 
 
@@ -28,6 +29,30 @@ def test_a_broken_line_is_named(tmp_path, line, why):
     file.write_text(json.dumps(run()) + "\n" + line + "\n", encoding="utf-8")
     with pytest.raises(ValueError, match=rf"runs\.jsonl, line 2: .*{why}"):
         read_records(file)
+
+
+def own(path, digest, *, seed=1, **recipe):
+    made = run(seed=seed)
+    made["recipe"] |= {"dataset": path, **recipe}
+    made["task"]["sources"] = {"x.npz": digest}
+    return made
+
+
+def test_data_of_ones_own_are_known_by_their_files():
+    """One file by two paths is the same data, two files of one name are not; nor does a field matter that says nothing."""
+    assert identity(own("a/x.npz", "aa")) == identity(own("/b/x.npz", "aa")) != identity(own("a/x.npz", "bb"))
+    assert identity(own("x", "aa")) == identity(own("x", "aa", size=None, standardise=False, test_share=0.0))
+    assert identity(own("x", "aa")) != identity(own("x", "aa", standardise=True))
+    binary, python = run(), run()
+    binary["task"]["sources"], python["task"]["sources"] = {"test_batch.bin": "aa"}, {"test_batch": "bb"}
+    assert identity(binary) == identity(python)  # a data set with a name, in two formats
+    warm = [own("x", "aa", weights=path) for path in ("a.pt", "b.pt")]
+    for one, path in zip(warm, ("a.pt", "b.pt"), strict=True):
+        one["task"]["sources"][path] = "ww"
+    assert identity(warm[0]) == identity(warm[1]) != identity(own("x", "aa"))
+    assert len(merge([own("a/x.npz", "aa"), own("b/x.npz", "aa"), own("a/x.npz", "bb")])) == 2
+    groups = groups_of([own("a/x.npz", "aa"), own("b/x.npz", "aa", seed=2), own("a/x.npz", "bb", seed=3)], [], "bf16")
+    assert sorted(len(group.records) for group in groups) == [1, 2]
 
 
 def test_the_identity_is_of_the_recipe_and_the_labels():

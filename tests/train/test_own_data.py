@@ -2,15 +2,33 @@
 
 import dataclasses
 import importlib
+import json
 import shutil
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from noiseproof.train import CheckpointError, Recipe, RunOptions, train
-from noiseproof.train.network import model_code_hash
+from noiseproof.data import Split, from_arrays, open_dataset
+from noiseproof.models import resnet18
+from noiseproof.train import (
+    CheckpointError,
+    Recipe,
+    Run,
+    RunOptions,
+    RunStore,
+    own_recipe,
+    prepare,
+    train,
+    with_noise,
+)
+from noiseproof.train.checkpoint import read_checkpoint, write_checkpoint
+from noiseproof.train.engine_choice import pools_evenly
+from noiseproof.train.network import build_network, model_code_hash
+from noiseproof.train.record import task_facts
 
 TINY = """
 import torch
@@ -198,6 +216,224 @@ def test_a_last_batch_of_one_matters_where_a_norm_sees_one_number_of_each_channe
 def test_a_model_that_does_not_fit_is_refused_with_the_reason(colours, model, message):
     with pytest.raises((ValueError, TypeError), match=message):
         train(recipe(colours, model=model))
+
+
+def grey_folder(root, count=12, size=(28, 28)):
+    """Two classes of grey images, dark and bright."""
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    for name, low in (("bright", 150), ("dark", 0)):
+        (root / name).mkdir(parents=True)
+        for k in range(count):
+            Image.fromarray(generator.integers(low, low + 100, size, dtype=np.uint8)).save(root / name / f"{k:02}.png")
+    return str(root)
+
+
+def test_small_image_files_keep_their_size_and_their_one_channel(tmp_path):
+    """And the record and the weights' file say all that is needed to use the network without the data."""
+    place = grey_folder(tmp_path / "scans")
+    chosen = own_recipe(open_dataset(place), place, "ce", seed=1, model="cnn8", gpu=False)
+    assert (chosen.size, chosen.augment, chosen.model_options) == ((28, 28), "crop-flip", {})
+    chosen = dataclasses.replace(chosen, epochs=1, batch=12, test_share=0.5)
+    outcome = train(chosen, folder=tmp_path / "run")
+    assert outcome.task.train.inputs.shape == (12, 28, 28, 1)
+    assert outcome.task.inputs_in_words(chosen) == "images of 28x28 pixels, grey"
+    told = outcome.record.task
+    assert told["class_names"] == ["bright", "dark"]
+    assert (told["preprocessing"]["channels"], told["preprocessing"]["size"]) == (1, [28, 28])
+    with np.load(tmp_path / "run" / "confidence.npz") as kept:
+        assert kept["path"].tolist() == list(outcome.task.train.paths)
+    inputs = torch.from_numpy(outcome.task.train.inputs).movedim(-1, 1)
+    assert named_by_the_page(tmp_path / "run", inputs) == [told["class_names"][k] for k in outcome.predictions[1].predicted]
+
+
+def named_by_the_page(folder, x):
+    """The classes of inputs as the code in docs/own_data.md finds them."""
+    page = (Path(__file__).parents[2] / "docs" / "own_data.md").read_text(encoding="utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0].replace("runs/NAME", str(folder))
+    known = {"x": x}
+    exec(code, known)
+    return known["named"]
+
+
+def test_a_size_of_ones_own_is_a_recipe_for_small_images(image_folder, tmp_path):
+    data = open_dataset(image_folder)  # 24x20, RGB
+    small, large, files = (own_recipe(data, str(image_folder), "ce", seed=1, size=size) for size in (None, "96", "none"))
+    assert (small.model, small.size, small.model_options) == ("resnet18", (24, 20), {})
+    assert (large.model, large.size, large.model_options) == ("resnet18", (96, 96), {"stem": "imagenet"})
+    assert (files.model, files.size, files.augment) == ("resnet50", None, "webvision")
+    assert with_noise(data, small).train.inputs.shape == (20, 24, 20, 3)
+    assert with_noise(data, files).train.kind == "files"
+    grey_folder(tmp_path / "mixed", count=1)
+    grey_folder(tmp_path / "mixed" / "more", count=1, size=(30, 28))
+    (tmp_path / "mixed" / "more" / "dark").rename(tmp_path / "mixed" / "other")
+    (tmp_path / "mixed" / "more" / "bright").rename(tmp_path / "mixed" / "third")
+    (tmp_path / "mixed" / "more").rmdir()
+    mixed = open_dataset(tmp_path / "mixed")
+    assert own_recipe(mixed, "mixed", "ce", seed=1).model == "resnet50"
+
+
+@pytest.mark.parametrize(("count", "optimiser", "lr", "l2"), [(3999, "adam", 2e-3, 0.0), (4000, "sgd", 0.01, 5e-4)])
+def test_few_images_are_trained_by_adam(count, optimiser, lr, l2):
+    """The few steps of SGD leave JAL with classes that it never predicts."""
+    data = from_arrays(np.zeros((count, 8, 8), np.uint8), np.arange(count) % 2)
+    chosen = own_recipe(data, "mine.npz", "jal-ce", seed=1)
+    assert (chosen.optimiser, chosen.lr, chosen.l2, chosen.epochs, chosen.batch) == (optimiser, lr, l2, 100, 128)
+
+
+@pytest.mark.usefixtures("own")
+def test_a_network_of_ones_own_gets_small_files_in_rgb(tmp_path):
+    """It is called with the number of classes alone, so it cannot know that there is one channel."""
+    place = grey_folder(tmp_path / "scans")
+    outcome = train(recipe(place, size=(28, 28), test_share=0.5))
+    assert outcome.task.train.inputs.shape == (12, 28, 28, 3)
+    assert outcome.record.result["test_accuracy"] == 1.0
+    three = recipe(place, size=(28, 28), model="resnet18", model_options={"in_channels": 3})
+    assert with_noise(open_dataset(place), three).train.inputs.shape == (24, 28, 28, 3)
+
+
+def test_weights_of_colour_images_say_how_grey_files_are_read_for_them(tmp_path):
+    place = grey_folder(tmp_path / "scans")
+    torch.save(resnet18(2).state_dict(), tmp_path / "colour.pt")
+    chosen = recipe(place, size=(28, 28), model="resnet18", weights=str(tmp_path / "colour.pt"))
+    with pytest.raises(ValueError, match=r"conv1\.weight.*; for weights of colour images set model\.in_channels=3"):
+        build_network(chosen, prepare(chosen))
+    chosen = dataclasses.replace(chosen, model_options={"in_channels": 3})
+    assert build_network(chosen, prepare(chosen)).in_channels == 3
+
+
+def test_size_is_for_image_files(colours):
+    with pytest.raises(ValueError, match=r"colours: size is for image files, not for arrays \(60, 8, 8, 3\): size=none"):
+        train(recipe(colours, model="resnet18", size=(8, 8)))
+
+
+def test_cnn8_says_how_photos_are_made_small_enough(image_folder):
+    with pytest.raises(ValueError, match="cnn8 takes images of 28 to 64 pixels, and these are made 224x224: set size=32"):
+        train(recipe(str(image_folder), model="cnn8", augment="webvision"))
+
+
+@pytest.mark.parametrize(("side", "even"), [(28, False), (32, True), (40, True), (44, False), (64, True)])
+def test_the_fast_path_takes_the_sizes_of_cnn8_that_its_kernels_can_pool(side, even):
+    split = Split(np.zeros((4, side, side, 1), np.uint8), np.arange(4) % 2)
+    assert pools_evenly("CNN-8", split) == even
+    assert pools_evenly("resnet18", split)
+    assert not pools_evenly("cnn8", Split(np.zeros((4, 1, 32, 28), np.float32), np.arange(4) % 2))
+
+
+def scaled_features(tmp_path):
+    """Two classes that one small column tells apart, beside one of large numbers and one that is constant."""
+    generator = np.random.default_rng(0)
+    y = np.arange(80) % 2
+    x = np.stack([generator.normal(5000, 2000, 80), y * 1e-3 + generator.normal(0, 1e-4, 80), np.full(80, 0.1)], 1)
+    np.savez(tmp_path / "scaled.npz", x=x, y=y)
+    return str(tmp_path / "scaled.npz")
+
+
+def test_own_features_are_standardised_and_raw_ones_are_not_learned(tmp_path):
+    place = scaled_features(tmp_path)
+    chosen = own_recipe(open_dataset(place), place, "jal-ce", seed=1)
+    assert chosen.standardise
+    chosen = dataclasses.replace(chosen, epochs=20, test_share=0.25)
+    outcome = train(chosen, folder=tmp_path / "run")
+    assert outcome.record.result["test_accuracy"] == 1.0
+    assert outcome.record.recipe["standardise"] is True
+    assert outcome.task.inputs_in_words(chosen) == "3 features, standardised by the training examples"
+    names = [str(k) for k in outcome.predictions[20].predicted]
+    assert named_by_the_page(tmp_path / "run", torch.from_numpy(outcome.task.train.inputs)) == names
+    raw = dataclasses.replace(chosen, standardise=False)
+    assert train(raw).record.result["test_accuracy"] < 0.8
+    assert with_noise(open_dataset(place), raw).inputs_in_words(raw) == "3 features, as they are"
+
+
+def test_the_statistics_leave_out_what_is_held_out_and_serve_every_use_of_the_network(tmp_path):
+    place = scaled_features(tmp_path)
+    chosen = recipe(place, model="mlp", standardise=True, test_share=0.25, epochs=1)
+    task = with_noise(open_dataset(place), chosen)
+    kept = task.train.inputs.astype(np.float64)
+    assert len(kept) == 60
+    run = Run(chosen, task)
+    facts = run.inputs["preprocessing"]["standardise"]
+    np.testing.assert_allclose(facts["mean"], kept.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(facts["std"][:2], kept.std(0)[:2], rtol=1e-9)
+    assert facts["std"][2] == 0
+    by_hand = np.zeros((20, 3), np.float32)
+    by_hand[:, :2] = (task.test.inputs - kept.mean(0))[:, :2] / kept.std(0)[:2]
+    with torch.no_grad():
+        expected = run.network(torch.from_numpy(by_hand))
+    np.testing.assert_allclose(run.logits(task.test), expected, rtol=1e-4, atol=1e-5)  # raw inputs in, as everywhere
+    np.testing.assert_allclose(next(run.test_feed.in_order()).inputs, by_hand, rtol=1e-4, atol=1e-6)
+    fold = dataclasses.replace(task, train=task.train.take(np.arange(0, 60, 2)))
+    found = Run(chosen, fold).inputs["preprocessing"]["standardise"]["mean"]
+    np.testing.assert_allclose(found, kept[::2].mean(0), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("shape", "asked"),
+    [
+        ((6, 3, 32, 32), True),
+        ((6, 1, 28, 28), True),
+        ((6, 32, 32, 3), True),
+        ((6, 28, 28), True),
+        ((6, 30, 12), False),
+        ((6, 4, 4), False),
+        ((6, 3072), False),
+        ((6, 20, 7, 7), False),
+    ],
+)
+def test_floats_that_look_like_images_are_asked_about(shape, asked):
+    data = from_arrays(np.zeros(shape, np.float32), np.arange(6) % 2, name="mine")
+    if asked:
+        with pytest.raises(
+            ValueError, match=r"mine.npz: floating inputs \[6, .*\] look like images. If they are, save them as uint8"
+        ):
+            own_recipe(data, "mine.npz", "ce", seed=1)
+    else:
+        assert own_recipe(data, "mine.npz", "ce", seed=1).model == "mlp"
+    assert own_recipe(data, "mine.npz", "ce", seed=1, model="mlp").standardise
+    if shape[-1] == 3:
+        with pytest.raises(
+            ValueError, match=r"and resnet18 reads \[N, C, H, W\]: transpose\(0, 3, 1, 2\) puts the channels first"
+        ):
+            own_recipe(data, "mine.npz", "ce", seed=1, model="resnet18")
+
+
+def test_the_same_data_by_another_path_are_the_same_run(tmp_path):
+    place = scaled_features(tmp_path)
+    (tmp_path / "copies").mkdir()
+    copy = str(shutil.copy(place, tmp_path / "copies" / "renamed.npz"))
+    chosen = recipe(place, model="mlp", epochs=1)
+    folder = tmp_path / "runs" / "first"
+    train(chosen, folder=folder)
+    by_copy = dataclasses.replace(chosen, dataset=copy)
+    assert train(by_copy, folder=folder).record.recipe["dataset"] == place  # finished before
+    store = RunStore(tmp_path / "runs")
+    assert store.folder_for(by_copy, task_facts(by_copy, prepare(by_copy))) == folder
+    np.savez(tmp_path / "copies" / "scaled.npz", x=np.zeros((80, 3)), y=np.arange(80) % 2)
+    other = dataclasses.replace(chosen, dataset=str(tmp_path / "copies" / "scaled.npz"))
+    assert store.folder_for(other, task_facts(other, prepare(other))) != folder
+    with pytest.raises(CheckpointError, match="is of another run"):
+        train(other, folder=folder)
+
+
+def test_a_run_from_before_class_names_were_kept_is_resumed(tmp_path, interrupted, files):
+    """Its record and its checkpoint lack the new fields of the recipe and of the task."""
+    place = scaled_features(tmp_path)
+    chosen = recipe(place, model="mlp", epochs=4)
+    train(chosen, folder=tmp_path / "whole")
+    interrupted(chosen, tmp_path / "stopped", 2)
+    tensors, facts = read_checkpoint(tmp_path / "stopped")
+    for name in ("standardise", "size"):
+        del facts["recipe"][name]
+    for name in ("class_names", "preprocessing"):
+        del facts["task"][name]
+    write_checkpoint(tmp_path / "stopped", tensors, facts)
+    (tmp_path / "stopped" / "record.json").write_text(json.dumps(facts))
+    with pytest.raises(CheckpointError, match="is of another run: standardise is False, not True"):
+        train(dataclasses.replace(chosen, standardise=True), folder=tmp_path / "stopped")
+    train(chosen, folder=tmp_path / "stopped")
+    assert files(tmp_path / "stopped")[:4] == files(tmp_path / "whole")[:4]
+    assert files(tmp_path / "stopped")[4] == files(tmp_path / "whole")[4]  # with the class names now
 
 
 def test_images_models_refuse_features(tmp_path):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from noiseproof import paper
-from noiseproof.train import Recipe, folder_name, override
+from noiseproof.train import Recipe, folder_name, identity, override
 
 DIGITS = Recipe(
     dataset="digits",
@@ -51,6 +51,11 @@ def test_json_and_back_is_the_same_recipe():
         ("confidence_epochs=", "confidence_epochs", ()),
         ("loss.alpha=2", "loss_options", {"a": 20, "alpha": 2}),
         ("model.hidden=[4]", "model_options", {"hidden": [4]}),
+        ("standardise=true", "standardise", True),
+        ("size=none", "size", None),
+        ("size=32", "size", (32, 32)),
+        ("size=28x20", "size", (28, 20)),
+        ("size=[28, 20]", "size", (28, 20)),
     ],
 )
 def test_text_becomes_what_the_field_holds(text, field, value):
@@ -83,6 +88,10 @@ def test_text_becomes_what_the_field_holds(text, field, value):
         ({"schedule": "linear"}, "schedule must be one of"),
         ({"confidence_epochs": "10"}, r"confidence_epochs must be in \[1, 9\], got 10"),
         ({"confidence_epochs": "a"}, "confidence_epochs must be whole numbers"),
+        ({"size": "large"}, "size must be a side of squares such as 32, height and width such as 28x20, or none"),
+        ({"size": "1x2x3"}, r"size must be a side of squares .* got \[1, 2, 3\]"),
+        ({"size": "0"}, "size must be at least 1 pixel, got 0x0"),
+        ({"standardise": "1"}, "standardise must be true or false, got 1"),
         ({"test_share": "1"}, r"test_share must be in \[0, 1\), got 1"),
     ],
     ids=str,
@@ -112,6 +121,17 @@ def test_residual_networks_share_their_stem():
 
 def test_a_shorter_run_keeps_the_epochs_it_reaches():
     assert override(DIGITS, {"epochs": "5"}).confidence_epochs == (3,)
+
+
+def test_a_record_from_before_a_field_existed_has_its_default():
+    before = {name: value for name, value in DIGITS.as_dict().items() if name not in ("standardise", "size")}
+    assert DIGITS.differences(before) == []
+    now = dataclasses.replace(DIGITS, standardise=True, size=(28, 28))
+    assert now.differences(before) == ["standardise is False, not True", "size is None, not [28, 28]"]
+    assert Recipe.from_dict(before).as_dict() == DIGITS.as_dict()
+    assert Recipe.from_dict(now.as_dict()).size == (28, 28)
+    task = {"name": "digits", "noise": {"hash": "aa"}}
+    assert identity(before, task) == identity(DIGITS.as_dict(), task) != identity(now.as_dict(), task)
 
 
 def test_differences_are_said_in_words():

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from noiseproof.data import ImageFiles, Split
-from noiseproof.train.transforms import Transforms
+from noiseproof.data import DataError, ImageFiles, Split
+from noiseproof.train.feed import MemoryFeed
+from noiseproof.train.transforms import Standardise, Transforms
 
 STATISTICS = {
     "cifar10": ((0.49139968, 0.48215827, 0.44653124), (0.24703233, 0.24348505, 0.26158768)),
@@ -49,3 +50,90 @@ def test_other_names_normalise_by_the_training_images_themselves():
     )
     torch.testing.assert_close(made.mean((0, 2, 3)), torch.zeros(3), rtol=0, atol=1e-5)
     torch.testing.assert_close(made.std((0, 2, 3), unbiased=False), torch.ones(3), rtol=0, atol=1e-5)
+
+
+def features(x):
+    return Split(np.asarray(x, np.float32), np.arange(len(x)) % 2)
+
+
+def test_features_are_standardised_by_column_and_floating_images_by_channel():
+    """Two passes in float64: a column a million away from zero keeps its digits. Several parts of rows are joined."""
+    generator = np.random.default_rng(0)
+    x = (generator.normal(size=(5000, 3)) * (1e-3, 1, 50) + (0, -7, 1e6)).astype(np.float32)
+    made = Standardise.of(features(x))(x)
+    exact = x.astype(np.longdouble)
+    expected = (exact - exact.mean(0)) / exact.std(0)
+    assert made.dtype == np.float32
+    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)
+    images = (generator.normal(size=(40, 2, 5, 4)) * np.array([2, 30])[:, None, None]).astype(np.float32)
+    made = Standardise.of(features(images))(images)
+    np.testing.assert_allclose(made.mean((0, 2, 3)), 0, atol=1e-6)
+    np.testing.assert_allclose(made.std((0, 2, 3)), 1, rtol=1e-5)
+    assert len(Standardise.of(features(images)).mean) == 2
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e-30, -3e38])
+def test_a_constant_column_becomes_zero_also_where_a_test_example_differs(value):
+    x = np.stack([np.full(1001, value), np.arange(1001)], 1).astype(np.float32)
+    standardise = Standardise.of(features(x))
+    assert not standardise(x)[:, 0].any()
+    assert standardise(np.float32([[7.0, 500.0]])).tolist() == [[0.0, 0.0]]
+
+
+def test_features_near_the_end_of_float32_stay_finite_and_one_beyond_is_named():
+    x = np.array([[3e38], [-3e38], [1e38]], np.float32)
+    made = Standardise.of(features(x))(x)
+    assert np.isfinite(made).all()
+    np.testing.assert_allclose(made.mean(), 0, atol=1e-6)
+    tiny = Standardise.of(features([[1e-30], [2e-30], [3e-30]]))
+    with pytest.raises(DataError, match="example 1 is too far from the training examples to be standardised in float32"):
+        tiny(np.float32([[2e-30], [1e30]]))
+
+
+def test_the_statistics_are_those_of_the_training_examples_alone():
+    train, test = features([[0.0], [2.0]]), features([[1.0], [101.0]])
+    transforms = Transforms.named("none", train, standardise=True)
+    feed = MemoryFeed(test, transforms, batch=2, seed=0, device=torch.device("cpu"))
+    assert next(feed.in_order()).inputs.tolist() == [[0.0], [100.0]]
+    again = MemoryFeed(test, Transforms.named("none", test, standardise=True), batch=2, seed=0, device=torch.device("cpu"))
+    assert next(again.in_order()).inputs.tolist() == [[-1.0], [1.0]]  # not shared with the other feed of these inputs
+
+
+def test_images_are_not_standardised_twice():
+    with pytest.raises(ValueError, match="standardise is for features; images are normalised by their augmentation"):
+        Transforms.named("none", Split(PLAIN, np.arange(4)), standardise=True)
+
+
+def test_the_facts_of_a_preprocessing_repeat_it():
+    """By hand, from what a record says: scale, mean and deviation of each channel; mean and deviation of each column."""
+    images = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), dtype=np.uint8)
+    split = Split(images, np.arange(50))
+    transforms = Transforms.named("crop-flip", split)
+    facts = transforms.facts(split)
+    assert (facts["kind"], facts["channels"], facts["size"]) == ("images", 3, [8, 8])
+    by_hand = (images.transpose(0, 3, 1, 2) * facts["scale"] - np.reshape(facts["mean"], (3, 1, 1))) / np.reshape(
+        facts["std"], (3, 1, 1)
+    )
+    made = transforms.test(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous())
+    np.testing.assert_allclose(made, by_hand, rtol=1e-4, atol=1e-5)
+    x = np.random.default_rng(0).normal(3, 2, (20, 4)).astype(np.float32)
+    facts = Transforms.named("none", features(x), standardise=True).facts(features(x))["standardise"]
+    np.testing.assert_allclose((x - facts["mean"]) / facts["std"], Standardise.of(features(x))(x), rtol=1e-5, atol=1e-6)
+    assert Transforms.named("none", features(x)).facts(features(x)) == {"kind": "features"}
+    files = ImageFiles(("a.png",) * 4, np.arange(4))
+    facts = Transforms.named("webvision", files).facts(files)
+    assert (facts["size"], facts["framing"]) == ([224, 224], "Centre(resize=256, size=224)")
+    facts = Transforms.named("clothing1m", files).facts(files)
+    assert (facts["size"], facts["framing"]) == ([224, 224], "Squash(height=256, width=256)")
+    assert facts["operations"] == ["ResizeCenterCrop(resize=256, size=224)"]
+
+
+def test_image_files_have_the_size_that_is_asked_for():
+    files = ImageFiles(("a.png",) * 4, np.arange(4))
+    assert Transforms.named("flip", files, size=(48, 40)).train_framing.output_size == (48, 40)
+    chosen = Transforms.named("webvision", files, size=(96, 96))
+    assert (chosen.train_framing.output_size, chosen.test_framing.output_size) == ((96, 96), (96, 96))
+    with pytest.raises(ValueError, match="augment 'webvision' makes squares, size must be one number, got 48x40"):
+        Transforms.named("webvision", files, size=(48, 40))
+    with pytest.raises(ValueError, match="augment 'clothing1m' crops to 224x224"):
+        Transforms.named("clothing1m", files, size=(96, 96))

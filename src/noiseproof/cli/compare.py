@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,8 @@ def compare(
         wanted = changes_from(changes or [], model, test_share)
         _check(wanted, decay)
         chosen, decays = parse_losses(losses), parse_decays(decay)
-        setting = Setting.of(dataset, data, noise_from(noise, labels), profile, means_gpu(device))
+        defining = {name: wanted.get(name) for name in ("model", "size")}
+        setting = Setting.of(dataset, data, noise_from(noise, labels), profile, means_gpu(device), defining)
         field = _field(setting, chosen, decays, wanted, range(seed, seed + seeds))
         options = RunOptions(device_named(device), workers, skip_corrupt)
         runs = Runs(field, setting.task, RunStore(out), setting.data, options)
@@ -241,7 +243,8 @@ class Setting:
     """The folder of data sets"""
 
     @staticmethod
-    def of(name: str | None, data: str | None, noise: str, profile: str, gpu: bool) -> Setting:
+    def of(name: str | None, data: str | None, noise: str, profile: str, gpu: bool, defining: Mapping[str, Any]) -> Setting:
+        """``defining`` are the model and the size of images, if they were given: other defaults depend on them."""
         if name is None and data is None:
             raise ValueError(
                 "compare on what? --data PLACE for data of your own, or --dataset digits for a data set with recipes"
@@ -250,7 +253,8 @@ class Setting:
             if profile != paper.PROFILES[0]:
                 raise ValueError(f"--profile is for the paper's recipes, --dataset NAME, got {profile!r}")
             own = open_dataset(str(data))
-            return Setting(own, lambda loss, seed: own_recipe(own, str(data), "ce", noise=noise, seed=seed, gpu=gpu), None)
+            of_ce = own_recipe(own, str(data), "ce", noise=noise, seed=0, gpu=gpu, **defining)
+            return Setting(own, lambda loss, seed: dataclasses.replace(of_ce, seed=seed), None)
         if data is not None and Path(data).expanduser().is_file():
             raise ValueError(
                 f"{data}: with --dataset, --data is the folder of data sets; leave --dataset out for data of your own"

@@ -63,7 +63,8 @@ def plan_run(
     else:
         loss = find_loss(name).name
         dataset = open_dataset(data)
-        recipe = own_recipe(dataset, data, loss, noise=noise, seed=seed, model=changes.get("model"), gpu=gpu)
+        chosen = {name: changes.get(name) for name in ("model", "size")}  # other defaults depend on them
+        recipe = own_recipe(dataset, data, loss, noise=noise, seed=seed, gpu=gpu, **chosen)
     recipe = override(recipe, changes)
     if ":" in recipe.model:
         sys.path.insert(0, os.getcwd())  # where a user's own module usually is

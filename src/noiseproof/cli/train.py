@@ -99,13 +99,14 @@ def train(
     Robust losses learn slowly. On images of clothes with 27 % wrong labels a small network had 79 % with ce and 69 % with
     jal-ce after 25 epochs, and 83 % and 82 % after 100: give them epochs, --set epochs=100.
 
-    A loss alone trains on the data of --data, with defaults by their kind: features get an MLP and Adam, images in memory a
-    ResNet-18 and SGD, image files a ResNet-50 and WebVision's augmentation. --dry-run shows them all, --set changes any.
+    A loss alone trains on the data of --data, with defaults by their kind: features are standardised and get an MLP and Adam,
+    images in memory and small image files of one size a ResNet-18 and SGD, other image files a ResNet-50 at 224x224 and
+    WebVision's augmentation. --dry-run shows them all, --set changes any: standardise=false, size=64, epochs=300.
 
     Data of your own: an .npz file with arrays x and y (x_test and y_test, if you have them), features as floats or images as
     uint8 [N, H, W, C]; a folder with one sub-folder of images per class, or train and test folders of these; a .txt, .csv or
-    .tsv file of lines "path label". Labels count from 0. A model of your own is a function that gets the number of classes
-    and returns a torch module from batches [N, C, H, W] or [N, D] to logits.
+    .tsv file of lines "path label", with or without a header. Labels count from 0, or are names. A model of your own is a
+    function that gets the number of classes and returns a torch module from batches [N, C, H, W] or [N, D] to logits.
 
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """

@@ -50,7 +50,7 @@ def print_start(plan: Plan, task: Task, options: RunOptions, shown: Console | No
         return
     labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({escape(recipe.noise)})"
     examples = f"{len(task.train)} examples of {len(task.classes)} classes"
-    lines = [f"[bold]{escape(task.name)}, {escape(recipe.loss)}[/]: {examples}, {labels}"]
+    lines = [f"[bold]{escape(task.name)}, {escape(recipe.loss)}[/]: {examples}, {labels}; {task.inputs_in_words(recipe)}"]
     if task.test is not None and recipe.test_share and wrong is None:
         lines.append(f"{len(task.test)} held out to test on, labels as given: where these are wrong, so is the test accuracy")
     elif task.test is not None:

@@ -23,6 +23,8 @@ class Split:
 
     inputs: NDArray[Any]
     labels: NDArray[np.int64]
+    paths: tuple[str, ...] | None = None
+    """Of image files that were decoded"""
     in_memory: ClassVar[Literal[True]] = True
 
     def __len__(self) -> int:
@@ -43,6 +45,14 @@ class Split:
         return int(self.inputs.shape[-1 if self.kind == "images" else 1])
 
     @property
+    def sides(self) -> tuple[int, int] | None:
+        """Height and width, where there are channels."""
+        if self.channels is None:
+            return None
+        first = 1 if self.kind == "images" else 2
+        return int(self.inputs.shape[first]), int(self.inputs.shape[first + 1])
+
+    @property
     def channels_first(self) -> bool:
         """Whether images look like ``[N, C, H, W]``, which are not read as such."""
         return self.kind == "images" and self.inputs.ndim == 4 and self.inputs.shape[1] <= 4 < self.inputs.shape[3]
@@ -50,11 +60,12 @@ class Split:
     def take(self, indices: ArrayLike) -> Split:
         """The examples at these integer indices, or where a boolean mask is true."""
         chosen = _positions(len(self), indices)
-        return Split(self.inputs[chosen], self.labels[chosen])
+        paths = None if self.paths is None else tuple(self.paths[k] for k in chosen)
+        return Split(self.inputs[chosen], self.labels[chosen], paths)
 
     def with_labels(self, labels: ArrayLike) -> Split:
         """The same inputs with other labels, one for each."""
-        return Split(self.inputs, checked_labels(labels, len(self), "example"))
+        return Split(self.inputs, checked_labels(labels, len(self), "example"), self.paths)
 
 
 @dataclass(frozen=True, eq=False)

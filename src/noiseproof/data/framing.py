@@ -11,6 +11,7 @@ WebVision         ``RandomPart(224)``           ``webvision_augment(cropped=True
    test           ``Centre(256, 224)``          ``evaluation(*IMAGENET)``
 Clothing1M        ``Squash(256, 256)``          ``clothing1m_augment()``
    test           ``Squash(256, 256)``          ``evaluation(*CLOTHING1M, resize=256)``
+own size          ``Cover(32, 32)``             ``evaluation(mean, std)``
 ================  ============================  ==============================================
 """
 
@@ -30,7 +31,7 @@ from noiseproof.keyed_random import Word, keyed_uniform
 if TYPE_CHECKING:
     import PIL.Image
 
-__all__ = ["Box", "Centre", "Framing", "RandomPart", "Squash"]
+__all__ = ["Box", "Centre", "Cover", "Framing", "RandomPart", "Squash"]
 
 LARGEST = 2**26  # most pixels of a resized image: a line of 1 x 10,000 pixels would become 256 x 2,560,000
 
@@ -84,10 +85,35 @@ class Centre(Framing):
     def frame(self, image: PIL.Image.Image, key: tuple[Word, ...]) -> PIL.Image.Image:
         short = min(image.size)
         height, width = self.resize * image.height // short, self.resize * image.width // short
-        if height * width > LARGEST:
-            raise ValueError(f"{image.height} x {image.width} pixels would become {height} x {width}; crop it, or leave it out")
+        _check_resized(image, height, width)
         top, left = round((height - self.size) / 2), round((width - self.size) / 2)
         return _resize(image, height, width).crop((left, top, left + self.size, top + self.size))
+
+
+@dataclass(frozen=True)
+class Cover(Framing):
+    """Resize as little as covers ``height`` x ``width``, and keep the centre; an image of that size stays as it is."""
+
+    height: int
+    width: int
+
+    def __post_init__(self) -> None:
+        check_integer("height", self.height, at_least=1)
+        check_integer("width", self.width, at_least=1)
+
+    @property
+    def output_size(self) -> Size:
+        return self.height, self.width
+
+    def frame(self, image: PIL.Image.Image, key: tuple[Word, ...]) -> PIL.Image.Image:
+        if (image.height, image.width) == self.output_size:
+            return image
+        scale = max(self.height / image.height, self.width / image.width)
+        # Rounding must not leave a side short.
+        height, width = max(self.height, round(scale * image.height)), max(self.width, round(scale * image.width))
+        _check_resized(image, height, width)
+        top, left = (height - self.height) // 2, (width - self.width) // 2
+        return _resize(image, height, width).crop((left, top, left + self.width, top + self.height))
 
 
 class Box(NamedTuple):
@@ -132,6 +158,11 @@ class RandomPart(Framing):
                 return Box(int(top * (height - h + 1)), int(left * (width - w + 1)), h, w)
         h, w = RandomResizedCrop(self.size, self.scale, self.ratio).fallback(size)
         return Box((height - h) // 2, (width - w) // 2, h, w)
+
+
+def _check_resized(image: PIL.Image.Image, height: int, width: int) -> None:
+    if height * width > LARGEST:
+        raise ValueError(f"{image.height} x {image.width} pixels would become {height} x {width}; crop it, or leave it out")
 
 
 def _resize(image: PIL.Image.Image, height: int, width: int) -> PIL.Image.Image:

@@ -1,39 +1,31 @@
 """Data sets given as lists of image files: lines "path label", WebVision, Clothing1M.
 
-Absolute paths and ``..`` are allowed. Labels count from 0. Blank lines and lines that start with # are ignored.
+Absolute paths and ``..`` are allowed. Labels count from 0, or are names. Blank lines and lines that start with # are ignored.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from noiseproof.classes import class_names
-from noiseproof.data.dataset import MOST_CLASSES, Dataset
+from noiseproof.data.dataset import Dataset
 from noiseproof.data.examples import DataError, ImageFiles
 from noiseproof.data.images import class_files
+from noiseproof.data.list_lines import Line, not_empty, read_lists, read_numbered, text_lines
 from noiseproof.files import checksum
 
 __all__ = ["imagenet_beside", "load_clothing1m", "load_list", "load_webvision"]
 
-LABEL = re.compile(r"-?[0-9]{1,18}")
 GOOGLE = "google"
+LONG = 500  # characters of a path that an error repeats
 FIRST_OF_IMAGENET = ("n01440764", "0")  # the folder of ImageNet's first class, by synset or by number
 KeyList = Literal["noisy_train", "clean_train", "clean_val", "clean_test"]
-
-
-class Line(NamedTuple):
-    """A line of a list: the path as written there, the label, and the line's number."""
-
-    path: str
-    label: int
-    number: int
 
 
 def load_list(
@@ -47,21 +39,23 @@ def load_list(
 ) -> Dataset:
     """A data set from a list of lines "path label", and a second list for its test split.
 
-    The label is the last field, after a space, a tab or a comma: paths may contain all three. Relative paths start at
-    ``root``, by default the list's folder. ``classes`` is a file with one name per line, or the names; by default the classes
-    are named by their numbers. ``check_files`` looks for every file now (a million take seconds), not when a loader needs it.
-    ``sources`` has the SHA-256 of the lists, not of the images.
+    The label is the last field, after a space, a tab or a comma: paths may contain all three. A first line that names the
+    columns, such as ``path,label`` (``PATH_WORDS``, ``LABEL_WORDS``), is a header: its separator and its columns are those of
+    all lines, others are ignored, and fields may be quoted as in any CSV file. Relative paths start at ``root``, by default
+    the list's folder.
+
+    Labels are numbers, or the names of the classes on every line; then the classes are in the order of their names. ``classes``
+    is a file with one name per line, or the names, which says their order; without it classes of numbers are named by these.
+    ``check_files`` looks for every file now (a million take seconds), not when a loader needs it. ``sources`` has the SHA-256
+    of the lists, not of the images.
     """
     path = Path(path)
     read = [path] if test is None else [path, Path(test)]
     sources = [*read]
     if isinstance(classes, str | Path):
         sources.append(Path(classes))
-        classes = [text for _, text in _lines(Path(classes))]
-    names = None if classes is None else tuple(classes)
-    listings = {listed: _read_list(listed, None if names is None else len(names)) for listed in read}
-    if names is None:
-        names = tuple(map(str, range(max(line.label for lines in listings.values() for line in lines) + 1)))
+        classes = [text for _, text in text_lines(Path(classes))]
+    listings, names = read_lists(read, None if classes is None else tuple(classes))
     splits = [_files(at, lines, at.parent if root is None else Path(root), check_files) for at, lines in listings.items()]
     return Dataset(name or path.stem, splits[0], splits[-1] if test is not None else None, names, _sources(sources))
 
@@ -123,7 +117,7 @@ def load_clothing1m(
     for keys in (train, test):
         values = notes / f"{keys.split('_')[0]}_label_kv.txt"
         if values not in labels:
-            labels[values] = {line.path: line.label for line in _read_list(values, len(names))}
+            labels[values] = {line.path: line.label for line in read_numbered(values, len(names))}
         listed = notes / f"{keys}_key_list.txt"
         lines = _read_keys(listed, labels[values], values)
         lines = [line._replace(path=line.path.removeprefix(prefix)) for line in lines]
@@ -132,54 +126,20 @@ def load_clothing1m(
     return Dataset("clothing1m", splits[0], splits[1], names, sources)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file that are neither blank nor comments, stripped, with their numbers."""
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
-            try:
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path}:{number}: not UTF-8 text: {error.reason}") from error
-            if "\0" in text:
-                raise DataError(f"{path}:{number}: a zero byte; is it a text file?")
-            if text and not text.startswith("#"):
-                yield number, text
-
-
-def _read_list(path: Path, classes: int | None = None) -> list[Line]:
-    """The lines "path label" of a list, with labels below ``classes``."""
-    most, found = classes or MOST_CLASSES, []
-    for number, text in _lines(path):
-        cut = max(text.rfind(separator) for separator in " \t,")
-        name, label = text[: max(cut, 0)].rstrip(" \t,"), text[cut + 1 :]
-        if not name or not LABEL.fullmatch(label):
-            raise DataError(f"{path}:{number}: should be a path and a whole number, got {text[:200]!r}")
-        if not 0 <= int(label) < most:
-            raise DataError(f"{path}:{number}: labels must be in [0, {most - 1}], got {int(label)}")
-        found.append(Line(name, int(label), number))
-    return _not_empty(found, path)
-
-
 def _read_keys(path: Path, labels: dict[str, int], source: Path) -> list[Line]:
     """A list of paths, with their labels from a second file."""
     found = []
-    for number, key in _lines(path):
+    for number, key in text_lines(path):
         if key not in labels:
             raise DataError(f"{path}:{number}: {key!r} has no label in {source.name}")
         found.append(Line(key, labels[key], number))
-    return _not_empty(found, path)
+    return not_empty(found, path)
 
 
 def _read_first(path: Path, classes: int) -> list[Line]:
     """The lines of a list of ImageNet's classes whose label is below ``classes``."""
-    kept = [line for line in _read_list(path, 1000) if line.label < classes]
-    return _not_empty(kept, path, f" of the first {classes} classes")
-
-
-def _not_empty(lines: list[Line], path: Path, which: str = "") -> list[Line]:
-    if not lines:
-        raise DataError(f"{path}: no images{which or ' listed'}")
-    return lines
+    kept = [line for line in read_numbered(path, 1000) if line.label < classes]
+    return not_empty(kept, path, f" of the first {classes} classes")
 
 
 def _files(source: Path, lines: list[Line], root: Path, check: bool) -> ImageFiles:
@@ -206,7 +166,7 @@ def _check_files(source: Path, lines: list[Line], paths: list[str]) -> None:
     if missing:
         others = f" ({len(missing)} of {len(paths)} are missing)" if len(missing) > 1 else ""
         raise FileNotFoundError(
-            f"{source}:{lines[missing[0]].number}: no file {paths[missing[0]]}{others}; "
+            f"{source}:{lines[missing[0]].number}: no file {paths[missing[0]][:LONG]}{others}; "
             "correct the list or the folder (in Python, check_files=False leaves it to the loader)"
         )
 
@@ -228,7 +188,7 @@ def _place(folder: Path, places: Sequence[str], witness: str) -> Path:
 
 def _synsets(path: Path, classes: int) -> tuple[list[str], tuple[str, ...]]:
     """The synsets of the first classes and the first word of each, with the synset where two share a word."""
-    rows = [text.partition(" ") for _, text in _lines(path)][:classes]
+    rows = [text.partition(" ") for _, text in text_lines(path)][:classes]
     if len(rows) < classes:
         raise DataError(f"{path}: {classes} classes wanted, {len(rows)} listed")
     synsets = [synset for synset, _, _ in rows]
@@ -256,7 +216,7 @@ def _clothing_names(path: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     known = class_names("clothing1m")
     if not path.is_file():
         return known, {}
-    names = tuple(text for _, text in _lines(path))
+    names = tuple(text for _, text in text_lines(path))
     if len(names) != len(known):
         raise DataError(f"{path}: {len(known)} names expected, found {len(names)}")
     return names, {path.name: checksum(path)}

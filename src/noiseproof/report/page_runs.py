@@ -22,7 +22,7 @@ from noiseproof.paper.queue import NOT_COMPARED
 from noiseproof.report.agreement import Sample
 from noiseproof.report.cells import CellResult
 from noiseproof.report.folders import BINS, RECORD, run_line
-from noiseproof.report.records import read_records
+from noiseproof.report.records import read_records, setting
 
 __all__ = ["Found", "Group", "command", "groups_of", "number", "read_runs", "warnings_of", "weakest_class"]
 
@@ -220,8 +220,7 @@ def _counts(kinds: Any) -> dict[str, list[float]]:
 
 
 def _key(record: Mapping[str, Any]) -> str:
-    left_out = {"seed", "confidence_epochs"}
-    facts = {name: value for name, value in record["recipe"].items() if name not in left_out}
+    facts = setting(record, ("seed", "confidence_epochs"))
     return json.dumps(json.loads(json.dumps(facts), parse_int=float), sort_keys=True)
 
 

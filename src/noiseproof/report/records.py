@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from noiseproof.files import write_whole
+from noiseproof.paper import list_recipes
 
-__all__ = ["compact", "identity", "merge", "read_records", "write_records"]
+__all__ = ["compact", "identity", "merge", "read_records", "setting", "write_records"]
 
 CURVES = ("given_accuracy", "clean_accuracy", "test_accuracy")
 OBSERVED = ("confidence_epochs",)
 """Fields of a recipe that change what is kept of a run, not the run."""
+EMPTY: tuple[Any, ...] = (None, False, 0, "", [], {})
+"""What fields of recipes say nothing with"""
 
 
 def read_records(*files: Path) -> list[dict[str, Any]]:
@@ -63,9 +67,32 @@ def identity(record: dict[str, Any]) -> str:
     >>> identity(run) == identity({"recipe": {"seed": 1.0, "loss": "ce", "confidence_epochs": [1]}, "result": {}})
     True
     """
-    recipe = {name: value for name, value in record["recipe"].items() if name not in OBSERVED}
     labels = ((record.get("task") or {}).get("noise") or {}).get("hash")
-    return hashlib.sha256(json.dumps(_plain([recipe, labels]), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_plain([setting(record, OBSERVED), labels]), sort_keys=True).encode()).hexdigest()
+
+
+def setting(record: Mapping[str, Any], left_out: Collection[str]) -> dict[str, Any]:
+    """The recipe without some fields, and without those that are empty: a record from before a field existed lacks it.
+
+    Data of one's own are known by the hashes of their files: one file by two paths is the same, two files of one name are not.
+
+    >>> task = {"sources": {"x.npz": "5e1f"}}
+    >>> setting({"recipe": {"dataset": "a/x.npz", "loss": "ce", "size": None}, "task": task}, ())
+    {'dataset': ['5e1f'], 'loss': 'ce'}
+    """
+    recipe = {name: value for name, value in record["recipe"].items() if name not in left_out and value not in EMPTY}
+    sources = (record.get("task") or {}).get("sources")
+    if str(recipe.get("dataset")) not in _named() and isinstance(sources, dict) and sources:
+        files = {str(name): str(digest) for name, digest in sources.items()}
+        if "weights" in recipe:
+            recipe["weights"] = files.pop(str(recipe["weights"]), recipe["weights"])
+        recipe["dataset"] = sorted(files.values())
+    return recipe
+
+
+@functools.cache
+def _named() -> frozenset[str]:
+    return frozenset(name.partition("/")[0] for name in list_recipes())
 
 
 def merge(*lists: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ def write_confidence(folder: Path, task: Task, predictions: dict[int, Prediction
     }
     if task.clean is not None:
         arrays["clean"] = task.clean
-    if not task.train.in_memory:
+    if task.train.paths is not None:
         arrays["path"] = np.asarray(task.train.paths)
     digest = ""
 

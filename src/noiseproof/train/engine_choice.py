@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 
-from noiseproof.data import Examples
+from noiseproof.data import Examples, Split
+from noiseproof.models import find_model
 from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import Run
 from noiseproof.train.task import Task
 
-__all__ = ["fast_path_suits", "start_run"]
+__all__ = ["fast_path_suits", "pools_evenly", "start_run"]
 
 DRAWING = ("nl", "jnpl")
 """Losses that draw classes at random in every step: only the plain engine seeds their draws for each epoch."""
@@ -37,6 +38,13 @@ def fast_path_suits(recipe: Recipe, train: Examples, options: RunOptions) -> boo
         and ":" not in recipe.model
         and recipe.model != "mlp"
         and train.in_memory
+        and pools_evenly(recipe.model, train)
         and len(train) >= recipe.batch
         and importlib.util.find_spec("triton") is not None
     )
+
+
+def pools_evenly(model: str, train: Split) -> bool:
+    """Whether cnn8's three poolings halve every side, as the kernels need: 32, 40, ... 64 pixels, but not 28."""
+    sides = train.sides
+    return find_model(model) != "cnn8" or sides is None or not any(side % 8 for side in sides)

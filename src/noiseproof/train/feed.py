@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from noiseproof.data import Augment, ImageFiles, ImageLoader, Split
-from noiseproof.train.transforms import Transforms, as_tensor
+from noiseproof.train.transforms import Standardise, Transforms, as_tensor
 
 __all__ = ["SINGLE", "Batch", "EpochPlan", "Feed", "FileFeed", "MemoryFeed", "Rank", "generator_for"]
 
@@ -97,17 +97,18 @@ def _each_tensor(drawn: tuple[Any, ...], change: Callable[[Tensor], Tensor]) -> 
     )
 
 
-_inputs: weakref.WeakValueDictionary[tuple[int, str], Tensor] = weakref.WeakValueDictionary()
+_inputs: weakref.WeakValueDictionary[tuple[int, str, Standardise | None], Tensor] = weakref.WeakValueDictionary()
 _inputs_lock = threading.Lock()
 
 
-def _on_device(split: Split, device: torch.device) -> Tensor:
+def _on_device(split: Split, device: torch.device, standardise: Standardise | None) -> Tensor:
     """The inputs of a split on a device, shared by all feeds of the same array, which they keep: its id stays in use."""
-    key = (id(split.inputs), str(device))
+    key = (id(split.inputs), str(device), standardise)
     with _inputs_lock:
         found = _inputs.get(key)
         if found is None:
-            found = _inputs[key] = as_tensor(split).to(device)
+            inputs = as_tensor(split) if standardise is None else torch.from_numpy(standardise(split.inputs))
+            found = _inputs[key] = inputs.to(device)
         return found
 
 
@@ -118,7 +119,7 @@ class MemoryFeed:
         self, split: Split, transforms: Transforms, *, batch: int, seed: int, device: torch.device, process: Rank = SINGLE
     ) -> None:
         self.split = split
-        self.inputs = _on_device(split, device)
+        self.inputs = _on_device(split, device, transforms.standardise)
         self.labels = torch.from_numpy(split.labels).to(device)
         self.transforms, self.batch, self.seed, self.device, self.process = transforms, batch, seed, device, process
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import RECORD, Epoch, Record, environment
 from noiseproof.train.result import result_of, warnings_of
-from noiseproof.train.run import DivergenceError, Predictions, Run
+from noiseproof.train.run import INPUT_FACTS, DivergenceError, Predictions, Run
 from noiseproof.train.runs import claimed, identity
 from noiseproof.train.task import Task, prepare
 
@@ -135,6 +136,7 @@ class Loop:
     def _train(self, run: Run) -> None:
         first = self._resume(run)
         run.processes.check_agreement("the epochs that are done", first)
+        self.record.task |= run.inputs
         self.observer.started(self.record, first)
         try:
             for epoch in range(first, self.recipe.epochs):
@@ -187,7 +189,7 @@ class Loop:
         with self._timed("save"):
             weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in run.network.state_dict().items()}
             self.record.files = {
-                WEIGHTS: write_tensors(folder / WEIGHTS, weights),
+                WEIGHTS: write_tensors(folder / WEIGHTS, weights, {"noiseproof": json.dumps(run.described())}),
                 CONFIDENCE: write_confidence(folder, self.task, self.predictions),
             }
         self.record.status = "finished"
@@ -251,7 +253,7 @@ class Loop:
         ours, theirs = self.record.task, record.task
         if identity(record.recipe, theirs) == identity(self.record.recipe, ours):
             return
-        changed = [key for key in ours | theirs if theirs.get(key) != ours.get(key)]
+        changed = [key for key in ours | theirs if key not in INPUT_FACTS and theirs.get(key) != ours.get(key)]
         differences = self.recipe.differences(record.recipe) or [
             f"its {PART.get(key, key)} were {theirs.get(key)}, not {ours.get(key)}" for key in changed
         ]

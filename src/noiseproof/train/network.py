@@ -23,7 +23,7 @@ from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task, weights_file
 
-__all__ = ["build_network", "check_model", "drawing_from", "logits_of", "model_code_hash", "nothing_drawn"]
+__all__ = ["build_network", "check_model", "drawing_from", "logits_of", "model_code_hash", "model_facts", "nothing_drawn"]
 
 _drawing = threading.RLock()
 
@@ -52,17 +52,41 @@ def build_network(recipe: Recipe, task: Task) -> nn.Module:
 
 
 def _from_catalogue(recipe: Recipe, split: Examples, classes: int) -> nn.Module:
+    return create_model(recipe.model, classes, **_catalogue_options(recipe, split))
+
+
+def _catalogue_options(recipe: Recipe, split: Examples) -> dict[str, Any]:
+    """The recipe's, and those that follow from the inputs."""
     options: dict[str, Any] = dict(recipe.model_options)
     model = find_model(recipe.model)
     if model == "mlp":
         if not split.in_memory:
-            raise ValueError("mlp reads features; these inputs are image files: use resnet18, resnet34 or resnet50")
+            raise ValueError(
+                "mlp reads features; these inputs are image files: use resnet18, resnet34 or resnet50, or set a small size=32"
+            )
         options.setdefault("in_features", int(split.inputs[0].size))
     elif split.channels is not None:
         options.setdefault("in_channels", split.channels)
+        if model == "cnn8":
+            options.setdefault("size", _sides(recipe, split))
     elif split.in_memory:
         raise ValueError(f"{model} reads images [N, C, H, W]; these inputs are features {split.inputs.shape[1:]}: use mlp")
-    return create_model(model, classes, **options)
+    return options
+
+
+def model_facts(recipe: Recipe, task: Task) -> dict[str, Any]:
+    """The model's name and all its options, with which it is built again without the data."""
+    options = dict(recipe.model_options) if ":" in recipe.model else _catalogue_options(recipe, task.train)
+    return {"model": recipe.model, "model_options": options}
+
+
+def _sides(recipe: Recipe, split: Examples) -> tuple[int, int]:
+    """Height and width of the images that the network gets."""
+    if recipe.augment in ("webvision", "clothing1m") or not split.in_memory:
+        if recipe.size is None:
+            raise ValueError("cnn8 takes images of 28 to 64 pixels, and these are made 224x224: set size=32, or use resnet18")
+        return recipe.size
+    return split.sides or (0, 0)
 
 
 def model_code_hash(recipe: Recipe) -> str | None:
@@ -152,6 +176,8 @@ def _start_from(network: nn.Module, file: str, root: Path | None) -> None:
         load_weights(network, path)
     except ValueError as error:
         if "skip_head" not in str(error):
+            if getattr(network, "in_channels", 3) == 1 and "of shape" in str(error):
+                raise ValueError(f"{error}; for weights of colour images set model.in_channels=3") from error
             raise
         load_weights(network, path, skip_head=True)
 

@@ -7,6 +7,7 @@ import difflib
 import functools
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_type_hints
@@ -61,6 +62,10 @@ class Recipe:
     """After these epochs the probability of every training example's given label is kept; the last one always is"""
     test_share: float = 0.0
     """Of data without a test split, the share of examples to hold out as one; the same examples for every seed"""
+    standardise: bool = False
+    """Features only: subtract each column's mean and divide by its deviation, both of the training examples"""
+    size: tuple[int, int] | None = None
+    """Image files only: height and width that they are resized to; none is the augmentation's own, 224x224"""
 
     def __post_init__(self) -> None:
         for name, kind in _kinds().items():
@@ -81,6 +86,8 @@ class Recipe:
         wrong = [epoch for epoch in self.confidence_epochs if not 1 <= epoch <= self.epochs]
         if wrong:
             raise ValueError(f"confidence_epochs must be in [1, {self.epochs}], got {wrong[0]}")
+        if self.size is not None and min(self.size) < 1:
+            raise ValueError(f"size must be at least 1 pixel, got {'x'.join(map(str, self.size))}")
         if (reason := find_loss(self.loss).needs_own_loop) is not None:
             raise ValueError(f"{self.loss} {reason}: train it in a loop of your own")
         if "weight" in self.loss_options:
@@ -106,6 +113,8 @@ class Recipe:
     def differences(self, other: Recipe | Mapping[str, Any]) -> list[str]:
         """The fields in which another recipe, or that of a record, differs from this one."""
         ours, theirs = self.as_dict(), other.as_dict() if isinstance(other, Recipe) else dict(other)
+        # A record from before a field existed is that of a run with its default.
+        theirs = Recipe(dataset="", loss="ce").as_dict() | theirs
         names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
         return [f"{name} is {theirs.get(name)!r}, not {ours.get(name)!r}" for name in names]
 
@@ -173,6 +182,8 @@ def _from_text(name: str, text: str, kind: Any) -> Any:
         return None
     if name.endswith("_epochs"):
         return tuple(_read(part) for part in text.split(",")) if text else ()
+    if name == "size":
+        return [_read(part) for part in re.split("[x,]", text.strip("[]"))]
     literal = bool(choices) and all(isinstance(choice, str) for choice in choices)
     return text if kind is str or str in choices or literal else _read(text)
 
@@ -188,6 +199,8 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         if not isinstance(value, list | tuple) or not all(type(epoch) is int for epoch in value):
             raise TypeError(f"{name} must be whole numbers, got {value!r}")
         return tuple(sorted(set(value)))
+    if name == "size":
+        return _checked_size(value)
     if choices and all(isinstance(choice, str) for choice in choices):
         if value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
@@ -201,6 +214,15 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{name} must be {IN_WORDS[kind]}, got {value!r}")
     return value
+
+
+def _checked_size(value: Any) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    sides = value if isinstance(value, list | tuple) else (value,)
+    if len(sides) not in (1, 2) or not all(type(side) is int for side in sides):
+        raise TypeError(f"size must be a side of squares such as 32, height and width such as 28x20, or none, got {value!r}")
+    return sides[0], sides[-1]
 
 
 IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}

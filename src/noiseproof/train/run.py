@@ -18,7 +18,7 @@ from noiseproof.train.bf16_check import check_bf16
 from noiseproof.train.distributed import Processes
 from noiseproof.train.engine import Engine, Parts, PlainEngine, Steps
 from noiseproof.train.feed import Feed, FileFeed, MemoryFeed
-from noiseproof.train.network import build_network, nothing_drawn
+from noiseproof.train.network import build_network, model_facts, nothing_drawn
 from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.schedule import Schedule
@@ -26,6 +26,10 @@ from noiseproof.train.task import Task
 from noiseproof.train.transforms import Transforms
 
 __all__ = ["DivergenceError", "EpochSums", "Predictions", "Run", "RunOptions"]
+
+
+INPUT_FACTS = ("class_names", "preprocessing")
+"""The facts of a task that a run adds once it has its transforms; they tell no runs apart"""
 
 
 class DivergenceError(RuntimeError):
@@ -71,7 +75,8 @@ class Run:
         images = task.train.channels is not None
         layout = torch.channels_last if images and options.device.type == "cuda" else torch.contiguous_format
         self.network: nn.Module = network.to(memory_format=layout)  # type: ignore[call-overload]
-        self.transforms = Transforms.named(recipe.augment, task.train, memory_format=layout)
+        asked: dict[str, Any] = {"standardise": recipe.standardise, "size": recipe.size, "memory_format": layout}
+        self.transforms = Transforms.named(recipe.augment, task.train, **asked)
         self.processes = Processes(options.process, options.device)
         self.feed = self._feed(task.train)
         self.test_feed = None if task.test is None else self._feed(task.test)
@@ -121,6 +126,16 @@ class Run:
             except ValueError as error:
                 return "more than 1 value per channel" not in str(error)
         return True
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What a network is used with: ``INPUT_FACTS``."""
+        facts = list(self.task.classes), self.transforms.facts(self.task.train)
+        return dict(zip(INPUT_FACTS, facts, strict=True))
+
+    def described(self) -> dict[str, Any]:
+        """The network, its classes and its inputs, to use the weights without the data: they travel in the weights' file."""
+        return {**model_facts(self.recipe, self.task), **self.inputs}
 
     def lr(self, epoch: int) -> float:
         return self.recipe.lr * self.schedule.factor(epoch, self.recipe.epochs)

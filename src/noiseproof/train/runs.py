@@ -153,7 +153,8 @@ class RunStore:
         """Where this run is, or will be. Without the facts of its task, a run with the same recipe is taken for it."""
         facts = recipe.as_dict()
         if task is None:
-            found = next((run for run in self.runs() if run.facts.get("recipe") == facts), None)
+            wanted = _not_default(facts)
+            found = next((run for run in self.runs() if _not_default(run.facts.get("recipe", {})) == wanted), None)
         else:
             found = self.find(identity(facts, task))
         return self.root / folder_name(recipe) if found is None or found.folder is None else found.folder

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof import noise
-from noiseproof.data import Dataset, Examples, Split, data_root, held_out, in_memory, open_dataset
+from noiseproof.data import Dataset, Examples, Split, data_root, held_out, in_memory, in_memory_at, open_dataset
 from noiseproof.files import checksum, find_file
 from noiseproof.noise import NoiseSpec
 from noiseproof.train.recipe import Recipe
+from noiseproof.train.transforms import PRESETS
 
 __all__ = ["Task", "prepare", "weights_file", "with_noise"]
 
@@ -37,6 +38,16 @@ class Task:
     rows: NDArray[np.int64] | None = None
     """Where the training examples stood before a share was held out, if one was"""
 
+    def inputs_in_words(self, recipe: Recipe) -> str:
+        """What the network gets, for a line on a terminal."""
+        if not self.train.in_memory:
+            return f"image files, at {'x'.join(map(str, recipe.size or (224, 224)))} pixels in RGB"
+        if self.train.kind == "images":
+            colours = {1: "grey", 3: "RGB"}.get(self.train.inputs.shape[-1], f"{self.train.inputs.shape[-1]} channels")
+            return f"images of {'x'.join(map(str, self.train.inputs.shape[1:3]))} pixels, {colours}"
+        shape = "x".join(map(str, self.train.inputs.shape[1:]))
+        return f"{shape} features, {'standardised by the training examples' if recipe.standardise else 'as they are'}"
+
     @property
     def wrong(self) -> NDArray[np.bool_] | None:
         """Where the given label is not the clean one."""
@@ -50,7 +61,7 @@ def prepare(recipe: Recipe, data: str | Path | None = None) -> Task:
 
 def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Task:
     """The data set with the recipe's noise on its training labels, and its share held out to test on."""
-    dataset = _checked_images(dataset)
+    dataset = _checked_images(_resized(dataset, recipe))
     labels = dataset.train.labels
     if recipe.noise == "none":
         # Nothing is known of errors in the labels as they came.
@@ -94,6 +105,19 @@ def _without_test_share(task: Task, share: float) -> Task:
     return dataclasses.replace(task, noise=facts)
 
 
+def _resized(dataset: Dataset, recipe: Recipe) -> Dataset:
+    """Image files of the recipe's ``size``, in memory if they are small enough together."""
+    if recipe.size is None:
+        return dataset
+    if dataset.train.in_memory:
+        raise ValueError(f"{dataset.name}: size is for image files, not for arrays {dataset.train.inputs.shape}: size=none")
+    if recipe.augment in PRESETS:
+        return dataset  # their crops are made from the files
+    # A network of the user's own is not told how many channels there are.
+    keep_rgb = ":" in recipe.model or recipe.model_options.get("in_channels") == 3
+    return in_memory_at(dataset, recipe.size, keep_rgb=keep_rgb)
+
+
 def _checked_images(dataset: Dataset) -> Dataset:
     """Grey images ``[N, H, W]`` with their one channel; an error for arrays that cannot be images ``[N, H, W, C]``."""
     train = dataset.train
@@ -112,7 +136,7 @@ def _checked_images(dataset: Dataset) -> Dataset:
 
 
 def _with_channel(split: Split) -> Split:
-    return Split(split.inputs[..., None], split.labels)
+    return Split(split.inputs[..., None], split.labels, split.paths)
 
 
 def weights_file(file: str, root: Path | None) -> Path:
