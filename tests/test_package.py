@@ -147,10 +147,13 @@ def test_readme_commands_exist():
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_readme_code_runs():
-    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL).group(1)
+def test_readme_code_runs(tmp_path):
+    train, audit = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     setup = "import torch\nmodel, inputs, labels = torch.nn.Linear(4, 10), torch.randn(8, 4), torch.arange(8)\n"
-    python(setup + block + "\nassert model.weight.grad is not None")
+    checked = "\nassert model.weight.grad is not None\n"
+    predicted = "probabilities, labels = torch.eye(10).repeat(9, 1), torch.arange(10).repeat(9)\n"
+    python(setup + train + checked + predicted + f"import os; os.chdir({str(tmp_path)!r})\n" + audit)
+    assert (tmp_path / "audit" / "audit.csv").is_file()
 
 
 def test_a_loss_is_added_in_one_file_as_contributing_says(tmp_path):

@@ -19,8 +19,9 @@ __all__ = ["L1", "__version__", "functional", "losses", "noise", "statistics"]
 
 if TYPE_CHECKING:  # type checkers follow the star import, and report a name that is not there
     from noiseproof import audit, data, models, paper, theory, train
+    from noiseproof.audit import audit_probabilities
 
-    __all__ += ["audit", "data", "models", "paper", "theory", "train"]
+    __all__ += ["audit", "audit_probabilities", "data", "models", "paper", "theory", "train"]
 else:
     __all__ += losses.__all__
 
@@ -28,6 +29,8 @@ else:
         """A part that is imported when it is first used, or a loss that was added to the catalogue."""
         if name in {"audit", "data", "models", "paper", "theory", "train"}:
             return importlib.import_module(f"noiseproof.{name}")
+        if name == "audit_probabilities":
+            return importlib.import_module("noiseproof.audit").audit_probabilities
         for entry in losses.list_losses():
             if entry.cls.__name__ == name:
                 return entry.cls

@@ -213,4 +213,4 @@ def test_what_does_not_fit_is_refused(options, message):
 
 
 def test_it_is_part_of_the_package():
-    assert noiseproof.audit.audit_probabilities is audit.audit_probabilities
+    assert noiseproof.audit_probabilities is audit.audit_probabilities

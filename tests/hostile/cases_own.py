@@ -5,9 +5,9 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-from hostile.harness import ACCEPTED, Case
 from PIL import Image
 
+from hostile.harness import ACCEPTED, Case
 from noiseproof.data import open_dataset
 from noiseproof.train import own_recipe, with_noise
 
