@@ -16,6 +16,7 @@ from noiseproof.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "noiseproof"
+PROMISES = ("test_every_loss.py", "test_catalog.py", "test_masked_classes.py", "test_ranges.py", "test_soft_targets.py")
 
 
 def python(code):
@@ -186,7 +187,7 @@ print(json.dumps({{"values": [v.item() for v in values], "page": page, "names": 
     assert len(set(result["values"])) == 1
     assert "square-miss" in result["names"]
     assert "scale * (1 - p[y])**2" in result["page"]
-    tests = [str(ROOT / "tests" / "losses" / name) for name in ("test_every_loss.py", "test_catalog.py")]
+    tests = [str(ROOT / "tests" / "losses" / name) for name in PROMISES]
     paths = f"pythonpath={tmp_path / 'src'} tests/losses"
     promises = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "-k", "square", "-o", paths, *tests],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from noiseproof.files import write_whole
+from noiseproof.reading import shown
 from noiseproof.report.charts import COLORS, DASHES
 from noiseproof.report.figures import LINE_COLORS, LINE_DASHES
 
@@ -45,7 +46,7 @@ def draw_curves(record: Mapping[str, Any], folder: Path) -> Path:
     right.set(xlabel="epoch", ylabel="training loss" + (f", less its constant {constant:g}" if constant else ""))
     noise = "" if recipe.get("noise", "none") == "none" else f", {recipe['noise']}"
     title = f"{record['task'].get('name', recipe.get('dataset'))}, {recipe.get('loss')}{noise}, seed {recipe.get('seed')}"
-    figure.suptitle(title, fontsize=10, parse_math=False)
+    figure.suptitle(shown(title, 110), fontsize=10, parse_math=False)
     path = folder / CURVES
     write_whole(path, lambda place: figure.savefig(place, dpi=120, format="png", metadata={"Software": None}))
     return path
