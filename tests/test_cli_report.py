@@ -12,6 +12,7 @@ from noiseproof import paper
 from noiseproof.cli import app
 from noiseproof.report import join, read_records
 from noiseproof.report.page_runs import groups_of, read_runs
+from noiseproof.train import Recipe
 
 RECORDS = Path(__file__).resolve().parents[1] / "records"
 SHORT = ("--set", "epochs=2", "--set", "model.hidden=[16]", "--quiet")
@@ -83,7 +84,8 @@ def test_printed_commands_train_the_same_recipe_again():
     groups = groups_of(records, join(paper.cells(), records).results, "bf16")
     assert len(groups) > 30
     for group in groups[:: max(1, len(groups) // 40)] + [group for group in groups if changed in group.records]:
-        assert without_observed(dry_run(group.command)) == without_observed(group.recipe)
+        recipe = Recipe.from_dict(group.recipe).as_dict()  # a record may be older than a field
+        assert without_observed(dry_run(group.command)) == without_observed(recipe)
 
 
 def test_the_command_of_a_run_on_own_data_trains_the_same_recipe_again(tmp_path):

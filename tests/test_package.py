@@ -63,14 +63,22 @@ except SystemExit as stop:
 
 
 def test_the_tests_are_collected_where_there_is_no_triton():
-    """As on macOS and on arm64."""
-    code = """
+    """As on macOS and on arm64: all modules that speak of kernels or of the fast path, and so may import it."""
+    modules = (ROOT / "tests").rglob("test_*.py")
+    asked = [str(path) for path in modules if re.search(r"triton|kernels|train.fast", path.read_text("utf-8"))]
+    code = f"""
 import sys
 sys.modules["triton"] = None
 import pytest
-sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider"]))
+sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *{asked}]))
 """
+    assert len(asked) >= 5
     assert " tests collected" in python(code)
+
+
+def test_only_the_fast_path_imports_triton():
+    imports = re.compile(r"^(import|from) triton", re.MULTILINE)
+    assert {path.parent.name for path in SOURCE.rglob("*.py") if imports.search(path.read_text("utf-8"))} == {"fast"}
 
 
 def test_a_type_checker_reports_a_name_that_is_not_there(tmp_path):

@@ -317,7 +317,7 @@ def test_what_stops_one_process_is_said_once(place, rank):
 
 
 def test_what_stops_all_processes_is_said_once(place):
-    done = under_torchrun(place, "--set", "batch=7", patient=True)
+    done = under_torchrun(place, "--set", "batch=7", "--set", "size=none", patient=True)
     assert done.returncode
     assert done.stderr.count("batch=7 cannot be divided evenly among 2 processes") == 1
     assert "error: batch=7" in done.stderr
