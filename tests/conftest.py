@@ -1,5 +1,6 @@
 """Settings that must be in place before torch is imported, and what every test folder shares."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -20,6 +21,12 @@ os.fsync = lambda handle: None  # no test pulls the plug, and waiting for the di
 
 settings.register_profile("noiseproof", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("noiseproof")
+
+
+def pytest_collection_finish():
+    """Thousands of tests are objects that stay: the garbage collector need not look at them again, each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
