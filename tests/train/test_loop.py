@@ -253,7 +253,7 @@ def test_a_record_with_odd_fields_gets_a_sentence(digits, tmp_path):
         assert stored.status == "unreadable", change
         assert says in stored.facts["message"]
     for text, says in (
-        ('{"recipe":' * 5000, "not read as JSON: it is nested too deeply"),
+        ('{"recipe":' * 200_000, "not read as JSON: it is nested too deeply"),
         ("[1]", "a record must be an object, found [1]"),
     ):
         path.write_text(text, encoding="utf-8")

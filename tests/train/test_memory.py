@@ -48,7 +48,7 @@ class Broken(nn.Sequential):
 def hungry(digits, tmp_path, monkeypatch):
     (tmp_path / "my_hungry.py").write_text(MODELS, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("noiseproof.train.memory.gc.collect", lambda: 0)  # a second for each batch that is tried, among all tests
+    monkeypatch.setattr("noiseproof.train.memory.gc.collect", lambda: 0)  # it takes a second among all tests
     return override(digits, {"model": "my_hungry:Hungry", "optimiser": "sgd", "lr": 0.1, "batch": 128})
 
 
