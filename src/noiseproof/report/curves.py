@@ -43,7 +43,7 @@ def draw_curves(record: Mapping[str, Any], folder: Path) -> Path:
     left.legend(fontsize=8)
     constant = record.get("loss_constant")
     right.plot(numbers, [epoch["loss"] for epoch in epochs], color=LINE_COLORS[0], **style)
-    right.set(xlabel="epoch", ylabel="training loss" + (f", less its constant {constant:g}" if constant else ""))
+    right.set(xlabel="epoch" + (f" (loss without its constant, {constant:.4g})" if constant else ""), ylabel="training loss")
     noise = "" if recipe.get("noise", "none") == "none" else f", {recipe['noise']}"
     title = f"{record['task'].get('name', recipe.get('dataset'))}, {recipe.get('loss')}{noise}, seed {recipe.get('seed')}"
     figure.suptitle(shown(title, 110), fontsize=10, parse_math=False)
