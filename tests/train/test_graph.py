@@ -17,9 +17,9 @@ from noiseproof.train.options import precision_of
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def images_task(recipe, count=336, classes=10):
+def images_task(recipe, count=336, classes=10, size=(32, 32)):
     generator = np.random.default_rng(0)
-    images = generator.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
+    images = generator.integers(0, 256, (count, *size, 3), dtype=np.uint8)
     labels = generator.integers(0, classes, count)
     dataset = from_arrays(images, labels, images[:64], labels[:64], name="random", classes=tuple(map(str, range(classes))))
     return with_noise(dataset, recipe)
@@ -170,6 +170,18 @@ def test_the_parts_in_which_examples_are_laid_ready_do_not_matter(monkeypatch):
         monkeypatch.setattr(staging, "STAGED", 1)
         ours, _ = losses_of(fast_run(recipe, task, options), range(3))
     np.testing.assert_array_equal(ours, expected)
+
+
+@cuda
+@pytest.mark.parametrize("size", [(28, 28), (40, 48), (64, 64)])
+def test_small_images_of_other_sizes_take_the_fast_path(size):
+    recipe = recipe_of(augment="none", epochs=1)
+    task, options = images_task(recipe, size=size), RunOptions(device=torch.device("cuda"))
+    with precision_of(recipe, deterministic=False):
+        plain, fast = Run(recipe, task, options), fast_run(recipe, task, options)
+        (expected, _), (ours, _) = losses_of(plain, [0]), losses_of(fast, [0])
+        np.testing.assert_allclose(ours, expected, rtol=1e-3)
+        assert abs(plain.accuracy() - fast.accuracy()) <= 2 / 64
 
 
 @cuda

@@ -151,11 +151,12 @@ class GraphEngine(Engine):
         before = [tensor.clone() for tensor in kept]
         table = self.fused.table([None] * len(self.lean.spans))
         graph, gradients = self._captured(lambda: self._step(size, table), self.rewind)
-        table.copy_(self.fused.table(gradients))
-        for tensor, value in zip(kept, before, strict=True):
-            tensor.copy_(value)
+        with self.on_stream():
+            table.copy_(self.fused.table(gradients))
+            for tensor, value in zip(kept, before, strict=True):
+                tensor.copy_(value)
         self._tables.append(table)
-        torch.cuda.synchronize()
+        self.stream.synchronize()
         return graph
 
     def rewind(self) -> None:
@@ -169,10 +170,15 @@ class GraphEngine(Engine):
             for _ in range(WARM_UP):
                 prepare()
                 self._joined(work)
-        torch.cuda.synchronize()
+        self.streams.synchronise()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local"):
-            result = self._joined(work)
+        with torch.cuda.stream(self.stream):
+            # torch.cuda.graph would wait for the whole device, hence for the runs beside this one.
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                result = self._joined(work)
+            finally:
+                graph.capture_end()
         return graph, result
 
     def _joined(self, work: Callable[[], T]) -> T:
