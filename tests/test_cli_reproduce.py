@@ -248,7 +248,9 @@ def test_killed_in_the_middle_it_goes_on_and_repeats_nothing(tmp_path):
     assert errors.count("seed 12") == 4 - len(kept)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
+)
 def test_a_signal_stops_it_soon_and_it_says_what_comes_next(tmp_path, number, status):
     process = started(tmp_path, 3000, "--seeds", "1")
     while not list(tmp_path.glob("runs/*/record.json")):

@@ -90,7 +90,10 @@ def test_a_cuda_graph_captures_the_penalty_in_a_few_launches(dtype):
     penalty = noiseproof.L1(model, STRENGTH)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
         penalty().detach()
-    assert sum(event.count for event in profiled.key_averages()) <= 8
+    kernels = {
+        event.key: event.count for event in profiled.key_averages() if event.device_type == torch.autograd.DeviceType.CUDA
+    }
+    assert 0 < sum(kernels.values()) <= 8, kernels
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

@@ -19,9 +19,13 @@ def test_compiled_without_graph_breaks_it_gives_the_same(name):
 
 READS = {frozenset(build(name).needs or {name}): name for name in reversed(DISTINCT)}
 """One loss for each set of statistics that some loss reads, and each loss that reads something else."""
+WIDEST = {name for read, name in READS.items() if build(name).needs and not any(read < other for other in READS)} | {"lt-apl"}
+"""Those of them that read all that some other one reads, and one that reads something else."""
 
 
-@pytest.mark.parametrize("name", READS.values())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in WIDEST)) for name in READS.values()]
+)
 def test_compiled_with_the_passes_traced_it_gives_the_same(name, monkeypatch):
     """On a CPU the compiler meets the passes over the logits as operations; elsewhere it traces them."""
     monkeypatch.setattr(reference, "on_cpu", lambda tensor: not torch.compiler.is_compiling())
@@ -38,7 +42,7 @@ def compiled_gives_the_same(name):
     torch.testing.assert_close(gradient(compiled, logits, target), gradient(loss, logits, target))
 
 
-@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("dynamic", [pytest.param(None, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("name", [name for name in DISTINCT if VARIANTS.get(name)])
 def test_two_of_a_kind_and_two_batch_sizes_compile_one_after_the_other(name, dynamic):
     """A parameter that differs must not become a symbol that the program cannot handle."""
