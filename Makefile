@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/noiseproof demo
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist worksteal -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 3 --dist worksteal -m "not slow"
 
 slow: $(READY)
 	$(BIN)/pytest -q -m slow

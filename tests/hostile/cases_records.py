@@ -6,11 +6,11 @@ import json
 import os
 import struct
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch._dynamo  # a run needs it; imported once, here, for all that are forked
 from safetensors.torch import save
 
 from hostile.harness import ACCEPTED, Case
@@ -74,12 +74,12 @@ def record(**change):
     return make
 
 
-def file(name: str, content: bytes | None):
-    """A finished run, one of whose files has this content, or is gone."""
+def file(name: str, content: bytes | Callable[[], bytes] | None):
+    """A finished run, one of whose files has this content, or is gone. What is large is made when it is needed."""
 
     def make(folder: Path) -> Path:
         path = finished(folder)[0] / name
-        return file_in(path.parent, name, content)
+        return file_in(path.parent, name, content() if callable(content) else content)
 
     return make
 
@@ -113,7 +113,7 @@ def file_in(run: Path, name: str, content: bytes | None) -> Path:
 
 def npz(**members: bytes) -> bytes:
     held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, content in members.items():
             archive.writestr(f"{name}.npy", content)
     return held.getvalue()
@@ -214,11 +214,16 @@ CASES = [
     ),
     Case(
         "confidence-bomb",
-        file(CONFIDENCE, parts(probability=npy((1, ROWS), "<f4", bytes(2**30)))),
+        file(CONFIDENCE, lambda: parts(probability=npy((1, ROWS), "<f4", bytes(2**30)))),
         "run",
         f"{OLD}array 'probability': unpacks to",
     ),
-    Case("confidence-header-bomb", file(CONFIDENCE, parts(epochs=later_header())), "run", f"{OLD}array 'epochs': unpacks to"),
+    Case(
+        "confidence-header-bomb",
+        file(CONFIDENCE, lambda: parts(epochs=later_header())),
+        "run",
+        f"{OLD}array 'epochs': unpacks to",
+    ),
     Case(
         "confidence-objects",
         file(CONFIDENCE, parts(epochs=npy((1,), "|O", b"cos\n"))),
@@ -230,7 +235,7 @@ CASES = [
     ),
     Case(
         "confidence-bomb-in-a-report",
-        file(CONFIDENCE, parts(probability=npy((1, 2**31), "<f4", bytes(2**28)))),
+        file(CONFIDENCE, lambda: parts(probability=npy((1, 2**31), "<f4", bytes(2**28)))),
         "report",
         "confidence.npz: damaged: array 'probability': unpacks to",
     ),

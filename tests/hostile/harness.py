@@ -263,7 +263,7 @@ class Bench:
 
 
 def _outcomes(keys: Iterator[str]) -> Iterator[tuple[str, Outcome]]:
-    import torch  # noqa: F401 # imported once, here, for all that are forked
+    import torch._dynamo  # noqa: F401 # a run needs it; imported once, here, for all that are forked
 
     import noiseproof.cli
     import noiseproof.data
