@@ -33,8 +33,9 @@ from noiseproof.train.task import Task, prepare
 __all__ = ["Loop", "Outcome", "train"]
 
 WEIGHTS = "weights.safetensors"
-RECORD_SECONDS = 1.0
-"""While a run goes on, its record is written no more often: waiting for the disk takes as long as a short epoch"""
+RECORD_SECONDS, RECORD_SHARE = 1.0, 0.01
+"""While a run goes on, at least so long lies between two writings of its record, and they take at most this share of its time:
+waiting for the disk may take as long as a short epoch"""
 PART = {
     "name": "data",
     "test_examples": "examples to test on",
@@ -75,9 +76,9 @@ def train(
     """Train as the recipe says, and return the outcome.
 
     ``task`` is the recipe's data, opened from ``data`` if left out. With a ``folder`` the run writes its record after an epoch,
-    at most once a second, a checkpoint every ``checkpoint_seconds`` and when it is stopped, and at the end its weights and its
-    confidence in the given labels. Called again with the same folder it resumes, to the same result; a finished run is not run
-    again.
+    at most once a second and for a hundredth of its time, a checkpoint every ``checkpoint_seconds`` and when it is stopped, and
+    at the end its weights and its confidence in the given labels. Called again with the same folder it resumes, to the same
+    result; a finished run is not run again.
     """
     options = options or RunOptions()
     with precision_of(recipe, options.deterministic):
@@ -100,6 +101,7 @@ class Loop:
         self.recipe, self.folder, self.options, self.observer = recipe, folder, options, observer
         self.output = folder if options.process.rank == 0 else None  # rank 0 writes
         self.checkpoint_seconds, self.saved_at, self.recorded_at = checkpoint_seconds, time.monotonic(), -math.inf
+        self.record_seconds = RECORD_SECONDS
         self.kept: _Kept | None = None
         self.kept_on_disk = 0
         start = time.perf_counter()
@@ -268,7 +270,7 @@ class Loop:
         self.kept = _Kept(len(self.record.epochs), state)
         if time.monotonic() - self.saved_at >= self.checkpoint_seconds:
             self._write_kept(run)
-        elif time.monotonic() - self.recorded_at >= RECORD_SECONDS:
+        elif time.monotonic() - self.recorded_at >= self.record_seconds:
             self._write_record()
 
     def _write_kept(self, run: Run) -> None:
@@ -287,8 +289,10 @@ class Loop:
 
     def _write_record(self) -> None:
         if self.output is not None:
+            start = time.monotonic()
             self.record.write(self.output)
             self.recorded_at = time.monotonic()
+            self.record_seconds = max(RECORD_SECONDS, (self.recorded_at - start) / RECORD_SHARE)
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:

@@ -255,7 +255,8 @@ class Run:
         with torch.no_grad(), self.engine.on_stream():
             named = self._named_state()
             if into is not None:
-                return {name: into[name].copy_(tensor) for name, tensor in named.items()}
+                torch._foreach_copy_([into[name] for name in named], [tensor.detach() for tensor in named.values()])
+                return into
             try:
                 return {name: tensor.detach().clone() for name, tensor in named.items()}
             except torch.OutOfMemoryError:
