@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 
 from noiseproof.cli import app
 from noiseproof.cli.compare import parse_decays, parse_losses
+from noiseproof.train import Recipe, RunOptions
+from noiseproof.train.queue import Planned
 
 SHORT = ("--dataset", "digits", "--noise", "symmetric:0.4", "--set", "epochs=2", "--set", "model.hidden=[16]", "--jobs", "1")
 
@@ -195,6 +197,26 @@ def test_a_killed_process_fails_its_run_and_the_others_go_on():
     assert re.search(r"[12]/2 .*, seed 123: its process was ended by SIGKILL, as the system does when memory", result.output)
     assert re.search(r"[12]/2 .*, seed 123: \d+\.\d+ %", result.output)
     assert "error: 1 run failed, which the same command tries again; the first: " in result.output
+
+
+def test_processes_that_wait_to_be_heard_are_ended(tmp_path):
+    """Short epochs fill the pipe while the parent is busy; then it stops and hears no more."""
+    from noiseproof.cli import compare_processes
+
+    recipe = Recipe("digits", "ce", model_options={"hidden": [1]}, epochs=10**6, batch=2000, optimiser="adam")
+    planned = Planned(recipe, recipe.as_dict(), None, None)
+
+    stopped = []
+
+    def busy(recipe, epoch):
+        time.sleep(2)
+        stopped.append(time.monotonic())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare_processes.in_processes([planned], 1, (tmp_path, None, RunOptions()), busy, lambda *_: None)
+    assert not multiprocessing.active_children()
+    assert time.monotonic() - stopped[0] < compare_processes.STOP_SECONDS  # or it was killed
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,6 +19,8 @@ from noiseproof.train.queue import Planned, Speeds, run_queue
 
 __all__ = ["Advance", "in_processes", "in_words"]
 
+STOP_SECONDS = 30.0
+"""That processes get to write checkpoints and end"""
 Place = tuple[Path, str | None, RunOptions]
 """Where and how runs are trained: the root of their store, the folder of data sets, and the options"""
 Reached = Callable[[Recipe, int], object]
@@ -53,7 +56,11 @@ def in_processes(todo: Sequence[Planned[Recipe]], jobs: int, place: Place, reach
     finally:
         for worker in workers.values():
             worker.process.terminate()
+            worker.connection.close()  # one that waits to be heard would wait for ever
+        end = time.monotonic() + STOP_SECONDS
         for worker in workers.values():
+            worker.process.join(max(0.0, end - time.monotonic()))
+            worker.process.kill()  # which does nothing to one that has ended
             worker.process.join()
 
 
