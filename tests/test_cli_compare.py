@@ -180,6 +180,7 @@ def test_runs_in_several_processes_give_the_same_comparison():
         assert mine["mean"] == pytest.approx(theirs["mean"], abs=1.0)  # other numbers of threads may round differently
 
 
+@pytest.mark.slow
 def test_a_killed_process_fails_its_run_and_the_others_go_on():
     """Of two processes one is killed while they train, as the system does when memory runs out."""
 
@@ -199,6 +200,7 @@ def test_a_killed_process_fails_its_run_and_the_others_go_on():
     assert "error: 1 run failed, which the same command tries again; the first: " in result.output
 
 
+@pytest.mark.slow
 def test_processes_that_wait_to_be_heard_are_ended(tmp_path):
     """Short epochs fill the pipe while the parent is busy; then it stops and hears no more."""
     from noiseproof.cli import compare_processes
