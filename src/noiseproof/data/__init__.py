@@ -4,6 +4,7 @@ examples         Split (inputs in memory) and ImageFiles (paths), the examples o
 dataset          Dataset, the value all readers return; arrays, .npz files, scikit-learn's digits
 images           folders of classes; decoding one file
 lists            lists of "path label" lines (list_lines), WebVision, Clothing1M
+tables           CSV files of features with a column of labels
 decoded          small image files as images in memory
 official         CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
 known            the data sets that have a name: how they are recognised, read and fetched
@@ -45,6 +46,7 @@ from noiseproof.data.loader import Batch, ImageLoader
 from noiseproof.data.official import load_cifar10, load_cifar100, load_idx, read_idx
 from noiseproof.data.places import data_root, open_dataset
 from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
+from noiseproof.data.tables import load_table
 
 __all__ = [
     "CIFAR10",
@@ -91,6 +93,7 @@ __all__ = [
     "load_image_folder",
     "load_list",
     "load_npz",
+    "load_table",
     "load_webvision",
     "open_dataset",
     "read_idx",
