@@ -20,8 +20,9 @@ __all__ = ["L1", "__version__", "functional", "losses", "noise", "statistics"]
 if TYPE_CHECKING:  # type checkers follow the star import, and report a name that is not there
     from noiseproof import audit, data, models, paper, theory, train
     from noiseproof.audit import audit_probabilities
+    from noiseproof.train import load
 
-    __all__ += ["audit", "audit_probabilities", "data", "models", "paper", "theory", "train"]
+    __all__ += ["audit", "audit_probabilities", "data", "load", "models", "paper", "theory", "train"]
 else:
     __all__ += losses.__all__
 
@@ -31,6 +32,8 @@ else:
             return importlib.import_module(f"noiseproof.{name}")
         if name == "audit_probabilities":
             return importlib.import_module("noiseproof.audit").audit_probabilities
+        if name == "load":
+            return importlib.import_module("noiseproof.train").load
         for entry in losses.list_losses():
             if entry.cls.__name__ == name:
                 return entry.cls

@@ -5,6 +5,7 @@ dataset          Dataset, the value all readers return; arrays, .npz files, scik
 images           folders of classes; decoding one file
 lists            lists of "path label" lines (list_lines), WebVision, Clothing1M
 tables           CSV files of features with a column of labels
+unlabelled       examples to predict, with or without labels
 decoded          small image files as images in memory
 official         CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
 known            the data sets that have a name: how they are recognised, read and fetched
@@ -47,6 +48,7 @@ from noiseproof.data.official import load_cifar10, load_cifar100, load_idx, read
 from noiseproof.data.places import data_root, open_dataset
 from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
 from noiseproof.data.tables import load_table
+from noiseproof.data.unlabelled import Unlabelled, open_unlabelled
 
 __all__ = [
     "CIFAR10",
@@ -74,6 +76,7 @@ __all__ = [
     "Rotation",
     "Split",
     "Squash",
+    "Unlabelled",
     "cifar10_augment",
     "cifar100_augment",
     "clothing1m_augment",
@@ -96,6 +99,7 @@ __all__ = [
     "load_table",
     "load_webvision",
     "open_dataset",
+    "open_unlabelled",
     "read_idx",
     "read_image",
     "webvision_augment",

@@ -13,7 +13,7 @@ from noiseproof import reading
 from noiseproof.data.dataset import MOST_CLASSES
 from noiseproof.data.examples import DataError
 
-__all__ = ["LABEL_WORDS", "PATH_WORDS", "Line", "not_empty", "read_lists", "read_numbered", "text_lines"]
+__all__ = ["LABEL_WORDS", "PATH_WORDS", "Line", "has_header", "not_empty", "read_lists", "read_numbered", "text_lines"]
 
 LABEL = re.compile(r"-?[0-9]{1,18}")
 PATH_WORDS = frozenset({"path", "file", "filename", "filepath", "file_name", "file_path", "image", "image_path", "img", "name"})
@@ -75,6 +75,11 @@ def _read_fields(path: Path) -> list[Fields]:
         by = next((mark for mark in "\t," if mark in lines[0][1]), " ") if first and is_name(first.label) else " \t,"
         found = [_last_field(path, number, text, by) for number, text in lines]
     return not_empty(found, path)
+
+
+def has_header(text: str) -> bool:
+    """Whether the first line of a list names its columns."""
+    return _header(text) is not None
 
 
 def _header(text: str) -> tuple[str, int, int, int] | None:

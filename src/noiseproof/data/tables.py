@@ -13,8 +13,9 @@ import difflib
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +27,13 @@ from noiseproof.data.list_lines import LABEL_WORDS, PATH_WORDS, is_name
 from noiseproof.files import checksum
 from noiseproof.reading import ReadError, csv_rows, shown
 
-__all__ = ["is_table", "load_table", "relabelled"]
+__all__ = ["is_table", "load_table", "read_features", "relabelled"]
 
 NAME_WORDS = PATH_WORDS | {"", "id", "index", "unnamed: 0"}
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 Rows = Iterator[tuple[int, list[str]]]
+NO_LABEL = -1
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,49 @@ def _with_first(rows: Rows, number: int, first: list[str], layout: Layout) -> Ro
 
 
 def _read(path: Path, layout: Layout, rows: Rows) -> tuple[Split, tuple[str, ...]]:
+    table = _cells(path, layout, rows)
+    y, classes = _labels(path, table.lines, table.labels)
+    found = as_split(table.features, y, len(classes), str(path))
+    return Split(found.inputs, found.labels, table.names), classes
+
+
+class Table(NamedTuple):
+    """The cells of a table: features ``[N, D]``, the labels as text, the names of the rows if it has them, their lines."""
+
+    features: NDArray[np.float64]
+    labels: list[str]
+    names: tuple[str, ...] | None
+    lines: list[int]
+
+
+def read_features(path: Path, width: int) -> tuple[NDArray[np.float64], list[str] | None, tuple[str, ...] | None]:
+    """The features ``[N, width]`` of a table with or without labels, these as text, and the names of the rows if it has them.
+
+    The columns that do not name the rows are the features, or one more than these: the labels.
+    """
+    try:
+        rows = csv_rows(path)
+        number, first = next(rows, (0, []))
+        words = [field.lower() for field in first]
+        known = [k for k, word in enumerate(words) if word in LABEL_WORDS]
+        header = bool(known) or not all(map(_is_number, first[:-1])) or (len(first) == 1 and not _is_number(first[0]))
+        named = [k for k, word in enumerate(words) if word in NAME_WORDS] if header else []
+        columns = first if header else [str(k) for k in range(len(first))]
+        layout = Layout(columns, NO_LABEL, named[0] if len(named) == 1 else None, header)
+        found = layout.features
+        if len(found) == width + 1:
+            layout = replace(layout, label=known[0] if len(known) == 1 else found[-1])
+        elif len(found) != width:
+            raise ReadError(
+                path, f"{len(found)} columns, and the network was trained on {width} features, with or without labels"
+            )
+        table = _cells(path, layout, _with_first(rows, number, first, layout))
+    except ReadError as error:
+        raise DataError(str(error)) from error
+    return table.features, None if layout.label == NO_LABEL else table.labels, table.names
+
+
+def _cells(path: Path, layout: Layout, rows: Rows) -> Table:
     values, labels, lines = array.array("d"), [], []
     names: list[str] = []
     features = layout.features
@@ -154,9 +199,7 @@ def _read(path: Path, layout: Layout, rows: Rows) -> tuple[Split, tuple[str, ...
         values.extend(numbers)
     if not labels:
         raise ReadError(path, "a header and no rows")
-    y, classes = _labels(path, lines, labels)
-    found = as_split(np.frombuffer(values).reshape(len(labels), len(features)), y, len(classes), str(path))
-    return Split(found.inputs, found.labels, tuple(names) or None), classes
+    return Table(np.frombuffer(values).reshape(len(labels), len(features)), labels, tuple(names) or None, lines)
 
 
 def _check_numbers(path: Path, line: int, layout: Layout, row: list[str]) -> None:
