@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from noiseproof.cli.output import Console, console, errors_reported
+from noiseproof.cli.output import Console, console, errors_reported, fail
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.cli.train_view import warn
@@ -90,13 +90,15 @@ def predict(
             with _warnings_said():
                 trained = load(run, device_named(device), model=model)
             found = open_unlabelled(data, trained.classes, trained.features)
-            if found.note:
-                warn(found.note)
             results = Results(trained, found, min(workers, len(found.examples) // FEW), skip_corrupt)
             with _bar(results, quiet):
                 _write(results, form, out)
+            if found.note:
+                warn(found.note)
             if not quiet:
                 _say(results, data, out)
+    except torch.OutOfMemoryError:
+        fail(f"the memory of {device} is not enough; --device cpu uses the computer's")
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped; nothing was written", highlight=False)
         raise typer.Exit(stopped.status) from None

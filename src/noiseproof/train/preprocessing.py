@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,13 +48,17 @@ class Preprocessing:
         _check("the preprocessing", isinstance(facts, Mapping), facts)
         known = None if shape is None else _whole_numbers("the inputs' shape", shape)
         if facts.get("kind") == "features":
-            return Preprocessing("features", known, statistics=_statistics(facts.get("standardise")))
+            features = Preprocessing("features", known, statistics=_statistics(facts.get("standardise")))
+            if known is not None:
+                features.transforms(known)
+            return features
         _check("the kind of inputs", facts.get("kind") == "images", facts.get("kind"))
         mean, std = _numbers("mean", facts.get("mean")), _numbers("std", facts.get("std"))
         _check("the number of channels", len(mean) <= CHANNELS, len(mean))
         operations = facts.get("operations", [])
         _check("the operations", isinstance(operations, list) and len(operations) <= 1, operations)
         made = [_written(OPERATIONS, text) for text in operations]
+        _check("an enlargement", all(one.resize <= 2 * one.size and one.size**2 <= PIXELS for one in made), operations)
         augment = Augment(made, mean, std, memory_format=memory_format)
         framing: Framing | None = _written(FRAMINGS, facts["framing"]) if "framing" in facts else None
         if framing is not None:
@@ -157,13 +161,14 @@ def _statistics(facts: Any) -> tuple[tuple[float, ...], tuple[float, ...]] | Non
         return None
     _check("the statistics of the features", isinstance(facts, Mapping), facts)
     mean, std = _numbers("mean", facts.get("mean")), _numbers("std", facts.get("std"))
-    _check("the deviations", len(mean) == len(std) and min(std) >= 0, f"{len(std)} for {len(mean)} means")
+    if len(mean) != len(std) or min(std) < 0:
+        raise ValueError(f"the {len(mean)} means must have as many deviations of at least 0, found {shown(repr(std))}")
     return mean, std
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...]:
     sound = isinstance(values, list) and bool(values) and all(type(value) in (int, float) for value in values)
-    _check(name, sound and all(abs(value) <= np.finfo(np.float64).max for value in values), values)
+    _check(name, sound and all(abs(value) <= sys.float_info.max for value in values), values)
     return tuple(map(float, values))
 
 

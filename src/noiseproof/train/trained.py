@@ -78,7 +78,7 @@ class TrainedClassifier:
         return np.concatenate([logits.cpu().numpy() for _, logits in self.batches(x)])
 
     def probabilities(self, x: Inputs) -> NDArray[np.float32]:
-        """``[N, K]``, the softmax of the logits. Of a robust loss they rank well and are seldom calibrated."""
+        """``[N, K]``, the softmax of the logits."""
         return np.concatenate([torch.softmax(logits, 1).cpu().numpy() for _, logits in self.batches(x)])
 
     def predict(self, x: Inputs) -> NDArray[np.int64]:
@@ -273,9 +273,11 @@ def _check_fit(recipe: Recipe, classes: int, how: Preprocessing, shapes: dict[st
     with torch.device("meta"), nothing_drawn(), torch.no_grad():
         try:
             planned = _network(recipe, classes).eval()
-        except Exception:
+        except Exception as error:
             if own:  # a user's code need not work on the meta device
                 return
+            if isinstance(error, RuntimeError | OverflowError) or "\n" in str(error):  # torch's, a TypeError among them
+                raise ValueError(f"the options of {recipe.model} ask for tensors beyond any memory") from error
             raise
         for name, tensor in planned.state_dict().items():
             if shapes.get(name) != list(tensor.shape) and not name.endswith(".num_batches_tracked"):
