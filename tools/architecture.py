@@ -35,6 +35,7 @@ ROOMS = {
         "recipe, engines, loop, records, the store of runs",
         ("data", "files", "losses", "models", "noise", "reading", "version"),
     ),
+    "sklearn": ("a scikit-learn classifier on the trainer", ("data", "train")),
     "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
     "report": (
         "what was measured, beside what was published; reads records",
