@@ -89,6 +89,48 @@ def tab(line):
 
 
 @pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("trian digits/ce", "no such command 'trian'; did you mean 'train'? 'noiseproof --help' says more"),
+        ("noise shw", "no such command 'shw'; did you mean 'show'? 'noiseproof noise --help' says more"),
+        ("--vresion", "'noiseproof' has no option --vresion; did you mean --version? 'noiseproof --help' lists them"),
+        ("train x --tset-share=1", "'noiseproof train' has no option --tset-share; did you mean --test-share? 'noiseproof t"),
+        ("train digits/ce --epochs 3", "'noiseproof train' has no option --epochs; did you mean --set epochs=VALUE? 'noisep"),
+        ("train digits/ce --epoch 3", "'noiseproof train' has no option --epoch; did you mean --set epochs=VALUE? 'noisep"),
+        ("report --epochs 3", "'noiseproof report' has no option --epochs; 'noiseproof report --help' lists them"),
+        ("train --bogus", "'noiseproof train' has no option --bogus; 'noiseproof train --help' lists them"),
+        ("compare", "'noiseproof compare' needs LOSSES: names with commas between"),
+        ("noise show", "'noiseproof noise show' needs SPEC: a noise (symmetric:0.8, ...), a matrix's file, or a manifest.json"),
+        ("noise make symmetric:0.3", "'noiseproof noise make' needs --out: folder for labels.npy and manifest.json"),
+        ("train digits/ce --seed abc", "--seed"),
+        ("train digits/ce --seed 18446744073709551616", "--seed"),
+        ("train digits/ce twice", "got unexpected extra argument"),
+        ("train digits/ce --seed", "option '--seed' requires an argument; 'noiseproof --help' says more"),
+        ("data fetch a\x1b[31m\n b c", r"got unexpected extra argument"),
+    ],
+)
+def test_wrong_usage_is_one_sentence_with_status_2(typed, said):
+    result = runner.invoke(app, typed.split(" "), env={"TERM": "dumb"}, prog_name="noiseproof")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"error: {said}")
+    assert result.stderr.count("\n") == 1
+    assert "\x1b" not in result.stderr
+
+
+def test_a_wrong_value_is_said_with_its_option_and_the_value():
+    for value in ("abc", "4294967296"):
+        said = run("train", "digits/ce", "--seed", value).stderr
+        assert "--seed" in said
+        assert value in said
+
+
+def test_no_arguments_are_answered_by_the_help():
+    for arguments in ((), ("noise",)):
+        assert "Usage: " in run(*arguments).output
+
+
+@pytest.mark.parametrize(
     ("line", "offered"),
     [
         ("noiseproof lo", ["losses"]),

@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+import multiprocessing
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -174,6 +176,25 @@ def test_runs_in_several_processes_give_the_same_comparison():
     here, there = (json.loads(result.stdout)["losses"] for result in (one, two))
     for mine, theirs in zip(here, there, strict=True):
         assert mine["mean"] == pytest.approx(theirs["mean"], abs=1.0)  # other numbers of threads may round differently
+
+
+def test_a_killed_process_fails_its_run_and_the_others_go_on():
+    """Of two processes one is killed while they train, as the system does when memory runs out."""
+
+    def kill_one():
+        deadline = time.monotonic() + 60
+        while not list(Path("runs").glob("*/record.json")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        multiprocessing.active_children()[0].kill()
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    result = run("ce,gce", *SHORT[:-1], "2", "--seeds", "1", "--set", "epochs=40")
+    killer.join()
+    assert result.exit_code == 2
+    assert re.search(r"[12]/2 .*, seed 123: its process was ended by SIGKILL, as the system does when memory", result.output)
+    assert re.search(r"[12]/2 .*, seed 123: \d+\.\d+ %", result.output)
+    assert "error: 1 run failed, which the same command tries again; the first: " in result.output
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,7 @@ def test_every_format_has_the_papers_numbers(how):
         (["--format", "tabel"], "did you mean 'table'?"),
         (["human", "--noise", "symmetric:0.8"], "no number with all of these"),
         (["--seeds", "123"], "the seed 123 alone is '123,'"),
+        (["--seeds", "123,18446744073709551739", "--plan"], "must be in [0, 2^32), got 18446744073709551739"),
         (["--seeds", "some"], "--seeds is a number of seeds"),
         (["--shard", "9/8"], "--shard is PART/PARTS"),
         (["--precision", "fp8"], "--precision must be one of bf16, tf32, float32"),

@@ -1,5 +1,6 @@
 """The package as a whole: what importing it costs, what is generated, what is packed, and the newcomer's text."""
 
+import ast
 import fnmatch
 import json
 import re
@@ -50,7 +51,7 @@ print(noiseproof.train.Recipe.__name__, noiseproof.paper.recipe.__name__)
 def test_the_package_imports_where_the_laboratory_is_not_installed():
     code = """
 import sys
-for name in ("typer", "rich", "sklearn", "matplotlib", "pooch", "PIL", "safetensors"):
+for name in ("typer", "rich", "sklearn", "matplotlib", "requests", "PIL", "safetensors"):
     sys.modules[name] = None
 import noiseproof
 try:
@@ -74,6 +75,24 @@ sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *{asked}
 """
     assert len(asked) >= 5
     assert " tests collected" in python(code)
+
+
+def test_what_is_imported_is_declared():
+    """Not left to come through another package, which may stop needing it. Triton is the exception: it is torch's own."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = [*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)]
+    names = {re.match(r"[\w-]+", text).group() for text in declared} | {"triton"}
+    imported = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {one.name.partition(".")[0] for one in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.add(node.module.partition(".")[0])
+    distributions = {"sklearn": "scikit-learn", "PIL": "pillow"}
+    others = {distributions.get(name, name) for name in imported - set(sys.stdlib_module_names) - {"noiseproof"}}
+    assert len(others) > 8
+    assert others <= names
 
 
 def test_only_the_fast_path_imports_triton():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from decay_control import control
 from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional
@@ -40,6 +41,7 @@ def results() -> str:
         "# Measured results\n",
         "Written by `make generate` from the JSON lines under `records/`, which have machine, versions, commit and date.\n",
         reproduction("reproduction.jsonl", "faithfulness_h200.jsonl"),
+        control(*(RECORDS / name for name in ("control.jsonl", "reproduction.jsonl", "faithfulness_h200.jsonl"))),
         training(_lines("training_h200.jsonl")),
         before(_lines("training_h200.jsonl"), _lines("training_h200_before.jsonl")),
         profile(_lines("training_h200.jsonl")),
@@ -47,7 +49,7 @@ def results() -> str:
         tests(_lines("tests_h200.jsonl")),
         losses(_lines("losses_cpu.jsonl")),
     ]
-    return "\n".join(parts)
+    return "\n".join(part for part in parts if part)
 
 
 def reproduction(*files: str) -> str:
@@ -68,7 +70,7 @@ def reproduction(*files: str) -> str:
         "and `noiseproof report` makes a page in which each number leads to its runs and to the command of each.\n",
         formatted(shown, "markdown"),
     ]
-    return "\n".join(parts)
+    return "\n".join(part for part in parts if part)
 
 
 def training(lines: list[dict[str, Any]]) -> str:

@@ -78,6 +78,21 @@ def test_a_manifest_is_shown_as_what_was_realised(labels, tmp_path):
     assert "symmetric, realised: 10 classes, rate 0.3600" in result.output  # 9 int(50 0.5/9) / 50
 
 
+def test_a_manifest_of_labels_without_one_of_the_classes_is_shown(tmp_path):
+    np.save(tmp_path / "labels.npy", np.repeat([0, 1, 3], 40))
+    made = ("--labels", tmp_path / "labels.npy", "--classes", 5, "--out", tmp_path / "noisy")
+    assert run("make", "symmetric:0.3", *made).exit_code == 0
+    result = run("show", tmp_path / "noisy", "--png", tmp_path / "T.png")
+    assert result.exit_code == 0, result.output
+    assert "symmetric, realised: 5 classes, rate 0.3000, largest flip 0.0750" in result.output
+    assert "no example has the clean label 2, 4: nothing to show in these rows" in result.output
+    manifest = tmp_path / "noisy" / "manifest.json"
+    facts = json.loads(manifest.read_text(encoding="utf-8"))
+    facts["matrix_realised"][2][0] = 0.5
+    manifest.write_text(json.dumps(facts), encoding="utf-8")
+    assert "'matrix_realised': rows of a transition matrix must sum to 1, row 2 sums to 0.5" in run("show", manifest).output
+
+
 @pytest.mark.parametrize("folder", ["b[/]n", "b[red]n"])
 def test_brackets_in_names_are_printed_as_they_are(labels, tmp_path, folder):
     made = run("make", "symmetric:0.5", "--labels", labels, "--out", tmp_path / folder)
@@ -93,6 +108,7 @@ def test_brackets_in_names_are_printed_as_they_are(labels, tmp_path, folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["show", "symmetric"], "symmetric noise needs a rate, such as symmetric:0.4"),
         (["show", "foo:0.2"], "unknown noise 'foo'; there are symmetric, pairflip, asymmetric-cifar10"),
         (["show", "asymmetric-cifar10:0.4", "--classes", "7"], "asymmetric-cifar10:0.4 is of 10 classes, got 7"),
         (["show", "asymmetric:0.4"], "unknown noise 'asymmetric'; there are symmetric, pairflip, asymmetric-cifar10"),

@@ -346,6 +346,37 @@ def test_own_features_are_standardised_and_raw_ones_are_not_learned(tmp_path):
     assert with_noise(open_dataset(place), raw).inputs_in_words(raw) == "3 features, as they are"
 
 
+def pixels(generator):
+    """As 8-bit pixels are, with a border that is nearly always 0."""
+    x = generator.integers(0, 256, (100, 40))
+    x[:, 30:36] *= generator.random((100, 6)) < 0.02
+    x[:, 36:] = 0
+    return x
+
+
+@pytest.mark.parametrize(
+    ("columns", "one"),
+    [
+        (pixels, True),
+        (lambda generator: pixels(generator) / 255, True),
+        (lambda generator: generator.integers(1, 6, (100, 12)), True),
+        (lambda generator: generator.normal(size=(100, 12)), False),
+        (lambda generator: np.c_[pixels(generator), np.arange(100) * 1000], False),
+        (lambda generator: np.c_[generator.integers(0, 101, (100, 6)), generator.integers(0, 2, (100, 4))], False),
+        (lambda generator: generator.integers(0, 256, (100, 1)), False),
+        (lambda generator: np.float32([3e38, -3e38])[generator.integers(0, 2, (100, 3))], True),
+        (lambda generator: np.zeros((100, 3)), False),
+    ],
+    ids=["pixels", "in [0, 1]", "answers 1 to 5", "continuous", "with a number", "percent and yes or no", "one", "far", "none"],
+)
+def test_columns_of_one_kind_get_one_scale(columns, one):
+    data = from_arrays(columns(np.random.default_rng(0)).astype(np.float32), np.arange(100) % 2)
+    chosen = own_recipe(data, "mine.npz", "ce", seed=1)
+    assert (chosen.standardise, chosen.one_scale) == (True, one)
+    words = with_noise(data, chosen).inputs_in_words(chosen)
+    assert words.endswith(", all columns by one scale") == one
+
+
 def test_the_statistics_leave_out_what_is_held_out_and_serve_every_use_of_the_network(tmp_path):
     place = scaled_features(tmp_path)
     chosen = recipe(place, model="mlp", standardise=True, test_share=0.25, epochs=1)

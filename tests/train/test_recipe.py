@@ -92,6 +92,9 @@ def test_text_becomes_what_the_field_holds(text, field, value):
         ({"size": "1x2x3"}, r"size must be a side of squares .* got \[1, 2, 3\]"),
         ({"size": "0"}, "size must be at least 1 pixel, got 0x0"),
         ({"standardise": "1"}, "standardise must be true or false, got 1"),
+        ({"seed": "-1"}, r"seed must be in \[0, 2\^32\), got -1"),
+        ({"seed": str(2**32)}, r"seed must be in \[0, 2\^32\), got 4294967296"),
+        ({"seed": str(2**64 + 123)}, r"seed must be in \[0, 2\^32\), got 18446744073709551739"),
         ({"test_share": "1"}, r"test_share must be in \[0, 1\), got 1"),
     ],
     ids=str,
@@ -124,7 +127,7 @@ def test_a_shorter_run_keeps_the_epochs_it_reaches():
 
 
 def test_a_record_from_before_a_field_existed_has_its_default():
-    before = {name: value for name, value in DIGITS.as_dict().items() if name not in ("standardise", "size")}
+    before = {name: value for name, value in DIGITS.as_dict().items() if name not in ("standardise", "one_scale", "size")}
     assert DIGITS.differences(before) == []
     now = dataclasses.replace(DIGITS, standardise=True, size=(28, 28))
     assert now.differences(before) == ["standardise is False, not True", "size is None, not [28, 28]"]

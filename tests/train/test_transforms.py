@@ -72,6 +72,19 @@ def test_features_are_standardised_by_column_and_floating_images_by_channel():
     assert len(Standardise.of(features(images)).mean) == 2
 
 
+def test_with_one_scale_the_columns_keep_their_proportions():
+    """Mean and deviation of all values, here of 5000 x 3; a constant column is 0 all the same."""
+    generator = np.random.default_rng(0)
+    x = generator.choice([0, 4, 16], size=(5000, 3), p=[0.6, 0.3, 0.1]).astype(np.float32)
+    x[:, 1] *= generator.random(5000) < 0.01
+    made = Standardise.of(features(x), one_scale=True)
+    np.testing.assert_allclose(made(x), (x - x.mean(dtype=np.float64)) / x.std(dtype=np.float64), rtol=1e-5, atol=1e-6)
+    x[:, 2] = 4.0
+    made = Standardise.of(features(x), one_scale=True)
+    assert made.std[2] == 0
+    assert not made(x)[:, 2].any()
+
+
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e-30, -3e38])
 def test_a_constant_column_becomes_zero_also_where_a_test_example_differs(value):
     x = np.stack([np.full(1001, value), np.arange(1001)], 1).astype(np.float32)

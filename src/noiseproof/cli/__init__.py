@@ -16,11 +16,13 @@ from noiseproof.cli.predict import predict
 from noiseproof.cli.report import report
 from noiseproof.cli.reproduce import reproduce
 from noiseproof.cli.train import train
+from noiseproof.cli.usage import Commands
 from noiseproof.version import __version__
 
 __all__ = ["app"]
 
 app = typer.Typer(
+    cls=Commands,
     help="Train classifiers on labels that are partly wrong.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

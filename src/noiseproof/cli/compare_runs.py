@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.queues import SimpleQueue
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from noiseproof.cli.compare_processes import Advance, in_processes, in_words
 from noiseproof.report.comparison import Entrant
-from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Recipe, Record, RunOptions, RunStore, Task, identity
+from noiseproof.train import Recipe, RunOptions, RunStore, Task, identity
 from noiseproof.train.queue import OVER, Planned, Speeds, run_queue
 from noiseproof.train.record import RECORD, task_facts
 from noiseproof.train.runs import recipe_key
@@ -90,7 +86,8 @@ class Runs:
         display = _Display(shown, todo, names)
         with display.running():
             if on_cpu and jobs is not None and min(jobs, len(todo)) > 1:
-                self._in_processes(todo, min(jobs, len(todo)), display)
+                place = (self.store.root, self.data, self.options)
+                in_processes(todo, min(jobs, len(todo)), place, display.reached, display.ended)
             else:
                 run_queue(
                     todo,
@@ -99,22 +96,13 @@ class Runs:
                     data=self.data,
                     options=self.options,
                     at_once=jobs,
-                    observer=lambda run: _Advance(display.reached, run.recipe),
-                    on_outcome=lambda run, outcome: display.ended(run.recipe, *_in_words(outcome)),
+                    observer=lambda run: Advance(display.reached, run.recipe),
+                    on_outcome=lambda run, outcome: display.ended(run.recipe, *in_words(outcome)),
                 )
         return display.errors
 
     def _name(self, one: Competitor) -> str:
         return one.loss if len({other.loss for other in self.field}) == len(self.field) else f"{one.loss}, decay {one.decay}"
-
-    def _in_processes(self, todo: Sequence[Planned[Recipe]], jobs: int, display: _Display) -> None:
-        work = [(run, self.store.root, self.data, self.options) for run in todo]
-        context = multiprocessing.get_context("spawn")
-        told: SimpleQueue[tuple[Recipe, int]] = context.SimpleQueue()
-        threading.Thread(target=display.listen, args=(told,), daemon=True).start()
-        with context.Pool(jobs, _start_process, (told,)) as pool:
-            for recipe, result, failed in pool.imap_unordered(_run_one, work):
-                display.ended(recipe, result, failed)
 
     def entrant(self, one: Competitor) -> Entrant:
         """What its runs gave."""
@@ -127,48 +115,6 @@ class Runs:
             folder = next(run.stored.folder for seed, run in found.items() if seed not in accuracies and run.stored)
             raise ValueError(f"{folder}: its record says that it is finished and has no test accuracy; move it away")
         return Entrant(one.loss, one.decay, {seed: 100 * share for seed, share in accuracies.items()}, diverged, failed)
-
-
-def _start_process(told: SimpleQueue[tuple[Recipe, int]]) -> None:
-    global _told
-    _told = told
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
-    signal.signal(signal.SIGTERM, _terminate)
-    torch.set_num_threads(1)
-
-
-def _terminate(number: int, frame: Any) -> NoReturn:
-    """The run writes a checkpoint on its way out."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise SystemExit(128 + number)
-
-
-_told: SimpleQueue[tuple[Recipe, int]]
-"""In a process of a pool: where it tells of its epochs"""
-
-
-def _run_one(work: tuple[Planned[Recipe], Path, str | None, RunOptions]) -> tuple[Recipe, str, bool]:
-    run, root, data, options = work
-    ended: list[Outcome | Exception] = []
-    run_queue(
-        [run],
-        RunStore(root),
-        Speeds(""),
-        data=data,
-        options=options,
-        observer=lambda run: _Advance(lambda *facts: _told.put(facts), run.recipe),
-        on_outcome=lambda _, outcome: ended.append(outcome),
-    )
-    return run.recipe, *_in_words(ended[0])
-
-
-def _in_words(outcome: Outcome | Exception) -> tuple[str, bool]:
-    """What came of a run, and whether it failed."""
-    if isinstance(outcome, Outcome):
-        return f"{100 * (outcome.record.result['test_accuracy'] or 0):.2f} %", False
-    if isinstance(outcome, DivergenceError):
-        return f"diverged: {outcome}", False
-    return f"{type(outcome).__name__}: {outcome}", True
 
 
 class _Display:
@@ -195,11 +141,6 @@ class _Display:
         self.epochs[recipe_key(recipe.as_dict())] = epoch
         self.bar.update(self.task, completed=sum(self.epochs.values()))
 
-    def listen(self, told: SimpleQueue[tuple[Recipe, int]]) -> None:
-        """To other processes, as long as this one lasts."""
-        while True:
-            self.reached(*told.get())
-
     def ended(self, recipe: Recipe, result: str, failed: bool) -> None:
         self.done += 1
         line = f"{self.names[recipe_key(recipe.as_dict())]}, seed {recipe.seed}: {result}"
@@ -209,16 +150,3 @@ class _Display:
             self.reached(recipe, recipe.epochs)
         else:
             self.shown.print(f"{self.done:>{len(str(self.runs))}}/{self.runs}  {line}", **PLAIN)
-
-
-class _Advance(Observer):
-    """Tells how many epochs of a run are done."""
-
-    def __init__(self, reached: Callable[[Recipe, int], object], recipe: Recipe) -> None:
-        self.reached, self.recipe = reached, recipe
-
-    def started(self, record: Record, epochs_done: int) -> None:
-        self.reached(self.recipe, epochs_done)
-
-    def epoch(self, facts: Epoch) -> None:
-        self.reached(self.recipe, facts.epoch)

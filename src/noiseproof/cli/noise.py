@@ -147,24 +147,39 @@ def show(
 ) -> None:
     """Show a transition matrix as a heat map."""
     with errors_reported():
-        if Path(spec).name == "manifest.json" or Path(spec).is_dir():
-            facts = label_noise.verify(spec)
-            noise = LabelNoise(np.asarray(facts["matrix_realised"]), f"{facts['noise']}, realised")
-            if classes is not None and noise.classes != classes:
-                raise ValueError(f"{spec} is of {noise.classes} classes, got {classes}; leave out --classes")
-        else:
-            parsed = NoiseSpec.parse(spec)
-            known = MATRIX_NOISES.get(parsed.kind)
-            any_number = known is not None and known.classes is None
-            noise = parsed.matrix(DEFAULT_CLASSES if classes is None and any_number else classes)
+        name, matrix, rate = matrix_of(spec, classes)
         if png is not None:
-            heat_map_file(noise.matrix, noise.name, png)
-    largest = float((noise.matrix - np.diag(np.diag(noise.matrix))).max())
-    summary = f"{noise.name}: {noise.classes} classes, rate {noise.noise_rate:.4f}, largest flip {largest:.4f}"
-    console.print(summary, markup=False, highlight=False)
-    console.print(heat_map(noise.matrix))
+            heat_map_file(matrix, name, png)
+    largest = float((matrix - np.diag(np.diag(matrix))).max())
+    console.print(f"{name}: {len(matrix)} classes, rate {rate:.4f}, largest flip {largest:.4f}", markup=False, highlight=False)
+    console.print(heat_map(matrix))
+    if len(absent := np.flatnonzero(~matrix.any(1))):
+        some = ", ".join(map(str, absent[:SHOWN_CLASSES])) + (", ..." if len(absent) > SHOWN_CLASSES else "")
+        console.print(f"no example has the clean label {some}: nothing to show in these rows", markup=False, highlight=False)
     if png is not None:
         console.print(f"wrote {png}", markup=False, highlight=False, soft_wrap=True)
+
+
+def matrix_of(spec: str, classes: int | None) -> tuple[str, NDArray[np.float64], float]:
+    """The name, the transition matrix and the rate of a noise, or of labels by their manifest: those that were realised.
+
+    A realised matrix has a row of zeros for a class without examples, so it may not be a noise's matrix.
+    """
+    if Path(spec).name == "manifest.json" or Path(spec).is_dir():
+        facts = label_noise.verify(spec)
+        realised = np.asarray(facts["matrix_realised"], np.float64)
+        if classes is not None and len(realised) != classes:
+            raise ValueError(f"{spec} is of {len(realised)} classes, got {classes}; leave out --classes")
+        try:
+            LabelNoise(np.where(realised.any(1, keepdims=True), realised, np.eye(len(realised))))
+        except ValueError as error:
+            raise ValueError(f"{spec}: 'matrix_realised': {error}") from error
+        return f"{facts['noise']}, realised", realised, float(facts["rate_realised"])
+    parsed = NoiseSpec.parse(spec)
+    known = MATRIX_NOISES.get(parsed.kind)
+    any_number = known is not None and known.classes is None
+    noise = parsed.matrix(DEFAULT_CLASSES if classes is None and any_number else classes)
+    return noise.name, noise.matrix, noise.noise_rate
 
 
 def heat_map(matrix: NDArray[np.float64]) -> Table:

@@ -32,7 +32,7 @@ class Console(rich.console.Console):
 
 
 console = Console()
-LAB = ("sklearn", "matplotlib", "pooch", "PIL", "safetensors", "jinja2")
+LAB = ("sklearn", "matplotlib", "requests", "PIL", "safetensors", "jinja2")
 """Modules that the extra ``lab`` installs, besides those without which there is no command line."""
 
 

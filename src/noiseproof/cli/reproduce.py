@@ -175,6 +175,8 @@ def _seeds(text: str) -> list[int]:
     if not parts or not all(part.isdecimal() for part in parts):
         raise ValueError(f"--seeds is a number of seeds, such as 3, or a list of them, such as 123,130; got {text!r}")
     if "," in text:
+        if beyond := [part for part in parts if int(part) >= 2**32]:
+            raise ValueError(f"the seeds of --seeds must be in [0, 2^32), got {beyond[0]}")
         return [int(part) for part in parts]
     if not 1 <= int(text) <= MOST_SEEDS:
         raise ValueError(f"--seeds {text} means that many seeds, at most {MOST_SEEDS}; the seed {text} alone is '{text},'")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import urljoin, urlsplit
 
 from noiseproof.data.examples import DataError
+from noiseproof.files import flush
 
 if TYPE_CHECKING:
     import requests
@@ -42,7 +43,7 @@ class UnreachableError(DataError):
 
 @dataclass
 class Download:
-    """A downloader as pooch takes them: ``download(url, output_file, pooch)``.
+    """``download(url, path)`` puts the file there once it is whole and ``fault`` finds nothing wrong with it.
 
     Received bytes are kept in ``part``, beside the final file, and the server's ETag in ``part.tag``. A later attempt requests
     the rest only, on condition of the same ETag. If bytes of two responses fail the checksum, the whole is requested again.
@@ -58,7 +59,7 @@ class Download:
     _joined: bool = field(default=False, init=False)  # whether ``part`` has bytes of more than one response
     _ends: set[int] = field(default_factory=set, init=False)  # sizes of ``part`` after responses of unknown length
 
-    def __call__(self, url: str, output_file: str, pooch: object = None, check_only: bool = False) -> None:
+    def __call__(self, url: str, path: Path) -> None:
         for last in (False, True):
             self._joined = False
             self._ends.clear()
@@ -66,7 +67,8 @@ class Download:
                 self._download(url)
             fault = self.fault(self.part)
             if fault is None:
-                os.replace(self.part, output_file)
+                flush(self.part)
+                os.replace(self.part, path)
                 self.discard()
                 return
             self.discard()

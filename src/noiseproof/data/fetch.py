@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import logging
 import os
 import shutil
 import tempfile
@@ -21,7 +20,7 @@ from noiseproof.files import checksum, locked
 __all__ = ["fetch"]
 
 UNDER_WAY = ".fetching"
-"""The folder, beside the files, of what is not whole yet. What a killed process left there the next one removes."""
+"""The folder, beside the files, of what is not unpacked yet. What a killed process left there the next one removes."""
 
 
 def fetch(
@@ -57,9 +56,9 @@ def fetch(
                 download.discard()
                 continue
             try:
-                with _under_way(place) as room:
-                    _retrieve(file, room, download)
-                    os.replace(room / file.name, path)
+                download(file.url, path)
+            except ModuleNotFoundError as error:
+                raise DataError(f"downloading needs {error.name}: pip install '.[lab]' in noiseproof's repository") from error
             except UnreachableError as error:
                 raise UnreachableError(f"{error}; {_by_hand(source, place)}") from error
         if source.archived:
@@ -72,7 +71,7 @@ def fetch(
 
 @contextlib.contextmanager
 def _under_way(place: Path) -> Iterator[Path]:
-    """A folder for what is not whole yet, gone at the end."""
+    """A folder for what is not unpacked yet, gone at the end."""
     parent = place / UNDER_WAY
     if parent.is_symlink():
         parent.unlink()
@@ -99,20 +98,6 @@ def _find(name: str, sources: Mapping[str, Source]) -> Source:
     near = difflib.get_close_matches(name, sources, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise DataError(f"unknown data set {name!r}; {hint}these can be fetched: {', '.join(sources)}")
-
-
-def _retrieve(file: RemoteFile, place: Path, download: Download) -> None:
-    try:
-        import pooch
-    except ModuleNotFoundError as missing:
-        raise DataError(f"downloading needs {missing.name}: pip install '.[lab]' in noiseproof's repository") from missing
-    log = pooch.get_logger()
-    level = log.level
-    log.setLevel(logging.WARNING)  # it would log each file to stderr, across the progress bar
-    try:
-        pooch.retrieve(file.url, f"sha256:{file.sha256}", fname=file.name, path=place, downloader=download)
-    finally:
-        log.setLevel(level)
 
 
 def _check_there(path: Path, file: RemoteFile) -> None:

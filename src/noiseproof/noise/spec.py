@@ -20,6 +20,8 @@ from noiseproof.noise.sampling import Labels, Rule
 __all__ = ["NoiseSpec", "from_spec"]
 
 NONE, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"
+RATED = (*MATRIX_NOISES, INSTANCE, ASYMMETRIC)
+"""Kinds that have a rate"""
 MOST_CLASSES = 1024
 """Of noise by name. The classes are often counted from the labels of a file, and the matrix grows with their square."""
 
@@ -71,7 +73,9 @@ class NoiseSpec:
     def matrix(self, classes: int | None = None) -> LabelNoise:
         """The transition matrix. ``classes`` is needed where the kind does not say it, and checked where it does."""
         if self.kind == MATRIX:
-            if not Path(self.file).suffix and (hint := _did_you_mean(self.file, ":RATE")):
+            if self.file in RATED:
+                raise ValueError(f"{self.file} noise needs a rate, such as {self.file}:0.4")
+            if not Path(self.file).suffix and (hint := _did_you_mean(self.file, ":0.4")):
                 raise ValueError(f"unknown noise {self.file!r}; {hint}a kind has a rate, and a matrix's file a suffix")
             noise = from_file(self.file)
         elif self.kind == INSTANCE:
@@ -136,10 +140,10 @@ class NoiseSpec:
 
 
 def _did_you_mean(kind: str, rest: str = "") -> str:
-    near = difflib.get_close_matches(kind, (*MATRIX_NOISES, INSTANCE, ASYMMETRIC, LABELS, NONE), n=1)
+    near = difflib.get_close_matches(kind, (*RATED, LABELS, NONE), n=1)
     if not near or (near[0] == kind and not rest):
         return ""
-    return f"did you mean {near[0] + (rest if near[0] != NONE else '')!r}? "
+    return f"did you mean {near[0] + {LABELS: ':FILE', NONE: ''}.get(near[0], rest)!r}? "
 
 
 def _checked_count(classes: int, kind: str) -> int:

@@ -84,5 +84,7 @@ def _unknown(dataset: str, noise: str, known: dict[str, Any]) -> str:
     names = ["none", *free, *known, "labels:FILE", "labels:FILE#NAME"]
     kind = noise.partition(":")[0]
     near = difflib.get_close_matches(kind, [name.partition(":")[0] for name in names], n=1)
+    if near and ":" not in noise and f"{near[0]}:RATE" in names:
+        near = [f"{near[0]}:0.4"]
     hint = f"did you mean {near[0]!r}? " if near and near[0] != kind else ""
     return f"{dataset} has no noise {noise!r}; {hint}it has {', '.join(names)}, and a matrix's file"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from noiseproof.data import Dataset, common_size
+import numpy as np
+
+from noiseproof.data import Dataset, Split, common_size
 from noiseproof.train.recipe import Recipe, override
 
 __all__ = ["own_recipe"]
@@ -43,6 +45,8 @@ SIDE = 8
 LARGE = 64
 """Image files of one size and no longer side than this keep it. Longer ones get the stem for 224x224, which computes a quarter
 of the positions"""
+VALUES, ROWS = 256, 256
+"""Different values that columns of one kind have at most, as pixels of eight bits do; and examples to count at a time"""
 Given = str | int | Sequence[int] | None
 
 
@@ -73,13 +77,30 @@ def own_recipe(
         facts = _for_files(dataset, size)
     elif dataset.train.kind == "features":
         _ask_if_images(place, dataset.train.inputs.shape, model)
-        facts = {**FEATURES, "standardise": True}
+        facts = {**FEATURES, "standardise": True, "one_scale": _of_one_kind(dataset.train)}
     else:
         facts = _for_images(dataset.train.inputs.shape[1:3], len(dataset.train))
     if not gpu and facts.get("precision") == "bf16":
         facts["precision"] = "float32"
     recipe = Recipe(dataset=place, loss=loss, noise=noise, seed=seed, **facts)
     return recipe if model is None else override(recipe, {"model": model})
+
+
+def _of_one_kind(split: Split) -> bool:
+    """Whether all columns are of one kind, as pixels are: they share few values, and three quarters span half of the range.
+
+    Then a column that is rarely other than 0 is not to count as much as the others.
+    """
+    low, high = (edge.astype(np.float64) for edge in (split.inputs.min(0), split.inputs.max(0)))
+    spans = (high - low)[high > low]
+    if split.channels is not None or spans.size < 2 or np.quantile(spans, 0.25) < (high.max() - low.min()) / 2:
+        return False
+    values: set[float] = set()
+    for start in range(0, len(split), ROWS):
+        values.update(np.unique(split.inputs[start : start + ROWS]).tolist())
+        if len(values) > VALUES:
+            return False
+    return True
 
 
 def _for_files(dataset: Dataset, size: Given) -> dict[str, Any]:

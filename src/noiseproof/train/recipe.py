@@ -64,6 +64,8 @@ class Recipe:
     """Of data without a test split, the share of examples to hold out as one; the same examples for every seed"""
     standardise: bool = False
     """Features only: subtract each column's mean and divide by its deviation, both of the training examples"""
+    one_scale: bool = False
+    """With standardise: the mean and deviation of all columns together, not of each"""
     size: tuple[int, int] | None = None
     """Image files only: height and width that they are resized to; none is the augmentation's own, 224x224"""
 

@@ -75,8 +75,8 @@ class Run:
         images = task.train.channels is not None
         layout = torch.channels_last if images and options.device.type == "cuda" else torch.contiguous_format
         self.network: nn.Module = network.to(memory_format=layout)  # type: ignore[call-overload]
-        asked: dict[str, Any] = {"standardise": recipe.standardise, "size": recipe.size, "memory_format": layout}
-        self.transforms = Transforms.named(recipe.augment, task.train, **asked)
+        asked: dict[str, Any] = {name: getattr(recipe, name) for name in ("standardise", "one_scale", "size")}
+        self.transforms = Transforms.named(recipe.augment, task.train, memory_format=layout, **asked)
         self.processes = Processes(options.process, options.device)
         self.feed = self._feed(task.train)
         self.test_feed = None if task.test is None else self._feed(task.test)

@@ -46,7 +46,8 @@ class Task:
             colours = {1: "grey", 3: "RGB"}.get(self.train.inputs.shape[-1], f"{self.train.inputs.shape[-1]} channels")
             return f"images of {'x'.join(map(str, self.train.inputs.shape[1:3]))} pixels, {colours}"
         shape = "x".join(map(str, self.train.inputs.shape[1:]))
-        return f"{shape} features, {'standardised by the training examples' if recipe.standardise else 'as they are'}"
+        how = "standardised by the training examples" + (", all columns by one scale" if recipe.one_scale else "")
+        return f"{shape} features, {how if recipe.standardise else 'as they are'}"
 
     @property
     def wrong(self) -> NDArray[np.bool_] | None:

@@ -57,7 +57,10 @@ ROWS = 4096
 
 @dataclass(frozen=True)
 class Standardise:
-    """``(x - mean) / std`` of each column, or of each channel of floating images; 0 where ``std`` is 0, a constant column."""
+    """``(x - mean) / std`` of each column, or of each channel of floating images; 0 where ``std`` is 0, a constant column.
+
+    With one scale, mean and deviation are those of all columns together: their proportions stay, as those of pixels should.
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -65,14 +68,18 @@ class Standardise:
     """That the statistics are broadcast in, without the first dimension"""
 
     @staticmethod
-    def of(split: Split) -> Standardise:
+    def of(split: Split, one_scale: bool = False) -> Standardise:
         """The statistics of a split, in float64: of two passes, exact for columns far from zero as well."""
         inputs = split.inputs
         axes = (0, 2, 3) if split.channels is not None else (0,)
         shape = tuple(1 if axis in axes else size for axis, size in enumerate(inputs.shape))[1:]
         mean = inputs.mean(axes, dtype=np.float64, keepdims=True)
+        if one_scale:
+            mean[:] = mean.mean()
         square = sum(((part - mean) ** 2).sum(axes, keepdims=True) for part in _parts(inputs))
         std = np.sqrt(square / (inputs.size / mean.size))
+        if one_scale:
+            std[:] = np.sqrt((std**2).mean())
         # Rounding of the mean leaves a constant column a deviation that is not quite 0.
         std[inputs.min(axes, keepdims=True) == inputs.max(axes, keepdims=True)] = 0
         return Standardise(tuple(mean.ravel().tolist()), tuple(std.ravel().tolist()), shape)
@@ -110,8 +117,16 @@ class Transforms:
     """Of features, which are otherwise not changed"""
 
     @staticmethod
-    def named(name: str, split: Examples, *, standardise: bool = False, size: Size | None = None, **output: Any) -> Transforms:
-        """A recipe's ``augment``, ``standardise`` and ``size`` for its training examples, whose statistics are taken.
+    def named(
+        name: str,
+        split: Examples,
+        *,
+        standardise: bool = False,
+        one_scale: bool = False,
+        size: Size | None = None,
+        **output: Any,
+    ) -> Transforms:
+        """What a recipe's ``augment``, ``standardise``, ``one_scale`` and ``size`` are for its training examples.
 
         ``output`` is the dtype and memory format of the result.
         """
@@ -123,7 +138,7 @@ class Transforms:
         if split.kind == "features":
             if name != "none":
                 raise ValueError(f"augment {name!r} is for images; these inputs are features: use none")
-            return Transforms(None, None, standardise=Standardise.of(split) if standardise else None)
+            return Transforms(None, None, standardise=Standardise.of(split, one_scale) if standardise else None)
         if name in PRESETS:
             preset, normalize = PRESETS[name]
             resize = 256 if name in ("webvision", "clothing1m") else None

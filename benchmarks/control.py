@@ -1,0 +1,92 @@
+"""Which part of a gain is the loss and which the decay: seven losses, each under L1 and under L2, on CIFAR-10.
+
+    python benchmarks/control.py --data DIR --out runs --records records/control.jsonl --known records/reproduction.jsonl
+
+Every loss has its settings of the paper but for the decay. NCE+MAE weighs its MAE by 2a/K of JAL-CE's AMSE: the two have the
+same slope in p_y at p = 0, so it is JAL-CE without the asymmetric part. Then, for CE and JAL-CE at 80 % noise, other strengths
+of L1. One seed of everything comes first, then the second, then the third. What is finished, in ``--out``, ``--records`` or
+``--known``, is not run again; docs/results.md has the tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from noiseproof.cli.plan import device_named
+from noiseproof.cli.queue_view import Keeper
+from noiseproof.paper import SEEDS, recipe
+from noiseproof.report import read_records
+from noiseproof.train import Outcome, Recipe, Record, RunOptions, RunStore, StoredRun, override
+from noiseproof.train.queue import H200, OVER, Planned, Speeds, machine_of, plan_queue, run_queue
+
+L1, L2 = 5e-5, 1e-4
+LOSSES = ("jal-ce", "ce", "nce+rce", "nce+mae", "anl-ce", "nce+agce", "gce")
+NOISES = ("symmetric:0.8", "symmetric:0.4", "asymmetric:0.4", "none")
+STRENGTHS = (1e-5, 2e-5, 1e-4, 2e-4)
+STRENGTHS_OF, STRENGTHS_AT, STRENGTHS_SEEDS = ("jal-ce", "ce"), "symmetric:0.8", SEEDS[:2]
+
+
+def control_recipe(loss: str, noise: str, seed: int, **decay: float) -> Recipe:
+    """The paper's recipe with this decay and no other."""
+    changes: dict[str, Any] = {"precision": "bf16", "l1": 0.0, "l2": 0.0, **decay}
+    if loss == "nce+mae":
+        jal = recipe("cifar10/jal-ce").loss_options
+        changes |= {"loss": loss, "loss_options": {"alpha": jal["alpha"], "beta": jal["beta"] * 2 * jal["a"] / 10}}
+    return override(recipe(f"cifar10/{'jal-ce' if loss == 'nce+mae' else loss}", noise=noise, seed=seed), changes)
+
+
+def control_recipes() -> Iterator[Recipe]:
+    for seed in SEEDS:
+        for noise in NOISES:
+            for loss in LOSSES:
+                yield control_recipe(loss, noise, seed, l1=L1)
+                yield control_recipe(loss, noise, seed, l2=L2)
+    for seed in STRENGTHS_SEEDS:
+        for loss in STRENGTHS_OF:
+            yield from (control_recipe(loss, STRENGTHS_AT, seed, l1=strength) for strength in STRENGTHS)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--records", type=Path, required=True, help="results as JSON lines; new ones are added")
+    parser.add_argument("--known", type=Path, nargs="*", default=[], help="more results, which are only read")
+    parser.add_argument("--minutes", type=float, help="start nothing that would not end in this time")
+    parser.add_argument("--epochs", type=int, help="fewer than the recipe's, to try the script out")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--plan", action="store_true", help="only say what there is to do")
+    given = parser.parse_args()
+    options, store = RunOptions(device_named(given.device)), RunStore(given.out)
+    wanted = list(control_recipes())
+    if given.epochs is not None:
+        short = {"epochs": given.epochs, **({} if options.device.type == "cuda" else {"precision": "float32"})}
+        wanted = [override(one, short) for one in wanted]
+    files = [file for file in (given.records, *given.known) if file.is_file()]
+    known = [StoredRun("", Record.status_in(facts), facts) for facts in read_records(*files)]
+    machine = machine_of(options)
+    speeds = Speeds(machine, {(machine, *kind, "bf16"): seconds for kind, seconds in H200.items()})
+    planned = plan_queue(wanted, [*known, *store.runs()], speeds)
+    todo = [run for run in planned if run.status not in OVER]
+    minutes = sum(run.seconds or 0.0 for run in todo) / 60
+    print(f"{len(planned) - len(todo)} of {len(planned)} runs are done, about {minutes:.0f} min left", flush=True)
+    if given.plan:
+        return
+    keeper = Keeper(given.records, store)
+
+    def ended(run: Planned[Recipe], outcome: Outcome | Exception) -> None:
+        recipe, result = run.recipe, str(outcome)
+        if isinstance(outcome, Outcome):
+            keeper.add([outcome.record.as_dict()])
+            result = f"{100 * outcome.record.result['test_accuracy']:.2f} %"
+        print(f"{recipe.loss:8} {recipe.noise:14} l1 {recipe.l1:g} l2 {recipe.l2:g} seed {recipe.seed}: {result}", flush=True)
+
+    tally = run_queue(todo, store, speeds, data=given.data, options=options, minutes=given.minutes, on_outcome=ended)
+    print(f"{len(tally.finished)} finished, {len(tally.failed)} failed, {len(tally.not_started)} left for the next call")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Wrong usage of a command, said in one sentence as other errors are; Typer would draw a box below its usage."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from noiseproof.cli.output import fail
+from noiseproof.train import Recipe
+
+__all__ = ["Commands"]
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""Of click, or of the copy of it that newer versions of Typer have"""
+
+
+class Commands(TyperGroup):
+    """All commands. Their usage errors reach this group, also those of groups inside it."""
+
+    def make_context(self, *given: Any, resilient_parsing: bool = False, **extra: Any) -> Any:
+        if resilient_parsing:  # to complete what is being typed
+            return super().make_context(*given, resilient_parsing=True, **extra)
+        with _in_a_sentence():
+            return super().make_context(*given, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _in_a_sentence():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        kind = type(error).__name__
+        if kind == "NoArgsIsHelpError":  # the help has been printed
+            raise
+        context = getattr(error, "ctx", None)
+        command = "noiseproof" if context is None else context.command_path
+        fail(SENTENCES.get(kind, _other)(error, context, command))
+
+
+def _missing(error: Any, context: Any, command: str) -> str:
+    return f"{command!r} needs {_name(error.param)}: {_inside(getattr(error.param, 'help', None) or '')}"
+
+
+def _wrong_value(error: Any, context: Any, command: str) -> str:
+    # Typer asks pydantic, whose messages begin with "Input should", and which keeps the value; click's have the value inside.
+    found = error.__cause__.errors() if hasattr(error.__cause__, "errors") else [{}]
+    what = error.message.partition(", unable to parse")[0].rstrip(".")
+    name = _name(error.param) if error.param is not None else command
+    if what.startswith("Input should "):
+        what, name = what.replace("Input should ", "must ", 1), f"{name} "
+    else:
+        name = f"{name}: "
+    return f"{name}{_inside(what)}" + (f", got {found[0]['input']!r}" if "input" in found[0] else "")
+
+
+def _unknown_option(error: Any, context: Any, command: str) -> str:
+    typed = error.option_name
+    options = [name for one in context.command.params for name in (*one.opts, *one.secondary_opts)] if context else []
+    fields = [field.name for field in dataclasses.fields(Recipe)] if "--set" in options else []
+    field = typed.lstrip("-").replace("-", "_")
+    near = [f"--{name}" for name in difflib.get_close_matches(typed.lstrip("-"), [name.lstrip("-") for name in options], n=1)]
+    if field in fields or not near:
+        near = [f"--set {name}=VALUE" for name in difflib.get_close_matches(field, fields, n=1)]
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"{command!r} has no option {typed}; {hint}'{command} --help' lists them"
+
+
+def _other(error: Any, context: Any, command: str) -> str:
+    """Such as a command that does not exist, an argument too many, or an option without its value."""
+    text = _inside(error.format_message()).replace(". Did you", "; did you")
+    return f"{text}{'' if text.endswith('?') else ';'} '{command} --help' says more"
+
+
+SENTENCES: dict[str, Callable[[Any, Any, str], str]] = {
+    "MissingParameter": _missing,
+    "BadParameter": _wrong_value,
+    "NoSuchOption": _unknown_option,
+}
+
+
+def _name(parameter: Any) -> str:
+    """As it is typed: --out, or the RECIPE of the usage."""
+    if parameter.param_type_name == "option":
+        return str(max(parameter.opts, key=len))
+    return str(parameter.metavar or parameter.name.upper())
+
+
+def _inside(sentence: str) -> str:
+    """A sentence as a part of another one: without its capital, unless a name begins with one, and without its full stop.
+
+    >>> _inside("Folder of runs; each has its own inside."), _inside("DATASET/LOSS of the paper.")
+    ('folder of runs; each has its own inside', 'DATASET/LOSS of the paper')
+    """
+    name = sentence[1:2].isupper()
+    return (sentence if name else sentence[:1].lower() + sentence[1:]).rstrip(".")
