@@ -41,9 +41,9 @@ def test_scikit_learns_checks_pass_with_the_defaults():
 
 
 def test_the_defaults_are_those_of_the_command_line():
-    data = from_arrays(np.zeros((4, 2)), [0, 1, 0, 1])
-    wanted = own_recipe(data, "features", "jal-ce", seed=3)
-    assert NoiseRobustClassifier()._recipe(3).differences(wanted) == []
+    for x in (np.random.default_rng(0).normal(size=(300, 2)), np.random.default_rng(0).integers(0, 9, (300, 2)) / 8):
+        data = from_arrays(x, np.arange(300) % 2)
+        assert NoiseRobustClassifier()._recipe(data, 3).differences(own_recipe(data, "features", "jal-ce", seed=3)) == []
 
 
 def test_it_is_found_in_the_package():

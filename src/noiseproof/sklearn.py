@@ -9,6 +9,7 @@ True
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from operator import index
 from typing import Any, Self
@@ -18,8 +19,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
-from noiseproof.data import from_arrays
-from noiseproof.train import Recipe, RunOptions, with_noise
+from noiseproof.data import Dataset, from_arrays
+from noiseproof.train import Recipe, RunOptions, Task, own_recipe, with_noise
 from noiseproof.train.engine_choice import start_run
 from noiseproof.train.options import precision_of
 from noiseproof.train.transforms import Standardise
@@ -103,33 +104,30 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.network_: nn.Module | None = None
         self.loss_curve_: list[float] = []
         self._standardise: Standardise | None = None
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        recipe = self._recipe(seed)
+        order = _sorted(inputs, indices)
+        names = tuple(map(str, range(len(self.classes_))))
+        dataset = from_arrays(inputs[order], indices[order], name="features", classes=names)
+        recipe = self._recipe(dataset, int(check_random_state(self.random_state).randint(2**31)))
         if len(self.classes_) > 1:  # one class needs no network
-            self._train(recipe, inputs, indices)
+            self._train(recipe, with_noise(dataset, recipe))
         return self
 
-    def _recipe(self, seed: int) -> Recipe:
-        return Recipe(
-            dataset="features",
-            loss=self.loss,
+    def _recipe(self, dataset: Dataset, seed: int) -> Recipe:
+        chosen = own_recipe(dataset, "features", self.loss, seed=seed)
+        return dataclasses.replace(
+            chosen,
             loss_options=dict(self.loss_options or {}),
-            model="mlp",
             model_options={"hidden": self.hidden},
-            optimiser="adam",
             lr=float(self.learning_rate),
             l1=float(self.l1),
             l2=float(self.l2),
             epochs=index(self.epochs),
             batch=index(self.batch_size),
-            seed=seed,
             standardise=bool(self.standardise),
+            one_scale=bool(self.standardise) and chosen.one_scale,
         )
 
-    def _train(self, recipe: Recipe, inputs: NDArray[np.float32], indices: NDArray[np.int64]) -> None:
-        order = _sorted(inputs, indices)
-        names = tuple(map(str, range(len(self.classes_))))
-        task = with_noise(from_arrays(inputs[order], indices[order], name="features", classes=names), recipe)
+    def _train(self, recipe: Recipe, task: Task) -> None:
         with precision_of(recipe, torch.are_deterministic_algorithms_enabled()):
             run = start_run(recipe, task, RunOptions(torch.device(self.device)))
             try:

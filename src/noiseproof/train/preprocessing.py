@@ -125,7 +125,7 @@ class Preprocessing:
             raise DataError(f"the network was trained on images of {self._channels} channels in arrays; give it such an array")
         framing = self.framing or Cover(*self.shape[:2])
         # Batches as the run's own: one that decoded its files into memory evaluates them as it does arrays.
-        one = math.prod(self.network_shape or ())
+        one = max(math.prod(self.network_shape or ()), math.prod(self.shape))
         most = (FILES_BATCH, 4 * EVALUATION_NUMBERS // one) if self.framing else (EVALUATION_BATCH, EVALUATION_NUMBERS // one)
         asked: dict[str, Any] = {"seed": 0, "shuffle": False, "workers": workers, "device": device}
         loader = ImageLoader(files, framing, batch_size=max(1, min(most)), skip_corrupt=skip_corrupt, **asked)
