@@ -118,12 +118,13 @@ def test_a_run_prints_a_line_for_each_epoch_and_then_the_result():
         "clean: of the clean ones; test: test accuracy"
     )
     assert re.match(r"epoch 1/2  loss \d\.\d{4}  given .* %  clean .* %  test .* %  [\d,]+ examples/s  .* left", epochs[0])
-    *_, total, by_class, last = result.stdout.splitlines()
+    *_, total, by_class, last, command = result.stdout.splitlines()
     assert re.match(r"\d+\.\d\d % test accuracy in the last epoch, 2; .* right labels learned; .* memorised", total)
     record = Record.read(Path("runs") / folders()[0])
     shares = enumerate(record.result["accuracy_by_class"])
     assert by_class == "by class: " + ", ".join(f"{k} {100 * share:.1f} %" for k, share in shares)
     assert last.endswith(f"files in runs/{folders()[0]}")
+    assert command == f"for new examples: noiseproof predict runs/{folders()[0]} --data PLACE --out predictions.csv"
 
 
 def test_of_many_epochs_every_nth_and_the_last_are_printed():
@@ -161,7 +162,7 @@ def test_a_finished_run_is_shown_again_without_training():
     assert again.exit_code == 0
     assert "finished before: nothing is trained now" in again.output
     assert not [line for line in again.output.splitlines() if line.startswith("epoch")]
-    assert first.output.splitlines()[-2] == again.output.splitlines()[-2]
+    assert first.output.splitlines()[-4:] == again.output.splitlines()[-4:]
 
 
 def test_quiet_prints_one_line():

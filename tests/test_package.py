@@ -176,11 +176,18 @@ def test_readme_commands_exist():
 
 
 def test_readme_code_runs(tmp_path):
-    train, audit = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    train, use, audit = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     setup = "import torch\nmodel, inputs, labels = torch.nn.Linear(4, 10), torch.randn(8, 4), torch.arange(8)\n"
     checked = "\nassert model.weight.grad is not None\n"
     predicted = "probabilities, labels = torch.eye(10).repeat(9, 1), torch.arange(10).repeat(9)\n"
-    python(setup + train + checked + predicted + f"import os; os.chdir({str(tmp_path)!r})\n" + audit)
+    finished = """
+from pathlib import Path
+from noiseproof.train import Recipe, train
+train(Recipe(dataset="digits", loss="ce"), folder=Path("runs/NAME"))
+x = torch.rand(3, 64)
+"""
+    used = "assert probabilities.shape == (3, 10) and len(names) == 3\n"
+    python(f"import os; os.chdir({str(tmp_path)!r})\n" + setup + train + checked + finished + use + used + predicted + audit)
     assert (tmp_path / "audit" / "audit.csv").is_file()
 
 

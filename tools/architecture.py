@@ -16,6 +16,7 @@ ROOMS = {
     "classes": ("what classes of known data sets are called", ()),
     "keyed_random": ("random numbers that are a function of their keys", ()),
     "checks": ("checks of numbers, with one wording for all errors", ()),
+    "printing": ("text from elsewhere, as a terminal, a page or a spreadsheet may show it", ()),
     "reading": ("files that others wrote, read without trust, within limits", ()),
     "primitives": ("the one operation that reads logits, its backends", ()),
     "statistics": ("row statistics by name, and where they come from", ("primitives",)),
@@ -27,7 +28,7 @@ ROOMS = {
         "transition matrices, sampling, label files, `kind:rate`",
         ("checks", "classes", "files", "keyed_random", "reading"),
     ),
-    "audit": ("which labels look wrong, and how many", ("files",)),
+    "audit": ("which labels look wrong, and how many", ("files", "printing", "reading")),
     "theory": ("which losses tolerate which noise, the required `a`", ("checks", "losses", "noise")),
     "data": ("readers, downloads, loaders, augmentation", ("checks", "classes", "files", "keyed_random", "reading")),
     "models": ("networks by name, weights", ("checks", "reading")),
@@ -35,15 +36,19 @@ ROOMS = {
         "recipe, engines, loop, records, the store of runs",
         ("data", "files", "losses", "models", "noise", "reading", "version"),
     ),
+    "sklearn": ("a scikit-learn classifier on the trainer", ("data", "train")),
     "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
     "report": (
         "what was measured, beside what was published; reads records",
-        ("files", "losses", "noise", "paper", "reading", "version"),
+        ("audit", "data", "files", "losses", "noise", "paper", "printing", "reading", "version"),
     ),
     "demo": ("`noiseproof demo`", ("files", "losses", "paper", "train")),
     "cli": (
         "the command line; a verb is a file",
-        ("data", "demo", "files", "functional", "losses", "models", "noise", "paper", "report", "theory", "train", "version"),
+        (
+            *("audit", "data", "demo", "files", "functional", "losses", "models", "noise", "paper", "printing", "reading"),
+            *("report", "theory", "train", "version"),
+        ),
     ),
 }
 """Each part of the package: what it holds, and which other parts it may import. Kernels plug into primitives."""

@@ -12,6 +12,7 @@ from noiseproof.cli.completion import completed
 from noiseproof.cli.demo import demo
 from noiseproof.cli.losses import losses
 from noiseproof.cli.output import console
+from noiseproof.cli.predict import predict
 from noiseproof.cli.report import report
 from noiseproof.cli.reproduce import reproduce
 from noiseproof.cli.train import train
@@ -46,6 +47,7 @@ def _root(
 
 app.command()(losses)
 app.command()(completed(train, name=completion.recipes, noise=completion.noises, model=completion.models))
+app.command()(completed(predict, run=completion.runs))
 app.command()(completed(compare, losses=completion.several_losses, dataset=completion.datasets, noise=completion.noises))
 app.command()(reproduce)
 app.command()(demo)

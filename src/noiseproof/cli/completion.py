@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from noiseproof.data.known import NAMES, SOURCES
@@ -11,8 +12,9 @@ from noiseproof.models import list_models
 from noiseproof.noise.instance import INSTANCE
 from noiseproof.noise.matrix import MATRIX_NOISES
 from noiseproof.paper import list_recipes
+from noiseproof.train.record import RECORD
 
-__all__ = ["completed", "datasets", "downloads", "losses", "models", "noises", "recipes", "several_losses"]
+__all__ = ["completed", "datasets", "downloads", "losses", "models", "noises", "recipes", "runs", "several_losses"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Completer = Callable[[str], list[str]]
@@ -59,6 +61,13 @@ def downloads(incomplete: str) -> list[str]:
 
 def models(incomplete: str) -> list[str]:
     return _starting(incomplete, list_models())
+
+
+def runs(incomplete: str) -> list[str]:
+    """The folders of runs, in the folder typed so far or in ``runs``."""
+    folder = Path(incomplete.rpartition("/")[0] or "runs")
+    found = sorted(str(record.parent) for record in folder.glob(f"*/{RECORD}"))
+    return [name for name in found if name.startswith(incomplete)]
 
 
 def _starting(incomplete: str, names: Iterable[str]) -> list[str]:

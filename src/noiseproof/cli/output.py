@@ -1,9 +1,8 @@
-"""The console that commands print to, how names are made printable, and how commands end with an error."""
+"""The console that commands print to, and how commands end with an error."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -14,20 +13,9 @@ from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+from noiseproof.printing import printable
+
 __all__ = ["Console", "console", "echo", "errors_reported", "fail", "printable"]
-
-HARMFUL = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-"""Characters that command a terminal, break the line, turn the direction of text, or cannot be encoded."""
-_ALL, _WITHIN_LINES = re.compile(HARMFUL), re.compile(rf"(?![\n\t]){HARMFUL}")
-
-
-def printable(text: str, *, lines: bool = False) -> str:
-    r"""The text on one line, with ``HARMFUL`` characters as Python would escape them; ``lines`` keeps line breaks and tabs.
-
-    >>> printable("a\x1b[31m\nb"), printable("é\u202e\udcff")
-    ('a\\x1b[31m\\nb', 'é\\u202e\\udcff')
-    """
-    return (_WITHIN_LINES if lines else _ALL).sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class Console(rich.console.Console):

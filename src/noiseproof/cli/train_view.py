@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -129,6 +130,9 @@ def print_result(record: Record, task: Task, folder: Path, quiet: bool, as_json:
             console.print(escape(printable(by_class)), highlight=False, soft_wrap=True)
         times = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in record.seconds.items())
         console.print(f"[dim]{times}; files in {escape(str(folder))}[/]", highlight=False, soft_wrap=True)
+        own = ["--model", record.recipe["model"]] if ":" in record.recipe["model"] else []
+        command = shlex.join(["noiseproof", "predict", str(folder), "--data", "PLACE", "--out", "predictions.csv", *own])
+        console.print(f"[dim]for new examples: {escape(command)}[/]", highlight=False, soft_wrap=True)
 
 
 def class_line(record: Record, classes: Sequence[str]) -> str:

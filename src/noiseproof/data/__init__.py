@@ -4,6 +4,8 @@ examples         Split (inputs in memory) and ImageFiles (paths), the examples o
 dataset          Dataset, the value all readers return; arrays, .npz files, scikit-learn's digits
 images           folders of classes; decoding one file
 lists            lists of "path label" lines (list_lines), WebVision, Clothing1M
+tables           CSV files of features with a column of labels
+unlabelled       examples to predict, with or without labels
 decoded          small image files as images in memory
 official         CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files
 known            the data sets that have a name: how they are recognised, read and fetched
@@ -45,6 +47,8 @@ from noiseproof.data.loader import Batch, ImageLoader
 from noiseproof.data.official import load_cifar10, load_cifar100, load_idx, read_idx
 from noiseproof.data.places import data_root, open_dataset
 from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
+from noiseproof.data.tables import load_table
+from noiseproof.data.unlabelled import Unlabelled, open_unlabelled
 
 __all__ = [
     "CIFAR10",
@@ -72,6 +76,7 @@ __all__ = [
     "Rotation",
     "Split",
     "Squash",
+    "Unlabelled",
     "cifar10_augment",
     "cifar100_augment",
     "clothing1m_augment",
@@ -91,8 +96,10 @@ __all__ = [
     "load_image_folder",
     "load_list",
     "load_npz",
+    "load_table",
     "load_webvision",
     "open_dataset",
+    "open_unlabelled",
     "read_idx",
     "read_image",
     "webvision_augment",

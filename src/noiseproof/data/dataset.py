@@ -30,6 +30,8 @@ class Dataset:
     sources: dict[str, str] = field(default_factory=dict)
     other_tests: dict[str, Examples] = field(default_factory=dict)
     """Further examples to test on, of the same classes, by name"""
+    columns: tuple[str, ...] = ()
+    """What the features are called, where the file says it"""
 
     @property
     def splits(self) -> dict[str, Examples]:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from noiseproof import reading
 from noiseproof.data.dataset import MOST_CLASSES
 from noiseproof.data.examples import DataError
 
-__all__ = ["LABEL_WORDS", "PATH_WORDS", "Line", "not_empty", "read_lists", "read_numbered", "text_lines"]
+__all__ = ["LABEL_WORDS", "PATH_WORDS", "Line", "has_header", "not_empty", "read_lists", "read_numbered", "text_lines"]
 
 LABEL = re.compile(r"-?[0-9]{1,18}")
 PATH_WORDS = frozenset({"path", "file", "filename", "filepath", "file_name", "file_path", "image", "image_path", "img", "name"})
@@ -33,7 +34,7 @@ class Line(NamedTuple):
 def read_lists(paths: list[Path], names: tuple[str, ...] | None) -> tuple[dict[Path, list[Line]], tuple[str, ...]]:
     """The lines of some lists, the first of which says the classes, and the names of the classes where ``names`` is None."""
     written = {path: _read_fields(path) for path in paths}
-    if all(_is_name(lines[0].label) for lines in written.values()):
+    if all(is_name(lines[0].label) for lines in written.values()):
         names = names or tuple(sorted({line.label for line in written[paths[0]]}))
         return {path: _by_name(path, lines, names) for path, lines in written.items()}, names
     found = {path: _by_number(path, lines, len(names) if names else None) for path, lines in written.items()}
@@ -43,16 +44,10 @@ def read_lists(paths: list[Path], names: tuple[str, ...] | None) -> tuple[dict[P
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a text file that are neither blank nor comments, stripped, with their numbers."""
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
-            try:
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path}:{number}: not UTF-8 text: {error.reason}") from error
-            if "\0" in text:
-                raise DataError(f"{path}:{number}: a zero byte; is it a text file?")
-            if text and not text.startswith("#"):
-                yield number, text
+    try:
+        yield from reading.text_lines(path)
+    except reading.ReadError as error:
+        raise DataError(str(error)) from error
 
 
 class Fields(NamedTuple):
@@ -77,9 +72,14 @@ def _read_fields(path: Path) -> list[Fields]:
     else:
         # A name may have spaces where tabs or commas separate the fields.
         first = _last_field(path, *lines[0], " \t,") if lines else None
-        by = next((mark for mark in "\t," if mark in lines[0][1]), " ") if first and _is_name(first.label) else " \t,"
+        by = next((mark for mark in "\t," if mark in lines[0][1]), " ") if first and is_name(first.label) else " \t,"
         found = [_last_field(path, number, text, by) for number, text in lines]
     return not_empty(found, path)
+
+
+def has_header(text: str) -> bool:
+    """Whether the first line of a list names its columns."""
+    return _header(text) is not None
 
 
 def _header(text: str) -> tuple[str, int, int, int] | None:
@@ -115,7 +115,7 @@ def _last_field(path: Path, number: int, text: str, separators: str) -> Fields:
     return Fields(name, label, number)
 
 
-def _is_name(label: str) -> bool:
+def is_name(label: str) -> bool:
     """Whether a label is no number, nor looks like one."""
     try:
         float(label)
@@ -137,7 +137,7 @@ def _by_number(path: Path, lines: list[Fields], classes: int | None) -> list[Lin
 def _by_name(path: Path, lines: list[Fields], names: tuple[str, ...]) -> list[Line]:
     places = {name: k for k, name in enumerate(names)}
     for line in lines:
-        if not _is_name(line.label):
+        if not is_name(line.label):
             raise DataError(
                 f"{path}:{line.number}: the first line's label is a name, so all must be, got {line.label!r}; a header that is "
                 "known is path,label"

@@ -20,7 +20,7 @@ from noiseproof.data.images import class_files
 from noiseproof.data.list_lines import Line, not_empty, read_lists, read_numbered, text_lines
 from noiseproof.files import checksum
 
-__all__ = ["imagenet_beside", "load_clothing1m", "load_list", "load_webvision"]
+__all__ = ["imagenet_beside", "listed_files", "load_clothing1m", "load_list", "load_webvision"]
 
 GOOGLE = "google"
 LONG = 500  # characters of a path that an error repeats
@@ -140,6 +140,11 @@ def _read_first(path: Path, classes: int) -> list[Line]:
     """The lines of a list of ImageNet's classes whose label is below ``classes``."""
     kept = [line for line in read_numbered(path, 1000) if line.label < classes]
     return not_empty(kept, path, f" of the first {classes} classes")
+
+
+def listed_files(source: Path, lines: list[Line]) -> ImageFiles:
+    """The files that the lines of a list name, which start in its folder and must be there."""
+    return _files(source, not_empty(lines, source), source.parent, check=True)
 
 
 def _files(source: Path, lines: list[Line], root: Path, check: bool) -> ImageFiles:

@@ -12,9 +12,10 @@ from noiseproof.data.images import load_image_folder
 from noiseproof.data.known import IDX, NAMES, SOURCES, Named
 from noiseproof.data.lists import load_list
 from noiseproof.data.official import load_idx
+from noiseproof.data.tables import is_table, load_table
 from noiseproof.files import checksum
 
-__all__ = ["data_root", "find_dataset", "open_dataset"]
+__all__ = ["data_root", "find_dataset", "open_dataset", "table_and_column"]
 
 LISTS = (".txt", ".csv", ".tsv")
 
@@ -33,9 +34,10 @@ def data_root(given: str | Path | None = None) -> Path:
 def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, check: bool = True) -> Dataset:
     """A data set by its name (``NAMES``), looked for below :func:`data_root`, or by its path.
 
-    A path is that of an .npz file, a list of images (.txt, .csv, .tsv), or a folder: CIFAR's or idx files, WebVision's or
-    Clothing1M's layout, or images in one folder per class. Names come first: write ``./cifar10`` for a folder of that name.
-    ``check=False`` skips CIFAR's published checksums.
+    A path is that of an .npz file, a list of images or a table of features (.txt, .csv, .tsv), or a folder: CIFAR's or idx
+    files, WebVision's or Clothing1M's layout, or images in one folder per class. ``FILE#COLUMN`` says which column of a table
+    has the labels. Names come first: write ``./cifar10`` for a folder of that name. ``check=False`` skips CIFAR's published
+    checksums.
     """
     name = str(name_or_path)
     if name in NAMES:
@@ -44,14 +46,25 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
     if path.is_dir():
         return _open_folder(path, check)
     if path.is_file() and path.suffix not in (".npz", *LISTS):
-        raise ValueError(f"{path}: a data set is an .npz file, a list ({', '.join(LISTS)}) or a folder, got {path.suffix!r}")
+        raise ValueError(
+            f"{path}: a data set is an .npz file, a list or a table ({', '.join(LISTS)}) or a folder, got {path.suffix!r}"
+        )
     if path.is_file():
-        return load_npz(path) if path.suffix == ".npz" else load_list(path)
+        return load_npz(path) if path.suffix == ".npz" else load_table(path) if is_table(path) else load_list(path)
+    if (table := table_and_column(name)) is not None:
+        return load_table(*table)
     if len(path.parts) > 1 or path.suffix:
         raise FileNotFoundError(f"{path}: no such file or folder")
     near = difflib.get_close_matches(name, NAMES, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise FileNotFoundError(f"no data set {name!r}, and no file or folder of that name; {hint}the names are {', '.join(NAMES)}")
+
+
+def table_and_column(place: str) -> tuple[Path, str] | None:
+    """The two parts of ``FILE#COLUMN``, if it is that."""
+    file, mark, column = place.rpartition("#")
+    path = Path(file).expanduser()
+    return (path, column) if mark and path.suffix in LISTS and path.is_file() and not Path(place).exists() else None
 
 
 def find_dataset(name: str, root: str | Path | None = None) -> Path:

@@ -2,21 +2,22 @@
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from noiseproof.models.base import HEAD, Classifier
+from noiseproof.models.base import HEAD
 from noiseproof.reading import ReadError, read_torch, shown
 
-__all__ = ["load_weights"]
+__all__ = ["load_weights", "weights_header"]
 
-M = TypeVar("M", bound=Classifier)
+M = TypeVar("M", bound=nn.Module)
 
 
 def load_weights(model: M, path: str | os.PathLike[str], *, skip_head: bool = False) -> M:
@@ -83,13 +84,30 @@ def _read(file: Path) -> dict[str, Tensor]:
     return _read_safetensors(file) if suffix == ".safetensors" else _read_torch(file)
 
 
+def weights_header(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, list[int]]]:
+    """The metadata of a ``.safetensors`` file and the shapes of its tensors by name; no tensor is read."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {file}")
+    with _safetensors(file) as safetensors, safetensors.safe_open(file, "pt") as opened:
+        names = opened.keys()
+        return dict(opened.metadata() or {}), {name: list(opened.get_slice(name).get_shape()) for name in names}
+
+
 def _read_safetensors(file: Path) -> dict[str, Tensor]:
+    with _safetensors(file) as safetensors:
+        return dict(safetensors.torch.load_file(file))
+
+
+@contextmanager
+def _safetensors(file: Path) -> Iterator[Any]:
+    """The library; its errors become one that names the file."""
     try:
         import safetensors.torch
     except ImportError as error:
         raise ImportError(f"safetensors is needed to read {file}: pip install '.[lab]' in noiseproof's repository") from error
     try:
-        return dict(safetensors.torch.load_file(file))
+        yield safetensors
     except (OSError, MemoryError):
         raise
     except Exception as error:  # its own kind for a damaged file, others for dtypes that this torch has not

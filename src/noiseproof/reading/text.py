@@ -1,10 +1,12 @@
-"""JSON and tables of numbers in text."""
+"""JSON, lines and tables in text."""
 
 from __future__ import annotations
 
+import csv
 import json
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ from numpy.typing import NDArray
 
 from noiseproof.reading.opening import ReadError, open_regular, shown
 
-__all__ = ["read_json", "read_table"]
+__all__ = ["csv_rows", "read_json", "read_table", "text_lines"]
+
+LONGEST = 2**24  # bytes of a line
+SEPARATORS = ",;\t"
 
 
 def read_json(path: str | Path) -> Any:
@@ -51,6 +56,49 @@ def read_table(path: str | Path) -> NDArray[Any]:
         return np.loadtxt(lines, delimiter=",", ndmin=2)
     except ValueError as error:
         raise ReadError(path, f"not a table of numbers: {shown(error, 200)}") from error
+
+
+def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file that are neither blank nor comments (#), stripped, with their numbers."""
+    yield from ((number, line.strip()) for number, line in _lines(path))
+
+
+def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    with open_regular(path) as file:
+        number = 0
+        while raw := file.readline(LONGEST + 1):
+            number += 1
+            where = f"{path}:{number}"
+            if len(raw) > LONGEST:
+                raise ReadError(where, f"a line of more than {LONGEST} bytes; is it a text file?")
+            try:
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise ReadError(where, f"not UTF-8 text: {error.reason}") from error
+            if "\0" in line:
+                raise ReadError(where, "a zero byte; is it a text file?")
+            if (text := line.lstrip()) and not text.startswith("#"):
+                yield number, line
+
+
+def csv_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV file with their line numbers, each with as many fields as the first, which says the separator.
+
+    It is the one of ``, ;`` and tab that divides the first line most. A field may be quoted, and must end on its line.
+    """
+    separator, count = "", 0
+    for number, line in _lines(path):
+        text = line.rstrip("\r\n")
+        if not count:
+            separator = max(SEPARATORS, key=text.count)
+        try:
+            row = next(csv.reader([text], delimiter=separator, strict=True)) if '"' in text else text.split(separator)
+        except csv.Error as error:
+            raise ReadError(f"{path}:{number}", f"{error}, in {shown(text, 200)!r}") from error
+        count = count or len(row)
+        if len(row) != count:
+            raise ReadError(f"{path}:{number}", f"{len(row)} fields, and the first line has {count}: {shown(text)!r}")
+        yield number, [field.strip() for field in row]
 
 
 def _text(path: str | Path) -> str:

@@ -20,6 +20,8 @@ result         the numbers of a finished run, and warnings of what they hide
 checkpoint     the state of a run on disk
 confidence     how sure a run was of each given label, as a file
 runs           the runs in a folder, found by what they are
+trained        a finished run's network for new examples: load, with its preprocessing
+preprocessing  how the inputs of a trained network are prepared
 side_by_side   several runs on one device
 queue          many runs in order: what is finished is not run again
 cluster        a queue on the machines of a Ray cluster
@@ -40,9 +42,10 @@ from noiseproof.train.run import DivergenceError, Predictions, Run
 from noiseproof.train.runs import RunStore, StoredRun, folder_name, identity
 from noiseproof.train.side_by_side import train_together
 from noiseproof.train.task import Task, prepare, with_noise
+from noiseproof.train.trained import TrainedClassifier, load
 
 __all__ = [
     "CheckpointError", "DivergenceError", "Epoch", "Observer", "OutOfMemoryError", "Outcome", "Predictions", "Recipe", "Record",
-    "Run", "RunOptions", "RunStore", "StoredRun", "Task", "folder_name", "identity", "override", "own_recipe", "prepare",
-    "train", "train_together", "with_noise",
+    "Run", "RunOptions", "RunStore", "StoredRun", "Task", "TrainedClassifier", "folder_name", "identity", "load", "override",
+    "own_recipe", "prepare", "train", "train_together", "with_noise",
 ]  # fmt: skip

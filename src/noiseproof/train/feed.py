@@ -21,6 +21,7 @@ __all__ = ["SINGLE", "Batch", "EpochPlan", "Feed", "FileFeed", "MemoryFeed", "Ra
 
 ORDER, AUGMENT = 1, 2  # the random streams of an epoch
 EVALUATION_BATCH, EVALUATION_NUMBERS = 1000, 2**24  # limits of an evaluation batch: examples, and numbers in them
+FILES_BATCH = 64  # image files that are evaluated at a time, in each process
 
 
 class Rank(NamedTuple):
@@ -198,7 +199,7 @@ class FileFeed:
         shared |= {"rank": process.rank, "world": process.world}
         drop = 0 < len(files) % batch < process.world
         self._train = ImageLoader(files, train_framing, batch_size=batch, shuffle=True, drop_last=drop, **shared)
-        self._test = ImageLoader(files, test_framing, batch_size=64 * process.world, shuffle=False, **shared)
+        self._test = ImageLoader(files, test_framing, batch_size=FILES_BATCH * process.world, shuffle=False, **shared)
 
     def __len__(self) -> int:
         return len(self.files)

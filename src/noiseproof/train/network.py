@@ -24,6 +24,7 @@ from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task, weights_file
 
 __all__ = ["build_network", "check_model", "drawing_from", "logits_of", "model_code_hash", "model_facts", "nothing_drawn"]
+__all__ += ["user_model"]
 
 _drawing = threading.RLock()
 
@@ -45,7 +46,7 @@ def build_network(recipe: Recipe, task: Task) -> nn.Module:
     """The network on the CPU, initialised from the seed or from the recipe's file; torch's generator is left as it was."""
     classes = len(task.classes)
     with drawing_from(recipe.seed):
-        network = _user_model(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, task.train, classes)
+        network = user_model(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, task.train, classes)
         if recipe.weights is not None:
             _start_from(network, recipe.weights, task.root)
     return network
@@ -157,7 +158,8 @@ def _bound(function: Callable[..., Any], recipe: Recipe, classes: int) -> None:
         return
 
 
-def _user_model(recipe: Recipe, classes: int) -> nn.Module:
+def user_model(recipe: Recipe, classes: int) -> nn.Module:
+    """The network of a recipe whose model is the user's own function."""
     function = _user_function(recipe)
     _bound(function, recipe, classes)
     network = function(classes, **recipe.model_options)

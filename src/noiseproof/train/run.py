@@ -135,7 +135,9 @@ class Run:
 
     def described(self) -> dict[str, Any]:
         """The network, its classes and its inputs, to use the weights without the data: they travel in the weights' file."""
-        return {**model_facts(self.recipe, self.task), **self.inputs}
+        split = self.task.train
+        shape = list(split.inputs.shape[1:]) if split.in_memory else None
+        return {**model_facts(self.recipe, self.task), **self.inputs, "input_shape": shape, "precision": self.recipe.precision}
 
     def lr(self, epoch: int) -> float:
         return self.recipe.lr * self.schedule.factor(epoch, self.recipe.epochs)

@@ -1,0 +1,230 @@
+"""A data set in one CSV file: columns of numbers, which are the features, and a column of labels.
+
+The label column is the one that is called so (``LABEL_WORDS``), or the last. A column called ``id``, ``index``, ``path`` or the
+like (``NAME_WORDS``), or without a name as pandas writes its index, names the rows and is no feature. A first line of numbers,
+up to its label, is no header: the columns are then called by their numbers. Labels are numbers from 0, or names on every row.
+"""
+
+from __future__ import annotations
+
+import array
+import csv
+import difflib
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseproof.data.dataset import MOST_CLASSES, Dataset, as_split
+from noiseproof.data.examples import DataError, Split
+from noiseproof.data.images import EXTENSIONS
+from noiseproof.data.list_lines import LABEL_WORDS, PATH_WORDS, is_name
+from noiseproof.files import checksum
+from noiseproof.reading import ReadError, csv_rows, shown
+
+__all__ = ["is_table", "load_table", "read_features", "relabelled"]
+
+NAME_WORDS = PATH_WORDS | {"", "id", "index", "unnamed: 0"}
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
+Rows = Iterator[tuple[int, list[str]]]
+NO_LABEL = -1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of a table are."""
+
+    columns: list[str]
+    label: int
+    names: int | None
+    """The column that names the rows"""
+    header: bool
+
+    @property
+    def features(self) -> list[int]:
+        return [k for k in range(len(self.columns)) if k not in (self.label, self.names)]
+
+
+def load_table(path: str | Path, label_column: str | None = None) -> Dataset:
+    """The data set in a CSV file; ``label_column`` is the name of the column, or its number from 0 where there is no header."""
+    path = Path(path)
+    try:
+        rows = csv_rows(path)
+        number, first = next(rows, (0, []))
+        layout = _layout(path, first, label_column)
+        split, classes = _read(path, layout, _with_first(rows, number, first, layout))
+    except ReadError as error:
+        raise DataError(str(error)) from error
+    columns = tuple(layout.columns[k] for k in layout.features)
+    return Dataset(path.stem, split, None, classes, {path.name: checksum(path)}, columns=columns)
+
+
+def is_table(path: Path) -> bool:
+    """Whether a CSV file holds features rather than paths of images, by its first two rows.
+
+    A path column does not make it a list where the paths are no images and all other columns are numbers.
+    """
+    try:
+        rows = csv_rows(path)
+        (_, first), (_, second) = next(rows, (0, [])), next(rows, (0, []))
+    except ReadError:
+        return False  # a path may have commas and quotes
+    words = [field.lower() for field in first]
+    if len(first) < 2 or not (named := [k for k, word in enumerate(words) if word in LABEL_WORDS]):
+        # Without a name for the label: mostly numbers before the last field, which a path would not be.
+        return len(first) > 2 and len(second) > 2 and 2 * sum(map(_is_number, second[:-1])) >= len(second) - 1
+    listed = [k for k, word in enumerate(words) if word in PATH_WORDS]
+    if len(listed) != 1 or len(named) != 1:
+        return True
+    others = [field for k, field in enumerate(second) if k not in (*listed, *named)]
+    image = bool(second) and Path(second[listed[0]]).suffix.lower() in EXTENSIONS
+    return bool(others) and all(map(_is_number, others)) and not image
+
+
+def relabelled(path: Path, label_column: str | None, labels: NDArray[np.int64], kept: NDArray[np.bool_], to: Path) -> None:
+    """Copy a table with other labels, as text where they are names, without the rows that are not kept."""
+    dataset = load_table(path, label_column)
+    rows = csv_rows(path)
+    _, first = next(rows)
+    layout = _layout(path, first, label_column)
+    changed = labels != dataset.train.labels
+    with to.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if layout.header:
+            writer.writerow(first)
+        for k, (_, row) in enumerate(_with_first(rows, 0, first, layout)):
+            if changed[k]:
+                row[layout.label] = dataset.classes[labels[k]]
+            if kept[k]:
+                writer.writerow(row)
+
+
+def _layout(path: Path, first: list[str], label_column: str | None) -> Layout:
+    words = [field.lower() for field in first]
+    known = [k for k, word in enumerate(words) if word in LABEL_WORDS]
+    header = bool(known) or label_column in first or not all(map(_is_number, first[:-1]))
+    columns = first if header else [str(k) for k in range(len(first))]
+    if not columns:
+        raise ReadError(path, "no rows")
+    if label_column is not None:
+        known = [k for k, name in enumerate(columns) if name == label_column]
+        if len(known) != 1:
+            near = difflib.get_close_matches(label_column, columns, n=1)
+            hint = f"did you mean {shown(near[0])!r}? " if near else ""
+            listed = ", ".join(repr(shown(name, 40)) for name in columns[:20]) + (", ..." if len(columns) > 20 else "")
+            called = f"{len(known) or 'no'} columns are called {shown(label_column)!r}"
+            raise ReadError(path, f"{called}; {hint}the columns are {listed}")
+    elif len(known) > 1:
+        several = ", ".join(repr(shown(columns[k])) for k in known[:20])
+        raise ReadError(path, f"which column has the labels? {several} could; FILE#COLUMN says which")
+    label = known[0] if known else len(columns) - 1
+    names = [k for k, word in enumerate(words) if word in NAME_WORDS and k != label] if header else []
+    layout = Layout(columns, label, names[0] if len(names) == 1 else None, header)
+    if not layout.features:
+        raise ReadError(path, f"no column of features beside the labels, {shown(columns[label])!r}")
+    return layout
+
+
+def _with_first(rows: Rows, number: int, first: list[str], layout: Layout) -> Rows:
+    if not layout.header:
+        yield number, first
+    yield from rows
+
+
+def _read(path: Path, layout: Layout, rows: Rows) -> tuple[Split, tuple[str, ...]]:
+    table = _cells(path, layout, rows)
+    y, classes = _labels(path, table.lines, table.labels)
+    found = as_split(table.features, y, len(classes), str(path))
+    return Split(found.inputs, found.labels, table.names), classes
+
+
+class Table(NamedTuple):
+    """The cells of a table: features ``[N, D]``, the labels as text, the names of the rows if it has them, their lines."""
+
+    features: NDArray[np.float64]
+    labels: list[str]
+    names: tuple[str, ...] | None
+    lines: list[int]
+
+
+def read_features(path: Path, width: int) -> tuple[NDArray[np.float64], list[str] | None, tuple[str, ...] | None]:
+    """The features ``[N, width]`` of a table with or without labels, these as text, and the names of the rows if it has them.
+
+    The columns that do not name the rows are the features, or one more than these: the labels.
+    """
+    try:
+        rows = csv_rows(path)
+        number, first = next(rows, (0, []))
+        words = [field.lower() for field in first]
+        known = [k for k, word in enumerate(words) if word in LABEL_WORDS]
+        header = bool(known) or not all(map(_is_number, first[:-1])) or (len(first) == 1 and not _is_number(first[0]))
+        named = [k for k, word in enumerate(words) if word in NAME_WORDS] if header else []
+        columns = first if header else [str(k) for k in range(len(first))]
+        layout = Layout(columns, NO_LABEL, named[0] if len(named) == 1 else None, header)
+        found = layout.features
+        if len(found) == width + 1:
+            layout = replace(layout, label=known[0] if len(known) == 1 else found[-1])
+        elif len(found) != width:
+            raise ReadError(
+                path, f"{len(found)} columns, and the network was trained on {width} features, with or without labels"
+            )
+        table = _cells(path, layout, _with_first(rows, number, first, layout))
+    except ReadError as error:
+        raise DataError(str(error)) from error
+    return table.features, None if layout.label == NO_LABEL else table.labels, table.names
+
+
+def _cells(path: Path, layout: Layout, rows: Rows) -> Table:
+    values, labels, lines = array.array("d"), [], []
+    names: list[str] = []
+    features = layout.features
+    for number, row in rows:
+        labels.append(row[layout.label])
+        lines.append(number)
+        if layout.names is not None:
+            names.append(row[layout.names])
+        cells = [row[k] for k in features]
+        try:
+            numbers = list(map(float, cells))
+        except ValueError:
+            numbers = [math.nan]
+        if not math.isfinite(sum(numbers)) or any("_" in cell or not cell.isascii() for cell in cells):
+            _check_numbers(path, number, layout, row)
+        values.extend(numbers)
+    if not labels:
+        raise ReadError(path, "a header and no rows")
+    return Table(np.frombuffer(values).reshape(len(labels), len(features)), labels, tuple(names) or None, lines)
+
+
+def _check_numbers(path: Path, line: int, layout: Layout, row: list[str]) -> None:
+    for k in layout.features:
+        if not _is_number(row[k]):
+            what = f"column {shown(layout.columns[k], 40)!r} should be a number, got {shown(row[k], 40)!r}"
+            way = "fill in what is missing, leave out columns that are not numbers; a list of images has columns path,label"
+            raise ReadError(f"{path}:{line}", f"{what}; {way}")
+
+
+def _labels(path: Path, lines: list[int], labels: list[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    named = is_name(labels[0])
+    for line, label in zip(lines, labels, strict=True):
+        if not label or is_name(label) != named or (not named and not WHOLE.fullmatch(label)):
+            other = "a name, as on the first row" if named else "a whole number, or a name on every row"
+            raise ReadError(f"{path}:{line}", f"the label should be {other}, got {shown(label)!r}")
+        if not named and not 0 <= int(label) < MOST_CLASSES:
+            raise ReadError(f"{path}:{line}", f"labels must be in [0, {MOST_CLASSES - 1}], got {int(label)}")
+    if named:
+        classes = tuple(sorted(set(labels)))
+        places = {name: k for k, name in enumerate(classes)}
+        return np.array([places[label] for label in labels]), classes
+    y = np.array([int(label) for label in labels])
+    return y, tuple(map(str, range(int(y.max()) + 1)))
+
+
+def _is_number(field: str) -> bool:
+    return bool(NUMBER.fullmatch(field)) and math.isfinite(float(field))

@@ -1,0 +1,294 @@
+"""A finished run's network, to use on new examples: loaded from the run's folder or weights, without the training data."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from noiseproof.data import Examples, ImageFiles, Split
+from noiseproof.data.dataset import as_split
+from noiseproof.files import checksum
+from noiseproof.models import create_model, load_weights
+from noiseproof.models.weights import weights_header
+from noiseproof.reading import read_json, shown
+from noiseproof.train.bf16_check import check_bf16
+from noiseproof.train.loop import WEIGHTS
+from noiseproof.train.network import drawing_from, logits_of, model_code_hash, nothing_drawn, user_model
+from noiseproof.train.options import precision_of
+from noiseproof.train.preprocessing import Preprocessing
+from noiseproof.train.recipe import Recipe
+from noiseproof.train.record import RECORD, Record, fault_of
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+__all__ = ["Inputs", "TrainedClassifier", "load"]
+
+Inputs = ArrayLike | Tensor | Examples | str | os.PathLike[str] | Sequence[str] | Sequence[os.PathLike[str]]
+"""An array or tensor of what the network was trained on, features ``[N, D]`` or images uint8 ``[N, H, W, C]`` or
+``[N, H, W]``; the examples of a data set; or the path of an image file, or several."""
+METADATA = 2**24
+"""Characters of a file's description of its network that are read: as objects they take many times more memory"""
+
+
+class TrainedClassifier:
+    """A trained network with its classes and its preprocessing; :func:`load` makes one.
+
+    Inputs are prepared and computed as the run evaluates: on the CPU the numbers equal those of the run to the bit.
+    """
+
+    def __init__(
+        self, network: nn.Module, classes: Sequence[str], preprocessing: Preprocessing, recipe: Recipe, device: torch.device
+    ) -> None:
+        self.network, self.preprocessing, self.device = network.eval(), preprocessing, device
+        self.classes = tuple(classes)
+        """The names of the classes"""
+        self._recipe = recipe
+        self.record: Record | None = None
+        """The run's, where it was loaded from its folder"""
+
+    def __repr__(self) -> str:
+        shape = self.preprocessing.shape
+        inputs = f"{self.preprocessing.kind}{'' if shape is None else f' {list(shape)}'}"
+        return f"TrainedClassifier({self._recipe.model}: {inputs} to {len(self.classes)} classes, on {self.device})"
+
+    @property
+    def features(self) -> int | None:
+        """How many features the network reads, 0 if that is not known; None if it reads images."""
+        how = self.preprocessing
+        if how.kind == "images":
+            return None
+        if how.shape is not None:
+            return math.prod(how.shape)
+        return len(how.statistics[0]) if how.statistics else int(self._recipe.model_options.get("in_features", 0))
+
+    def logits(self, x: Inputs) -> NDArray[np.float32]:
+        """``[N, K]``, in the order of ``classes``."""
+        return np.concatenate([logits.cpu().numpy() for _, logits in self.batches(x)])
+
+    def probabilities(self, x: Inputs) -> NDArray[np.float32]:
+        """``[N, K]``, the softmax of the logits."""
+        return np.concatenate([torch.softmax(logits, 1).cpu().numpy() for _, logits in self.batches(x)])
+
+    def predict(self, x: Inputs) -> NDArray[np.int64]:
+        """The index ``[N]`` of the likeliest class of each example."""
+        return np.concatenate([logits.argmax(1).cpu().numpy() for _, logits in self.batches(x)])
+
+    def predict_names(self, x: Inputs) -> list[str]:
+        """The name of the likeliest class of each example."""
+        return [self.classes[k] for k in self.predict(x)]
+
+    def batches(self, x: Inputs, *, workers: int = 0, skip_corrupt: bool = False) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """The examples in order, batch by batch: their positions in ``x``, and their logits in float32 on the device.
+
+        ``workers`` processes decode image files; ``skip_corrupt`` leaves out damaged ones, which are otherwise an error.
+        """
+        given = self.preprocessing.batches(examples_in(x), self.device, workers=workers, skip_corrupt=skip_corrupt)
+        for batch in given:
+            with torch.no_grad(), precision_of(self._recipe, torch.are_deterministic_algorithms_enabled()), self._autocast():
+                logits = logits_of(self.network.eval(), batch.inputs, len(self.classes))
+            yield batch.indices.cpu().numpy(), logits.float()
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self._recipe.precision == "bf16")
+
+    def export(self, example: ArrayLike | Tensor | None = None) -> ExportedProgram:
+        """The preprocessing of arrays, the network and the softmax as one ``torch.export`` program, for any number of examples.
+
+        Its input is a tensor of float32 features ``[N, D]`` or of uint8 images ``[N, H, W, C]``, its output the probabilities
+        ``[N, K]``. It computes in float32, also where the run used bf16. ``example``, an array of one or more examples, is
+        needed only where the run did not keep their shape.
+
+        >>> program = load("runs/NAME").export()  # doctest: +SKIP
+        >>> torch.export.save(program, "classifier.pt2")  # doctest: +SKIP
+        >>> torch.export.load("classifier.pt2").module()(x)  # doctest: +SKIP
+        """
+        how = self.preprocessing
+        given = None if example is None else examples_in(example)
+        shape = how.shape if given is None or not given.in_memory else given.inputs.shape[1:]
+        if shape is None:
+            raise ValueError("the run did not keep the shape of its inputs; give an array of an example, export(x[:1])")
+        dtype = torch.uint8 if how.kind == "images" else torch.float32
+        # Two examples: a batch of one would be taken for a constant.
+        two = torch.zeros(2, *shape, dtype=dtype, device=self.device)
+        whole = _Whole(self.network, how, shape).to(self.device).eval()
+        with torch.no_grad(), nothing_drawn():
+            return torch.export.export(whole, (two,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+
+
+class _Whole(nn.Module):
+    """From arrays as tensors to probabilities."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, network: nn.Module, how: Preprocessing, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.network, self.augment = copy.deepcopy(network), how.augment
+        self.standardise = how.transforms(shape).standardise
+        if self.standardise is not None:
+            mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.standardise.mean, self.standardise.std))
+            self.register_buffer("mean", mean.view(self.standardise.shape))
+            self.register_buffer("scale", torch.where(std > 0, 1 / std, 0).view(self.standardise.shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.augment is not None:
+            x = self.augment.apply(x.permute(0, 3, 1, 2), [None] * len(self.augment.operations))  # nothing in them is random
+        elif self.standardise is not None:
+            x = ((x.double() - self.mean) * self.scale).float()
+        logits: Tensor = self.network(x)
+        return torch.softmax(logits.float(), 1)
+
+
+def examples_in(x: Inputs) -> Examples:
+    """The examples, checked, with labels of 0 where they have none; a DataError or TypeError if they are none."""
+    if isinstance(x, ImageFiles):
+        return x
+    if isinstance(x, Split):
+        return as_split(x.inputs, x.labels, None, "the examples")
+    paths = [x] if isinstance(x, str | os.PathLike) else x
+    if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | os.PathLike) for path in paths):
+        return ImageFiles(tuple(map(os.fsdecode, paths)), np.zeros(len(paths), np.int64))
+    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+    return as_split(array, np.zeros(array.shape[:1] or 1, np.int64), None, "x")
+
+
+def load(
+    run: str | os.PathLike[str], device: str | torch.device | None = None, *, model: str | None = None
+) -> TrainedClassifier:
+    """The classifier that a finished run has trained, from the run's folder or its file of weights, on the CPU by default.
+
+    >>> trained = load("runs/NAME")  # doctest: +SKIP
+    >>> trained.predict_names(x)  # doctest: +SKIP
+
+    The weights are checked against the SHA-256 in the record. Nothing that the folder holds is executed: where the network
+    was a function of the user's own, ``model`` must name it, ``package.module:function``, and its code should be unchanged.
+    An unfinished, damaged or other folder is a ValueError or OSError.
+    """
+    path = Path(run).expanduser()
+    record, weights = _finished(path) if path.is_dir() else (None, path)
+    if not weights.is_file():
+        fault = "the weights of this finished run are gone; train it again" if record else "no run, and no file of weights"
+        raise FileNotFoundError(f"{weights}: {fault}")
+    if record is not None and record.files.get(WEIGHTS, digest := checksum(weights)) != digest:
+        raise ValueError(f"{weights}: damaged, it is not what the run wrote; copy it again, or train again")
+    trained = _built(weights, record, torch.device("cpu" if device is None else device), model)
+    trained.record = record
+    return trained
+
+
+def _finished(folder: Path) -> tuple[Record, Path]:
+    path = folder / RECORD
+    if not path.is_file():
+        inside = sorted(place.parent.name for place in folder.glob(f"*/{RECORD}"))
+        held = f"; give a run in it, such as {folder / inside[0]}" if inside else "; 'noiseproof train' makes runs"
+        raise FileNotFoundError(f"{folder}: not the folder of a run, it has no {RECORD}{held}")
+    try:
+        record = Record.from_dict(read_json(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: not the record of a run: {fault_of(error)}") from error
+    if record.status != "finished":
+        way = f"diverged: {shown(record.message, 200)}" if record.status == "diverged" else "the command that began it goes on"
+        raise ValueError(f"{folder}: the run is not finished, and has no weights yet; {way}")
+    return record, folder / WEIGHTS
+
+
+def _built(weights: Path, record: Record | None, device: torch.device, model: str | None) -> TrainedClassifier:
+    metadata, shapes = weights_header(weights)
+    facts = _facts(weights, metadata)
+    try:
+        names, recipe = _described(facts, record, model, len(shapes))
+        layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
+        how = Preprocessing.of(facts.get("preprocessing"), facts.get("input_shape"), layout)
+        _check_fit(recipe, len(names), how, shapes)
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise ValueError(f"{weights}: {shown(error, 400)}") from error
+    _check_code(weights, recipe, record)
+    if recipe.precision == "bf16" and device.type == "cpu":
+        check_bf16()
+    with drawing_from(0):
+        network = load_weights(_network(recipe, len(names)), weights)
+    if how.kind == "images":
+        network.to(memory_format=layout)  # type: ignore[call-overload] # torch's stubs lack it
+    return TrainedClassifier(network.to(device), names, how, recipe, device)
+
+
+def _facts(weights: Path, metadata: dict[str, str]) -> dict[str, Any]:
+    text = metadata.get("noiseproof")
+    if text is None:
+        raise ValueError(
+            f"{weights}: not the weights of a run: it does not say its network; noiseproof.models.load_weights reads plain ones"
+        )
+    if len(text) > METADATA:
+        raise ValueError(f"{weights}: describes its network in {len(text)} characters, at most {METADATA}")
+    try:
+        facts = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{weights}: its description of the network is not JSON: {shown(error, 200)}") from error
+    if not isinstance(facts, dict):
+        raise ValueError(f"{weights}: its description of the network must be an object, found {shown(repr(facts))}")
+    return facts
+
+
+def _described(facts: dict[str, Any], record: Record | None, model: str | None, tensors: int) -> tuple[list[str], Recipe]:
+    """The names of the classes, and a recipe that says the network and its precision."""
+    names, own, options = (facts.get(key) for key in ("class_names", "model", "model_options"))
+    if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"the names of the classes must be at least two texts, found {shown(repr(names))}")
+    if not isinstance(own, str) or not isinstance(options, dict):
+        raise ValueError(f"the network must be a name and options, found {shown(repr(own))} and {shown(repr(options))}")
+    if any(isinstance(value, list) and len(value) > tensors for value in options.values()):
+        raise ValueError(f"the network's options list more layers than the file's {tensors} tensors")
+    if ":" in own and model is None:
+        raise ValueError(
+            f"trained with a network of your own, {shown(own)}, whose code is not in the file and is not run unasked; "
+            f"name it to allow it: model={own!r}, or --model {shown(own)}"
+        )
+    if ":" not in own and model is not None:
+        raise ValueError(f"the network is {shown(own)}; model is for runs of a network of your own")
+    precision = facts.get("precision", record.recipe.get("precision", "float32") if record else "float32")
+    return names, Recipe(dataset="", loss="ce", model=model or own, model_options=options, precision=precision)
+
+
+def _network(recipe: Recipe, classes: int) -> nn.Module:
+    if ":" in recipe.model:
+        return user_model(recipe, classes)
+    return create_model(recipe.model, classes, **recipe.model_options)
+
+
+def _check_fit(recipe: Recipe, classes: int, how: Preprocessing, shapes: dict[str, list[int]]) -> None:
+    """An error if the network is another than the file's tensors make. Nothing is allocated: the metadata may say anything."""
+    own = ":" in recipe.model
+    with torch.device("meta"), nothing_drawn(), torch.no_grad():
+        try:
+            planned = _network(recipe, classes).eval()
+        except Exception as error:
+            if own:  # a user's code need not work on the meta device
+                return
+            if isinstance(error, RuntimeError | OverflowError) or "\n" in str(error):  # torch's, a TypeError among them
+                raise ValueError(f"the options of {recipe.model} ask for tensors beyond any memory") from error
+            raise
+        for name, tensor in planned.state_dict().items():
+            if shapes.get(name) != list(tensor.shape) and not name.endswith(".num_batches_tracked"):
+                found = f"is {shapes[name]}" if name in shapes else "is not"
+                raise ValueError(f"{recipe.model} as described needs {name!r} {list(tensor.shape)}, which {found} in the file")
+        if how.network_shape is not None and not own:
+            logits_of(planned, torch.empty(1, *how.network_shape), classes)
+
+
+def _check_code(weights: Path, recipe: Recipe, record: Record | None) -> None:
+    """Warn if the code of a user's network is not that of the run. Another function of its module may have changed."""
+    before = None if record is None else record.task.get("model")
+    if before is not None and model_code_hash(recipe) != before:
+        warnings.warn(f"{weights}: the code of {recipe.model} is not that of the run; check the results", stacklevel=4)

@@ -1,0 +1,85 @@
+"""CSV files of features with a column of labels."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noiseproof.data import DataError, open_dataset
+from noiseproof.data.tables import relabelled
+
+
+def written(folder, *lines, name="t.csv"):
+    path = Path(folder) / name
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("a,b,species", "1,2.5,cat", "3e1,-4,dog"),  # no word for a label: the last column
+        ("a,target,b", "1,cat,2.5", "3e1,dog,-4"),
+        ('"a";"b";"Class"', '1;2.5;"cat"', "3e1;-4;dog"),
+        ("a\tb\tlabel", "1\t2.5\tcat", "3e1\t-4\tdog"),
+        ("# made by hand", "1,2.5,cat", "", "3e1,-4,dog"),  # no header
+        (",0,1,label", "0,1,2.5,cat", "1,3e1,-4,dog"),  # as pandas writes a frame
+        ("id,a,b,label", "x7,1,2.5,cat", "x8,3e1,-4,dog"),
+        ("\ufeffa,b,label\r", "1,2.5,cat\r", "3e1,-4,dog\r"),
+    ],
+)
+def test_a_table_is_features_and_labels(tmp_path, lines):
+    found = open_dataset(written(tmp_path, *lines))
+    assert found.train.inputs.tolist() == [[1, 2.5], [30, -4]]
+    assert found.train.labels.tolist() == [0, 1]
+    assert found.classes == ("cat", "dog")
+    assert len(found.columns) == 2
+    assert found.train.paths == (("x7", "x8") if "id" in lines[0] else ("0", "1") if lines[0][0] == "," else None)
+
+
+def test_labels_may_be_numbers_and_the_column_may_be_said(tmp_path):
+    path = written(tmp_path, "a,label,b", "1,2,0", "3,4,1")
+    assert open_dataset(path).train.labels.tolist() == [2, 4]
+    said = open_dataset(f"{path}#b")
+    assert said.train.labels.tolist() == [0, 1]
+    assert said.columns == ("a", "label")
+    with pytest.raises(DataError, match=r"no columns are called 'lable'; did you mean 'label'\? the columns are 'a', '"):
+        open_dataset(f"{path}#lable")
+    with pytest.raises(FileNotFoundError):
+        open_dataset(tmp_path / "other.csv#b")
+
+
+def test_lists_of_images_stay_lists(tmp_path):
+    for k in range(2):
+        (tmp_path / f"{k}.png").write_bytes(b"")
+    for lines in (("0.png,0", "1.png,1"), ("path,label,width", "0.png,0,28", "1.png,1,28"), ("0.png\tcat", "1.png\tdog")):
+        assert not open_dataset(written(tmp_path, *lines)).train.in_memory
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (("a,b,label", "1,,cat", "2,3,dog"), r"t\.csv:2: column 'b' should be a number, got ''; fill in what is missing"),
+        (("a,b,label", "1,2,cat", "2,nan,dog"), r"t\.csv:3: column 'b' should be a number, got 'nan'"),
+        (("a,b,label", "1,2,cat", "2,1_0,dog"), r"t\.csv:3: column 'b' should be a number, got '1_0'"),
+        (("a,b,label", "1,2,cat", "2,3"), r"t\.csv:3: 2 fields, and the first line has 3"),
+        (("a,b,label", "1,2,cat", "2,3,1"), r"t\.csv:3: the label should be a name, as on the first row, got '1'"),
+        (("a,b,label", "1,2,1.5", "2,3,1"), r"t\.csv:2: the label should be a whole number, or a name on every row, got '1.5'"),
+        (("a,b,label", "1,2,-1", "2,3,1"), r"t\.csv:2: labels must be in \[0, 1048575\], got -1"),
+        (("a,b,label", "1,2,", "2,3,1"), r"t\.csv:2: the label should be a name, as on the first row, got ''"),
+        (("label,class,a", "1,2,3"), r"which column has the labels\? 'label', 'class' could; FILE#COLUMN says which"),
+        (("a,b,label", "1,1e300,0"), r"inputs must be within float32"),
+        (("a,label",), r"a header and no rows"),
+        (("id,label", "1,cat"), r"no column of features beside the labels, 'label'"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_line(tmp_path, lines, message):
+    with pytest.raises(DataError, match=message):
+        open_dataset(written(tmp_path, *lines))
+
+
+def test_a_table_is_copied_with_other_labels_and_without_rows(tmp_path):
+    path = written(tmp_path, "id,a,label", "x,1.50,cat", '"y, z",2,dog', "w,3,dog")
+    to = tmp_path / "new.csv"
+    relabelled(path, None, np.array([1, 0, 1]), np.array([True, True, False]), to)
+    assert to.read_text() == 'id,a,label\nx,1.50,dog\n"y, z",2,cat\n'

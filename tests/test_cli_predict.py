@@ -1,0 +1,333 @@
+"""``noiseproof predict``, as a person types it and sees it."""
+
+import csv
+import json
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+import noiseproof
+from noiseproof.cli import app
+from noiseproof.data import from_arrays
+from noiseproof.train import Recipe, RunOptions, TrainedClassifier, train, with_noise
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULE = "from torch import nn\n\n\ndef network(classes):\n    return nn.Linear(4, classes)\n"
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "100", "TERM": "dumb"})
+
+
+def run(*arguments):
+    return call("predict", *arguments)
+
+
+def trained_run(folder, dataset, **facts):
+    recipe = Recipe(dataset="data", loss="ce", batch=16, lr=0.05, **facts)
+    train(recipe, with_noise(dataset, recipe), folder=folder, options=RunOptions(workers=0))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A run on four features of three classes, one on grey images of two, and examples for both."""
+    folder = tmp_path_factory.mktemp("predict")
+    generator = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = (generator.normal(size=(60, 4)) + y[:, None]).astype(np.float32)
+    np.savez(folder / "labelled.npz", x=x, y=y)
+    np.savez(folder / "plain.npz", x=x)
+    classes = ("=cat", "dog", "eel")
+    trained_run(folder / "features", from_arrays(x, y, classes=classes), model="mlp", model_options={"hidden": [8]}, epochs=5)
+    pixels = generator.integers(0, 256, (20, 8, 8), dtype=np.uint8)
+    names = ("bright", "dark")
+    trained_run(folder / "images", from_arrays(pixels, np.arange(20) % 2, classes=names), model="mlp")
+    for k in range(6):
+        place = folder / "folders" / names[k % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels[k]).save(place / f"{k}.png")
+    return folder
+
+
+@pytest.fixture
+def here(kept, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("features", "images", "folders", "labelled.npz", "plain.npz"):
+        Path(name).symlink_to(kept / name)
+    return tmp_path
+
+
+def rows(name="out.csv"):
+    with Path(name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.usefixtures("here")
+def test_a_table_has_a_line_for_each_example_with_all_probabilities():
+    result = run("features", "--data", "labelled.npz", "--out", "out.csv")
+    assert result.exit_code == 0, result.output
+    trained, x = noiseproof.load("features"), np.load("plain.npz")["x"]
+    probabilities, predicted = trained.probabilities(x), trained.predict(x)
+    found = rows()
+    assert list(found[0]) == ["index", "path", "predicted", "probability", "p_'=cat", "p_dog", "p_eel"]
+    assert [row["index"] for row in found] == [str(k) for k in range(60)]
+    assert [row["predicted"] for row in found] == [
+        ("'=cat", "dog", "eel")[k] for k in predicted
+    ]  # no formula for a spreadsheet
+    for row, shares, k in zip(found, probabilities, predicted, strict=True):
+        assert np.allclose([float(row[name]) for name in ("p_'=cat", "p_dog", "p_eel")], shares, atol=1e-6)
+        assert abs(float(row["probability"]) - shares[k]) < 1e-6
+    accuracy = 100 * float((predicted == np.arange(60) % 3).mean())
+    assert result.output.splitlines() == [
+        "60 examples predicted: out.csv",
+        f"{accuracy:.2f} % of the labels in labelled.npz are predicted",
+    ]
+
+
+@pytest.mark.usefixtures("here")
+def test_the_three_formats_say_the_same():
+    for name in ("out.npz", "out.json", "out.csv"):
+        assert run("features", "--data", "plain.npz", "--out", name, "--quiet").output == ""
+    with np.load("out.npz") as file:
+        arrays = dict(file)
+    lines = [json.loads(line) for line in Path("out.json").read_text(encoding="utf-8").splitlines()]
+    assert arrays["classes"].tolist() == ["=cat", "dog", "eel"]
+    assert np.array_equal(arrays["probabilities"], noiseproof.load("features").probabilities(np.load("plain.npz")["x"]))
+    assert "path" not in arrays
+    for k, (line, row) in enumerate(zip(lines, rows(), strict=True)):
+        assert line["index"] == arrays["index"][k] == int(row["index"])
+        assert line["predicted"] == arrays["classes"][arrays["predicted"][k]] == row["predicted"].removeprefix("'")
+        assert list(line["probabilities"]) == ["=cat", "dog", "eel"]
+        assert np.allclose(list(line["probabilities"].values()), arrays["probabilities"][k], atol=1e-6)
+        assert line["path"] is None
+
+
+@pytest.mark.usefixtures("here")
+def test_standard_output_has_the_results_alone():
+    for form, first in (("csv", "index,path,predicted"), ("json", '{"index": 0')):
+        result = run("features", "--data", "labelled.npz", "--out", "-", "--format", form)
+        assert result.exit_code == 0
+        assert result.stdout.startswith(first)
+        assert len(result.stdout.splitlines()) == 60 + (form == "csv")
+        assert "60 examples predicted" in result.stderr
+    assert "npz is not text: give --out FILE" in run("features", "--data", "plain.npz", "--out", "-", "--format", "npz").stderr
+
+
+def image_places():
+    Path("flat").mkdir()
+    for path in sorted(Path("folders").glob("*/*.png")):
+        shutil.copy(path, "flat")
+    names = sorted(path.name for path in Path("flat").iterdir())
+    Path("paths.txt").write_text("".join(f"flat/{name}\n" for name in names))
+    Path("header.csv").write_text("path\n" + "".join(f"flat/{name}\n" for name in names))
+    Path("labels.csv").write_text("path,label\n" + "".join(f"flat/{k}.png,{('bright', 'dark')[k % 2]}\n" for k in range(6)))
+    Path("numbers.txt").write_text("".join(f"flat/{k}.png {k % 2}\n" for k in range(6)))
+    Path("strange.csv").write_text("path,label\n" + "".join(f"flat/{name},odd\n" for name in names))
+
+
+@pytest.mark.usefixtures("here")
+def test_images_come_from_a_folder_a_list_or_a_file():
+    image_places()
+    wanted = {}
+    for place in ("flat", "folders", "paths.txt", "header.csv", "labels.csv", "numbers.txt", "strange.csv", "flat/3.png"):
+        result = run("images", "--data", place, "--out", "out.csv")
+        assert result.exit_code == 0, result.output
+        labelled = place in ("folders", "labels.csv", "numbers.txt")
+        assert ("of the labels in" in result.output) == labelled
+        found = {Path(row["path"]).name: float(row["p_dark"]) for row in rows()}
+        wanted = wanted or found
+        assert all(abs(wanted[name] - share) < 2e-6 for name, share in found.items())  # a batch of one may round otherwise
+        assert len(found) == (1 if place == "flat/3.png" else 6)
+    trained = noiseproof.load("images")
+    paths = [f"flat/{k}.png" for k in range(6)]
+    right = 100 * float((trained.predict(paths) == np.arange(6) % 2).mean())
+    assert f"{right:.2f} % of the labels in folders" in run("images", "--data", "folders", "--out", "out.csv").output
+    assert "'odd' is no class of the run" in run("images", "--data", "strange.csv", "--out", "out.csv").stderr
+
+
+@pytest.mark.usefixtures("here")
+def test_features_come_from_a_csv_with_or_without_labels_and_names():
+    x = np.load("plain.npz")["x"]
+    numbers = [",".join(map(repr, row.tolist())) for row in x]
+    names = [("=cat", "dog", "eel")[k % 3] for k in range(60)]
+    Path("plain.csv").write_text("\n".join(numbers))
+    Path("header.csv").write_text("a,b,c,d\n" + "\n".join(numbers))
+    Path("label.csv").write_text(
+        "id,a,b,label,c,d\n"
+        + "\n".join(
+            f"row{k},{','.join(line.split(',')[:2])},{names[k]},{','.join(line.split(',')[2:])}"
+            for k, line in enumerate(numbers)
+        )
+    )
+    Path("last.csv").write_text("\n".join(f"{line},{k % 3}" for k, line in enumerate(numbers)))
+    run("features", "--data", "labelled.npz", "--out", "npz.csv")
+    for place in ("plain.csv", "header.csv", "label.csv", "last.csv"):
+        result = run("features", "--data", place, "--out", "out.csv")
+        assert result.exit_code == 0, result.output
+        assert ("of the labels in" in result.output) == (place in ("label.csv", "last.csv"))
+        assert [row["p_dog"] for row in rows()] == [row["p_dog"] for row in rows("npz.csv")]
+        assert [row["path"] for row in rows()][:2] == (["row0", "row1"] if place == "label.csv" else ["", ""])
+
+
+def other_examples():
+    np.savez("wide.npz", x=np.zeros((3, 5)))
+    np.savez("ints.npz", x=np.zeros((3, 4), int))
+    np.savez("large.npz", x=np.zeros((3, 9, 8), np.uint8))
+    np.savez("labels.npz", x=np.zeros((3, 4)), y=np.arange(3) + 7)
+    Path("wide.csv").write_text("1,2,3,4,5,6\n")
+    Path("mixed").mkdir()
+    Path("mixed/inner").mkdir()
+    Path("empty").mkdir()
+    Image.new("RGB", (8, 8), (255, 0, 0)).save("mixed/red.png")
+    Path("thing.bin").touch()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("features", "wide.npz", r"the network was trained on floating features \[N, 4\], got float32 of shape \(3, 5\)"),
+        ("features", "ints.npz", "ints.npz, x: inputs must be uint8 images or floating features, got int64"),
+        ("features", "wide.csv", "wide.csv: 6 columns, and the network was trained on 4 features, with or without labels"),
+        ("features", "labels.npz", r"labels.npz, x and y: labels must be in \[0, 2\], got 9"),
+        ("features", "folders", r"trained on features \[N, 4\], and folders/bright/0.png is an image file"),
+        ("features", "none.npz", "none.npz: no such file or folder"),
+        (
+            "features",
+            "thing.bin",
+            "thing.bin: examples to predict are .npz, a table or list .*, an image or a folder, got '.bin'",
+        ),
+        ("images", "large.npz", r"trained on images uint8 \[N, 8, 8, 1\], from 0 to 255, got uint8 of shape \(3, 9, 8\)"),
+        ("images", "mixed", "mixed: has images and folders; give one of the folders"),
+        ("images", "mixed/red.png", "mixed/red.png: in colour, and the network was trained on grey images"),
+        ("images", "empty", "empty: no images"),
+        ("folders", "folders", "folders: not the folder of a run, it has no record.json"),
+        ("nothing", "folders", "nothing: no run, and no file of weights"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_what_does_not_fit_is_said_in_one_sentence_and_nothing_is_written(name, data, message):
+    other_examples()
+    result = run(name, "--data", data, "--out", "out.csv")
+    assert result.exit_code == 2
+    assert re.match(rf"error: .*{message}", result.stderr), result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not [path for path in Path().iterdir() if "out.csv" in path.name]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_file_is_replaced_whole_or_not_at_all(monkeypatch):
+    Path("out.csv").write_text("before")
+    Path("bad").mkdir()
+    shutil.copy("folders/bright/0.png", "bad/0.png")
+    Path("bad/1.png").write_bytes(b"no image")
+    result = run("images", "--data", "bad", "--out", "out.csv")
+    assert "bad/1.png: not an image" in result.stderr
+    assert Path("out.csv").read_text() == "before"
+    result = run("images", "--data", "bad", "--out", "out.csv", "--skip-corrupt")
+    assert "damaged images left out: 1" in result.output
+    assert [row["path"] for row in rows()] == ["bad/0.png"]
+    assert "no folder none" in run("images", "--data", "flat", "--out", "none/out.csv").stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (KeyboardInterrupt(), 130, "stopped; nothing was written"),
+        (torch.OutOfMemoryError(), 2, "--device cpu uses the computer's"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_an_early_end_is_said_and_leaves_nothing(monkeypatch, error, status, message):
+    def ends(*_):
+        raise error
+
+    monkeypatch.setattr(TrainedClassifier, "_autocast", ends)
+    result = run("features", "--data", "plain.npz", "--out", "out.csv")
+    assert result.exit_code == status
+    assert message in result.stderr
+    assert not [path for path in Path().iterdir() if "out.csv" in path.name]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_bar_is_shown_on_a_terminal():
+    def printed(*more):
+        command = ["predict", "features", "--data", "plain.npz", "--out", "out.csv", *more]
+        terminal = {"COLUMNS": "100", "TERM": "xterm", "FORCE_COLOR": "1"}  # rich takes it for one
+        return CliRunner().invoke(app, command, env=terminal).stderr
+
+    assert re.search("predicting.*60/60", printed())
+    assert printed("--quiet") == ""
+
+
+@pytest.mark.usefixtures("here")
+def test_of_many_classes_the_likeliest_are_written(tmp_path):
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(120, 3)), np.arange(120) % 101
+    trained_run(tmp_path / "many", from_arrays(x, y), model="mlp", model_options={"hidden": []})
+    np.savez("new.npz", x=x[:4])
+    run("many", "--data", "new.npz", "--out", "out.csv")
+    run("many", "--data", "new.npz", "--out", "out.json")
+    probabilities = noiseproof.load("many").probabilities(x[:4])
+    lines = [json.loads(line) for line in Path("out.json").read_text(encoding="utf-8").splitlines()]
+    for row, line, shares in zip(rows(), lines, probabilities, strict=True):
+        top = np.argsort(-shares, kind="stable")[:5]
+        assert [row[f"class_{k}"] for k in range(1, 6)] == [str(k) for k in top] == list(line["probabilities"])
+        assert np.allclose([float(row[f"p_{k}"]) for k in range(1, 6)], shares[top], atol=1e-6)
+        assert len(row) == 14
+        assert row["predicted"] == row["class_1"]
+
+
+@pytest.mark.usefixtures("here")
+def test_train_ends_with_the_command_that_predicts_also_for_a_network_of_ones_own(monkeypatch):
+    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "draw_curves", lambda *_: None)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("my_module.py").write_text(MODULE, encoding="utf-8")
+    trained = call("train", "ce", "--data", "labelled.npz", "--model", "my_module:network", "--set", "epochs=1")
+    command = trained.stdout.splitlines()[-1].removeprefix("for new examples: ")
+    assert command.endswith("--data PLACE --out predictions.csv --model my_module:network")
+    words = shlex.split(command.replace("PLACE", "plain.npz"))
+    assert words[:2] == ["noiseproof", "predict"]
+    assert call(*words[1:]).exit_code == 0
+    assert len(rows("predictions.csv")) == 60
+    assert "is not run unasked" in call(*words[1:-2]).stderr
+    Path("my_module.py").write_text(MODULE + "\nmore = 1\n", encoding="utf-8")
+    assert "warning: " in (changed := call(*words[1:]).stderr)
+    assert "the code of my_module:network is not that of the run" in changed
+    sys.modules.pop("my_module")
+
+
+@pytest.mark.usefixtures("here")
+def test_the_commands_in_the_readme_run():
+    shutil.copytree("features", "runs/NAME")
+    shutil.copy("plain.npz", "new.npz")
+    np.savetxt("new.csv", np.load("plain.npz")["x"], delimiter=",")
+    lines = re.findall(r"^ {4}(noiseproof predict .*)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        result = call(*shlex.split(line, comments=True)[1:])
+        assert result.exit_code == 0, result.output
+        assert "60 examples predicted" in result.output
+
+
+@pytest.mark.usefixtures("here")
+def test_runs_are_completed():
+    Path("runs").mkdir()
+    for name in ("one", "other"):
+        shutil.copytree("features", f"runs/{name}")
+
+    def tab(line):
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_NOISEPROOF_COMPLETE": "complete_bash"}
+        return CliRunner().invoke(app, [], prog_name="noiseproof", env=words).output.split()
+
+    assert tab("noiseproof predict runs/o") == ["runs/one", "runs/other"]
+    assert tab("noiseproof predict ru") == ["runs/one", "runs/other"]
+    assert tab("noiseproof predict runs/one --format n") == ["npz"]
