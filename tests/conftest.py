@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 from pathlib import Path
 
 # Subprocesses import this checkout, not an installed copy.
@@ -33,3 +34,19 @@ def pytest_collection_finish():
 def _same_numbers_every_time():
     """Tests draw from explicit generators; this is for what has none to give (module initialisation)."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real one, for the pages that are written."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as started:
+        places = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")]
+        chromium = next(
+            (place for place in [*places, started.chromium.executable_path] if place and Path(place).exists()), None
+        )
+        if chromium is None:
+            pytest.skip("there is no chromium on this machine; CONTRIBUTING.md says how to get one")
+        opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()

@@ -28,7 +28,6 @@ ROOMS = {
         "transition matrices, sampling, label files, `kind:rate`",
         ("checks", "classes", "files", "keyed_random", "reading"),
     ),
-    "audit": ("which labels look wrong, and how many", ("files", "printing", "reading")),
     "theory": ("which losses tolerate which noise, the required `a`", ("checks", "losses", "noise")),
     "data": ("readers, downloads, loaders, augmentation", ("checks", "classes", "files", "keyed_random", "reading")),
     "models": ("networks by name, weights", ("checks", "reading")),
@@ -37,6 +36,7 @@ ROOMS = {
         ("data", "files", "losses", "models", "noise", "reading", "version"),
     ),
     "sklearn": ("a scikit-learn classifier on the trainer", ("data", "train")),
+    "audit": ("which labels look wrong, and how many", ("data", "files", "noise", "printing", "reading", "train")),
     "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
     "report": (
         "what was measured, beside what was published; reads records",

@@ -7,7 +7,8 @@ __all__ = ["cell", "printable"]
 HARMFUL = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 """Characters that command a terminal, break the line, turn the direction of text, or cannot be encoded."""
 _ALL, _WITHIN_LINES = re.compile(HARMFUL), re.compile(rf"(?![\n\t]){HARMFUL}")
-FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "'")
+"""How a cell starts that a spreadsheet may evaluate; the apostrophe, so that no two texts become one"""
 
 
 def printable(text: str, *, lines: bool = False) -> str:

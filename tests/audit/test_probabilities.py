@@ -2,6 +2,8 @@
 
 import csv
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -214,3 +216,30 @@ def test_what_does_not_fit_is_refused(options, message):
 
 def test_it_is_part_of_the_package():
     assert noiseproof.audit_probabilities is audit.audit_probabilities
+
+
+LARGE = """
+import resource
+import numpy as np
+from noiseproof import audit_probabilities
+
+generator, rows, classes = np.random.default_rng(0), 100_000, 1_000
+true = generator.integers(classes, size=rows)
+p = generator.random((rows, classes), dtype=np.float32) * 1e-3
+p[np.arange(rows), np.where(generator.random(rows) < 0.75, true, generator.integers(classes, size=rows))] += 3
+p /= p.sum(1, keepdims=True)
+given = np.where(generator.random(rows) < 0.2, generator.integers(classes, size=rows), true)
+found = audit_probabilities(p, given)
+low, high = found.rate_interval
+assert 0 < low <= found.rate <= high < 1 and len(found.per_class) == classes
+assert (found.flagged == (given != true)).mean() > 0.75
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+@pytest.mark.slow
+def test_many_rows_of_a_thousand_classes_fit_in_memory():
+    """Those of 400 MB, their logarithms, the posterior and what the fit needs: 3.5 GiB in all."""
+    done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, timeout=1200, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 3.5

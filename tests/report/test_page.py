@@ -4,7 +4,6 @@ import copy
 import html
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -264,21 +263,6 @@ def test_styles_of_lines_differ_in_colour_or_dash():
 
 
 # In a browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as started:
-        places = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")]
-        chromium = next(
-            (place for place in [*places, started.chromium.executable_path] if place and Path(place).exists()), None
-        )
-        if chromium is None:
-            pytest.skip("there is no chromium on this machine; CONTRIBUTING.md says how to get one")
-        opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

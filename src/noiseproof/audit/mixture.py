@@ -14,16 +14,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Mixture", "fit_mixture", "log_view"]
+__all__ = ["Mixture", "View", "fit_mixture", "log_view"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
+View = NDArray[np.floating]
 FLOOR = 1e-6  # a prediction of 0 would rule a class out for good
 ADDED, ADDED_SHARE = 1.0, 0.1
 """Labels that are added to each entry of T: one, but in all at most this share of the labels there are"""
-ITERATIONS = 500
+ITERATIONS, WORK = 500, 2**30
+"""Most iterations, and most numbers that they all together compute, for at least ``FEWEST`` of them"""
+FEWEST = 30
 CONVERGED = 1e-9  # change of the log-likelihood, of its size
 LARGEST_WEIGHT = 20.0
+SINGLE = 2**24
+"""Numbers in a view from which on it is in single precision; the fit is in double precision in any case"""
 
 
 @dataclass(frozen=True)
@@ -36,23 +41,27 @@ class Mixture:
     transition: Floats
     log_likelihood: float
 
-    def predicted(self, views: Sequence[Floats]) -> Floats:
+    def predicted(self, views: Sequence[View]) -> Floats:
         """q ``[N, K]``, the recalibrated prediction of the true label."""
         return _softmax(_scores(views, self.weights, self.bias))
 
-    def posterior(self, views: Sequence[Floats], given: Labels) -> Floats:
+    def posterior(self, views: Sequence[View], given: Labels) -> Floats:
         """The probabilities ``[N, K]`` of the true label, now that the given one is known."""
-        joint = self.predicted(views) * self.transition[:, given].T
-        return np.asarray(joint / joint.sum(1, keepdims=True))
+        joint = self.predicted(views)
+        joint *= np.ascontiguousarray(self.transition.T)[given]
+        joint /= joint.sum(1, keepdims=True)
+        return joint
 
 
-def log_view(probabilities: Floats) -> Floats:
-    """Predictions as the mixture reads them."""
-    return np.asarray(np.log(np.maximum(probabilities, FLOOR)))
+def log_view(probabilities: NDArray[np.floating]) -> View:
+    """Predictions as the mixture reads them, in single precision where they are many."""
+    single = probabilities.size > SINGLE
+    floored = np.maximum(probabilities, FLOOR, dtype=np.float32 if single else np.float64)
+    return np.asarray(np.log(floored, out=floored))
 
 
 def fit_mixture(
-    views: Sequence[Floats],
+    views: Sequence[View],
     given: Labels,
     *,
     transition: Floats | None = None,
@@ -64,52 +73,60 @@ def fit_mixture(
     A ``transition`` matrix is held, and only the predictions recalibrated. ``start`` is a fit to go on from.
     """
     rows, classes = views[0].shape
+    order = np.argsort(given, kind="stable")  # the rows of a label together: they are summed in one go
+    logs: list[Floats] = [np.asarray(view[order], np.float64) for view in views]
+    given = given[order]
     added = min(ADDED, ADDED_SHARE * rows / classes**2)
-    weights = np.ones(len(views)) if start is None else start.weights.copy()
+    weights = np.ones(len(logs)) if start is None else start.weights.copy()
     bias = np.zeros(classes) if start is None else start.bias.copy()
     held = transition
     if transition is None:
-        transition = _counted(_softmax(views[0]), given, added) if start is None else start.transition
+        transition = _counted(_softmax(logs[0].copy()), given, added) if start is None else start.transition
     before = -np.inf
-    for _ in range(iterations):
-        joint = _softmax(_scores(views, weights, bias)) * transition[:, given].T
+    for _ in range(min(iterations, max(FEWEST, WORK // logs[0].size))):
+        joint = _softmax(_scores(logs, weights, bias))
+        expected = joint.sum(0)
+        joint *= np.ascontiguousarray(transition.T)[given]
         total = joint.sum(1, keepdims=True)
         value = float(np.log(total).sum() + (0.0 if held is not None else added * np.log(transition).sum()))
         if value - before <= CONVERGED * abs(value):
             break
         before = value
-        posterior = joint / total
+        posterior = np.divide(joint, total, out=joint)
         if held is None:
             transition = _counted(posterior, given, added)
-        _recalibrate(views, weights, bias, posterior)
+        _recalibrate(logs, weights, bias, posterior, expected)
     return Mixture(weights, bias, transition, value)
 
 
-def _recalibrate(views: Sequence[Floats], weights: Floats, bias: Floats, posterior: Floats) -> None:
-    """One step of the weights and the bias towards predictions that equal the posterior on average; changes them in place."""
-    expected = _softmax(_scores(views, weights, bias)).sum(0)
+def _recalibrate(views: Sequence[View], weights: Floats, bias: Floats, posterior: Floats, expected: Floats) -> None:
+    """One step of the weights and the bias towards predictions that equal the posterior on average; changes them in place.
+
+    ``expected`` are the predictions' sums ``[K]`` at present.
+    """
     bias += np.log((posterior.sum(0) + FLOOR) / (expected + FLOOR))
     bias -= bias.mean()
     for place, view in enumerate(views):
         q = _softmax(_scores(views, weights, bias))
-        slope = ((posterior - q) * view).sum()
-        mean = (q * view).sum(1, keepdims=True)
-        curvature = (q * (view - mean) ** 2).sum() + FLOOR
+        mean = np.einsum("nk,nk->n", q, view)
+        slope = np.einsum("nk,nk->", posterior, view) - mean.sum()
+        q *= view
+        curvature = np.einsum("nk,nk->", q, view) - (mean**2).sum() + FLOOR
         most = 0.5 * weights[place] + 0.05  # longer steps may overshoot, since the curvature changes
         weights[place] = np.clip(weights[place] + np.clip(slope / curvature, -most, most), 0.0, LARGEST_WEIGHT)
 
 
 def _counted(posterior: Floats, given: Labels, added: float) -> Floats:
-    """T from the posteriors of the true labels."""
+    """T from the posteriors of the true labels, whose rows are in the order of the given ones."""
     classes = posterior.shape[1]
-    counts = np.zeros((classes, classes))
-    np.add.at(counts, given, posterior)
-    counts = counts.T + added
+    there, first = np.unique(given, return_index=True)
+    counts = np.full((classes, classes), added)
+    counts[:, there] += np.add.reduceat(posterior, first, axis=0).T
     return np.asarray(counts / counts.sum(1, keepdims=True))
 
 
-def _scores(views: Sequence[Floats], weights: Floats, bias: Floats) -> Floats:
-    total = views[0] * weights[0]
+def _scores(views: Sequence[View], weights: Floats, bias: Floats) -> Floats:
+    total = np.multiply(views[0], weights[0], dtype=np.float64)
     for view, weight in zip(views[1:], weights[1:], strict=True):
         total += view * weight
     total += bias
@@ -117,5 +134,8 @@ def _scores(views: Sequence[Floats], weights: Floats, bias: Floats) -> Floats:
 
 
 def _softmax(scores: Floats) -> Floats:
-    powers = np.exp(scores - scores.max(1, keepdims=True))
-    return np.asarray(powers / powers.sum(1, keepdims=True))
+    """Of each row, in place."""
+    scores -= scores.max(1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(1, keepdims=True)
+    return scores

@@ -14,7 +14,7 @@ BLOCK = 2**24  # similarities at a time
 
 def neighbour_votes(
     features: NDArray[np.floating], given: NDArray[np.int64], classes: int, *, neighbours: int = NEIGHBOURS
-) -> NDArray[np.float64]:
+) -> NDArray[np.float32]:
     """The share ``[N, K]`` of each class among the given labels of the nearest other examples, by the angle between features.
 
     Examples without a direction, all features 0, have votes as the labels are distributed.
@@ -23,7 +23,7 @@ def neighbour_votes(
     count = min(neighbours, rows - 1)
     size = np.linalg.norm(features, axis=1, keepdims=True)
     unit = np.divide(features, size, out=np.zeros_like(features, np.float32), where=size > 0).astype(np.float32, copy=False)
-    votes = np.zeros((rows, classes))
+    votes = np.zeros((rows, classes), dtype=np.float32)
     step = max(1, BLOCK // rows)
     for start in range(0, rows, step):
         part = np.arange(start, min(start + step, rows))
@@ -31,7 +31,8 @@ def neighbour_votes(
         likeness[np.arange(len(part)), part] = -np.inf
         nearest = np.argpartition(-likeness, count - 1, axis=1)[:, :count]
         np.add.at(votes, (part[:, None], given[nearest]), 1.0)
-    share = (votes + SMOOTHING) / (count + SMOOTHING * classes)
+    votes += SMOOTHING
+    votes /= count + SMOOTHING * classes
     nowhere = size[:, 0] == 0
-    share[nowhere] = (np.bincount(given, minlength=classes) + SMOOTHING) / (rows + SMOOTHING * classes)
-    return np.asarray(share)
+    votes[nowhere] = (np.bincount(given, minlength=classes) + SMOOTHING) / (rows + SMOOTHING * classes)
+    return votes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.audit.mixture import ITERATIONS, Floats, Labels, Mixture, fit_mixture, log_view
+from noiseproof.audit.mixture import ITERATIONS, Labels, Mixture, View, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
 from noiseproof.audit.result import Audit
 
@@ -17,6 +17,8 @@ FITTED = 2**24
 """Numbers in a view that the mixture is fitted to; of more examples a random part"""
 RESAMPLED = 2**17  # numbers in a view that is fitted again for the interval
 RESAMPLES, REFITTED = 40, 15  # and iterations for each
+ROW = 10  # examples that a row of T needs to be fitted again
+SUM = 1e-3  # by how much the sum of probabilities may differ from 1
 BLOCK = 2**22  # numbers in a part of the posterior that is computed at once
 
 
@@ -46,17 +48,17 @@ def audit_probabilities(
     if features is not None:
         views.append(log_view(neighbour_votes(checked_features(features, len(p)), given, p.shape[1])))
     generator = np.random.default_rng(seed)
-    part = _part(len(p), FITTED // p.shape[1], generator)
+    part = part_of(p, generator)
     model = fitted([view[part] for view in views], given[part])
-    posterior = _posterior(model, views, given)
+    posterior = posterior_of(model, views, given)
     rate = 1 - float(posterior[np.arange(len(p)), given].mean(dtype=np.float64))
-    interval = _interval(model, views, given, rate, generator)
+    interval = interval_of(model, views, given, rate, generator)
     opinions = "predictions and the labels of the nearest examples" if features is not None else "predictions"
     how = f"maximum likelihood of a transition matrix and recalibrated {opinions}, given out of sample"
     return Audit(given, posterior, model.transition, rate, interval, float((p.argmax(1) == given).mean()), names, how)
 
 
-def fitted(views: Sequence[Floats], given: Labels, start: Mixture | None = None, iterations: int = ITERATIONS) -> Mixture:
+def fitted(views: Sequence[View], given: Labels, start: Mixture | None = None, iterations: int = ITERATIONS) -> Mixture:
     """The transition matrix from the first view, then all views recalibrated on it."""
     first = start and Mixture(start.weights[:1], start.bias, start.transition, start.log_likelihood)
     model = fit_mixture(views[:1], given, start=first, iterations=iterations)
@@ -65,8 +67,8 @@ def fitted(views: Sequence[Floats], given: Labels, start: Mixture | None = None,
     return fit_mixture(views, given, transition=model.transition, start=start, iterations=iterations)
 
 
-def _interval(
-    model: Mixture, views: Sequence[Floats], given: Labels, rate: float, generator: np.random.Generator
+def interval_of(
+    model: Mixture, views: Sequence[View], given: Labels, rate: float, generator: np.random.Generator
 ) -> tuple[float, float]:
     """By the bootstrap: the model is fitted again to examples that are drawn anew. Where there are many, fewer are drawn, and
     the spread is corrected for it."""
@@ -76,13 +78,20 @@ def _interval(
     for _ in range(RESAMPLES):
         drawn = generator.integers(rows, size=count)
         again = [view[drawn] for view in views]
-        refit = fitted(again, given[drawn], start=model, iterations=REFITTED)
+        refit = _refitted(model, again, given[drawn])
         rates.append(1 - refit.posterior(again, given[drawn])[np.arange(count), given[drawn]].mean())
     half = 1.96 * float(np.std(rates, ddof=1)) * np.sqrt(count / rows)
     return max(0.0, rate - half), min(1.0, rate + half)
 
 
-def _posterior(model: Mixture, views: Sequence[Floats], given: Labels) -> NDArray[np.float32]:
+def _refitted(model: Mixture, views: Sequence[View], given: Labels) -> Mixture:
+    """Fitted to other examples; T is held if they are too few for its rows."""
+    if len(given) < ROW * len(model.transition):
+        return fit_mixture(views, given, transition=model.transition, start=model, iterations=REFITTED)
+    return fitted(views, given, start=model, iterations=REFITTED)
+
+
+def posterior_of(model: Mixture, views: Sequence[View], given: Labels) -> NDArray[np.float32]:
     classes = model.transition.shape[0]
     result = np.empty((len(given), classes), dtype=np.float32)
     step = max(1, BLOCK // classes)
@@ -92,11 +101,13 @@ def _posterior(model: Mixture, views: Sequence[Floats], given: Labels) -> NDArra
     return result
 
 
-def _part(rows: int, most: int, generator: np.random.Generator) -> slice | NDArray[np.intp]:
+def part_of(view: View, generator: np.random.Generator) -> slice | NDArray[np.intp]:
+    """The rows that the mixture is fitted to: all, or as many as a fit should take."""
+    rows, most = len(view), FITTED // view.shape[1]
     return slice(None) if rows <= most else np.sort(generator.choice(rows, most, replace=False))
 
 
-def checked_probabilities(probabilities: ArrayLike, labels: ArrayLike) -> tuple[Floats, Labels]:
+def checked_probabilities(probabilities: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.floating], Labels]:
     """Class probabilities ``[N, K]`` and labels ``[N]``, or an error that says what is wrong with them."""
     p, given = np.asarray(probabilities), np.asarray(labels)
     if p.ndim != 2 or p.shape[1] < 2:
@@ -110,15 +121,16 @@ def checked_probabilities(probabilities: ArrayLike, labels: ArrayLike) -> tuple[
     if len(p) and (given.min() < 0 or given.max() >= p.shape[1]):
         wrong = given[(given < 0) | (given >= p.shape[1])][0]
         raise ValueError(f"labels must be in [0, {p.shape[1] - 1}], the columns of the probabilities, got {wrong}")
-    if (p < 0).any() or not np.allclose(p.sum(1), 1, atol=1e-3):
-        row = int(np.argmax((p < 0).any(1) | (np.abs(p.sum(1) - 1) > 1e-3)))
+    faulty = (p.min(1) < 0) | (np.abs(p.sum(1, dtype=np.float64) - 1) > SUM)
+    if faulty.any():
+        row = int(faulty.argmax())
         way = "take the softmax of logits first"
         raise ValueError(
             f"each row of probabilities must be at least 0 and sum to 1, row {row} sums to {p[row].sum():.4g}; {way}"
         )
     if len(np.unique(given)) < 2:
         raise ValueError(f"there must be labels of at least two classes, got {len(np.unique(given))}; nothing can be mistaken")
-    return np.asarray(p, np.float64), given.astype(np.int64)
+    return p if p.dtype.kind == "f" else p.astype(np.float64), given.astype(np.int64)
 
 
 def checked_features(features: ArrayLike, rows: int) -> NDArray[np.floating]:

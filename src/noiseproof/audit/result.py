@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.files import write_whole
+from noiseproof.audit.tables import save_audit
 
-__all__ = ["Audit", "ClassAudit"]
+__all__ = ["Audit", "ClassAudit", "Confusion"]
 
 MOST_FLAGGED, WEAK = 0.5, 0.4
 CLOSE = 0.15
 """By how much the clean label must lead the next one in its row of T for suggestions between the two to be more than guesses"""
+
+PAIRS = 1000
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,19 @@ class ClassAudit:
     mistaken_for: int
     """The label that its examples are given most often besides"""
     warning: str = ""
+    mostly_flagged: bool = False
+    """Too many are flagged for the flags to be trusted: the class may be rare, and swamped by noise"""
+
+
+class Confusion(NamedTuple):
+    """Examples of one class that are labelled as another."""
+
+    true: int
+    given: int
+    expected: float
+    """How many there are, by the posterior"""
+    flagged: int
+    """How many of them are flagged"""
 
 
 @dataclass(frozen=True)
@@ -57,51 +72,71 @@ class Audit:
     classes: tuple[str, ...]
     how: str
     """How it was computed, in a sentence"""
+    fold: NDArray[np.int64] | None = None
+    """The fold ``[N]`` that each example was held out in; None if the audit did not hold any out"""
+    out_of_sample: bool = True
+    """Whether the predictions are of networks that were not trained on the example"""
+    notes: tuple[str, ...] = ()
+    """What to know of how the predictions were made; part of the warnings"""
 
-    @property
+    @functools.cached_property
     def p_wrong(self) -> NDArray[np.float32]:
         """The probability that each given label is wrong."""
         return np.asarray(1 - self.posterior[np.arange(len(self.given)), self.given])
 
-    @property
+    @functools.cached_property
     def suggested(self) -> NDArray[np.int64]:
         """The likeliest label of each example."""
         return np.asarray(self.posterior.argmax(1))
 
-    @property
+    @functools.cached_property
     def flagged(self) -> NDArray[np.bool_]:
         """Labels that are more likely wrong than right."""
         return np.asarray(self.p_wrong > 0.5)
 
-    @property
+    @functools.cached_property
     def per_class(self) -> tuple[ClassAudit, ...]:
-        wrong, flagged, found = self.p_wrong, self.flagged, []
+        number = len(self.classes)
+        given = np.bincount(self.given, minlength=number).tolist()
+        flagged = np.bincount(self.given[self.flagged], minlength=number).tolist()
+        wrong = np.bincount(self.given, self.p_wrong, number).tolist()
+        others = self.transition - 2 * np.eye(number)  # the diagonal is never the largest
+        found = []
         for label, name in enumerate(self.classes):
-            mine = self.given == label
-            others = np.where(np.arange(len(self.classes)) == label, -1.0, self.transition[label])
-            rival, kept = int(others.argmax()), float(self.transition[label, label])
-            count, hit = int(mine.sum()), int(flagged[mine].sum())
-            warning = ""
-            if not count:
+            rival, kept = int(others[label].argmax()), float(self.transition[label, label])
+            warning, most = "", flagged[label] > MOST_FLAGGED * given[label]
+            if not given[label]:
                 warning = "no example has this label"
-            elif hit > MOST_FLAGGED * count:
-                warning = f"{hit} of its {count} labels are flagged: look at them before any is removed"
-            elif kept - others[rival] < CLOSE:
+            elif most:
+                warning = f"{flagged[label]} of its {given[label]} labels are flagged: look at them before any is removed"
+            elif kept - others[label, rival] < CLOSE:
                 warning = (
                     f"its examples are called {self.classes[rival]} almost as often: suggestions between the two are guesses"
                 )
-            rate = float(wrong[mine].mean()) if count else 0.0
-            found.append(ClassAudit(label, name, count, hit, rate, kept, rival, warning))
+            rate = wrong[label] / given[label] if given[label] else 0.0
+            found.append(ClassAudit(label, name, given[label], flagged[label], rate, kept, rival, warning, most))
         return tuple(found)
+
+    @functools.cached_property
+    def confusions(self) -> tuple[Confusion, ...]:
+        """Pairs of a likely and a given label, the most frequent first, up to ``PAIRS`` of half an example or more."""
+        number = len(self.classes)
+        expected, flags = np.zeros((number, number)), np.zeros((number, number), dtype=np.int64)
+        np.add.at(expected, self.given, self.posterior)
+        np.add.at(flags, (self.given, self.suggested), self.flagged)
+        np.fill_diagonal(expected, 0.0)
+        order = np.argsort(-expected, axis=None, kind="stable")[: min(PAIRS, int((expected >= 0.5).sum()))]
+        pairs = zip(*(axis.tolist() for axis in np.unravel_index(order, expected.shape)), strict=True)
+        return tuple(Confusion(true, given, float(expected[given, true]), int(flags[given, true])) for given, true in pairs)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader should know before acting on it."""
-        found = [f"class {each.name}: {each.warning}" for each in self.per_class if each.warning]
+        """What a reader should know before acting on it; what concerns all labels first, then class by class."""
+        found = list(self.notes)
         if self.agreement < WEAK:
             way = "where predictions are weak the rate comes out too high"
-            found.append(f"only {self.agreement:.0%} of the predictions are the given label: {way}")
-        return tuple(found)
+            found.insert(0, f"only {self.agreement:.0%} of the predictions are the given label: {way}")
+        return (*found, *(f"class {each.name}: {each.warning}" for each in self.per_class if each.warning))
 
     def __str__(self) -> str:
         low, high = self.rate_interval
@@ -109,38 +144,20 @@ class Audit:
         return f"{share}; {int(self.flagged.sum())} are flagged; predictions and given labels agree in {self.agreement:.1%}"
 
     def save(self, folder: str | Path, *, paths: Sequence[str] | None = None) -> None:
-        """Write ``audit.csv``, a line for each label, ``transition.csv`` and ``posterior.npz``; ``paths`` name the examples."""
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        if paths is not None and len(paths) != len(self.given):
-            raise ValueError(f"there must be one path for each label: {len(self.given)} labels, {len(paths)} paths")
-        warned = {each.label for each in self.per_class if each.warning}
-        suggested, wrong, flagged = self.suggested, self.p_wrong, self.flagged
-        header = ("index", "path", "given", "suggested", "p_wrong", "p_suggested", "flagged", "warning")
-        rows = (
-            (
-                index,
-                "" if paths is None else paths[index],
-                self.classes[label],
-                self.classes[suggested[index]],
-                f"{wrong[index]:.6f}",
-                f"{self.posterior[index, suggested[index]]:.6f}",
-                int(flagged[index]),
-                "class" if label in warned else "",
-            )
-            for index, label in enumerate(self.given.tolist())
-        )
-        matrix = ([name, *(f"{share:.6f}" for share in row)] for name, row in zip(self.classes, self.transition, strict=True))
-        _write_csv(place / "audit.csv", [header, *rows])
-        _write_csv(place / "transition.csv", [["true \\ given", *self.classes], *matrix])
-        write_whole(place / "posterior.npz", self._write_posterior)
+        """Write ``audit.csv``, a line for each label, ``transition.csv`` and ``posterior.npz``; ``paths`` name the examples.
 
-    def _write_posterior(self, path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez_compressed(file, posterior=self.posterior, given=self.given, classes=np.asarray(self.classes))
+        In ``audit.csv`` text that a spreadsheet would take for a formula has an apostrophe before it. ``posterior.npz`` has
+        arrays ``posterior``, ``given`` and ``classes``; 'noiseproof train --labels' takes it as soft labels.
+        """
+        save_audit(self, Path(folder), paths)
 
-
-def _write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    write_whole(path, lambda beside: beside.write_text(text.getvalue(), encoding="utf-8"))
+    def datalab_columns(self) -> dict[str, NDArray[Any]]:
+        """The columns that cleanlab's ``Datalab.get_issues("label")`` has: whether a label is flagged, its score in [0, 1],
+        which is lower the likelier the label is wrong, and the given and the likely label by name."""
+        names = np.asarray(self.classes)
+        return {
+            "is_label_issue": self.flagged,
+            "label_score": 1 - self.p_wrong,
+            "given_label": names[self.given],
+            "predicted_label": names[self.suggested],
+        }

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from noiseproof.cli import completion, data, noise, theory
+from noiseproof.cli.audit import audit
 from noiseproof.cli.compare import compare
 from noiseproof.cli.completion import completed
 from noiseproof.cli.demo import demo
@@ -49,6 +50,7 @@ app.command()(losses)
 app.command()(completed(train, name=completion.recipes, noise=completion.noises, model=completion.models))
 app.command()(completed(predict, run=completion.runs))
 app.command()(completed(compare, losses=completion.several_losses, dataset=completion.datasets, noise=completion.noises))
+app.command()(completed(audit, data=completion.datasets, model=completion.models))
 app.command()(reproduce)
 app.command()(demo)
 app.command()(report)

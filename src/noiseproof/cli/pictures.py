@@ -16,7 +16,8 @@ from rich.style import Style
 from rich.text import Text
 
 from noiseproof.cli.output import printable
-from noiseproof.data import Dataset, Examples, read_image
+from noiseproof.data import Dataset
+from noiseproof.data.images import example_image
 
 __all__ = ["ClassImages", "choose_images", "half_blocks", "picture_file"]
 
@@ -44,25 +45,12 @@ def choose_images(
     for label, name in enumerate(dataset.classes[:classes]):
         members = np.flatnonzero(examples.labels == label)
         chosen = draw.choice(members, min(per_class, len(members)), replace=False)
-        images = [image for index in chosen if (image := _image(dataset, examples, int(index))) is not None]
+        images = [image for index in chosen if (image := example_image(dataset, examples, int(index))) is not None]
         if len(images) < len(chosen):
             return []
         others = [None if given is None or given[k] == label else dataset.classes[given[k]] for k in chosen]
         found.append(ClassImages(name, images, others))
     return found
-
-
-def _image(dataset: Dataset, examples: Examples, index: int) -> Image | None:
-    if not examples.in_memory:
-        return read_image(examples.paths[index])
-    value = examples.inputs[index]
-    if dataset.name == "digits" and value.shape == (64,):  # the one set of features that is known to be a picture
-        value = np.rint(255 * value.reshape(8, 8, 1)).astype(np.uint8)
-    if value.dtype == np.uint8 and value.ndim == 2:  # grey, as in training
-        value = value[..., None]
-    if value.dtype != np.uint8 or value.ndim != 3 or value.shape[-1] not in (1, 3):
-        return None
-    return np.repeat(value, 3, -1) if value.shape[-1] == 1 else value
 
 
 def half_blocks(found: Sequence[ClassImages]) -> Columns:

@@ -38,9 +38,8 @@ Seed = Annotated[int, typer.Option(help="Of the noise, the network and the order
 Data = Annotated[
     str | None, typer.Option(metavar="PLACE", help="Folder of data sets; with a loss alone, an .npz file, a list or a folder.")
 ]
-Labels = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Labels to train on; the data's own then count as the clean ones.")
-]
+SOFT = "Labels to train on, or the posterior.npz of an audit; the data's own, if they differ, count as clean."
+Labels = Annotated[str | None, typer.Option(metavar="FILE", help=SOFT)]
 Model = Annotated[str | None, typer.Option(help="cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: epochs=100, lr=0.02, loss.a=20.")
@@ -105,7 +104,7 @@ def train(
 
     Data of your own: an .npz file with arrays x and y (x_test and y_test, if you have them), features as floats or images as
     uint8 [N, H, W, C]; a folder with one sub-folder of images per class, or train and test folders of these; a .txt, .csv or
-    .tsv file of lines "path label", with or without a header. Labels count from 0, or are names. A model of your own is a
+    .tsv file of lines "path label", or of features and a label (FILE#COLUMN). Labels count from 0, or are names. A model is a
     function that gets the number of classes and returns a torch module from batches [N, C, H, W] or [N, D] to logits.
 
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.

@@ -50,6 +50,8 @@ def print_start(plan: Plan, task: Task, options: RunOptions, shown: Console | No
     if shown is None:
         return
     labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({escape(recipe.noise)})"
+    if task.soft is not None:
+        labels = f"trained on soft labels in place of {labels}"
     examples = f"{len(task.train)} examples of {len(task.classes)} classes"
     lines = [f"[bold]{escape(task.name)}, {escape(recipe.loss)}[/]: {examples}, {labels}; {task.inputs_in_words(recipe)}"]
     if task.test is not None and recipe.test_share and wrong is None:
@@ -60,7 +62,7 @@ def print_start(plan: Plan, task: Task, options: RunOptions, shown: Console | No
     lines.append("finished before: nothing is trained now" if finished else f"{escape(recipe.model)}, {way}")
     if not finished and options.process.world > 1:
         lines.append(f"{options.process.world} processes; one that does not answer for {timeout:g} s ends the run")
-    if not finished and fast_path_suits(recipe, task.train, options):
+    if not finished and task.soft is None and fast_path_suits(recipe, task.train, options):
         lines.append("[dim]the step is compiled for this GPU first, which can take a minute[/]")
     for line in lines:
         shown.print(line, highlight=False, soft_wrap=True)

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.dataset import Dataset
-from noiseproof.data.examples import DataError, ImageFiles
+from noiseproof.data.examples import DataError, Examples, ImageFiles
 from noiseproof.reading import ReadError, open_regular
 
 if TYPE_CHECKING:
     import PIL.Image
 
-__all__ = ["EXTENSIONS", "Opener", "class_files", "decode", "load_image_folder", "open_file", "read_image"]
+__all__ = ["EXTENSIONS", "Opener", "class_files", "decode", "example_image", "load_image_folder", "open_file", "read_image"]
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"})
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "PPM", "TIFF")
@@ -83,6 +83,20 @@ def read_image(path: str | Path) -> NDArray[np.uint8]:
     :class:`DataError`; one that is not a regular file, or cannot be opened or read, is an OSError.
     """
     return np.asarray(decode(os.fspath(path), open_file)).copy()  # Pillow's own pixels cannot be written to
+
+
+def example_image(dataset: Dataset, examples: Examples, index: int) -> NDArray[np.uint8] | None:
+    """One of a data set's examples as uint8 ``[H, W, 3]``, None if it is no image."""
+    if not examples.in_memory:
+        return read_image(examples.paths[index])
+    value = examples.inputs[index]
+    if dataset.name == "digits" and value.shape == (64,):  # the one set of features that is known to be a picture
+        value = np.rint(255 * value.reshape(8, 8, 1)).astype(np.uint8)
+    if value.dtype == np.uint8 and value.ndim == 2:  # grey, as in training
+        value = value[..., None]
+    if value.dtype != np.uint8 or value.ndim != 3 or value.shape[-1] not in (1, 3):
+        return None
+    return np.repeat(value, 3, -1) if value.shape[-1] == 1 else value
 
 
 def open_file(path: str) -> BinaryIO:

@@ -15,7 +15,7 @@ from noiseproof.data.official import load_idx
 from noiseproof.data.tables import is_table, load_table
 from noiseproof.files import checksum
 
-__all__ = ["data_root", "find_dataset", "open_dataset", "table_and_column"]
+__all__ = ["data_root", "find_dataset", "find_table", "open_dataset"]
 
 LISTS = (".txt", ".csv", ".tsv")
 
@@ -45,14 +45,14 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
     path = Path(name_or_path).expanduser()
     if path.is_dir():
         return _open_folder(path, check)
+    if (table := find_table(name)) is not None:
+        return load_table(*table)
     if path.is_file() and path.suffix not in (".npz", *LISTS):
         raise ValueError(
             f"{path}: a data set is an .npz file, a list or a table ({', '.join(LISTS)}) or a folder, got {path.suffix!r}"
         )
     if path.is_file():
-        return load_npz(path) if path.suffix == ".npz" else load_table(path) if is_table(path) else load_list(path)
-    if (table := table_and_column(name)) is not None:
-        return load_table(*table)
+        return load_npz(path) if path.suffix == ".npz" else load_list(path)
     if len(path.parts) > 1 or path.suffix:
         raise FileNotFoundError(f"{path}: no such file or folder")
     near = difflib.get_close_matches(name, NAMES, n=1)
@@ -60,11 +60,14 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
     raise FileNotFoundError(f"no data set {name!r}, and no file or folder of that name; {hint}the names are {', '.join(NAMES)}")
 
 
-def table_and_column(place: str) -> tuple[Path, str] | None:
-    """The two parts of ``FILE#COLUMN``, if it is that."""
+def find_table(place: str) -> tuple[Path, str | None] | None:
+    """The file and the label column that FILE or FILE#COLUMN names, if the file is a table of features."""
+    path = Path(place).expanduser()
+    if path.is_file():
+        return (path, None) if path.suffix in LISTS and is_table(path) else None
     file, mark, column = place.rpartition("#")
     path = Path(file).expanduser()
-    return (path, column) if mark and path.suffix in LISTS and path.is_file() and not Path(place).exists() else None
+    return (path, column) if mark and path.suffix in LISTS and path.is_file() else None
 
 
 def find_dataset(name: str, root: str | Path | None = None) -> Path:

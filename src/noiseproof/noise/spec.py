@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from noiseproof.checks import check_range
 from noiseproof.files import find_file
-from noiseproof.noise.files import read_noisy_labels
+from noiseproof.noise.files import SoftLabels, read_noisy_labels, read_soft_labels
 from noiseproof.noise.instance import INSTANCE, asked_noise, instance_dependent
 from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES, LabelError, LabelNoise, NoisyLabels, from_file
 from noiseproof.noise.sampling import Labels, Rule
@@ -114,8 +114,7 @@ class NoiseSpec:
         """
         count = int(clean.max(initial=0)) + 1 if classes is None else classes
         if self.kind == LABELS:
-            way = "'noiseproof data list' says where published ones come from"
-            return read_noisy_labels(find_file(self.file, root, "label file", way), clean, count, self.name), None
+            return read_noisy_labels(self._label_file(root), clean, count, self.name), None
         if self.kind == INSTANCE:
             if images is None and dataset is None:
                 raise ValueError(f"{self} depends on the images: give --dataset NAME_OR_PATH (images=) instead of --labels")
@@ -127,6 +126,15 @@ class NoiseSpec:
         known = MATRIX_NOISES.get(self.kind)
         noise = self._of(dataset).matrix(count if known is not None and known.classes is None else classes)
         return noise.apply(clean, seed, rule), noise
+
+    def soft_labels(self, examples: int, classes: int, root: Path | None = None) -> SoftLabels | None:
+        """The class probabilities in the file of labels, if it holds some in place of labels."""
+        if self.kind != LABELS:
+            return None
+        return read_soft_labels(self._label_file(root), examples, classes, self.name)
+
+    def _label_file(self, root: Path | None) -> Path:
+        return find_file(self.file, root, "label file", "'noiseproof data list' says where published ones come from")
 
     def _of(self, dataset: str | None) -> NoiseSpec:
         """``asymmetric`` is the asymmetric noise that is named after the data set."""

@@ -1,4 +1,4 @@
-"""What was measured, compared with what was published; reads records, never trains.
+"""What was measured, compared with what was published, and pages that show it; reads records, never trains.
 
 records        JSON lines of runs: read, write, merge
 folders        a run's folder as such a line
@@ -8,6 +8,8 @@ tables         the comparison as text, Markdown, LaTeX, JSON or CSV, and in word
 paired         losses compared with each other on the same seeds
 comparison     that as text, Markdown, JSON or CSV, and as a picture
 page           all of it as one HTML file; page_runs has the runs it shows, charts its SVG
+audit_page     an audit of labels as one HTML file
+templates      what the pages share
 figures        the paper's figures as files
 curves         a run's numbers by epoch, as a picture beside its record
 distributions  Student's t and chi-square, without SciPy

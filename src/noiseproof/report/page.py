@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from noiseproof.report.page_runs import Group, groups_of, number, seed_of, warni
 from noiseproof.report.paired import Comparison, compare_paired
 from noiseproof.report.records import merge
 from noiseproof.report.tables import View, notes_on, summary, views
+from noiseproof.report.templates import environment
 from noiseproof.version import __version__
 
 __all__ = ["Answer", "Embedding", "answer", "page"]
@@ -87,8 +87,6 @@ def page(
     embeddings: Sequence[Embedding] = (),
 ) -> str:
     """The whole file. ``made`` is the date that it shows, ``sources`` the places that the records came from."""
-    from jinja2 import Environment, StrictUndefined
-
     records = merge(records)
     results = join(cells(), records, precision=precision).results
     groups = groups_of(records, results, precision)
@@ -97,12 +95,11 @@ def page(
     for group in groups:
         styles.setdefault(group.name, len(styles))
     noises = [_noise(title, found, styles) for title, found in by_noise(groups).items()]
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals |= {"verdicts": VERDICTS, "datasets": DATASETS, "percent": _percent, "spread": _spread}
-    environment.globals |= {"seconds": _seconds, "seed_of": seed_of, "environment_of": _environment}
-    environment.globals |= {"weakest_class": weakest_class, "warnings_of": warnings_of}
-    template = resources.files("noiseproof.report").joinpath("page.html").read_text(encoding="utf-8")
-    return environment.from_string(template).render(
+    templates = environment()
+    templates.globals |= {"verdicts": VERDICTS, "datasets": DATASETS, "percent": _percent, "spread": _spread}
+    templates.globals |= {"seconds": _seconds, "seed_of": seed_of, "environment_of": _environment}
+    templates.globals |= {"weakest_class": weakest_class, "warnings_of": warnings_of}
+    return templates.get_template("page.html").render(
         answer=answer(results),
         views=[(_title(view), view, notes_on(view), summary(view.cells)) for view in views(results)],
         group_of=lambda result: next((anchors[id(run)] for run in result.runs if _counts(run, precision)), None),

@@ -36,6 +36,7 @@ class Parts:
     criterion: RobustLoss
     feed: Feed
     clean: Tensor | None  # the clean labels on the device
+    soft: Tensor | None  # what is trained on in place of the labels: class probabilities [N, K], on the device
     classes: int
     processes: Processes
 
@@ -110,7 +111,8 @@ class PlainEngine(Engine):
         self.weights.clear()
         with self.parts.autocast():
             logits = logits_of(self.joined, batch.inputs, self.parts.classes)
-        loss = self.parts.criterion(logits.float(), batch.labels)
+        target = batch.labels if self.parts.soft is None else self.parts.soft[batch.indices]
+        loss = self.parts.criterion(logits.float(), target)
         if not self.parts.processes.single:
             loss = loss * self.parts.processes.weight(len(batch.labels))
         loss.backward()

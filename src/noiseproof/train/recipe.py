@@ -34,7 +34,8 @@ class Recipe:
     """A name of the catalogue"""
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     noise: str = "none"
-    """none; symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4; labels:FILE or labels:FILE#NAME; a matrix's file"""
+    """none; symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4; labels:FILE or labels:FILE#NAME, also of soft labels;
+    a matrix's file"""
     noise_rule: Rule = "exact"
     model: str = "mlp"
     """A name of the catalogue, or package.module:function, called with the number of classes and the options"""

@@ -85,8 +85,9 @@ class Run:
         self.tested: ClassCounts | None = None
         """Of the test split, at its last evaluation"""
         clean = None if task.clean is None else torch.from_numpy(task.clean).to(options.device)
+        soft = None if task.soft is None else torch.from_numpy(task.soft).to(options.device)
         model = self.network, self.criterion
-        self.parts = Parts(recipe, options, *model, self.feed, clean, len(task.classes), self.processes)
+        self.parts = Parts(recipe, options, *model, self.feed, clean, soft, len(task.classes), self.processes)
         self._check_batches()
         self.engine = engine(self.parts)
 
@@ -229,6 +230,20 @@ class Run:
             feed.close()
         outputs[seen == 0] = np.nan
         return outputs
+
+    def features(self, split: Examples) -> NDArray[np.float32] | None:
+        """The activations ``[N, D]`` before the last layer, as :meth:`probabilities`; None for a network of the user's own."""
+        if not isinstance(self.network, Classifier):
+            return None
+        feed = self.feed if split is self.task.train else self._feed(split)
+        found = np.full((len(feed), self.network.classifier.in_features), np.nan, dtype=np.float32)
+        self.network.eval()
+        with self.engine.on_stream(), torch.no_grad(), self.parts.autocast():
+            for batch in feed.in_order():
+                found[batch.indices.cpu().numpy()] = self.network.penultimate(batch.inputs).float().cpu().numpy()
+        if feed is not self.feed:
+            feed.close()
+        return found
 
     def close(self) -> None:
         """Free what outlives the last epoch: the processes that decode images, and what the engine holds."""

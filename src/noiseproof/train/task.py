@@ -30,13 +30,15 @@ class Task:
     test: Examples | None
     clean: NDArray[np.int64] | None
     noise: dict[str, Any]
-    """What the record says of the labels: their hash, and for noise that was added the rate and the rule"""
+    """What the record says of the labels: their hash, or that of the file of soft ones, and the rate and the rule of noise"""
     sources: dict[str, str]
     other_tests: dict[str, Examples] = field(default_factory=dict)
     root: Path | None = None
     """The folder of data sets, in which files that a recipe names are looked for"""
     rows: NDArray[np.int64] | None = None
     """Where the training examples stood before a share was held out, if one was"""
+    soft: NDArray[np.float32] | None = None
+    """The class probabilities ``[N, K]`` that are trained on in place of the labels, if any"""
 
     def inputs_in_words(self, recipe: Recipe) -> str:
         """What the network gets, for a line on a terminal."""
@@ -63,30 +65,42 @@ def prepare(recipe: Recipe, data: str | Path | None = None) -> Task:
 def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Task:
     """The data set with the recipe's noise on its training labels, and its share held out to test on."""
     dataset = _checked_images(_resized(dataset, recipe))
-    labels = dataset.train.labels
-    if recipe.noise == "none":
-        # Nothing is known of errors in the labels as they came.
-        facts: dict[str, Any] = {"spec": "none", "hash": noise.label_hash(labels)}
-        clean, train = None, dataset.train
-    else:
-        noisy, _ = NoiseSpec.parse(recipe.noise).apply(
-            labels,
-            recipe.seed,
-            recipe.noise_rule,
-            classes=len(dataset.classes),
-            images=dataset.train.inputs if dataset.train.in_memory else None,
-            dataset=dataset.name,
-            root=root,
-        )
-        facts = {"spec": recipe.noise, "hash": noisy.hash, "rate": noisy.rate}
-        if noisy.rule is not None:
-            facts |= {"rule": noisy.rule, "seed": noisy.seed}
-        clean, train = labels, dataset.train.with_labels(noisy.labels)
+    train, clean, soft, facts = _labelled(dataset, recipe, root)
     others, sources = dataset.other_tests, dataset.sources
     if recipe.weights is not None:
         sources = sources | {recipe.weights: checksum(weights_file(recipe.weights, root))}
-    task = Task(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root)
+    task = Task(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root, soft=soft)
     return _without_test_share(task, recipe.test_share) if recipe.test_share else task
+
+
+def _labelled(
+    dataset: Dataset, recipe: Recipe, root: Path | None
+) -> tuple[Examples, NDArray[np.int64] | None, NDArray[np.float32] | None, dict[str, Any]]:
+    """The training examples with the recipe's labels, the clean ones and the soft ones if there are, what the record says."""
+    labels = dataset.train.labels
+    if recipe.noise == "none":
+        # Nothing is known of errors in the labels as they came.
+        return dataset.train, None, None, {"spec": "none", "hash": noise.label_hash(labels)}
+    spec = NoiseSpec.parse(recipe.noise)
+    if (soft := spec.soft_labels(len(labels), len(dataset.classes), root)) is not None:
+        facts: dict[str, Any] = {"spec": recipe.noise, "hash": soft.hash, "soft": True}
+        if np.array_equal(soft.given, labels):
+            return dataset.train, None, soft.probabilities, facts
+        facts["rate"] = float((soft.given != labels).mean())
+        return dataset.train.with_labels(soft.given), labels, soft.probabilities, facts
+    noisy, _ = spec.apply(
+        labels,
+        recipe.seed,
+        recipe.noise_rule,
+        classes=len(dataset.classes),
+        images=dataset.train.inputs if dataset.train.in_memory else None,
+        dataset=dataset.name,
+        root=root,
+    )
+    facts = {"spec": recipe.noise, "hash": noisy.hash, "rate": noisy.rate}
+    if noisy.rule is not None:
+        facts |= {"rule": noisy.rule, "seed": noisy.seed}
+    return dataset.train.with_labels(noisy.labels), labels, None, facts
 
 
 def _without_test_share(task: Task, share: float) -> Task:
@@ -99,8 +113,13 @@ def _without_test_share(task: Task, share: float) -> Task:
     test, clean = task.train.take(mask), None
     if task.clean is not None:
         test, clean = test.with_labels(task.clean[mask]), task.clean[~mask]
-    task = dataclasses.replace(task, train=task.train.take(~mask), test=test, clean=clean, rows=np.flatnonzero(~mask))
-    facts = task.noise | {"hash": noise.label_hash(task.train.labels)}
+    soft = None if task.soft is None else task.soft[~mask]
+    task = dataclasses.replace(
+        task, train=task.train.take(~mask), test=test, clean=clean, rows=np.flatnonzero(~mask), soft=soft
+    )
+    facts = dict(task.noise)
+    if soft is None:  # those of a file are known by the file
+        facts["hash"] = noise.label_hash(task.train.labels)
     if task.wrong is not None:
         facts["rate"] = float(task.wrong.mean())
     return dataclasses.replace(task, noise=facts)

@@ -1,0 +1,245 @@
+"""An audit from examples and their given labels: our own networks, cross-validated, make the predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from noiseproof.audit.folds import HeldOut, Plan, Progress, Store, cross_validated, digest_of, stratified_folds
+from noiseproof.audit.mixture import Labels, Mixture, View, fit_mixture, log_view
+from noiseproof.audit.neighbours import neighbour_votes
+from noiseproof.audit.probabilities import checked_features, fitted, interval_of, part_of, posterior_of
+from noiseproof.audit.result import Audit
+from noiseproof.data import DataError, Dataset, Examples, Split
+from noiseproof.data.dataset import as_split
+from noiseproof.train import Recipe, RunOptions, override, own_recipe, with_noise
+
+__all__ = ["audit_labels", "planned"]
+
+ROBUST, PLAIN = "jal-ce", "ce"
+FOLDS = 5
+EPOCHS = 40
+"""Of features; images keep their recipe's"""
+SMALL_IMAGES = ((50, 5e-5), (2**62, 5e-6))
+"""The L1 decay that JAL is published with for small images: with fewer classes than this, and with more"""
+NAMED = 10  # classes that a note names
+
+
+def audit_labels(
+    x: ArrayLike | Examples,
+    y: ArrayLike | None = None,
+    *,
+    classes: Sequence[str] | None = None,
+    features: ArrayLike | None = None,
+    folds: int = FOLDS,
+    quick: bool = False,
+    model: str | None = None,
+    epochs: int | None = None,
+    seed: int = 0,
+    folder: str | Path | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    device: str | torch.device = "auto",
+    workers: int = 2,
+    skip_corrupt: bool = False,
+) -> Audit:
+    """Which labels look wrong, from examples and the labels ``y`` that they were given.
+
+    ``x`` are features ``[N, D]``, images as uint8 ``[N, H, W]`` or ``[N, H, W, C]``, or a :class:`noiseproof.data.Split` or
+    :class:`noiseproof.data.ImageFiles`, whose own labels are taken where ``y`` is left out. Labels count from 0.
+
+    Networks are trained by JAL-CE, each without one of ``folds`` folds, and predict the labels of that fold. Predictions and
+    the labels of the nearest examples, by ``features`` if given, say which labels are likely wrong; networks trained by cross
+    entropy on these opinions as soft labels say it again, better. ``quick`` trains one network on all labels, which JAL-CE does
+    not memorise, and is less exact. docs/audit.md has the way in full, and what it is worth.
+
+    ``model`` and ``epochs`` change the recipe, that of :func:`noiseproof.train.own_recipe` for the kind of the data. With a
+    ``folder`` finished folds are kept there, and the same call does not train them again. ``progress`` is told after each
+    epoch. The same ``seed`` gives the same answer on the same machine.
+    """
+    examples = _examples(x, y, classes)
+    names = tuple(classes) if classes is not None else tuple(map(str, range(int(examples.labels.max()) + 1)))
+    asked: dict[str, Any] = {"folds": folds, "quick": quick, "model": model, "epochs": epochs, "seed": seed}
+    plan, recipe = planned(examples, names, options=_options(device, workers, skip_corrupt), **asked)
+    given = plan.task.train.labels
+    own = None if features is None else checked_features(features, len(given))
+    tell, store = _Told(progress, plan.folds, recipe.epochs, 0 if quick else _half(recipe.epochs)), Store(folder)
+    with store.claimed():
+        first = cross_validated(plan, recipe, store, on_epoch=tell.of("given labels"))
+        unread = np.asarray(np.isnan(first.probabilities).any(1))
+        votes = _votes(plan, first, own)
+        views = [log_view(_known(first, unread, given)), *votes]
+        part = part_of(views[0], np.random.default_rng(seed))
+        found = fitted([view[part] for view in views], given[part])
+        posterior = posterior_of(found, views, given)
+        if not quick:
+            second = cross_validated(plan, _soft_recipe(plan, recipe), store, posterior, tell.of("soft labels"))
+            views = [log_view(_known(second, unread, given)), *votes]
+            found = fit_mixture([view[part] for view in views], given[part], transition=found.transition)
+            posterior = posterior_of(found, views, given)
+    return _answer(plan, found, views, posterior, first, unread, own is not None)
+
+
+def _answer(
+    plan: Plan,
+    model: Mixture,
+    views: list[View],
+    posterior: NDArray[np.float32],
+    first: HeldOut,
+    unread: NDArray[np.bool_],
+    own_features: bool,
+) -> Audit:
+    given, rows = plan.task.train.labels, np.arange(len(posterior))
+    rate = 1 - float(posterior[rows, given].mean(dtype=np.float64))
+    interval = interval_of(model, views, given, rate, np.random.default_rng(plan.seed))
+    agreement = float((first.probabilities.argmax(1) == given)[~unread].mean())
+    if plan.fold is None:
+        how = f"one network trained on all labels with {ROBUST}, its predictions in sample"
+    else:
+        how = f"{plan.folds}-fold cross-validation with {ROBUST}, then with {PLAIN} on soft labels, predictions out of sample"
+    opinion = "features that were given" if own_features else "the network's features" if first.features.shape[1] else ""
+    how += f"; labels of the nearest examples by {opinion}" if opinion else ""
+    how += "; maximum likelihood of a transition matrix and recalibrated predictions"
+    notes = tuple(_notes(plan, unread))
+    agreed = rate, interval, agreement, plan.task.classes, how
+    return Audit(given, posterior, model.transition, *agreed, plan.fold, plan.fold is not None, notes)
+
+
+def _notes(plan: Plan, unread: NDArray[np.bool_]) -> list[str]:
+    """What a reader must know of the training."""
+    found = []
+    counts = np.bincount(plan.task.train.labels, minlength=len(plan.task.classes))
+    if plan.fold is not None:
+        for chosen, text in (
+            (counts == 1, "with one example cannot be held out and learnt: nothing is known of their label"),
+            (
+                (counts > 1) & (counts < plan.folds),
+                f"with fewer examples than the {plan.folds} folds are in fewer folds",
+            ),
+        ):
+            if chosen.any():
+                names = [plan.task.classes[k] for k in np.flatnonzero(chosen)]
+                more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+                found.append(f"classes {text}: {', '.join(names[:NAMED])}{more}")
+    if unread.any():
+        found.append(f"{int(unread.sum())} images could not be read: nothing is known of their labels")
+    return found
+
+
+def _examples(x: ArrayLike | Examples, y: ArrayLike | None, classes: Sequence[str] | None) -> Examples:
+    """The examples with their given labels, checked."""
+    where, count = "audit_labels", None if classes is None else len(classes)
+    if hasattr(x, "with_labels"):
+        examples: Examples = x if y is None else x.with_labels(np.asarray(y))  # type: ignore[assignment]  # an Examples
+        if examples.in_memory:
+            examples = Split(as_split(examples.inputs, examples.labels, count, where).inputs, examples.labels, examples.paths)
+    elif y is None:
+        raise TypeError("audit_labels needs the given labels y beside the examples x")
+    else:
+        inputs = np.asarray(x)
+        if inputs.ndim == 2 and inputs.dtype.kind in "iub":  # no image has two dimensions less one
+            inputs = inputs.astype(np.float32)
+        examples = as_split(inputs, y, count, where)
+    labels = examples.labels
+    if count is not None and len(labels) and labels.max() >= count:
+        raise DataError(f"{where}: labels must be in [0, {count - 1}], the classes, got {labels.max()}")
+    if (different := len(np.unique(labels))) < 2:
+        raise ValueError(f"there must be labels of at least two classes, got {different}; nothing can be mistaken")
+    return examples
+
+
+def planned(
+    examples: Examples,
+    names: tuple[str, ...],
+    *,
+    folds: int = FOLDS,
+    quick: bool = False,
+    model: str | None = None,
+    epochs: int | None = None,
+    seed: int = 0,
+    options: RunOptions,
+) -> tuple[Plan, Recipe]:
+    """The folds of the examples, and the recipe for their given labels."""
+    if not quick and not 2 <= folds <= len(examples):
+        raise ValueError(f"folds must be in [2, {len(examples)}], the number of examples, got {folds}")
+    dataset = Dataset("audit", examples, None, names)
+    recipe = own_recipe(dataset, "audit", ROBUST, model=model, seed=seed, gpu=options.device.type == "cuda")
+    changes: dict[str, Any] = {"epochs": EPOCHS} if examples.kind == "features" else {}
+    if recipe.l2 and recipe.augment == "crop-flip":
+        changes |= {"l2": 0.0, "l1": next(l1 for most, l1 in SMALL_IMAGES if len(names) < most)}
+    recipe = override(recipe, changes | ({} if epochs is None else {"epochs": epochs}))
+    task = with_noise(dataset, recipe)
+    fold = None if quick else stratified_folds(examples.labels, folds, seed)
+    recipe = override(recipe, {"batch": _batch(recipe.batch, len(examples), fold)})
+    return Plan(task, fold, seed, options, digest_of(task)), recipe
+
+
+def _batch(batch: int, rows: int, fold: NDArray[np.int64] | None) -> int:
+    """The recipe's, or one less and so on: no last batch may be one example, on which BatchNorm cannot train."""
+    sizes = [rows] if fold is None else (rows - np.bincount(fold)).tolist()
+    while batch > 2 and any(size % batch == 1 for size in sizes):
+        batch -= 1
+    return batch
+
+
+def _soft_recipe(plan: Plan, recipe: Recipe) -> Recipe:
+    """Cross entropy with the decay of its own default, for half the epochs."""
+    dataset = Dataset("audit", plan.task.train, None, plan.task.classes)
+    plain = own_recipe(dataset, "audit", PLAIN, model=recipe.model, size=recipe.size, seed=plan.seed)
+    kept = {"loss": PLAIN, "l1": plain.l1, "l2": plain.l2, "epochs": _half(recipe.epochs)}
+    return override(recipe, kept)
+
+
+def _half(epochs: int) -> int:
+    return max(1, epochs // 2)
+
+
+def _options(device: str | torch.device, workers: int, skip_corrupt: bool) -> RunOptions:
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return RunOptions(torch.device(device), workers, skip_corrupt)
+
+
+def _votes(plan: Plan, first: HeldOut, own: NDArray[np.floating] | None) -> list[View]:
+    """The labels of the nearest examples, as a list of one view or none.
+
+    Features that were given compare all examples, those of networks only the examples of one fold: each network has its own.
+    """
+    given, classes = plan.task.train.labels, len(plan.task.classes)
+    if own is not None:
+        return [log_view(neighbour_votes(own, given, classes))]
+    if not first.features.shape[1]:
+        return []
+    votes = np.empty((len(given), classes), dtype=np.float32)
+    for number in range(plan.folds):
+        mine = np.arange(len(given)) if plan.fold is None else np.flatnonzero(plan.fold == number)
+        votes[mine] = neighbour_votes(np.nan_to_num(first.features[mine]), given[mine], classes)
+    return [log_view(votes)]
+
+
+def _known(found: HeldOut, unread: NDArray[np.bool_], given: Labels) -> NDArray[np.floating]:
+    """The probabilities; as the labels are distributed where an image could not be read."""
+    p = found.probabilities.copy()
+    p[unread] = np.bincount(given, minlength=p.shape[1]) / len(given)
+    return p
+
+
+class _Told:
+    """Counts the epochs of all networks for the caller's progress."""
+
+    def __init__(self, progress: Callable[[Progress], object] | None, folds: int, first: int, second: int) -> None:
+        self.progress, self.folds, self.epochs = progress, folds, {"given labels": first, "soft labels": second}
+
+    def of(self, stage: str) -> Callable[[int, int], None]:
+        before = 0 if stage == "given labels" else self.folds * self.epochs["given labels"]
+        total, epochs = self.folds * sum(self.epochs.values()), self.epochs[stage]
+
+        def told(fold: int, epoch: int) -> None:
+            if self.progress is not None:
+                self.progress(Progress(stage, fold + 1, self.folds, epoch, epochs, before + fold * epochs + epoch, total))
+
+        return told

@@ -1,0 +1,232 @@
+"""``noiseproof audit``: which labels of a data set look wrong, as files and a page, and what a person decided on them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from numpy.typing import NDArray
+from rich.markup import escape
+
+from noiseproof.audit import Audit, audit_labels, audit_probabilities
+from noiseproof.audit.tables import read_decisions
+from noiseproof.cli.audit_view import Followed, as_json_text, print_verdict
+from noiseproof.cli.output import Console, console, errors_reported
+from noiseproof.cli.plan import device_named
+from noiseproof.cli.stopping import sigterm_as_ctrl_c
+from noiseproof.cli.train_view import warn
+from noiseproof.data import Dataset, open_dataset
+from noiseproof.data.cleaned import write_cleaned
+from noiseproof.files import write_whole
+from noiseproof.noise import load_labels
+from noiseproof.reading import NpzFile, ReadError, read_npy, read_table, shown
+from noiseproof.report.audit_page import SHOWN, audit_page
+from noiseproof.train import OutOfMemoryError
+
+__all__ = ["audit"]
+
+PLACE = "An .npz file, a CSV of features with labels, an image folder, a list of image files, or a data set's name."
+Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE)]
+Labels = Annotated[str | None, typer.Option(metavar="FILE", help="The labels to audit, instead of the data's own.")]
+LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="Which column of a CSV has the labels.")]
+Features = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Features [N, D], .npy or .npz: the nearest examples by them are heard too.")
+]
+Probabilities = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Your model's out-of-sample predictions [N, K], .npy, .npz or .csv: no training."),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Train one network on all labels; several times faster, less exact.")]
+Folds = Annotated[int | None, typer.Option(help="Of the cross-validation; 5 if not said.", min=2)]
+Epochs = Annotated[int | None, typer.Option(help="Of each network; by the kind of data if not said.", min=1)]
+Seed = Annotated[int, typer.Option(help="Of the folds and the networks.", min=0, max=2**32 - 1)]
+Model = Annotated[str | None, typer.Option(help="cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")]
+Decisions = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Decisions that the page exported: write the data with them, train nothing.")
+]
+Shown = Annotated[int, typer.Option("--examples", metavar="N", help="Suspicious examples on the page.", min=1, max=2000)]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+Workers = Annotated[int, typer.Option(help="Processes that decode image files.", min=0)]
+SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print the verdict only, and warnings on stderr.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
+PAGE = "audit.html"
+
+
+def audit(
+    data: Data,
+    labels: Labels = None,
+    label_column: LabelColumn = None,
+    features: Features = None,
+    probabilities: Probabilities = None,
+    quick: Quick = False,
+    folds: Folds = None,
+    epochs: Epochs = None,
+    seed: Seed = 0,
+    model: Model = None,
+    out: Out = Path("audit"),
+    decisions: Decisions = None,
+    examples: Shown = SHOWN,
+    device: Device = "auto",
+    workers: Workers = 2,
+    skip_corrupt: SkipCorrupt = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Which labels are wrong, how many are, and what they are mistaken for.
+
+    Networks are trained with a noise-robust loss, each without a part of the examples that it then judges; --quick trains one
+    on all of them. --probabilities takes the predictions of a model of yours instead. Stopped and started again, finished
+    networks are not trained again.
+
+    The folder gets **audit.html**, an offline page with the verdict, the matrix, every class, and the most suspicious examples,
+    to keep, relabel or drop; **audit.csv**, a line for every label: index, path, given, suggested, p_wrong, p_suggested,
+    flagged, fold, warning; **transition.csv**, how often a class is given each label; and **posterior.npz**, the probability of
+    every class for every example, which *noiseproof train --labels* takes as soft labels.
+
+    The page exports decisions as a CSV file. With --decisions and the same DATA they are applied: **cleaned.npz** or
+    **cleaned.csv** in the folder is the data with the new labels and without what was dropped, for *noiseproof train --data*.
+    audit.csv with a column *decision* added will do as well.
+
+    A CSV of features has a header, or numbers from the first line on. The labels are in the column called label, class, target
+    or y, or in the last; --label-column says another. All others are numbers, but for one called id, name or path.
+    """
+    place = data if label_column is None else f"{data}#{label_column}"
+    training = {"quick": quick, "folds": folds, "epochs": epochs, "model": model}
+    with errors_reported():
+        dataset = _with_given(open_dataset(place), labels)
+        if decisions is not None:
+            _decided(dataset, place, decisions, out, as_json)
+            return
+        near = None if features is None else _matrix(features, "features")
+        found = None if probabilities is None else _by_probabilities(dataset, probabilities, near, seed, training)
+    if found is None:
+        how = {**training, "features": near, "seed": seed, "workers": workers, "skip_corrupt": skip_corrupt}
+        shown_by = None if quiet else Console(stderr=True) if as_json else console
+        found = _trained(dataset, how, device, out, shown_by)
+    with errors_reported():
+        soft = f"noiseproof train jal-ce --data {shlex.quote(place)} --labels {shlex.quote(str(out / 'posterior.npz'))}"
+        _write(found, dataset, place, labels, soft, seed, out, examples)
+    for text in found.warnings[:WARNED]:
+        warn(text)
+    if as_json:
+        typer.echo(as_json_text(found, out))
+    else:
+        print_verdict(found, dataset.name, out, soft)
+
+
+WARNED = 8  # the page has all
+
+
+def _with_given(dataset: Dataset, labels: str | None) -> Dataset:
+    """The data set with the labels of a file, FILE or FILE#NAME, in place of its own."""
+    if labels is None:
+        return dataset
+    path, name = _file_and_name(labels)
+    given = load_labels(path, name)
+    if len(given) != len(dataset.train):
+        raise ValueError(f"{path}: {len(given)} labels for {len(dataset.train)} examples; is it the same split and order?")
+    if given.max() >= len(dataset.classes):
+        raise ValueError(
+            f"{path}: labels must be in [0, {len(dataset.classes) - 1}], the classes of the data, got {given.max()}"
+        )
+    return dataclasses.replace(dataset, train=dataset.train.with_labels(given))
+
+
+def _file_and_name(text: str) -> tuple[Path, str | None]:
+    """FILE, or FILE#NAME where that is no file itself."""
+    file, mark, name = text.rpartition("#")
+    whole = not mark or Path(text).expanduser().exists()
+    return Path(text if whole else file).expanduser(), None if whole else name
+
+
+def _matrix(text: str, what: str, suffixes: tuple[str, ...] = (".npy", ".npz")) -> NDArray[Any]:
+    """The numbers in a file: that of an .npz file which is named, or the only one."""
+    path, name = _file_and_name(text)
+    if path.suffix not in suffixes:
+        raise ValueError(f"{path}: {what} are read from {', '.join(suffixes)}, got {path.suffix or 'no suffix'!r}")
+    if path.suffix == ".csv":
+        return read_table(path)
+    if path.suffix == ".npy":
+        return read_npy(path)
+    with NpzFile(path) as archive:
+        chosen = name if name is not None else archive.names[0] if len(archive.names) == 1 else None
+        if chosen not in archive.names:
+            has = ", ".join(shown(each) for each in sorted(archive.names)[:20])
+            raise ReadError(path, f"which array has the {what}? FILE#NAME says it; it has {has or 'none'}")
+        return archive.array(str(chosen))
+
+
+def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]) -> Audit:
+    if said := [name for name, value in training.items() if value]:
+        raise ValueError(f"with --probabilities nothing is trained, so --{said[0]} says nothing; leave one of the two out")
+    p = _matrix(file, "probabilities", (".npy", ".npz", ".csv"))
+    classes = dataset.classes
+    if p.ndim == 2 and p.shape[1] > len(classes) and classes == tuple(map(str, range(len(classes)))):
+        classes = tuple(map(str, range(p.shape[1])))  # the last classes have no example
+    try:
+        return audit_probabilities(p, dataset.train.labels, features=features, classes=classes, seed=seed)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{_file_and_name(file)[0]}: {error}") from error
+
+
+def _trained(dataset: Dataset, how: dict[str, Any], device: str, out: Path, shown_by: Console | None) -> Audit:
+    with sigterm_as_ctrl_c() as stopped, Followed(shown_by) as followed, errors_reported():
+        try:
+            if ":" in (how["model"] or ""):
+                sys.path.insert(0, os.getcwd())  # where a user's own module usually is
+            options = {name: value for name, value in how.items() if value is not None}
+            options |= {"folder": out / "folds", "device": device_named(device)}
+            return audit_labels(dataset.train, classes=dataset.classes, progress=followed, **options)
+        except KeyboardInterrupt:
+            followed.close()
+            way = f"goes on after {followed.done} of {followed.networks} networks" if followed.done else "starts anew"
+            text = f"stopped; the same command {way} in {escape(str(out))}"
+            Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+            raise typer.Exit(stopped.status) from None
+        except OutOfMemoryError as error:
+            raise ValueError(str(error)) from error
+
+
+def _write(
+    found: Audit, dataset: Dataset, place: str, labels: str | None, soft: str, seed: int, out: Path, examples: int
+) -> None:
+    paths = dataset.train.paths
+    found.save(out, paths=paths)
+    given = "" if labels is None else f" --labels {shlex.quote(labels)}"
+    again = f"noiseproof audit {shlex.quote(place)}{given} --decisions decisions.csv --out {shlex.quote(str(out))}"
+    commands = {
+        "Train on the probabilities of every class as soft labels:": soft,
+        "Or decide above, export, and write the data with your decisions:": again,
+    }
+    facts = {"data": place, "labels": labels or "the data's own", "seed": str(seed)}
+    facts |= {} if dataset.test is None else {"not audited": f"the test split, {len(dataset.test):,} examples"}
+    facts |= {f"SHA-256 of {name}": digest for name, digest in list(dataset.sources.items())[:8]}
+    made = time.strftime("%Y-%m-%d")
+    text = audit_page(
+        found, dataset, paths=paths, title=dataset.name, facts=facts, commands=commands, made=made, shown=examples
+    )
+    write_whole(out / PAGE, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def _decided(dataset: Dataset, place: str, decisions: Path, out: Path, as_json: bool) -> None:
+    """Write the data as the decisions make them."""
+    found = read_decisions(decisions, dataset.train.labels, dataset.classes)
+    out.mkdir(parents=True, exist_ok=True)
+    written = write_cleaned(dataset, place, found.labels, found.kept, out)
+    if as_json:
+        typer.echo(json.dumps({"file": str(written), **found.counts, "examples": int(found.kept.sum())}))
+        return
+    counts = ", ".join(
+        f"{count} {word}" for word, count in zip(("kept", "relabelled", "dropped"), found.counts.values(), strict=True)
+    )
+    console.print(f"{counts} by decision; {int(found.kept.sum())} examples in {escape(str(written))}", soft_wrap=True)
+    console.print(f"next: noiseproof train jal-ce --data {escape(shlex.quote(str(written)))}", soft_wrap=True)

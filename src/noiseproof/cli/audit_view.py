@@ -1,0 +1,104 @@
+"""What ``noiseproof audit`` prints: how far it is, and the verdict."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+
+from noiseproof.audit import Audit
+from noiseproof.audit import Progress as Told
+from noiseproof.cli.output import Console, console
+from noiseproof.cli.progress import LINE_SECONDS, duration
+from noiseproof.printing import printable
+from noiseproof.report.audit_page import verdict
+
+__all__ = ["Followed", "as_json_text", "print_verdict"]
+
+CONFUSIONS = 100  # in the JSON object
+
+
+class Followed:
+    """Shows how far the training of an audit is: a bar on a terminal, else lines, one for each network at least."""
+
+    def __init__(self, shown: Console | None) -> None:
+        self.shown = shown
+        self.bar: Progress | None = None
+        self.epochs = self.done = self.networks = 0
+        self.start = self.told = time.monotonic()
+        self.first = 0
+
+    def __enter__(self) -> Self:
+        if self.shown is not None and self.shown.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[left]}"))
+            self.bar = Progress(*columns, console=self.shown, expand=True, transient=True)
+            self.task = self.bar.add_task("", total=None, left="")
+            self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Restore the terminal."""
+        if self.bar is not None:
+            self.bar.stop()
+
+    def __call__(self, told: Told) -> None:
+        stored = told.done > self.epochs + 1  # a network of an earlier process, which says nothing of the pace
+        if stored:
+            self.start, self.first = time.monotonic(), told.done
+        again, self.epochs = told.done == self.epochs, told.done
+        self.networks = told.folds * (1 if told.total == told.folds * told.epochs and told.stage == "given labels" else 2)
+        ended = told.epoch == told.epochs and (stored or again)
+        self.done += ended
+        label = f"{told.stage}, network {told.fold}/{told.folds}"
+        if self.bar is not None:
+            self.bar.update(self.task, completed=told.done, total=told.total, description=label, left=self._left(told))
+        elif self.shown is not None and (ended or (told.epoch < told.epochs and self._is_due())):
+            self.told = time.monotonic()
+            how = "trained before" if stored else f"epoch {told.epoch}/{told.epochs}  {self._left(told)}"
+            self.shown.print(f"{label}  {how}", markup=False, highlight=False, soft_wrap=True)
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self.told >= LINE_SECONDS
+
+    def _left(self, told: Told) -> str:
+        if told.done == self.first:
+            return ""
+        return f"{duration((told.total - told.done) * (time.monotonic() - self.start) / (told.done - self.first))} left"
+
+
+def print_verdict(audit: Audit, name: str, out: Path, train: str) -> None:
+    """The verdict in a few lines, where its files are, and what to do next."""
+    found = verdict(audit)
+    lines = [
+        f"[bold]{escape(printable(name))}: {escape(found.headline[0].lower() + found.headline[1:])}[/]",
+        *map(escape, found.sentences),
+        f"{escape(str(out / 'audit.html'))} shows the most suspicious and takes decisions; audit.csv beside it has all labels",
+        f"next: {escape(train)}",
+    ]
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def as_json_text(audit: Audit, out: Path) -> str:
+    facts = {
+        "folder": str(out),
+        "examples": len(audit.given),
+        "rate": audit.rate,
+        "rate_interval": audit.rate_interval,
+        "flagged": int(audit.flagged.sum()),
+        "agreement": audit.agreement,
+        "out_of_sample": audit.out_of_sample,
+        "how": audit.how,
+        "warnings": audit.warnings,
+        "classes": [vars(each) for each in audit.per_class],
+        "confusions": [each._asdict() for each in audit.confusions[:CONFUSIONS]],
+    }
+    return json.dumps(facts)

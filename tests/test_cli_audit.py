@@ -1,0 +1,268 @@
+"""``noiseproof audit``, as a person types it and sees it."""
+
+import csv
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from noiseproof.cli import app
+from noiseproof.cli.audit_view import Followed
+from noiseproof.data import open_dataset
+
+ROWS = 90
+TRUE = np.arange(ROWS) % 3
+WRONG = np.arange(ROWS) % 10 == 4
+GIVEN = np.where(WRONG, (TRUE + 1) % 3, TRUE)
+SHORT = ("--folds", "2", "--epochs", "2")
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NOISEPROOF_DATA", raising=False)
+
+
+def run(*words):
+    return CliRunner().invoke(app, list(map(str, words)), env={"COLUMNS": "300", "TERM": "dumb"})
+
+
+def audit(*words):
+    return run("audit", *words)
+
+
+def features():
+    return np.random.default_rng(0).normal(size=(ROWS, 4)).astype(np.float32) + 4 * np.eye(3, 4, dtype=np.float32)[TRUE]
+
+
+def arrays(labels=GIVEN):
+    """Features and out-of-sample predictions that know the true label."""
+    np.savez("mine.npz", x=features(), y=labels)
+    p = np.full((ROWS, 3), 0.05)
+    p[np.arange(ROWS), TRUE] = 0.9
+    np.save("p.npy", p)
+    return "mine.npz", "--probabilities", "p.npy"
+
+
+def table(header="id,a,b,c,d,label", names=("=cat", "dog", "owl")):
+    rows = [f"r{k}," + ",".join(f"{v:.4g}" for v in row) + f",{names[GIVEN[k]]}" for k, row in enumerate(features())]
+    Path("mine.csv").write_text("\n".join([header, *rows]) + "\n")
+    return "mine.csv"
+
+
+def rows_of(path):
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_predictions_of_ones_own_model_are_enough():
+    done = audit(*arrays(), "--out", "out")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert re.fullmatch(r"mine: about \d+\.\d % of the 90 labels are wrong", lines[0])
+    assert re.match(r"95 % interval \d+\.\d % to \d+\.\d %; 9 labels are flagged", lines[1])
+    assert lines[2].startswith("Predictions (out of sample) agree with 90.0 % of the labels, perfect ones would with")
+    assert re.search(r"ost often: \d labelled as \d \(3\)", lines[3])
+    assert lines[4].startswith("Look first at the labels ")
+    assert lines[5].startswith("out/audit.html shows the most suspicious and takes decisions; audit.csv")
+    assert lines[6] == "next: noiseproof train jal-ce --data mine.npz --labels out/posterior.npz"
+    assert sorted(path.name for path in Path("out").iterdir()) == ["audit.csv", "audit.html", "posterior.npz", "transition.csv"]
+    flagged = [row for row in rows_of("out/audit.csv") if row["flagged"] == "1"]
+    assert [int(row["index"]) for row in flagged] == np.flatnonzero(WRONG).tolist()
+    assert [int(row["suggested"]) for row in flagged] == TRUE[WRONG].tolist()
+
+
+def test_the_command_that_is_printed_next_trains_on_soft_labels():
+    done = audit(*arrays(), "--out", "out dir")
+    words = shlex.split(done.stdout.splitlines()[-1].removeprefix("next: noiseproof "))
+    assert words[-1] == "out dir/posterior.npz"
+    dry = run(*words, "--dry-run")
+    assert dry.exit_code == 0, dry.output
+
+
+def test_a_table_of_features_is_audited_by_name():
+    arrays()
+    np.savetxt("p.csv", np.load("p.npy"), delimiter=",")
+    done = audit(table(), "--probabilities", "p.csv", "--out", "out", "--quiet")
+    assert done.exit_code == 0, done.output
+    first = rows_of("out/audit.csv")[4]
+    assert (first["path"], first["given"], first["suggested"]) == ("r4", "owl", "dog")
+    assert rows_of("out/audit.csv")[0]["given"] == "'=cat"
+    page = Path("out/audit.html").read_text(encoding="utf-8")
+    assert re.search(r"example 4, r4</p>\s*<p class=\"values quiet\"><span>a -?[\d.]+</span>", page)
+    said = audit(table("id,a,b,c,species,d"), "--label-column", "d", "--probabilities", "p.csv", "--out", "out2")
+    assert said.exit_code == 0, said.output
+    assert "--data 'mine.csv#d' --labels" in said.stdout
+
+
+def test_other_labels_can_be_audited():
+    place, *p = arrays(TRUE)
+    np.save("people.npy", GIVEN)
+    found = [json.loads(audit(place, *p, *more, "--json").stdout) for more in ((), ("--labels", "people.npy"))]
+    assert [each["flagged"] for each in found] == [0, 9]
+    assert found[1]["classes"][0]["name"] == "0"
+    assert found[1]["out_of_sample"] is True
+    assert {"rate", "rate_interval", "agreement", "warnings", "confusions", "how", "folder", "examples"} <= set(found[1])
+
+
+def test_networks_are_trained_and_those_of_a_stopped_audit_are_not_trained_again(monkeypatch):
+    arrays()
+    told = Followed.__call__
+
+    def terminated(self, progress):
+        told(self, progress)
+        if self.done == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Followed, "__call__", terminated)
+        stopped = audit("mine.npz", *SHORT, "--out", "out")
+    assert stopped.exit_code == 143
+    assert stopped.stderr == "stopped; the same command goes on after 2 of 4 networks in out\n"
+    assert not Path("out/audit.csv").exists()
+    done = audit("mine.npz", *SHORT, "--out", "out")
+    assert done.exit_code == 0, done.output
+    before = [line for line in done.stdout.splitlines() if line.endswith("trained before")]
+    assert before == [f"given labels, network {k}/2  trained before" for k in (1, 2)]
+    assert re.search(r"^soft labels, network 2/2  epoch 1/1", done.stdout, re.MULTILINE)
+    assert {row["fold"] for row in rows_of("out/audit.csv")} == {"0", "1"}
+    whole = audit("mine.npz", *SHORT, "--out", "other", "--quiet")
+    assert len(whole.stdout.splitlines()) == 7
+    assert Path("other/audit.csv").read_text() == Path("out/audit.csv").read_text()
+
+
+def test_stopped_before_a_network_is_finished_it_starts_anew(monkeypatch):
+    arrays()
+    monkeypatch.setattr(sys.modules["noiseproof.cli.audit"], "audit_labels", interrupted)
+    done = audit("mine.npz", "--out", "out")
+    assert (done.exit_code, done.stderr) == (130, "stopped; the same command starts anew in out\n")
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_quick_is_in_sample_and_says_so():
+    arrays()
+    done = audit("mine.npz", "--quick", "--epochs", "2", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["out_of_sample"] is False
+    assert "given labels, network 1/1  epoch 2/2" in done.stderr
+
+
+def test_images_are_on_the_page_and_warnings_on_stderr():
+    for k in range(ROWS):
+        Path(f"images/{'abc'[GIVEN[k]]}").mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (80, 60), (k, 0, 0)).save(f"images/{'abc'[GIVEN[k]]}/{k:03}.png")
+    order = np.argsort(GIVEN, kind="stable")
+    p = np.full((ROWS, 3), 0.3)
+    p[:, 0] = 0.4
+    np.save("p.npy", p[order])
+    done = audit("images", "--probabilities", "p.npy", "--examples", "5")
+    assert done.exit_code == 0, done.output
+    assert "warning: only 33% of the predictions are the given label" in done.stderr
+    page = Path("audit/audit.html").read_text(encoding="utf-8")
+    assert page.count("data:image/jpeg") == page.count("<li data-index") >= 1
+    assert rows_of("audit/audit.csv")[0]["path"] == "images/a/000.png"
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv", "files"])
+def test_decisions_make_data_to_train_on(kind):
+    arrays()
+    names = ("ant", "bee", "cat")
+    if kind == "files":
+        Path("images").mkdir()
+        for k in range(ROWS):
+            Image.new("RGB", (8, 8), (k, 0, 0)).save(f"images/{k}.png")
+        Path("list.txt").write_text("".join(f"images/{k}.png {names[GIVEN[k]]}\n" for k in range(ROWS)))
+    place = {"npz": "mine.npz", "csv": "mine.csv", "files": "list.txt"}[kind]
+    table(names=names)
+    labels = "012" if kind == "npz" else names
+    Path("d.csv").write_text(f"index,decision,label\n4,relabel,{labels[TRUE[4]]}\n14,drop,\n0,keep,\n")
+    done = audit(place, "--decisions", "d.csv", "--out", "out")
+    assert done.exit_code == 0, done.output
+    to = "out/cleaned.npz" if kind == "npz" else "out/cleaned.csv"
+    assert done.stdout == (
+        f"1 kept, 1 relabelled, 1 dropped by decision; 89 examples in {to}\nnext: noiseproof train jal-ce --data {to}\n"
+    )
+    before, after = open_dataset(place), open_dataset(to)
+    expected = GIVEN.copy()
+    expected[4] = TRUE[4]
+    kept = np.arange(ROWS) != 14
+    assert after.train.labels.tolist() == expected[kept].tolist()
+    assert after.classes == before.classes
+    if after.train.in_memory:
+        np.testing.assert_array_equal(after.train.inputs, before.train.inputs[kept])
+    else:
+        assert [Path(path).name for path in after.train.paths] == [f"{k}.png" for k in np.flatnonzero(kept)]
+    counted = json.loads(audit(place, "--decisions", "d.csv", "--out", "out", "--json").stdout)
+    assert counted == {"file": to, "keep": 1, "relabel": 1, "drop": 1, "examples": 89}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("mine.npz", "--probabilities", "p.npy", "--quick"),
+            "with --probabilities nothing is trained, so --quick says nothing",
+        ),
+        (("mine.npz", "--probabilities", "short.npy"), "short.npy: there must be one label for each row of probabilities"),
+        (
+            ("mine.npz", "--probabilities", "logits.npy"),
+            "logits.npy: each row of probabilities must be at least 0 and sum to 1",
+        ),
+        (("mine.npz", "--probabilities", "p.txt"), "p.txt: probabilities are read from .npy, .npz, .csv, got '.txt'"),
+        (
+            ("mine.npz", "--probabilities", "two.npz"),
+            "two.npz: which array has the probabilities? FILE#NAME says it; it has a, b",
+        ),
+        (("mine.npz", "--probabilities", "two.npz#c"), "two.npz: which array has the probabilities?"),
+        (("mine.npz", "--probabilities", "none.npy"), "No such file or directory: 'none.npy'"),
+        (("mine.npz", "--features", "short.npy"), "features must be numbers [90, D]"),
+        (("mine.npz", "--labels", "few.npy"), "few.npy: 3 labels for 90 examples"),
+        (("mine.npz", "--labels", "high.npy"), "high.npy: labels must be in [0, 2], the classes of the data, got 7"),
+        (("mine.npz", "--folds", "91"), "folds must be in [2, 90]"),
+        (("mine.npz", "--device", "tpu9"), "--device must be auto, cpu, cuda or cuda:NUMBER"),
+        (("mine.csv", "--label-column", "z"), "mine.csv: no columns are called 'z'"),
+        (("mine.npz", "--decisions", "p.txt"), "p.txt"),
+        (("nowhere.npz",), "nowhere.npz"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(words, message):
+    arrays()
+    table()
+    np.save("short.npy", np.full((5, 3), 1 / 3))
+    np.save("logits.npy", np.ones((ROWS, 3)))
+    np.savez("two.npz", a=np.ones(3), b=np.ones(3))
+    np.save("few.npy", np.arange(3))
+    np.save("high.npy", np.full(ROWS, 7))
+    done = audit(*words)
+    assert done.exit_code == 2, done.output
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not Path("audit/audit.csv").exists()
+
+
+def test_one_array_of_several_can_be_named():
+    arrays()
+    np.savez("two.npz", a=np.ones(3), p=np.load("p.npy"))
+    assert audit("mine.npz", "--probabilities", "two.npz#p", "--quiet").exit_code == 0
+
+
+def test_names_of_classes_and_files_cannot_command_the_terminal():
+    arrays()
+    Path("mine.csv").write_text(
+        "\n".join(["id,a,label", *(f"r\x1b[2J{k},{k},{'xyz'[GIVEN[k]]}\x1b[31m" for k in range(ROWS))]) + "\n"
+    )
+    done = audit("mine.csv", "--probabilities", "p.npy")
+    assert done.exit_code == 0, done.output
+    assert "\x1b" not in done.output + Path("audit/audit.csv").read_text() + Path("audit/audit.html").read_text()
