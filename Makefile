@@ -5,7 +5,7 @@ READY := .venv/.ready
 
 OLDEST := .venv-oldest/bin
 
-.PHONY: demo test slow oldest lint types check bench generate clean
+.PHONY: demo test slow oldest lint types check bench docs generate clean
 
 demo: $(READY)
 	$(BIN)/noiseproof demo
@@ -41,6 +41,10 @@ check: lint types test
 generate: $(READY)
 	$(BIN)/python tools/generate.py
 
+# The documentation, into site/index.html; a warning is an error.
+docs: .venv/.docs
+	$(BIN)/sphinx-build -q -E -W --keep-going -b html docs site
+
 bench: $(READY)
 	$(BIN)/python benchmarks/losses.py
 
@@ -50,5 +54,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[lab,dev]"
 	@touch $@
 
+.venv/.docs: $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-oldest .pytest_cache .mypy_cache .ruff_cache .hypothesis noiseproof-demo
+	rm -rf .venv site .venv-oldest .pytest_cache .mypy_cache .ruff_cache .hypothesis noiseproof-demo

@@ -1,25 +1,22 @@
 """Sphinx: `make docs` builds the pages of this folder into site/."""
 
-import importlib.util
+import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "src")]
 
-from manual import catalogue, diagram, mathematics, names, sources  # noqa: E402 - found above
+from manual import catalogue, diagram, docstrings, mathematics, names, sources  # noqa: E402 - found above
 from sphinx.application import Sphinx  # noqa: E402
 from sphinx.util.docutils import SphinxDirective  # noqa: E402
 
 from noiseproof import __version__  # noqa: E402
 
-if importlib.util.find_spec("docutils.utils.math.latex2mathml") is None:
-    raise SystemExit("the documentation needs docutils: run 'make docs', which does its own set-up")
-
 project = "noiseproof"
 author = "the authors of noiseproof"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_static"]
 root_doc = "index"
 highlight_language = "text"  # indented blocks are shell commands and their output
@@ -72,7 +69,18 @@ def read(app: Sphinx, name: str, content: list[str]) -> None:
     content[0] = "\n".join(line for line in text.split("\n") if line.strip() not in absent)
 
 
+def columns(app: Sphinx, kind: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    lines[:] = docstrings.with_definitions(lines)
+
+
+def inherited(app: Sphinx, kind: str, name: str, value: object, skip: bool, options: object) -> bool | None:
+    """scikit-learn gives every estimator methods whose docstrings link into its own pages."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
 def setup(app: Sphinx) -> None:
     mathematics.setup(app)
     app.add_directive("mermaid", Mermaid)
     app.connect("source-read", read)
+    app.connect("autodoc-process-docstring", columns)
+    app.connect("autodoc-skip-member", inherited)

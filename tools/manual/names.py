@@ -58,8 +58,8 @@ def _words(module: object) -> str:
 def _directives(found: dict[str, object]) -> Iterable[str]:
     for name, value in found.items():
         if inspect.isclass(value):
-            yield from (f".. autoclass:: {name}", "   :members:", "   :undoc-members: False" if False else "", "")
+            yield from (f".. autoclass:: {name}", "   :members:", "")
         elif callable(value):
             yield from (f".. autofunction:: {name}", "")
         else:
-            yield from (f".. autodata:: {name}", "   :no-value:", "")
+            yield from (f".. py:data:: {name}", "")  # a dictionary would be described as dictionaries are
