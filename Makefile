@@ -5,7 +5,7 @@ READY := .venv/.ready
 
 OLDEST := .venv-oldest/bin
 
-.PHONY: demo test slow oldest lint types check bench docs generate clean
+.PHONY: demo test slow oldest lint types check bench docs package picture generate clean
 
 demo: $(READY)
 	$(BIN)/noiseproof demo
@@ -45,6 +45,15 @@ generate: $(READY)
 docs: .venv/.docs
 	$(BIN)/sphinx-build -q -E -W --keep-going -b html docs site
 
+# The wheel and the source distribution, into dist/.
+package: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
+# The first picture of the README, by training anew.
+picture: $(READY)
+	$(BIN)/python tools/picture.py
+
 bench: $(READY)
 	$(BIN)/python benchmarks/losses.py
 
@@ -59,4 +68,4 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv site .venv-oldest .pytest_cache .mypy_cache .ruff_cache .hypothesis noiseproof-demo
+	rm -rf .venv dist site .venv-oldest .pytest_cache .mypy_cache .ruff_cache .hypothesis noiseproof-demo

@@ -1,6 +1,6 @@
 """Write the files that are made from data: README.md's table and noiseproof.functional's stub from the catalogue of losses,
-parts of docs/architecture.md from the imports, docs/results.md and the table of docs/own_data.md from the records, and the tables
-of docs/differences.md from the paper as data."""
+parts of docs/architecture.md from the imports, docs/results.md and the table of docs/own_data.md from the records, and the
+tables of docs/differences.md from the paper as data."""
 
 from __future__ import annotations
 

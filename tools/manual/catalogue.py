@@ -8,6 +8,8 @@ import importlib
 import inspect
 from collections.abc import Iterable
 
+from manual.curves import CLASSES, drawn
+from manual.formulas import tex
 from noiseproof.cli.losses import usage
 from noiseproof.losses import LossEntry, list_losses
 from noiseproof.losses.catalog import FAMILIES, SYMBOLS
@@ -15,9 +17,6 @@ from noiseproof.losses.expressions import names_in
 from noiseproof.losses.parameters import describe_parameters
 from noiseproof.paper import recommended_decay
 from noiseproof.theory import check
-
-from manual.curves import CLASSES, drawn
-from manual.formulas import tex
 
 __all__ = ["catalogue", "section"]
 
@@ -108,7 +107,9 @@ def _facts(entry: LossEntry) -> Iterable[str]:
 
 def _symbols(entry: LossEntry) -> Iterable[tuple[str, str]]:
     used = names_in(*entry.expressions)
-    return ((symbol, meaning) for symbol, meaning in SYMBOLS.items() if used & {one.split("(")[0] for one in symbol.split(", ")})
+    return (
+        (symbol, meaning) for symbol, meaning in SYMBOLS.items() if used & {one.split("(")[0] for one in symbol.split(", ")}
+    )
 
 
 def _math(expression: str) -> str:

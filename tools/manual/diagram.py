@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 from html import escape
@@ -59,7 +60,9 @@ def drawn(text: str, label: str) -> str:
         shown.append(f'<rect x="{left:.1f}" y="{top:.1f}" width="{WIDE}" height="{HIGH}" rx="5"/>')
         shown.append(f'<text x="{across[node]:.1f}" y="{top + HIGH / 2 + 4:.1f}" text-anchor="middle">{escape(node)}</text>')
     arrow = '<path d="M0 0L7 3.5L0 7z"/>'
-    defined = f'<defs><marker id="arrow" refX="7" refY="3.5" markerWidth="7" markerHeight="7" orient="auto">{arrow}</marker></defs>'
+    defined = (
+        f'<defs><marker id="arrow" refX="7" refY="3.5" markerWidth="7" markerHeight="7" orient="auto">{arrow}</marker></defs>'
+    )
     svg = f'<svg viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" role="img" aria-label="{escape(label)}">'
     return f'<div class="diagram">{svg}{defined}{"".join(shown)}</svg></div>'
 
@@ -110,7 +113,7 @@ def _order(layers: list[list[Place]], ways: list[list[Place]]) -> None:
     over: dict[Place, list[Place]] = {}
     under: dict[Place, list[Place]] = {}
     for way in ways:
-        for one, other in zip(way, way[1:], strict=False):
+        for one, other in itertools.pairwise(way):
             under.setdefault(one, []).append(other)
             over.setdefault(other, []).append(one)
     best, fewest = [list(layer) for layer in layers], _crossings(layers, under)
@@ -129,7 +132,7 @@ def _order(layers: list[list[Place]], ways: list[list[Place]]) -> None:
 
 def _crossings(layers: list[list[Place]], under: dict[Place, list[Place]]) -> int:
     total = 0
-    for lower, upper in zip(layers, layers[1:], strict=False):
+    for lower, upper in itertools.pairwise(layers):
         at = {one: place for place, one in enumerate(lower)}
         ends = [at[other] for one in upper for other in sorted(under.get(one, ()), key=at.__getitem__)]
         total += sum(first > second for k, first in enumerate(ends) for second in ends[k + 1 :])
@@ -140,7 +143,7 @@ def _across(layers: list[list[Place]], ways: list[list[Place]]) -> dict[Place, f
     """Positions: as far apart as the boxes need, and as near to the mean of the neighbours as that leaves."""
     near: dict[Place, list[Place]] = {}
     for way in ways:
-        for one, other in zip(way, way[1:], strict=False):
+        for one, other in itertools.pairwise(way):
             near.setdefault(one, []).append(other)
             near.setdefault(other, []).append(one)
     at: dict[Place, float] = {}
@@ -159,7 +162,7 @@ def _across(layers: list[list[Place]], ways: list[list[Place]]) -> dict[Place, f
 def _packed(layer: list[Place], wanted: list[float]) -> list[float]:
     """The nearest places to those wanted with room between them: by pooling what overlaps (isotonic regression)."""
     room = [0.0]
-    for one, other in zip(layer, layer[1:], strict=False):
+    for one, other in itertools.pairwise(layer):
         room.append(room[-1] + (_width(one) + _width(other)) / 2 + GAP)
     pools: list[tuple[float, int]] = []
     for want, offset in zip(wanted, room, strict=True):
@@ -175,7 +178,7 @@ def _curve(points: list[tuple[float, float]]) -> str:
     """From the bottom of the first box through the places to the top of the last."""
     places = [(points[0][0], points[0][1] + HIGH / 2), *points[1:-1], (points[-1][0], points[-1][1] - HIGH / 2)]
     text = f"M{places[0][0]:.1f} {places[0][1]:.1f}"
-    for (x0, y0), (x1, y1) in zip(places, places[1:], strict=False):
+    for (x0, y0), (x1, y1) in itertools.pairwise(places):
         middle = (y0 + y1) / 2
         text += f"C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}"
     return text
