@@ -65,9 +65,8 @@ def _bars(panel: dict[str, NDArray[np.int64]], left: float, most: float) -> list
     for place, (kind, counts) in enumerate(panel.items()):
         for index, count in enumerate(counts.tolist()):
             high, x = HIGH * count / most, left + wide * (index + 0.08 + 0.42 * place)
-            parts.append(
-                f'<rect x="{x:.1f}" y="{bottom - high:.1f}" width="{0.42 * wide:.1f}" height="{high:.1f}" fill="{KINDS[kind][0]}"/>'
-            )
+            size = f'width="{0.42 * wide:.1f}" height="{high:.1f}"'
+            parts.append(f'<rect x="{x:.1f}" y="{bottom - high:.1f}" {size} fill="{KINDS[kind][0]}"/>')
     return parts
 
 

@@ -53,7 +53,7 @@ def drawn(text: str, label: str) -> str:
 
     shown = []
     for way in parts:
-        points = [(across[one], y(depth[way[0]] - step)) for step, one in enumerate(way)]
+        points = [(across[one], y(depth[one] if isinstance(one, str) else one[2])) for one in way]
         shown.append(f'<path class="edge" d="{_curve(points)}" marker-end="url(#arrow)"/>')
     for node in nodes:
         left, top = across[node] - WIDE / 2, y(depth[node]) - HIGH / 2
