@@ -16,7 +16,7 @@ from noiseproof import __version__  # noqa: E402
 project = "noiseproof"
 author = "the authors of noiseproof"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_static"]
 root_doc = "index"
 highlight_language = "text"  # indented blocks are shell commands and their output

@@ -18,10 +18,10 @@ from noiseproof.train import Outcome, train
 
 PLACE = Path(__file__).resolve().parent.parent / "docs" / "confidence.svg"
 RATE, EPOCHS, SEED = 0.6, 100, 0  # the command's defaults
-WIDTH, HEIGHT = 720, 330
-LEFT, TOP, PANEL, GAP, HIGH = 52, 84, 306, 38, 180
+WIDTH, HEIGHT = 560, 330
+LEFT, TOP, PANEL, GAP, HIGH = 44, 84, 230, 36, 180
 BINS = 10
-NAMES = {"ce": "Cross entropy", "jal-ce": "Joint asymmetric loss (JAL-CE)"}
+NAMES = {"ce": "Cross entropy", "jal-ce": "Joint asymmetric loss"}
 KINDS = {"right": ("#2b6cb0", "right labels"), "wrong": ("#dd6b20", "wrong labels")}
 
 
@@ -36,19 +36,20 @@ def drawn(outcomes: list[Outcome]) -> str:
         left = LEFT + index * (PANEL + GAP)
         accuracy = outcome.record.result["test_accuracy"]
         parts.append(_text(left, 56, NAMES[outcome.record.recipe["loss"]], size=16, weight="bold"))
-        parts.append(_text(left, 76, f"{100 * accuracy:.0f} % of clean test digits predicted right", size=14))
+        parts.append(_text(left, 76, f"{100 * accuracy:.0f} % of clean test digits right", size=15))
         parts += _bars(panel, left, float(most))
-        parts += [_text(left + at * PANEL, TOP + HIGH + 17, f"{at:g}", size=13, anchor="middle") for at in (0, 0.5, 1)]
+        parts += [_text(left + at * PANEL, TOP + HIGH + 17, f"{at:g}", size=14, anchor="middle") for at in (0, 0.5, 1)]
     top = int(most // 200) * 200
-    parts.append(_text(LEFT - 8, TOP + HIGH - HIGH * top / most + 4, str(top), size=13, anchor="end"))
-    parts.append(_text(LEFT - 8, TOP + HIGH + 4, "0", size=13, anchor="end"))
-    parts.append(_text(LEFT, HEIGHT - 26, "training examples by the probability that the network gives their label", size=14))
+    parts.append(_text(LEFT - 8, TOP + HIGH - HIGH * top / most + 4, str(top), size=14, anchor="end"))
+    parts.append(_text(LEFT - 8, TOP + HIGH + 4, "0", size=14, anchor="end"))
+    parts.append(_text(LEFT, HEIGHT - 26, "training examples, by the probability of the given label", size=15))
     at = LEFT
     for color, name in KINDS.values():
         parts.append(f'<rect x="{at}" y="{HEIGHT - 18}" width="12" height="12" fill="{color}"/>')
-        parts.append(_text(at + 17, HEIGHT - 7, name, size=14))
+        parts.append(_text(at + 17, HEIGHT - 7, name, size=15))
         at += 120
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_words(outcomes)}">'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+    head += f'aria-label="{_words(outcomes)}">'
     return f'{head}\n<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>\n' + "\n".join(parts) + "\n</svg>\n"
 
 

@@ -34,8 +34,10 @@ TITLES = {
     "views": "On several predictions of one example",
     "student": "On features",
 }
+LONGEST = 110
+"""Of TeX in a line"""
 NOISES = ("symmetric:0.4", "symmetric:0.8", "pairflip:0.4")
-ANSWERS = {"yes": "yes", "no": "no", "not found": "no prediction better than certainty was found"}
+ANSWERS = {"yes": "yes", "no": "no", "not found": "no counterexample"}
 DECIDED = {"True": "yes", "False": "no"}
 
 
@@ -76,14 +78,18 @@ def _overview() -> str:
 def section(entry: LossEntry) -> str:
     """Formula, curves, what the docstring says, what is known, and the code to copy."""
     _run_examples(entry)
-    lines = [f"({anchor(entry)})=", f"### {entry.name}: {entry.title}\n", drawn(entry), ""]
-    lines += ["```{eval-rst}", ".. currentmodule:: noiseproof", f".. autoclass:: {entry.cls.__name__}"]
-    lines += ["   :no-index-entry:", "```", ""]
+    lines = [f"({anchor(entry)})=", f"### {entry.name}: {entry.title}\n"]
     if ".. math::" not in (inspect.getdoc(entry.cls) or ""):
-        flags = {name: value for name, value in entry.defaults.items() if isinstance(value, bool)}
-        lines += ["```{math}", f"L = {tex(entry.formula, flags)}", "```", ""]
+        lines += ["```{math}", f"L = {tex(entry.formula, _flags(entry))}", "```", ""]
+    lines += [drawn(entry), "", "```{eval-rst}", ".. currentmodule:: noiseproof", f".. autoclass:: {entry.cls.__name__}"]
+    lines += ["   :no-index-entry:", "```", ""]
     lines += [*_facts(entry), "", "```python", *usage(entry), "```", ""]
     return "\n".join(lines)
+
+
+def _flags(entry: LossEntry) -> dict[str, bool]:
+    """Its options that are on or off, as they are by default."""
+    return {name: value for name, value in entry.defaults.items() if isinstance(value, bool)}
 
 
 def _facts(entry: LossEntry) -> Iterable[str]:
@@ -94,7 +100,7 @@ def _facts(entry: LossEntry) -> Iterable[str]:
         "Kind": entry.kind,
         "Symmetric": _condition(entry.symmetric, entry),
         "Asymmetric": _asymmetric(entry),
-        "Range": f"{_math(entry.range[0])} to {_math(entry.range[1])}" if entry.range else "not stated",
+        "Range": " to ".join(_math(end, entry) for end in entry.range) if entry.range else "not stated",
         f"Tolerates, {CLASSES} classes": "; ".join(f"`{noise}` {answer}" for noise, answer in tolerated.items()),
         "Decay": "; ".join(str(one) for one in recommended_decay(entry.name)) or "the paper has none for it",
         "Parameters": "; ".join(f"`{name}` {meaning}" for name, meaning in describe_parameters(entry).items()),
@@ -112,12 +118,14 @@ def _symbols(entry: LossEntry) -> Iterable[tuple[str, str]]:
     )
 
 
-def _math(expression: str) -> str:
-    return f"{{math}}`{tex(expression)}`"
+def _math(expression: str, entry: LossEntry) -> str:
+    """In the line, or as code, which breaks where a phone's screen ends."""
+    text = tex(expression, _flags(entry))
+    return f"{{math}}`{text}`" if len(text) < LONGEST else f"`{expression.removeprefix('if ')}`"
 
 
 def _condition(text: str, entry: LossEntry) -> str:
-    return DECIDED.get(text) or f"if {_math(text)}"
+    return DECIDED.get(text) or f"if {_math(text, entry)}"
 
 
 def _asymmetric(entry: LossEntry) -> str:
@@ -127,7 +135,7 @@ def _asymmetric(entry: LossEntry) -> str:
     if condition == "if True":
         return "yes, by symmetry"
     sufficient = condition.startswith("if ")
-    return DECIDED.get(condition) or f"if {'' if sufficient else 'and only if '}{_math(condition)}"
+    return DECIDED.get(condition) or f"if {'' if sufficient else 'and only if '}{_math(condition, entry)}"
 
 
 @functools.cache
