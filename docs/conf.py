@@ -27,6 +27,8 @@ myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 
 autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+autodoc_type_aliases = {name: name for name in ("ArrayLike", "Labels", "Noise", "Reduction", "Rule", "Weights")}
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True
@@ -66,7 +68,8 @@ def read(app: Sphinx, name: str, content: list[str]) -> None:
     if name in GENERATED:
         text = text.replace("<!-- generated -->", GENERATED[name]())
     absent = [page for page in NOT_YET if not Path(app.srcdir, f"{page}.md").is_file()]
-    content[0] = "\n".join(line for line in text.split("\n") if line.strip() not in absent)
+    entries = {entry for page in absent for entry in (page, f"<{page}>")}  # of a table of contents: page, or Title <page>
+    content[0] = "\n".join(line for line in text.split("\n") if not entries & {line.strip(), line.rpartition(" ")[2]})
 
 
 def columns(app: Sphinx, kind: str, name: str, value: object, options: object, lines: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The table of docs/differences.md: every value on which the paper's text and its code differ, or which the text leaves out."""
+"""The lists of docs/differences.md: every value on which the paper's text and its code differ, or which the text leaves out."""
 
 from __future__ import annotations
 
@@ -7,24 +7,21 @@ from typing import Any
 
 from noiseproof.paper import Difference, differences, list_recipes
 
-__all__ = ["difference_tables"]
+__all__ = ["difference_lists"]
 
 DIGITS = "digits"  # which the paper has not
 
 
-def difference_tables() -> str:
-    """Markdown: a table for what they differ in, and one for what only the code says."""
+def difference_lists() -> str:
+    """Markdown: what they differ in, and what only the code says. Lists, because a table of this is too wide for a phone."""
     found = _found()
-    differing = [_row(one, where) for one, where in found if one.text is not None]
-    silent = [_row(one, where) for one, where in found if one.text is None]
-    head = ["data", "losses", "what", "text", "code", "source"]
     return "\n".join(
         [
             "## The text says one thing, the code does another\n",
-            _table(head, differing),
+            *(_line(one, where) for one, where in found if one.text is not None),
             "\n## The text says nothing\n",
             "Both profiles take the code's value.\n",
-            _table([name for name in head if name != "text"], [[*row[:3], *row[4:]] for row in silent]),
+            *(_line(one, where) for one, where in found if one.text is None),
         ]
     )
 
@@ -42,20 +39,16 @@ def _found() -> list[tuple[Difference, dict[str, list[str]]]]:
     return known
 
 
-def _row(one: Difference, where: Mapping[str, list[str]]) -> list[str]:
+def _line(one: Difference, where: Mapping[str, list[str]]) -> str:
     of = {dataset: [name for name in list_recipes() if name.startswith(f"{dataset}/")] for dataset in where}
     everywhere = all(len(losses) == len(of[dataset]) for dataset, losses in where.items())
     losses = sorted({loss for named in where.values() for loss in named})
-    shown = "all" if everywhere else ", ".join(losses)
-    return [", ".join(where), shown, f"`{one.field}`", _value(one.text), _value(one.code), one.source]
+    whom = f"{', '.join(where)}; {'all losses' if everywhere else ', '.join(losses)}"
+    values = f"code {_value(one.code)}" if one.text is None else f"text {_value(one.text)}, code {_value(one.code)}"
+    return f"- **`{one.field}`** ({whom}): {values}. {one.source[0].upper()}{one.source[1:]}."
 
 
 def _value(value: Any) -> str:
     if isinstance(value, float):
         value = f"{value:.4g}"
     return "none" if value is None else f"`{value}`"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

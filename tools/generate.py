@@ -1,6 +1,6 @@
 """Write the files that are made from data: README.md's table and noiseproof.functional's stub from the catalogue of losses,
 parts of docs/architecture.md from the imports, docs/results.md and the table of docs/own_data.md from the records, and the
-tables of docs/differences.md from the paper as data."""
+lists of docs/differences.md from the paper as data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from architecture import picture, rooms_table
-from differences import difference_tables
+from differences import difference_lists
 from own_data import own_defaults
 from results import RESULTS, results
 
@@ -36,8 +36,8 @@ def own_data_page() -> str:
 
 
 def differences_page() -> str:
-    """docs/differences.md with its tables."""
-    return _filled(DIFFERENCES.read_text(encoding="utf-8"), "differences", difference_tables())
+    """docs/differences.md with its lists."""
+    return _filled(DIFFERENCES.read_text(encoding="utf-8"), "differences", difference_lists())
 
 
 def _filled(text: str, name: str, content: str) -> str:

@@ -98,7 +98,7 @@ class JALFL(Sum):
     As :class:`JALCE`, with the focal loss and the same decay: L1 5e-5 on CIFAR-10, 5e-6 on CIFAR-100. ``detach_focal`` as in
     :class:`FL`: the paper's numbers were made with it.
 
-    Use it as a second try beside JAL-CE; the two are rarely far apart.
+    Use it as a second try beside JAL-CE: in the 31 settings of the paper that have both they are within 0.7 points.
 
     >>> round(JALFL(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
     3.75
