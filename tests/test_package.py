@@ -9,6 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from mypy import api
 from typer.testing import CliRunner
 
@@ -54,13 +55,18 @@ import sys
 for name in ("typer", "rich", "sklearn", "matplotlib", "requests", "PIL", "safetensors"):
     sys.modules[name] = None
 import noiseproof
+import noiseproof.__main__
+sys.argv[1:] = ["--version"]
+noiseproof.__main__.main()
 try:
-    import noiseproof.__main__
+    sys.argv[1:] = ["losses"]
     noiseproof.__main__.main()
 except SystemExit as stop:
     print(stop)
 """
-    assert python(code).strip().endswith("pip install '.[lab]' in noiseproof's repository")
+    version, hint = python(code).splitlines()
+    assert version == f"noiseproof {noiseproof.__version__}"
+    assert hint.endswith("pip install '.[lab]' in noiseproof's repository")
 
 
 def test_the_tests_are_collected_where_there_is_no_triton():
@@ -169,6 +175,22 @@ def test_the_generated_files_are_fresh():
 def test_the_version_in_the_changelog_and_the_citation_is_the_packages():
     assert f"## {noiseproof.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"\nversion: {noiseproof.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_workflows_call_what_exists_and_only_the_release_may_publish():
+    yaml = pytest.importorskip("yaml")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    assert {"check.yml", "release.yml"} <= {path.name for path in files}
+    for path in files:
+        jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+        steps = [step for job in jobs.values() for step in job["steps"]]
+        for target in re.findall(r"make (\w+)", " ".join(step.get("run", "") for step in steps)):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{path.name}: make {target}"
+        assert all(re.search(r"@(release/)?v\d+$", step["uses"]) for step in steps if "uses" in step)
+        allowed = {name for name, job in jobs.items() if "id-token" in job.get("permissions", {})}
+        assert allowed == ({"publish"} if path.name == "release.yml" else set())
+        assert all("environment" in jobs[name] for name in allowed)
 
 
 def test_readme_commands_exist():
