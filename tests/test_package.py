@@ -56,15 +56,15 @@ for name in ("typer", "rich", "sklearn", "matplotlib", "requests", "PIL", "safet
     sys.modules[name] = None
 import noiseproof
 import noiseproof.__main__
-sys.argv[1:] = ["--version"]
-noiseproof.__main__.main()
-try:
-    sys.argv[1:] = ["losses"]
-    noiseproof.__main__.main()
-except SystemExit as stop:
-    print(stop)
+for word in ("--version", "losses"):
+    sys.argv[1:] = [word]
+    try:
+        noiseproof.__main__.main()
+    except SystemExit as stop:
+        print(stop.code or "fine")
 """
-    version, hint = python(code).splitlines()
+    version, fine, hint = python(code).splitlines()
+    assert fine == "fine"
     assert version == f"noiseproof {noiseproof.__version__}"
     assert hint.endswith("pip install '.[lab]' in noiseproof's repository")
 

@@ -1,7 +1,8 @@
 """The README and the documentation: all code runs, all commands are commands, all links lead somewhere.
 
-A page needs nothing for that but to be there. The blocks of a page run in order, in one namespace and an empty folder. What a
-reader has and the page does not show, a model or a file, goes into a comment at its place, which readers do not see::
+A page needs nothing for that but to be there. The blocks of a page run in order, in one namespace and an empty folder, with
+noiseproof, torch and NumPy (np) imported. What else a reader has and the page does not show, a model or a file, goes into a
+comment at its place, which readers do not see::
 
     <!-- run
     model = torch.nn.Linear(20, 10)
@@ -16,9 +17,12 @@ import textwrap
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 import typer.main
 
+import noiseproof
 from noiseproof.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,7 +60,7 @@ def shown(page):
 @pytest.mark.parametrize("page", [page for page in PAGES if shown(page) and page not in ELSEWHERE])
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = {"__name__": "page"}
+    names = {"__name__": "page", "noiseproof": noiseproof, "torch": torch, "np": np}
     for line, code in blocks(page):
         with warnings.catch_warnings():
             warnings.simplefilter("default")

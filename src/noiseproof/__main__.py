@@ -14,7 +14,8 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         if missing.name in {"typer", "rich"}:
             if sys.argv[1:] == ["--version"]:
-                return print(f"noiseproof {__version__}")
+                print(f"noiseproof {__version__}")
+                sys.exit()
             sys.exit(f"the command line needs {missing.name}: pip install '.[lab]' in noiseproof's repository")
         raise
     gc.freeze()
