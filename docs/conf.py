@@ -16,7 +16,7 @@ from noiseproof import __version__  # noqa: E402
 project = "noiseproof"
 author = "the authors of noiseproof"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_static"]
 root_doc = "index"
 highlight_language = "text"  # indented blocks are shell commands and their output
@@ -73,7 +73,7 @@ def read(app: Sphinx, name: str, content: list[str]) -> None:
 
 
 def columns(app: Sphinx, kind: str, name: str, value: object, options: object, lines: list[str]) -> None:
-    lines[:] = docstrings.with_definitions(lines)
+    lines[:] = docstrings.as_rest(lines)
 
 
 def inherited(app: Sphinx, kind: str, name: str, value: object, skip: bool, options: object) -> bool | None:

@@ -29,9 +29,7 @@ def drawn(outcomes: list[Outcome]) -> str:
     """One panel for each loss: how many training examples have their given label with which probability, at the end."""
     shares = [_counts(outcome) for outcome in outcomes]
     most = max(counts.max() for panel in shares for counts in panel.values())
-    parts = [
-        _text(LEFT, 24, f"Handwritten digits, {100 * RATE:.0f} % of the training labels are wrong", size=18, weight="bold")
-    ]
+    parts = [_text(LEFT, 24, f"Handwritten digits, {100 * RATE:.0f} % of the labels are wrong", size=18, weight="bold")]
     for index, (outcome, panel) in enumerate(zip(outcomes, shares, strict=True)):
         left = LEFT + index * (PANEL + GAP)
         accuracy = outcome.record.result["test_accuracy"]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def mathml(tex: str, *, block: bool = False) -> str:
     """The element for a formula; a ValueError names the formula that cannot be converted."""
     known = re.sub(r"\\[Bb]igg?[lr]?(?![a-z])", "", tex).replace(r"\dots", r"\ldots")  # MathML stretches brackets by itself
+    known = re.sub(r"\\([dt]?frac)(\d)([\dA-Za-z])", r"\\\1{\2}{\3}", known)  # docutils reads \frac12 as 12 over what follows
     try:
         return str(latex2mathml.tex2mathml(known, as_block=block))
     except Exception as error:  # docutils' MathError, or whatever its parser stumbles over

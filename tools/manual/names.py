@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import pkgutil
 from collections.abc import Iterable
 
+from noiseproof import integrations as package
 from noiseproof.losses import list_losses
 
 __all__ = ["PARTS", "names_of", "reference"]
@@ -30,17 +33,24 @@ MORE = ("LossEntry", "RobustLoss", "Sum", "register", "register_pair")
 """What the package itself shows, beside the losses"""
 
 
+def integrations() -> Iterable[str]:
+    """The modules for other frameworks that can be imported here."""
+    for module in pkgutil.iter_modules(package.__path__):
+        with contextlib.suppress(ImportError):
+            yield importlib.import_module(f"{package.__name__}.{module.name}").__name__
+
+
 def names_of(part: str) -> list[str]:
     if part == "noiseproof":
         return [*FIRST, *MORE]
-    return [name for name in importlib.import_module(part).__all__ if not name.startswith("_")]
+    return [name for name in getattr(importlib.import_module(part), "__all__", ()) if not name.startswith("_")]
 
 
 def reference() -> str:
     """Markdown with a section for each part. A name that an earlier part has shown is left out."""
     shown: set[int] = {id(entry.cls) for entry in list_losses()}
     lines = []
-    for part, words in PARTS.items():
+    for part, words in {**PARTS, **dict.fromkeys(integrations(), "")}.items():
         module = importlib.import_module(part)
         found = {name: getattr(module, name) for name in names_of(part)}
         new = {name: value for name, value in found.items() if id(value) not in shown}
