@@ -20,6 +20,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -249,13 +250,32 @@ def passes_of(asked: list[Primitive], batches: Batches) -> dict[str, Step]:
     }
 
 
+def warmed(cases: list[Case], clock: Clock) -> None:
+    """Compile the kernels of all cases, several at once."""
+
+    def one(job: tuple[str, int, torch.dtype]) -> None:
+        name, classes, dtype = job
+        for run in passes_of(asked_by(name), drawn(Case("warm", 2, classes, dtype))).values():
+            run()
+
+    jobs = dict.fromkeys((name, case.classes, case.dtype) for case in cases for name in case.losses if "ours" in case.ways)
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(one, jobs))
+    clock.say(warmed=len(jobs))
+
+
+def asked_by(name: str) -> list[Primitive]:
+    """What a loss asks the operation for."""
+    needs: Any = noiseproof.create_loss(name).needs
+    return [parse(key) for key in sorted({s.key for s in needs if s.key})]
+
+
 def kernel_times(case: Case, clock: Clock) -> None:
     """The kernels of each loss alone."""
     batches = drawn(case)
     megabytes = case.rows * case.classes * case.dtype.itemsize / 1e6
     for name in case.losses:
-        needs: Any = noiseproof.create_loss(name).needs
-        steps = passes_of([parse(key) for key in sorted({s.key for s in needs if s.key})], batches)
+        steps = passes_of(asked_by(name), batches)
         for key, values in in_turns(steps, case.share).items():
             moved = megabytes * (1 if key == "forward" else 2)
             clock.say(kernel=key, loss=name, rows=case.rows, classes=case.classes, **figures(values, moved))
@@ -299,7 +319,7 @@ def launches(clock: Clock) -> None:
         with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
             run()
             torch.cuda.synchronize()
-        found = [event for event in profiler.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+        found = [event for event in profiler.events() if str(event.device_type).endswith("CUDA")]
         ours = sorted({event.name for event in found if event.name.startswith(("tile_", "stream_"))})
         clock.say(launches=len(found), loss=name, way=way, ours=ours)
 
@@ -322,7 +342,9 @@ def main() -> None:
         shapes = ((8192, 128256), (32768, 1000), (32768, 4096))
         alone = [partial(kernel_times, Case("kernels", n, k, BF16, LOSSES), clock) for n, k in shapes]
         tune = partial(tuned, Case("tune", 8192, 128256, BF16), clock)
-        jobs[4:4] = [*(("kernels", job) for job in alone), ("launches", partial(launches, clock)), ("tune", tune)]
+        jobs[6:6] = [("tune", tune)]
+        jobs[4:4] = [*(("kernels", job) for job in alone), ("launches", partial(launches, clock))]
+    jobs.insert(0, ("warm", partial(warmed, cases, clock)))
     if arguments.check:
         from kernel_checks import checked
 
