@@ -5,7 +5,8 @@
 Forward plus backward, mean reduction. The contestants of a shape take turns within one run; each number is a median with its
 quartiles. Inputs rotate where they would fit into the cache. ``GB/s`` counts the passes that the two kernels make over the
 logits: a reading, then a reading and a writing (and one more reading for a focal sum or a room of over 4,096 classes); of the
-others it counts the same three. ``copy`` reads and writes the logits once. ``graph`` is a step replayed as a CUDA graph.
+others it counts the same three. ``copy`` reads and writes the logits once. ``graph`` is a step replayed as a CUDA graph,
+``in place`` one whose gradient is computed in the forward pass and written over the logits.
 ``--check`` compares every primitive with float64 first, prints what fails and goes on; ``--tune`` times the kernels alone,
 also in other shapes. What is worth most comes first, and after ``--seconds`` nothing is started.
 """
@@ -68,7 +69,7 @@ class Case(NamedTuple):
 
 BF16, FP32 = torch.bfloat16, torch.float32
 CASES = (
-    Case("big", 8192, 128256, BF16, LOSSES, ("ours", "copy", "cross entropy", "liger"), 0.15),
+    Case("big", 8192, 128256, BF16, LOSSES, ("ours", "copy", "cross entropy", "in place", "liger"), 0.15),
     Case("wide", 32768, 1000, BF16, LOSSES, ("ours", "copy", "cross entropy", "liger")),
     Case("wide", 32768, 4096, BF16, LOSSES, ("ours", "copy", "cross entropy")),
     Case("small", 128, 10, FP32, LOSSES, ("ours", "graph", "cross entropy", "graph cross entropy")),
@@ -155,9 +156,16 @@ def liger(batches: Batches) -> Step:
     return step_of(LigerCrossEntropyLoss(), batches)
 
 
+def own(batches: Batches) -> Batches:
+    """Copies, to be written over."""
+    return [(logits.detach().clone().requires_grad_(), target) for logits, target in batches]
+
+
 def made(name: str, way: str, batches: Batches) -> Step:
     """A step of a loss: ours or ``plain``, ``compiled``, as a ``graph``."""
     loss: Loss = FORMULAS[name] if "plain" in way or "cross" in way else noiseproof.create_loss(name).to(DEVICE)
+    if way == "in place":
+        loss, batches = noiseproof.GradientInForward(loss, in_place=True), own(batches)  # type: ignore[arg-type]
     if way.endswith("compiled"):
         loss = torch.compile(loss, fullgraph=True, dynamic=False)
     run = step_of(loss, batches)
@@ -172,7 +180,7 @@ def contestants(case: Case, batches: Batches) -> Iterator[tuple[str, str, Callab
         elif way == "liger":
             yield "ce", way, partial(liger, batches)
         else:
-            for name in ("ce",) if "cross" in way else case.losses:
+            for name in ("ce",) if "cross" in way else case.losses[:1] if way == "in place" else case.losses:
                 yield name, way, partial(made, name, way, batches)
 
 

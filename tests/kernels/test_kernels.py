@@ -134,16 +134,47 @@ def test_a_loss_on_the_kernels_is_the_loss(name, on_kernels, short_tiles):
 
 
 def test_the_cpu_never_imports_the_kernels():
-    code = "noiseproof.JALCE()(torch.zeros(2, 3), torch.zeros(2).long()); print('noiseproof.kernels' in sys.modules)"
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    ended = subprocess.run(
-        [sys.executable, "-c", f"import sys, noiseproof, torch; {code}"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = "noiseproof.JALCE()(torch.zeros(2, 3), torch.zeros(2).long()); print('noiseproof.kernels' in sys.modules)"
+    command = [sys.executable, "-c", f"import sys, noiseproof, torch; {run}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["False"]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("backend", ["reference", "triton"])
+def test_the_gradient_in_the_forward_pass_is_the_gradient(backend, in_place, on_kernels, monkeypatch):
+    monkeypatch.setenv(backends.VARIABLE, backend)
+    criterion = noiseproof.JALCE().to(DEVICE)
+    logits, target = drawn("random", 5, 10, torch.float32, DEVICE)
+    target[2] = -100
+    leaf = logits.clone().requires_grad_()
+    (criterion(leaf, target) * 0.5).backward()
+    other = logits.clone().requires_grad_()
+    rows_given = other * 1.0  # not a leaf, as a network's logits
+    value = noiseproof.GradientInForward(criterion, in_place=in_place)(rows_given, target)
+    torch.testing.assert_close(value, criterion(logits, target))
+    (value * 0.5).backward(retain_graph=True)
+    torch.testing.assert_close(other.grad, leaf.grad)
+    assert torch.equal(rows_given.detach(), logits) != in_place
+    with pytest.raises(RuntimeError, match="computed in the forward pass and is gone"):
+        value.backward()
+
+
+def test_logits_that_are_still_wanted_are_not_overwritten_unseen():
+    logits, target = drawn("random", 5, 10, torch.float32, DEVICE)
+    used = logits.requires_grad_().exp()  # whose derivative is its value
+    value = noiseproof.GradientInForward(noiseproof.CE(), in_place=True)(used, target)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        value.backward()
+
+
+def test_what_has_no_gradient_in_the_forward_pass_is_refused():
+    with pytest.raises(TypeError, match="not a function of row statistics"):
+        noiseproof.GradientInForward(noiseproof.LogitClip())
+    with pytest.raises(ValueError, match="must reduce to a mean or a sum"):
+        noiseproof.GradientInForward(noiseproof.CE(reduction="none"))
+    with pytest.raises(TypeError, match="must hold class indices"):
+        noiseproof.GradientInForward(noiseproof.CE())(torch.zeros(1, 3, requires_grad=True), torch.full((1, 3), 1 / 3))
 
 
 def compiled_ahead(tmp_path, *arguments):
