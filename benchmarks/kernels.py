@@ -5,7 +5,8 @@
 Forward plus backward, mean reduction. The contestants of a shape take turns within one run; each number is a median with its
 quartiles. Inputs rotate where they would fit into the cache. ``GB/s`` counts the passes that the two kernels make over the
 logits: a reading, then a reading and a writing (and one more reading for a focal sum or a room of over 4,096 classes); of the
-others it counts the same three. ``copy`` reads and writes the logits once. ``graph`` is a step replayed as a CUDA graph.
+others it counts the same three. ``copy`` reads and writes the logits once. ``graph`` is a step replayed as a CUDA graph,
+``in place`` one whose gradient is computed in the forward pass and written over the logits.
 ``--check`` compares every primitive with float64 first, prints what fails and goes on; ``--tune`` times the kernels alone,
 also in other shapes. What is worth most comes first, and after ``--seconds`` nothing is started.
 """
@@ -20,6 +21,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -67,7 +69,7 @@ class Case(NamedTuple):
 
 BF16, FP32 = torch.bfloat16, torch.float32
 CASES = (
-    Case("big", 8192, 128256, BF16, LOSSES, ("ours", "copy", "cross entropy", "liger"), 0.15),
+    Case("big", 8192, 128256, BF16, LOSSES, ("ours", "copy", "cross entropy", "in place", "liger"), 0.15),
     Case("wide", 32768, 1000, BF16, LOSSES, ("ours", "copy", "cross entropy", "liger")),
     Case("wide", 32768, 4096, BF16, LOSSES, ("ours", "copy", "cross entropy")),
     Case("small", 128, 10, FP32, LOSSES, ("ours", "graph", "cross entropy", "graph cross entropy")),
@@ -154,9 +156,16 @@ def liger(batches: Batches) -> Step:
     return step_of(LigerCrossEntropyLoss(), batches)
 
 
+def own(batches: Batches) -> Batches:
+    """Copies, to be written over."""
+    return [(logits.detach().clone().requires_grad_(), target) for logits, target in batches]
+
+
 def made(name: str, way: str, batches: Batches) -> Step:
     """A step of a loss: ours or ``plain``, ``compiled``, as a ``graph``."""
     loss: Loss = FORMULAS[name] if "plain" in way or "cross" in way else noiseproof.create_loss(name).to(DEVICE)
+    if way == "in place":
+        loss, batches = noiseproof.GradientInForward(loss, in_place=True), own(batches)  # type: ignore[arg-type]
     if way.endswith("compiled"):
         loss = torch.compile(loss, fullgraph=True, dynamic=False)
     run = step_of(loss, batches)
@@ -171,7 +180,7 @@ def contestants(case: Case, batches: Batches) -> Iterator[tuple[str, str, Callab
         elif way == "liger":
             yield "ce", way, partial(liger, batches)
         else:
-            for name in ("ce",) if "cross" in way else case.losses:
+            for name in ("ce",) if "cross" in way else case.losses[:1] if way == "in place" else case.losses:
                 yield name, way, partial(made, name, way, batches)
 
 
@@ -249,13 +258,32 @@ def passes_of(asked: list[Primitive], batches: Batches) -> dict[str, Step]:
     }
 
 
+def warmed(cases: list[Case], clock: Clock) -> None:
+    """Compile the kernels of all cases, several at once."""
+
+    def one(job: tuple[str, int, torch.dtype]) -> None:
+        name, classes, dtype = job
+        for run in passes_of(asked_by(name), drawn(Case("warm", 2, classes, dtype))).values():
+            run()
+
+    jobs = dict.fromkeys((name, case.classes, case.dtype) for case in cases for name in case.losses if "ours" in case.ways)
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(one, jobs))
+    clock.say(warmed=len(jobs))
+
+
+def asked_by(name: str) -> list[Primitive]:
+    """What a loss asks the operation for."""
+    needs: Any = noiseproof.create_loss(name).needs
+    return [parse(key) for key in sorted({s.key for s in needs if s.key})]
+
+
 def kernel_times(case: Case, clock: Clock) -> None:
     """The kernels of each loss alone."""
     batches = drawn(case)
     megabytes = case.rows * case.classes * case.dtype.itemsize / 1e6
     for name in case.losses:
-        needs: Any = noiseproof.create_loss(name).needs
-        steps = passes_of([parse(key) for key in sorted({s.key for s in needs if s.key})], batches)
+        steps = passes_of(asked_by(name), batches)
         for key, values in in_turns(steps, case.share).items():
             moved = megabytes * (1 if key == "forward" else 2)
             clock.say(kernel=key, loss=name, rows=case.rows, classes=case.classes, **figures(values, moved))
@@ -299,7 +327,7 @@ def launches(clock: Clock) -> None:
         with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
             run()
             torch.cuda.synchronize()
-        found = [event for event in profiler.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+        found = [event for event in profiler.events() if str(event.device_type).endswith("CUDA")]
         ours = sorted({event.name for event in found if event.name.startswith(("tile_", "stream_"))})
         clock.say(launches=len(found), loss=name, way=way, ours=ours)
 
@@ -322,7 +350,9 @@ def main() -> None:
         shapes = ((8192, 128256), (32768, 1000), (32768, 4096))
         alone = [partial(kernel_times, Case("kernels", n, k, BF16, LOSSES), clock) for n, k in shapes]
         tune = partial(tuned, Case("tune", 8192, 128256, BF16), clock)
-        jobs[4:4] = [*(("kernels", job) for job in alone), ("launches", partial(launches, clock)), ("tune", tune)]
+        jobs[6:6] = [("tune", tune)]
+        jobs[4:4] = [*(("kernels", job) for job in alone), ("launches", partial(launches, clock))]
+    jobs.insert(0, ("warm", partial(warmed, cases, clock)))
     if arguments.check:
         from kernel_checks import checked
 

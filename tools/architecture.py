@@ -23,6 +23,7 @@ ROOMS = {
     "statistics": ("row statistics by name, and where they come from", ("primitives",)),
     "decay": ("L1 decay as a penalty to add to a loss", ("checks",)),
     "losses": ("the contract, one file per family, the catalogue", ("checks", "primitives", "statistics")),
+    "in_forward": ("a loss with its gradient computed in the forward pass", ("losses", "primitives", "statistics")),
     "functional": ("one function per loss", ("losses",)),
     "integrations": ("losses in the loops of other frameworks", ("decay",)),
     "noise": (

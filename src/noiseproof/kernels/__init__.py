@@ -5,12 +5,14 @@ Every loss that is a function of row statistics runs on them, alone or in a sum:
 terms    functions that Triton lacks, and one class's term of each sum
 tile     rows that fit into registers, several to a program
 stream   longer rows, block by block
+scaling  the gradient times a factor on the device
 rows     which kernel runs, with how many rows or classes to a program
 """
 
 from noiseproof.kernels.rows import backward, forward, suits
+from noiseproof.kernels.scaling import scale
 from noiseproof.primitives import Backend
 
 __all__ = ["BACKEND", "backward", "forward", "suits"]
 
-BACKEND = Backend("triton", forward, backward)
+BACKEND = Backend("triton", forward, backward, scale)

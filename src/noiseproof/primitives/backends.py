@@ -28,6 +28,8 @@ class Backend(NamedTuple):
     name: str
     forward: Callable[[Tensor, Tensor, Sequence[Primitive], torch.dtype], tuple[Tensor, Tensor]]
     backward: Callable[..., Tensor]
+    scale: Callable[[Tensor, Tensor], Tensor] = reference.scale
+    """A gradient times a number, in place"""
 
 
 REFERENCE = Backend("reference", reference.forward, reference.backward)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from noiseproof.primitives.request import FOCAL_KINDS, Primitive, ceiling
 
-__all__ = ["backward", "checked_labels", "forward", "on_cpu"]
+__all__ = ["backward", "checked_labels", "forward", "on_cpu", "scale"]
 
 # Rows go in chunks. On the CPU all passes over a chunk then stay in the cache, and temporaries are chunk-sized; elsewhere
 # a chunk is large enough that the number of launches does not count.
@@ -271,6 +271,11 @@ def _columns_of(rows: Tensor) -> tuple[Tensor, ...]:
 
 def _split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return iter([tensors]) if tensors[0].shape[0] <= step else zip(*(t.split(step) for t in tensors), strict=True)
+
+
+def scale(gradient: Tensor, factor: Tensor) -> Tensor:
+    """In place; a factor of 1 costs nothing on the CPU, where looking at it stalls nothing."""
+    return gradient if on_cpu(factor) and factor.item() == 1 else gradient.mul_(factor)
 
 
 def on_cpu(tensor: Tensor) -> bool:
