@@ -22,6 +22,7 @@ ROOMS = {
     "statistics": ("row statistics by name, and where they come from", ("primitives",)),
     "decay": ("L1 decay as a penalty to add to a loss", ("checks",)),
     "losses": ("the contract, one file per family, the catalogue", ("checks", "primitives", "statistics")),
+    "linear": ("losses of hidden states and a head, without all logits", ("checks", "losses", "primitives", "statistics")),
     "functional": ("one function per loss", ("losses",)),
     "integrations": ("losses in the loops of other frameworks", ("decay",)),
     "noise": (

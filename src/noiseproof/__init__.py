@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from noiseproof import functional, losses, noise, statistics
 from noiseproof.decay import L1
+from noiseproof.linear import LinearLoss, linear_loss
 from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
 from noiseproof.version import __version__
 
-__all__ = ["L1", "__version__", "functional", "losses", "noise", "statistics"]
+__all__ = ["L1", "LinearLoss", "__version__", "functional", "linear_loss", "losses", "noise", "statistics"]
 
 if TYPE_CHECKING:  # type checkers follow the star import, and report a name that is not there
     from noiseproof import audit, data, models, paper, sklearn, theory, train

@@ -19,15 +19,15 @@ class Backend(NamedTuple):
     """The two passes over the logits.
 
     ``forward(logits, target, asked, dtype)`` gives the primitives ``[2 + R, N]`` in ``dtype`` (nll, log_miss, then those asked
-    for), and ``[5, N]`` of whatever its own backward pass wants. A target out of range makes its row NaN, without reading
-    outside of the logits or looking at values on the host. A masked class (one at -inf) is in no sum and gets no gradient;
-    neither does a row whose label is one. ``backward(grads, logits, target, primitives, saved, asked)`` gives the gradient with
-    respect to the logits, in their dtype, contiguous.
+    for), and up to ``[5 + R, N]`` of whatever its own backward pass wants. A target out of range makes its row NaN, without
+    reading outside of the logits or looking at values on the host. A masked class (one at -inf) is in no sum and gets no
+    gradient; neither does a row whose label is one. ``backward(grads, logits, target, primitives, saved, asked, out=None)``
+    gives the gradient with respect to the logits, in their dtype, contiguous, or in ``out``, which may be the logits.
     """
 
     name: str
     forward: Callable[[Tensor, Tensor, Sequence[Primitive], torch.dtype], tuple[Tensor, Tensor]]
-    backward: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Sequence[Primitive]], Tensor]
+    backward: Callable[..., Tensor]
 
 
 REFERENCE = Backend("reference", reference.forward, reference.backward)
