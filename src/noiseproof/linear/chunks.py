@@ -121,7 +121,7 @@ class _ChunkedRows(torch.autograd.Function):
         upstream = inputs[0].new_ones(len(inputs[0]), dtype=accumulation_dtype(task.dtype)) if task.at_once else None
         losses, total, gradients = _run(task, inputs, wanted, upstream)
         ctx.save_for_backward(*(gradients if task.at_once else inputs))
-        count = torch.as_tensor(total, device=losses.device)
+        count = total if isinstance(total, Tensor) else losses.new_full((), total)
         ctx.mark_non_differentiable(count)
         return losses.sum() if task.at_once else losses, count
 
@@ -163,7 +163,7 @@ def _checkpointed_rows(source: Linear, target: Tensor, criterion: RobustLoss) ->
     def rows_of(x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         logits = F.linear(x, source.weight, source.bias)
         rows, count = criterion.weighted_rows(Logits(logits), labels)
-        return rows, rows.new_tensor(len(rows)) if count is None else count
+        return rows, rows.new_full((), len(rows)) if count is None else count
 
     rows = len(source.hidden)
     step = max(1, chunk_rows(rows, source.classes, source.dtype, max(1, source.chunk_bytes // EVERY_LABEL)))

@@ -136,17 +136,19 @@ class Gradients:
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor, *, replace: bool) -> None:
-    """``total += a @ b``, or ``total = a @ b``; the product is never rounded to less than the total has."""
+    """``total += a @ b``, or ``total = a @ b``, where the total may have more digits than the factors."""
     beta = 0.0 if replace else 1.0
     if total.dtype == a.dtype:
         torch.addmm(total, a, b, beta=beta, out=total)
-    elif a.is_cuda and hasattr(torch.ops.aten.addmm, "dtype_out"):  # torch 2.8
+    elif a.is_cuda and torch.version.cuda is not None and hasattr(torch.ops.aten.addmm, "dtype_out"):  # torch 2.8
         torch.ops.aten.addmm.dtype_out(total, a, b, total.dtype, beta=beta, out=total)
     else:
-        wide = b.to(total.dtype)
-        step = max(1, PIECE // max(1, max(total.shape[1], a.shape[1])))
+        step = max(1, PIECE // max(1, total.shape[1], a.shape[1]))
+        # Elsewhere than on a CPU products in float32 take many times as long, so each is rounded before it is added.
+        wide = b.to(total.dtype) if a.device.type == "cpu" else b
         for piece, rows in zip(total.split(step), a.split(step), strict=True):
-            torch.addmm(piece, rows.to(total.dtype), wide, beta=beta, out=piece)
+            product = rows.to(wide.dtype) @ wide
+            piece.copy_(product) if replace else piece.add_(product)
 
 
 def write_gradient(grads: Tensor, z: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: str) -> Tensor:
