@@ -19,6 +19,7 @@ ROOMS = {
     "printing": ("text from elsewhere, as a terminal, a page or a spreadsheet may show it", ()),
     "reading": ("files that others wrote, read without trust, within limits", ()),
     "primitives": ("the one operation that reads logits, its backends", ()),
+    "kernels": ("the passes over the logits as Triton kernels, for CUDA", ("primitives",)),
     "statistics": ("row statistics by name, and where they come from", ("primitives",)),
     "decay": ("L1 decay as a penalty to add to a loss", ("checks",)),
     "losses": ("the contract, one file per family, the catalogue", ("checks", "primitives", "statistics")),

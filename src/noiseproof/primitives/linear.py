@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from noiseproof.primitives.backends import REFERENCE, backend_for
+from noiseproof.primitives.backends import backend_for
 from noiseproof.primitives.operation import _transformed as is_transformed
 from noiseproof.primitives.operation import accumulation_dtype, forward_pass
 from noiseproof.primitives.request import decode
@@ -152,12 +152,9 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor, *, replace: bool) -> None:
 
 
 def write_gradient(grads: Tensor, z: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: str) -> Tensor:
-    """The gradient with respect to the logits ``z``: over them, unless it is the reference that computes it."""
-    backend = backend_for(z)
+    """The gradient with respect to the logits ``z``, over them: they are not needed any more."""
     rest = (target, primitives.contiguous(), saved.contiguous(), decode(request))
-    if backend is REFERENCE:
-        return backend.backward(grads, z, *rest)
-    return backend.backward(grads.contiguous(), z, *rest, out=z)
+    return backend_for(z).backward(grads.contiguous(), z, *rest, out=z)
 
 
 @torch.library.custom_op("noiseproof::linear_primitives", mutates_args=())
@@ -214,8 +211,7 @@ def linear_primitives_backward(
         products = Products(hidden, weight, bias, keep, dtype, chunk_bytes)
         gradients = Gradients(products, weight, bias, wanted)
         for rows, x, z in products.chunks():
-            kept = saved[: 5 if backend_for(z) is REFERENCE else None, rows]
-            dz = write_gradient(grads[:, rows], z, target[rows], primitives[:, rows], kept, request)
+            dz = write_gradient(grads[:, rows], z, target[rows], primitives[:, rows], saved[:, rows], request)
             gradients.add(rows, x, dz)
         first, second, third = (hidden.new_empty(0) if g is None else g for g in gradients.results())
         return first, second, third
