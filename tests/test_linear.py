@@ -407,6 +407,20 @@ def test_a_backend_that_can_writes_the_gradient_over_the_logits(monkeypatch):
     assert len(set(written[:3])) == 1
 
 
+@WAYS
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered")  # Triton's interpreter, of lanes that are masked
+def test_the_kernels_serve_a_chunk(recompute, monkeypatch):
+    pytest.importorskip("triton")
+    from noiseproof.kernels import BACKEND
+
+    leaves, target = draw(6, classes=300, dtype=torch.float32)
+    criterion = noiseproof.JALFL()
+    expected = with_gradients(two_steps(*leaves[:2], target, criterion, leaves[2]), leaves)
+    monkeypatch.setitem(backends._registered, "cpu", BACKEND)
+    loss = linear_loss(*leaves[:2], target, criterion, leaves[2], recompute=recompute, chunk_bytes=3 * 300 * 4)
+    torch.testing.assert_close(with_gradients(loss, leaves), expected)
+
+
 def test_a_source_gives_statistics_but_no_logits():
     source = Linear(torch.zeros(2, 3), torch.zeros(4, 3))
     with pytest.raises(TypeError, match=r"F\.linear"):
