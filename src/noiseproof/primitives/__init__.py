@@ -41,7 +41,7 @@ is the label, the fourth has nothing to cancel. With two classes ``(K-1) p_j - 1
 A class at -inf is masked: it is in no sum, K - 1 is then the number of the others that are left, and its dz is 0.
 
 request     Primitive, what the operation can be asked for
-reference   the two passes in plain torch, which run everywhere
+reference   the two passes in plain torch, which run everywhere; focal has the terms and slopes of focal sums
 backends    which implementation of the passes runs on which device
 operation   the registered operations, their gradients and vmap rules, and the plain definition
 """
@@ -49,14 +49,18 @@ operation   the registered operations, their gradients and vmap rules, and the p
 from noiseproof.primitives.backends import Backend, backend_for, register_backend
 from noiseproof.primitives.operation import (
     accumulation_dtype,
+    can_look,
+    is_transformed,
     plain_primitives,
     primitives_of,
     row_primitives,
     row_primitives_backward,
     rows_of_labels,
+    rows_of_primitives,
 )
 from noiseproof.primitives.request import Primitive, decode, encode, focal_term, key_of, parse
 
 __all__ = ["Backend", "Primitive", "backend_for", "decode", "encode", "focal_term", "key_of", "parse", "register_backend"]
-__all__ += ["accumulation_dtype", "plain_primitives", "primitives_of", "rows_of_labels"]
+__all__ += ["accumulation_dtype", "can_look", "is_transformed", "plain_primitives", "primitives_of"]
+__all__ += ["rows_of_labels", "rows_of_primitives"]
 __all__ += ["row_primitives", "row_primitives_backward"]
