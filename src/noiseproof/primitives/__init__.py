@@ -41,7 +41,9 @@ is the label, the fourth has nothing to cancel. With two classes ``(K-1) p_j - 1
 A class at -inf is masked: it is in no sum, K - 1 is then the number of the others that are left, and its dz is 0.
 
 request     Primitive, what the operation can be asked for
-reference   the two passes in plain torch, which run everywhere; focal has the terms and slopes of focal sums
+reference   the two passes in plain torch, which run everywhere
+small       the same for a small batch on the CPU, both passes at once
+focal       terms and slopes of the focal sums, for these two
 backends    which implementation of the passes runs on which device
 operation   the registered operations, their gradients and vmap rules, and the plain definition
 """

@@ -23,8 +23,8 @@ def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, 
     """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first; ``[4, N]`` or ``[5, N]`` for the
     backward pass.
 
-    Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU;
-    elsewhere its row is NaN, because looking would stall the device.
+    Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU
+    (compiled, torch's own RuntimeError); elsewhere its row is NaN, because looking would stall the device.
     """
     return backend_for(logits).forward(logits, target, decode(request), accumulation_dtype(logits.dtype))
 

@@ -146,7 +146,8 @@ def _power_slope(q: float, shifted: Tensor, e: Tensor, e_less_1: Tensor, row: _R
     behind = row.own < 0
     if q == 2:
         slope = torch.where(behind, e_less_1, e).mul_(e)
-        factor = row.inverse_sum.square().mul_(2.0)
+        factor = row.inverse_sum.square()
+        factor += factor
     else:
         powers = _powers(shifted, q, least, row.label)
         slope = torch.where(behind, powers - e, powers)
