@@ -1,22 +1,26 @@
-"""Speed of the losses on this machine: ours, the plain formula in eager torch, the same compiled, and F.cross_entropy.
+"""Speed of the losses on this machine: ours and the plain formula, in eager torch and compiled, and F.cross_entropy.
 
-    python benchmarks/losses.py [--losses jal-ce jal-fl nce] [--classes 10 1000 32768] [--rows 128] [--seconds 2] [--no-compile]
+    python benchmarks/losses.py [--losses jal-ce] [--shapes 128x10 256x1000] [--compiled ce | --no-compile] [--cpu-time]
 
-Forward plus backward, float32, mean reduction. The contestants take turns within one run. A turn starts with an untimed step,
-so that each is timed with the caches and the allocator as its own last step left them, as in a training loop that uses it. Each
-number is a median with its quartiles; the last columns are the ratios to read.
+Forward plus backward, float32, mean reduction, one thread. The contestants take turns within one run. A turn starts with an
+untimed step, so that each is timed with the caches and the allocator as its own last step left them, as in a training loop that
+uses it. Each number is a median with its quartiles; the last columns are the ratios to read. On a machine that does other work
+too, --cpu-time counts the time on the processor instead of the time on the clock.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import platform
 import statistics
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
@@ -24,19 +28,30 @@ from torch import Tensor
 
 import noiseproof
 
-ELEMENTS = (2**18, 2**20, 2**22)
-"""Logits per measurement. Each number of classes is measured at a small, a middle and a large batch: a fixed cost of about a
-millisecond a step weighs on the small ones, and one size alone would hide it. At least 8 rows, at most 4,096."""
+SHAPES = ("128x10", "128x100", "256x1000", "1024x1000", "32x32768")
+"""Rows and classes. In the first each call of torch costs more than its arithmetic, in the last memory is what costs."""
+COMPILED_SHAPES = ("128x10", "256x1000")
 
 STEPS_PER_TURN = 3
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
+def _plain_ce(logits: Tensor, target: Tensor) -> Tensor:
+    one_hot = F.one_hot(target, logits.shape[1]).float()
+    return -(one_hot * F.log_softmax(logits, dim=1)).sum(1)
+
+
 def _plain_nce(logits: Tensor, target: Tensor) -> Tensor:
     log_p = F.log_softmax(logits, dim=1)
     one_hot = F.one_hot(target, logits.shape[1]).float()
     return -(one_hot * log_p).sum(1) / -log_p.sum(1)
+
+
+def _plain_nnce(logits: Tensor, target: Tensor, minimum: float = 1e-8) -> Tensor:
+    room = F.log_softmax(logits, dim=1).clamp_min(math.log(minimum)) - math.log(minimum)
+    one_hot = F.one_hot(target, logits.shape[1]).float()
+    return 1 - (one_hot * room).sum(1) / room.sum(1)
 
 
 def _plain_nfl(logits: Tensor, target: Tensor, gamma: float = 0.5) -> Tensor:
@@ -59,12 +74,14 @@ def _plain_gce(logits: Tensor, target: Tensor, q: float = 0.7) -> Tensor:
 
 
 PLAIN: dict[str, Loss] = {
+    "ce": lambda z, y: _plain_ce(z, y).mean(),
     "nce": lambda z, y: _plain_nce(z, y).mean(),
     "nfl": lambda z, y: _plain_nfl(z, y).mean(),
     "amse": lambda z, y: _plain_amse(z, y).mean(),
     "gce": lambda z, y: _plain_gce(z, y).mean(),
     "jal-ce": lambda z, y: (_plain_nce(z, y) + _plain_amse(z, y)).mean(),
     "jal-fl": lambda z, y: (_plain_nfl(z, y) + _plain_amse(z, y)).mean(),
+    "anl-ce": lambda z, y: (5 * _plain_nce(z, y) + 5 * _plain_nnce(z, y)).mean(),
 }
 """Each loss as its paper prints it, with one-hot vectors and autograd: how such code is usually written."""
 
@@ -79,7 +96,9 @@ def step(loss: Loss, logits: Tensor, target: Tensor) -> Callable[[], None]:
     return run
 
 
-def interleaved(steps: dict[str, Callable[[], None]], seconds: float) -> dict[str, list[float]]:
+def interleaved(
+    steps: dict[str, Callable[[], None]], seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
     """Milliseconds of each, sorted, the contestants taking turns until the time is up."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     for run in steps.values():
@@ -90,32 +109,37 @@ def interleaved(steps: dict[str, Callable[[], None]], seconds: float) -> dict[st
         for name, run in steps.items():
             run()
             for _ in range(STEPS_PER_TURN):
-                start = time.perf_counter()
+                start = clock()
                 run()
-                times[name].append(1e3 * (time.perf_counter() - start))
+                times[name].append(1e3 * (clock() - start))
     return {name: sorted(values) for name, values in times.items()}
 
 
-def batch_sizes(classes: int) -> list[int]:
-    """The batches to measure at this number of classes."""
-    return sorted({min(4096, max(8, elements // classes)) for elements in ELEMENTS})
-
-
-def measure(name: str, classes: int, rows: int, seconds: float, compiled: bool) -> dict[str, object]:
-    """One loss at one number of classes and one batch size."""
+def measure(
+    name: str, rows: int, classes: int, seconds: float, compiled: bool, clock: Callable[[], float]
+) -> dict[str, object]:
+    """One loss at one shape."""
     generator = torch.Generator().manual_seed(0)
     logits = (3 * torch.randn(rows, classes, generator=generator)).requires_grad_()
     target = torch.randint(classes, (rows,), generator=generator)
+    loss = noiseproof.create_loss(name)
     steps = {
-        "ours": step(noiseproof.create_loss(name), logits, target),
+        "ours": step(loss, logits, target),
         "plain": step(PLAIN[name], logits, target),
         "cross entropy": step(F.cross_entropy, logits, target),
     }
     if compiled:
         torch.compiler.reset()
+        steps["ours compiled"] = step(torch.compile(loss, fullgraph=True), logits, target)
         steps["compiled"] = step(torch.compile(PLAIN[name], fullgraph=True), logits, target)
-    times = interleaved(steps, seconds)
+    times = interleaved(steps, seconds, clock)
     middle = {key: statistics.median(values) for key, values in times.items()}
+    ratios = {
+        "ours over cross entropy": round(middle["ours"] / middle["cross entropy"], 2),
+        "ours over plain": round(middle["ours"] / middle["plain"], 2),
+    }
+    if compiled:
+        ratios["ours over plain, compiled"] = round(middle["ours compiled"] / middle["compiled"], 2)
     return {
         "loss": name,
         "classes": classes,
@@ -123,8 +147,7 @@ def measure(name: str, classes: int, rows: int, seconds: float, compiled: bool) 
         "milliseconds": {key: round(value, 3) for key, value in middle.items()},
         "quartiles": {key: [round(v[len(v) // 4], 3), round(v[3 * len(v) // 4], 3)] for key, v in times.items()},
         "repeats": len(times["ours"]),
-        "ours over cross entropy": round(middle["ours"] / middle["cross entropy"], 2),
-        "plain over ours": round(middle["plain"] / middle["ours"], 2),
+        **ratios,
     }
 
 
@@ -139,41 +162,46 @@ def machine() -> dict[str, str]:
         "torch": torch.__version__,
         "commit": commit,
         "date": time.strftime("%Y-%m-%d"),
+        "load": " ".join(f"{value:.1f}" for value in os.getloadavg()),
     }
+
+
+def show(result: dict[str, Any]) -> None:
+    """One line of the table."""
+    ms, (low, high) = result["milliseconds"], result["quartiles"]["ours"]
+    both = [f"{ms[key]:.3f}" if key in ms else "-" for key in ("plain", "ours compiled", "compiled", "cross entropy")]
+    ratios = [str(result.get(key, "-")) for key in ("ours over cross entropy", "ours over plain", "ours over plain, compiled")]
+    shape, ours = f"{result['rows']}x{result['classes']}", f"{ms['ours']:.3f} [{low:.3f}, {high:.3f}]"
+    print(f"{result['loss']:7} {shape:>9} {ours:>24}", *(f"{x:>9}" for x in both), *(f"{x:>8}" for x in ratios), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--losses", nargs="+", default=["jal-ce", "jal-fl", "nce", "amse", "gce"], choices=sorted(PLAIN))
-    parser.add_argument("--classes", nargs="+", type=int, default=[10, 100, 1000, 32768])
-    parser.add_argument("--rows", nargs="+", type=int, help="batch sizes, instead of a small, a middle and a large one")
-    parser.add_argument("--seconds", type=float, default=2.0, help="per loss and number of classes")
-    parser.add_argument("--no-compile", action="store_true", help="leave the compiled plain formula out")
+    parser.add_argument("--losses", nargs="+", default=["ce", "gce", "jal-ce", "jal-fl", "anl-ce"], choices=sorted(PLAIN))
+    parser.add_argument("--shapes", nargs="+", default=list(SHAPES), help="rows and classes, such as 128x10")
+    parser.add_argument("--compiled", nargs="+", default=["ce", "jal-ce", "jal-fl"], help="the losses to compile too")
+    parser.add_argument("--no-compile", dest="compiled", action="store_const", const=[], help="compile none")
+    parser.add_argument("--seconds", type=float, default=1.0, help="per loss and shape")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cpu-time", action="store_true", help="time on the processor, with one thread")
     parser.add_argument("--json", type=Path, help="also write the results there, a JSON line each")
     arguments = parser.parse_args()
 
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.processor() or platform.machine()}")
-    print("milliseconds, forward + backward, median [quartiles]")
-    print(
-        f"{'loss':8} {'K':>6} {'N':>5} {'ours':>22} {'plain':>9} {'compiled':>9} {'F.ce':>7}  "
-        f"{'ours/F.ce':>9} {'plain/ours':>10}"
-    )
+    torch.set_num_threads(arguments.threads)
+    clock = time.thread_time if arguments.cpu_time else time.perf_counter
+    start: dict[str, Any] = {"machine": machine(), "clock": "processor" if arguments.cpu_time else "wall"}
+    print(f"torch {torch.__version__}, {arguments.threads} threads, load {start['machine']['load']}, {start['clock']} time")
+    print("milliseconds, forward + backward, median [quartiles]; then ours / F.ce, ours / plain, ours / plain both compiled")
+    print(f"{'loss':7} {'shape':>9} {'ours':>24} {'plain':>9} {'ours c.':>9} {'plain c.':>9} {'F.ce':>9}")
     results = []
-    for name in arguments.losses:
-        for classes, rows in [(k, n) for k in arguments.classes for n in arguments.rows or batch_sizes(k)]:
-            result = measure(name, classes, rows, arguments.seconds, not arguments.no_compile)
-            results.append(result)
-            ms: dict[str, float] = result["milliseconds"]  # type: ignore[assignment]
-            low, high = result["quartiles"]["ours"]  # type: ignore[index]
-            ours = f"{ms['ours']:.3f} [{low:.3f}, {high:.3f}]"
-            compiled = f"{ms['compiled']:.3f}" if "compiled" in ms else "-"
-            print(
-                f"{name:8} {classes:6} {result['rows']:5} {ours:>22} {ms['plain']:9.3f} {compiled:>9} "
-                f"{ms['cross entropy']:7.3f}  {result['ours over cross entropy']:9} {result['plain over ours']:10}",
-                flush=True,
-            )
+    for shape in arguments.shapes:
+        rows, classes = map(int, shape.split("x"))
+        for name in arguments.losses:
+            compiled = name in arguments.compiled and shape in COMPILED_SHAPES
+            results.append(measure(name, rows, classes, arguments.seconds, compiled, clock))
+            show(results[-1])
     if arguments.json:
-        lines = [{"machine": machine(), "protocol": (__doc__ or "").split("\n\n")[2]}, *results]
+        lines = [{**start, "protocol": (__doc__ or "").split("\n\n")[2]}, *results]
         arguments.json.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 

@@ -11,6 +11,7 @@ from cases import STATISTIC, build, gradient
 from mpmath import mp, mpf
 
 import noiseproof
+from noiseproof.primitives import small
 
 LOSSES = {
     "ce": {},
@@ -26,6 +27,8 @@ LOSSES = {
     "agce": {"a": 6.0, "q": 1.5},
     "rce": {},
 }
+# A small batch, and one whose logits go in chunks: the same derivation, written twice.
+EITHER = pytest.mark.parametrize("limit", [small.SMALL, pytest.param(0, marks=pytest.mark.slow)], ids=["small", "large"])
 GAPS = [1.0, 1e-1, 1e-3, 1e-5, 1e-7, 1e-8, 1e-9, 1e-12, 1e-15, 1e-17]
 
 
@@ -116,18 +119,34 @@ def worst_error(name, options, logits, y):
     return max(errors)
 
 
+@EITHER
 @pytest.mark.parametrize("classes", [2, 10, 100])
 @pytest.mark.parametrize("name", LOSSES)
-def test_the_worst_gradient_of_a_row_sure_of_its_label_is_within_1e5(name, classes):
+def test_the_worst_gradient_of_a_row_sure_of_its_label_is_within_1e5(name, classes, limit, monkeypatch):
+    monkeypatch.setattr(small, "SMALL", limit)
     errors = {gap: worst_error(name, LOSSES[name], rows(classes, gap, sure_of=0), 0) for gap in GAPS}
     assert max(errors.values()) <= 1e-5, errors
 
 
+@EITHER
 @pytest.mark.parametrize("classes", [2, 10, 100])
 @pytest.mark.parametrize("name", LOSSES)
-def test_the_worst_gradient_of_a_row_sure_of_another_class_is_within_1e5(name, classes):
+def test_the_worst_gradient_of_a_row_sure_of_another_class_is_within_1e5(name, classes, limit, monkeypatch):
+    monkeypatch.setattr(small, "SMALL", limit)
     errors = {gap: worst_error(name, LOSSES[name], rows(classes, gap, sure_of=1), 0) for gap in GAPS}
     assert max(errors.values()) <= 1e-5, errors
+
+
+@pytest.mark.parametrize("classes", [3, 10, 100, 1000])  # with two, a gap is where the losses that clip jump
+@pytest.mark.parametrize("name", ["ce", "nce", "amse", "jal-ce", "jal-fl", "nfl", "anl-ce", "anl-fl"])
+def test_a_large_batch_has_the_gradient_of_a_small_one(name, classes, monkeypatch):
+    logits = torch.cat([rows(classes, gap, sure_of) for gap in GAPS for sure_of in (0, 1)])
+    loss, target = noiseproof.create_loss(name, reduction="sum"), torch.zeros(len(logits), dtype=torch.long)
+    exact = gradient(loss, logits.double(), target)
+    for limit in (2**20, 0):
+        monkeypatch.setattr(small, "SMALL", limit)
+        difference = gradient(loss, logits, target).double() - exact
+        assert bool((difference.norm(dim=1) <= 1e-5 * exact.norm(dim=1)).all()), limit
 
 
 @pytest.mark.parametrize("sure_of", [0, 1])
@@ -148,8 +167,10 @@ def test_every_function_of_the_statistics_agrees_with_float64_at_every_confidenc
 @pytest.mark.parametrize("gap", [200.0, 1e4])
 @pytest.mark.parametrize("classes", [3, 4, 10, 64])
 @pytest.mark.parametrize("name", ["ce", "nce", "jal-ce", "nfl", "jal-fl"])
-def test_far_classes_leave_the_gradient_of_the_others_within_1e5(name, classes, gap):
+@EITHER
+def test_far_classes_leave_the_gradient_of_the_others_within_1e5(name, classes, gap, limit, monkeypatch):
     """A label, or another class, far below classes that tie, nearly tie, or do not."""
+    monkeypatch.setattr(small, "SMALL", limit)
     generator = torch.Generator().manual_seed(classes)
     for scale in (0.0, 1e-4, 1e-2, 1.0):
         logits = scale * torch.randn(4, classes, generator=generator) + 0.3

@@ -275,19 +275,20 @@ def losses(lines: list[dict[str, Any]]) -> str:
     rows = [
         [
             line["loss"],
-            line["classes"],
             line["rows"],
-            *(line["milliseconds"].get(key, "") for key in ("ours", "plain", "compiled", "cross entropy")),
-            line["ours over cross entropy"],
-            line["plain over ours"],
+            line["classes"],
+            *(line["milliseconds"].get(key, "") for key in ("ours", "plain", "ours compiled", "compiled", "cross entropy")),
+            *(line.get(key, "") for key in ("ours over cross entropy", "ours over plain", "ours over plain, compiled")),
         ]
         for line in measured
     ]
-    head = ["loss", "K", "N", "ours, ms", "plain", "plain, compiled", "F.cross_entropy", "ours / F.ce", "plain / ours"]
+    head = ["loss", "N", "K", "ours, ms", "plain", "ours, compiled", "plain, compiled", "F.cross_entropy"]
+    head += ["ours / F.ce", "ours / plain", "both compiled"]
     return (
         "## Speed of the losses on a CPU\n\n"
         f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}, commit {machine['commit']}, "
-        f"{machine['date']}. `benchmarks/losses.py`: forward and backward, float32, medians.\n\n" + _table(head, rows)
+        f"{machine['date']}, load of the machine {machine['load']}, {lines[0]['clock']} time. `benchmarks/losses.py`: forward "
+        "and backward, float32, medians.\n\n" + _table(head, rows)
     )
 
 

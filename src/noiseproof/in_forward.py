@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from noiseproof.losses import RobustLoss
 from noiseproof.primitives import accumulation_dtype, backend_for, decode
-from noiseproof.statistics import Logits, RowStatistics, Statistic
+from noiseproof.statistics import Logits, RowStatistics, Statistic, request_of, statistics_of
 
 __all__ = ["GradientInForward"]
 
@@ -53,14 +53,13 @@ class _Rows(Logits):
     """Logits whose statistics start a graph of their own, which ends at the loss."""
 
     def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
-        keys = sorted({s.key for s in needs if s.key is not None})
-        self.asked, self.labels = decode(";".join(keys)), target
+        keys, request = request_of(needs)
+        self.asked, self.labels = decode(request), target
         dtype = accumulation_dtype(self.dtype)
         with torch.no_grad():
             values, self.saved = backend_for(self.logits).forward(self.logits, target, self.asked, dtype)
         self.values = values.requires_grad_()
-        nll, log_miss, *sums = self.values.unbind()
-        return RowStatistics(nll, log_miss, self.classes, dict(zip(keys, sums, strict=True)))
+        return statistics_of(self.values.unbind(), keys, self.classes)
 
 
 class _Step(torch.autograd.Function):

@@ -5,6 +5,7 @@ classes. :func:`row_statistics` computes the ones a loss declares it needs in on
 (:mod:`noiseproof.primitives` is that pass), and :class:`RowStatistics` names them. A loss takes them from a :class:`Source`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
@@ -12,13 +13,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.primitives import Primitive, focal_term, key_of, parse, primitives_of
+from noiseproof.primitives import Primitive, focal_term, key_of, parse, rows_of_primitives
 
 FEW = 64
 """Up to so many classes one term may be most of a sum."""
 
 __all__ = ["Logits", "RowStatistics", "Source", "Statistic", "every_label_statistics", "row_statistics"]
-__all__ += ["keys_of", "statistics_of"]
+__all__ += ["request_of", "statistics_of"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Statistic:
     NLL_SUM: ClassVar[Self]
     SQ_SUM: ClassVar[Self]
     LEAD: ClassVar[Self]
+
+    def __hash__(self) -> int:
+        return hash(self.key or self.name)  # a call of a loss looks its needs up, and this is a quarter of the default's time
 
     @staticmethod
     def power_sum(q: float) -> "Statistic":
@@ -141,19 +145,28 @@ def row_statistics(logits: Tensor, target: Tensor, needs: tuple[Statistic, ...])
     >>> round(s.miss.item(), 4), round(s.sq_others.item(), 4)  # p = 1/4 everywhere
     (0.75, 0.1875)
     """
-    keys = keys_of(needs)
-    return statistics_of(primitives_of(logits, target, keys), keys, logits.shape[1])
+    keys, request = request_of(needs)
+    return statistics_of(rows_of_primitives(logits, target, request), keys, logits.shape[1])
 
 
-def keys_of(needs: tuple[Statistic, ...]) -> list[str]:
-    """The primitives behind these statistics, in the order of the operation's results."""
-    return sorted({s.key for s in needs if s.key is not None})
-
-
-def statistics_of(primitives: Tensor, keys: list[str], classes: int) -> RowStatistics:
-    """The statistics of which the operation gave these ``primitives [2 + len(keys), N]``."""
-    nll, log_miss, *sums = primitives.unbind()
+def statistics_of(primitives: Sequence[Tensor], keys: list[str], classes: int) -> RowStatistics:
+    """The statistics of which the operation gave these primitives, each ``[N]``."""
+    nll, log_miss, *sums = primitives
     return RowStatistics(nll, log_miss, classes, dict(zip(keys, sums, strict=True)))
+
+
+_requests: dict[tuple[Statistic, ...], tuple[list[str], str]] = {}
+
+
+def request_of(needs: tuple[Statistic, ...]) -> tuple[list[str], str]:
+    """The keys of the primitives behind these statistics, each once and in order, and the request for them."""
+    known = None if torch.compiler.is_compiling() else _requests.get(needs)
+    if known is None:
+        keys = sorted({s.key for s in needs if s.key is not None})
+        known = keys, ";".join(keys)
+        if not torch.compiler.is_compiling():
+            _requests[needs] = known
+    return known
 
 
 def every_label_statistics(logits: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:

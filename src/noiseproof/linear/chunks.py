@@ -13,7 +13,7 @@ from noiseproof.linear.source import Linear
 from noiseproof.losses import RobustLoss
 from noiseproof.primitives import accumulation_dtype
 from noiseproof.primitives.linear import Gradients, Products, chunk_rows, forward_pass, only_once, write_gradient
-from noiseproof.statistics import Logits, RowStatistics, Statistic, keys_of, statistics_of
+from noiseproof.statistics import Logits, RowStatistics, Statistic, request_of, statistics_of
 
 __all__ = ["weighted_rows"]
 
@@ -60,11 +60,11 @@ class _LabelChunk(Logits):
     """Logits whose losses are differentiated down to the primitives; the operation's own backward pass does the rest."""
 
     def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
-        keys = keys_of(needs)
-        primitives, saved = forward_pass(self.logits, target, ";".join(keys))
+        keys, request = request_of(needs)
+        primitives, saved = forward_pass(self.logits, target, request)
         self.leaf = primitives.requires_grad_(torch.is_grad_enabled())
-        self._rest = (target, primitives.detach(), saved, ";".join(keys))
-        return statistics_of(self.leaf, keys, self.classes)
+        self._rest = (target, primitives.detach(), saved, request)
+        return statistics_of(self.leaf.unbind(), keys, self.classes)
 
     def by_logits(self, grads: Tensor) -> Tensor:
         return write_gradient(grads, self.logits, *self._rest)

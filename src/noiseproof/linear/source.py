@@ -5,7 +5,7 @@ from torch import Tensor
 
 from noiseproof.checks import check_integer
 from noiseproof.primitives.linear import chunk_budget, linear_primitives
-from noiseproof.statistics import RowStatistics, Statistic, keys_of, statistics_of
+from noiseproof.statistics import RowStatistics, Statistic, request_of, statistics_of
 
 __all__ = ["Linear"]
 
@@ -42,10 +42,10 @@ class Linear:
         )
 
     def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
-        keys = keys_of(needs)
+        keys, request = request_of(needs)
         tensors = (self.hidden, self.weight, self.bias, target, self.keep)
-        primitives, _ = linear_primitives(*tensors, ";".join(keys), self.dtype, self.chunk_bytes)
-        return statistics_of(primitives, keys, self.classes)
+        primitives, _ = linear_primitives(*tensors, request, self.dtype, self.chunk_bytes)
+        return statistics_of(primitives.unbind(), keys, self.classes)
 
     def every_label(self, needs: tuple[Statistic, ...]) -> RowStatistics:
         raise TypeError("the losses of all labels are as many as the logits; linear_loss computes them chunk by chunk")

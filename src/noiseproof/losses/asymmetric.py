@@ -156,7 +156,7 @@ class _PowerLoss(RobustLoss):
         r"""``sum_k |a e_k - p_k|^q - (a-1)^q``, the label's part without cancellation at p_y = 1."""
         if self.q == 2:
             miss = s.miss
-            return miss * (2 * (self.a - 1) + miss) + s.others(self._sum)
+            return torch.addcmul(s.others(self._sum), miss, miss + 2 * (self.a - 1))
         if self.a == 1:
             # In log space: miss**q has an infinite slope at 0 for q < 1.
             return torch.exp(self.q * s.log_miss) + s.others(self._sum)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from noiseproof.checks import check_range
 from noiseproof.losses.checks import arguments_of, by_name, check_tensors, check_weight
-from noiseproof.primitives import accumulation_dtype, rows_of_labels
+from noiseproof.primitives import accumulation_dtype, can_look, rows_of_labels
 from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
 __all__ = ["Contract", "Reduction", "RobustLoss", "Sum", "pair_terms"]
@@ -156,29 +156,41 @@ class RobustLoss(nn.Module):
             result = rows.sum()
         else:
             result = rows.mean() if total is None else rows.sum() / total
+        if rows.dtype == dtype:
+            return result
         # What F.cross_entropy would return: under autocast that runs in float32.
         autocast = rows.device.type != "meta" and torch.is_autocast_enabled(rows.device.type)
         return result.to(accumulation_dtype(dtype) if autocast else dtype)
 
-    def _labelled_rows(self, source: Source, target: Tensor) -> tuple[Tensor, Tensor]:
+    def _labelled_rows(self, source: Source, target: Tensor) -> tuple[Tensor, Tensor | None]:
         target = target.long()
-        ignored = target == self.ignore_index
-        labels = target.masked_fill(ignored, 0)
+        ignored = self._ignored(target)
+        labels = target if ignored is None else target.masked_fill(ignored, 0)
         if self.needs is None:
             rows = rows_of_labels(lambda y: self.rows(source.logits, y), labels, source.classes)
         else:
             rows = self.from_statistics(source.statistics(labels, self.needs))
-        total = (~ignored).sum()
-        if self.weight is not None:
+        total = None if ignored is None else (~ignored).sum()
+        if self._buffers["weight"] is not None:
             # Clamped, because on a GPU a label out of range has made its row NaN and raised nothing.
             scale = self._class_weight(rows, source.classes)[labels.clamp(0, source.classes - 1)]
-            rows, total = rows * scale, scale.masked_fill(ignored, 0.0).sum()
+            rows, total = rows * scale, (scale if ignored is None else scale.masked_fill(ignored, 0.0)).sum()
         if self.label_smoothing > 0:
             every, masked = self._every_label_of(source)
             every = every.masked_fill(masked, 0.0)
             smooth = (every if self.weight is None else every * self._class_weight(every, source.classes)).sum(1)
             rows = (1 - self.label_smoothing) * rows + self.label_smoothing / source.classes * smooth
-        return rows.masked_fill(ignored, 0.0), total
+        return rows if ignored is None else rows.masked_fill(ignored, 0.0), total
+
+    def _ignored(self, target: Tensor) -> Tensor | None:
+        """Which labels are to be ignored; None: a look at the least and the largest has shown that none is."""
+        if can_look(target):
+            if not target.numel():
+                return None
+            low, high = torch.aminmax(target)
+            if not low.item() <= self.ignore_index <= high.item():
+                return None
+        return target == self.ignore_index
 
     def _expected_rows(self, source: Source, target: Tensor) -> Tensor:
         """The expected loss of each row under its distribution over labels."""
@@ -206,9 +218,14 @@ class RobustLoss(nn.Module):
             raise ValueError(f"weight must have one entry per class: {classes} classes, got {given} entries")
         return self.weight.to(like.dtype)
 
-    def _flatten(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, int, torch.Size]:
+    def _flatten(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, int, Sequence[int]]:
         """As rows: ``logits [N, K]`` with ``target [N]`` or ``[N, K]``; the number of classes; the unreduced result's shape."""
         check_tensors(logits, target)
+        size = logits.shape
+        if target.dtype == torch.int64 and len(size) == 2 and target.shape == size[:1]:  # the usual case, where time counts
+            classes = self.classes_of(logits)
+            if classes >= 2:
+                return logits, target, classes, target.shape
         class_dim = 0 if logits.dim() == 1 else 1
         per_label = logits.shape[:class_dim] + logits.shape[class_dim + 1 :]
         rows = logits if logits.dim() == 2 else logits.movedim(class_dim, -1).reshape(-1, logits.shape[class_dim])

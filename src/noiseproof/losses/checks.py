@@ -12,9 +12,10 @@ __all__ = ["arguments_of", "by_name", "by_name_error", "check_tensors", "check_w
 
 
 def check_tensors(logits: Tensor, target: Tensor) -> None:
-    for name, value in (("logits", logits), ("target", target)):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"logits must be a tensor, got {type(logits).__name__}")
+    if not isinstance(target, Tensor):
+        raise TypeError(f"target must be a tensor, got {type(target).__name__}")
     if not logits.is_floating_point():
         raise TypeError(f"logits must have a floating dtype, got {logits.dtype}")
     if target.dtype == torch.bool or target.is_complex():

@@ -18,11 +18,12 @@ __all__ = ["DFT", "GCE", "JS", "FisherRao", "PHuberCE", "TaylorCE", "TruncatedGC
 def _one_minus_power(nll: Tensor, q: float) -> Tensor:
     """``1 - p**q`` from ``-log p``.
 
-    In log space, because p**q has an infinite slope at p = 0, which would turn the gradient into nan. In two pieces, because
-    expm1 keeps small values exact and exp keeps small slopes exact: expm1's is computed as its value plus one.
+    In log space, because p**q has an infinite slope at p = 0, which would turn the gradient into nan. The value is expm1's
+    and the slope exp's, for each keeps small ones exact: the slope of expm1 is computed as its value plus one.
     """
     exponent = -q * nll
-    return torch.where(exponent > -0.5, -torch.expm1(exponent), 1 - torch.exp(exponent))
+    power = torch.exp(exponent)
+    return (power.detach() - power) - torch.expm1(exponent.detach())
 
 
 @register(

@@ -1,6 +1,6 @@
 """Normalised losses: a loss over its sum over all labels, which makes any loss symmetric. NCE, NFL, NNCE, NNFL."""
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -8,17 +8,44 @@ from torch import Tensor
 from noiseproof.checks import check_range
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
+from noiseproof.primitives import is_transformed
 from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["NCE", "NFL", "NNCE", "NNFL"]
 
 
+class _Share(torch.autograd.Function):
+    """``part / (part + rest)`` with its slopes as products: autograd's, 1/sum - part/sum**2, is a difference of equal numbers
+    where the rest is small."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, rest: Tensor) -> Tensor:
+        ctx.save_for_backward(part, rest)
+        part = _finite(part)
+        return part / (part + rest)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        part, rest = ctx.saved_tensors
+        part = _finite(part)
+        scaled = grads[0] / (part + rest).square()
+        return scaled * rest, -(scaled * part)
+
+
+def _finite(part: Tensor) -> Tensor:
+    """The part of a masked label is infinite, and its share 1."""
+    return part.clamp_max(torch.finfo(part.dtype).max / 4)
+
+
 def share(part: Tensor, rest: Tensor, classes: int) -> Tensor:
     """``part / (part + rest)`` for parts that are not negative, with a gradient that does not cancel."""
-    if classes > 64:  # where neither is ever small beside the other; the part of a masked label is infinite and its share 1
-        part = part.clamp_max(torch.finfo(part.dtype).max / 4)
+    if not is_transformed():
+        quotient: Tensor = _Share.apply(part, rest)  # type: ignore[no-untyped-call]
+        return quotient
+    if classes > 64:  # where neither is ever small beside the other
+        part = _finite(part)
         return part / (part + rest)
-    # Autograd of the quotient returns the difference 1/sum - part/sum**2, so the smaller of the two goes on top.
+    # What compilers and transforms can see through: the smaller of the two goes on top.
     mostly = part > rest
     smaller = torch.where(mostly, rest, part) / (part + rest)
     return torch.where(mostly, 1 - smaller, smaller)

@@ -42,6 +42,8 @@ A class at -inf is masked: it is in no sum, K - 1 is then the number of the othe
 
 request     Primitive, what the operation can be asked for
 reference   the two passes in plain torch, which run everywhere
+small       the same for a small batch on the CPU, both passes at once
+focal       terms and slopes of the focal sums, for these two
 backends    which implementation of the passes runs on which device
 operation   the registered operations, their gradients and vmap rules, and the plain definition
 """
@@ -49,15 +51,19 @@ operation   the registered operations, their gradients and vmap rules, and the p
 from noiseproof.primitives.backends import Backend, backend_for, offer_backend, register_backend
 from noiseproof.primitives.operation import (
     accumulation_dtype,
+    can_look,
+    is_transformed,
     plain_primitives,
     primitives_of,
     row_primitives,
     row_primitives_backward,
     rows_of_labels,
+    rows_of_primitives,
 )
 from noiseproof.primitives.request import Primitive, ceiling, decode, encode, focal_term, key_of, parse
 
 __all__ = ["Backend", "Primitive", "backend_for", "ceiling", "decode", "encode", "focal_term", "key_of", "parse"]
 __all__ += ["offer_backend", "register_backend"]
-__all__ += ["accumulation_dtype", "plain_primitives", "primitives_of", "rows_of_labels"]
+__all__ += ["accumulation_dtype", "can_look", "is_transformed", "plain_primitives", "primitives_of"]
+__all__ += ["rows_of_labels", "rows_of_primitives"]
 __all__ += ["row_primitives", "row_primitives_backward"]

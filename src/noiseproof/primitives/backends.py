@@ -48,19 +48,20 @@ def offer_backend(device_type: str, load: Callable[[], Backend | None]) -> None:
 
 
 def backend_for(logits: Tensor) -> Backend:
-    """The backend of the logits' device. The environment variable NOISEPROOF_BACKEND may name it, or ``reference``."""
+    """The backend of the logits' device. Where there is a choice, NOISEPROOF_BACKEND in the environment may name one."""
     return REFERENCE if torch.compiler.is_compiling() else _backend_of(logits.device.type)  # no other is ever traced
 
 
 def _backend_of(device_type: str) -> Backend:
     backend = _registered.get(device_type) or _load(device_type)
+    if backend is REFERENCE:
+        return REFERENCE
     wanted = os.environ.get(VARIABLE)
     if not wanted or wanted == backend.name:
         return backend
     if wanted == REFERENCE.name:
         return REFERENCE
-    names = " or ".join(dict.fromkeys((REFERENCE.name, backend.name)))
-    raise ValueError(f"{VARIABLE} must be {names} for logits on {device_type}, got {wanted!r}")
+    raise ValueError(f"{VARIABLE} must be {REFERENCE.name} or {backend.name} for logits on {device_type}, got {wanted!r}")
 
 
 def _load(device_type: str) -> Backend:
@@ -83,6 +84,6 @@ _is_reference._dynamo_marked_constant = True  # type: ignore[attr-defined]  # fu
 def is_traced(logits: Tensor) -> bool:
     """Whether a compiler sees through the passes and fuses them with what is before and after.
 
-    Only through the reference, and only where it reads no value on the host; a kernel stays one operation in the graph.
+    Only through the reference; a kernel stays one operation in the graph.
     """
-    return not reference.on_cpu(logits) and _is_reference(logits.device.type)
+    return _is_reference(logits.device.type)

@@ -10,19 +10,20 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-from noiseproof.primitives import reference
-from noiseproof.primitives.backends import backend_for, is_traced
+from noiseproof.primitives import reference, small
+from noiseproof.primitives.backends import REFERENCE, backend_for, is_traced
 from noiseproof.primitives.request import decode, focal_term
 
-__all__ = ["accumulation_dtype", "plain_primitives", "primitives_of", "rows_of_labels"]
+__all__ = ["accumulation_dtype", "can_look", "is_transformed", "plain_primitives", "primitives_of"]
+__all__ += ["rows_of_labels", "rows_of_primitives"]
 __all__ += ["row_primitives", "row_primitives_backward"]
 
 
 def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
     """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first; what the backward pass wants.
 
-    Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU;
-    elsewhere its row is NaN, because looking would stall the device.
+    Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU
+    (compiled, torch's own RuntimeError); elsewhere its row is NaN, because looking would stall the device.
     """
     return backend_for(logits).forward(logits, target, decode(request), accumulation_dtype(logits.dtype))
 
@@ -122,8 +123,13 @@ def _(info: Any, in_dims: tuple[Any, ...], target: Tensor, classes: int) -> tupl
 
 def _transformed() -> bool:
     """Whether a torch.func transform or forward-mode AD is active: they need a Function with ``setup_context`` and ``jvp``."""
+    return not torch.compiler.is_compiling() and is_transformed()
+
+
+def is_transformed() -> bool:
+    """Whether more than autograd looks at what is computed: a compiler, a torch.func transform or forward-mode AD."""
     if torch.compiler.is_compiling():
-        return False
+        return True
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
@@ -249,30 +255,73 @@ def _directly(logits: Tensor) -> bool:
 
 
 class _Passes(torch.autograd.Function):
-    """The two passes as autograd alone needs them."""
+    """The two passes as autograd alone needs them: a result for each primitive, and one without a gradient costs nothing."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, request: str) -> Tensor:
-        primitives, saved = (forward_pass if _directly(logits) else row_primitives)(logits, target, request)
-        ctx.save_for_backward(logits, target, primitives, saved)
-        ctx.request = request
-        return primitives
+    def forward(ctx: Any, logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.request, ctx.backend, ctx.is_small = request, None, False
+        if not _directly(logits):
+            values: tuple[Tensor, Tensor] = row_primitives(logits, target, request)
+            ctx.save_for_backward(logits, target, *values)
+            return values[0].unbind()
+        ctx.backend = backend = backend_for(logits)
+        asked, dtype = decode(request), accumulation_dtype(logits.dtype)
+        if backend is not REFERENCE:
+            primitives, saved = backend.forward(logits, target, asked, dtype)
+            ctx.save_for_backward(logits, target, primitives, saved)
+            return primitives.unbind()
+        if _is_small(logits):
+            done = reference.small_pass(logits, target, asked, dtype, ctx.needs_input_grad[0])
+            if done is not None:
+                ctx.is_small = True
+                ctx.save_for_backward(logits, target, *done.slopes)
+                return tuple(done.primitives)
+        passed = reference.first_pass(logits, target, asked, dtype)
+        ctx.save_for_backward(logits, target, *passed.primitives, *passed.saved)
+        return tuple(passed.primitives)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        logits, *rest = ctx.saved_tensors
-        backward: Callable[..., Tensor] = backward_pass if _directly(logits) else row_primitives_backward
-        return backward(grads[0], logits, *rest, ctx.request), None, None
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, None, None]:
+        logits, target, *rest = ctx.saved_tensors
+        directly = _directly(logits)
+        if directly and ctx.is_small:
+            gradient = small.gradient(grads, rest)
+            return gradient if gradient.dtype == logits.dtype else gradient.to(logits.dtype), None, None
+        if directly and ctx.backend is REFERENCE:
+            passed = reference.Passed(rest[: len(grads)], rest[len(grads) :])
+            return reference.second_pass(grads, logits, target, passed, decode(ctx.request)), None, None
+        if ctx.backend is REFERENCE:
+            rest = list(row_primitives(logits.detach(), target, ctx.request))
+        stacked = torch.stack([torch.zeros_like(rest[0][0]) if grad is None else grad for grad in grads])
+        if directly:
+            return ctx.backend.backward(stacked, logits, target, *rest, decode(ctx.request)), None, None
+        return row_primitives_backward(stacked, logits, target, *rest, ctx.request), None, None
+
+
+def _is_small(logits: Tensor) -> bool:
+    return logits.is_cpu and 0 < logits.numel() <= small.SMALL and not torch.compiler.is_compiling()
+
+
+def rows_of_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, ...]:
+    """The primitives of ``logits [N, K]`` for ``target [N]``, each ``[N]``: nll, log_miss, then those that were requested."""
+    rows: tuple[Tensor, ...]
+    if torch.compiler.is_compiling() and not is_traced(logits):
+        rows = row_primitives(logits, target, request)[0].unbind()
+    elif _transformed():
+        rows = _Primitives.apply(logits, target, request)[0].unbind()  # type: ignore[no-untyped-call]
+    else:
+        rows = _Passes.apply(logits, target, request)  # type: ignore[no-untyped-call]
+    return rows
 
 
 def primitives_of(logits: Tensor, target: Tensor, keys: Sequence[str]) -> Tensor:
     """The primitives ``[2 + len(keys), N]`` of ``logits [N, K]`` for ``target [N]``: nll, log_miss, then these."""
-    request = ";".join(keys)
-    values: Tensor
-    if torch.compiler.is_compiling() and not is_traced(logits):
-        values, _ = row_primitives(logits, target, request)
-    elif _transformed():
-        values, _ = _Primitives.apply(logits, target, request)  # type: ignore[no-untyped-call]
-    else:
-        values = _Passes.apply(logits, target, request)  # type: ignore[no-untyped-call]
-    return values
+    return torch.stack(rows_of_primitives(logits, target, ";".join(keys)))
+
+
+def can_look(tensor: Tensor) -> bool:
+    """Whether reading a value is cheap and possible: an ordinary tensor on the CPU that nobody traces or maps over."""
+    if torch.compiler.is_compiling() or type(tensor) is not Tensor or not tensor.is_cpu:
+        return False
+    return not (torch._C._len_torch_dispatch_stack() > 0 or torch._C._are_functorch_transforms_active())

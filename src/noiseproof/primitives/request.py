@@ -73,5 +73,8 @@ def _parse(key: str) -> Primitive:
 def focal_term(primitive: Primitive, nll: Tensor, log_miss: Tensor) -> Tensor:
     """One class's term of a focal primitive, in plain differentiable torch, from its -log p and log(1-p)."""
     # miss**gamma has an infinite slope at 0 for gamma < 1; exp(gamma log miss) has a finite one.
-    term = torch.exp(primitive.exponent * (log_miss.detach() if primitive.detach else log_miss)) * nll
+    weight = (
+        torch.exp(primitive.exponent * (log_miss.detach() if primitive.detach else log_miss)) if primitive.exponent else 1.0
+    )
+    term = weight * nll
     return (ceiling(primitive) - term).clamp_min(0.0) if primitive.kind == "room" else term
