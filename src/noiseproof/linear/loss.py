@@ -10,7 +10,7 @@ from noiseproof.checks import check_integer
 from noiseproof.linear.chunks import weighted_rows
 from noiseproof.linear.source import Linear
 from noiseproof.losses import RobustLoss
-from noiseproof.primitives.linear import is_transformed
+from noiseproof.primitives import is_transformed
 from noiseproof.statistics import Logits
 
 __all__ = ["LinearLoss", "linear_loss"]

@@ -8,7 +8,7 @@ from torch import Tensor
 from noiseproof.checks import check_range
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
-from noiseproof.primitives import is_transformed
+from noiseproof.primitives import only_autograd
 from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["NCE", "NFL", "NNCE", "NNFL"]
@@ -39,7 +39,7 @@ def _finite(part: Tensor) -> Tensor:
 
 def share(part: Tensor, rest: Tensor, classes: int) -> Tensor:
     """``part / (part + rest)`` for parts that are not negative, with a gradient that does not cancel."""
-    if not is_transformed():
+    if only_autograd():
         quotient: Tensor = _Share.apply(part, rest)  # type: ignore[no-untyped-call]
         return quotient
     if classes > 64:  # where neither is ever small beside the other

@@ -53,6 +53,7 @@ from noiseproof.primitives.operation import (
     accumulation_dtype,
     can_look,
     is_transformed,
+    only_autograd,
     plain_primitives,
     primitives_of,
     row_primitives,
@@ -64,6 +65,6 @@ from noiseproof.primitives.request import Primitive, ceiling, decode, encode, fo
 
 __all__ = ["Backend", "Primitive", "backend_for", "ceiling", "decode", "encode", "focal_term", "key_of", "parse"]
 __all__ += ["offer_backend", "register_backend"]
-__all__ += ["accumulation_dtype", "can_look", "is_transformed", "plain_primitives", "primitives_of"]
-__all__ += ["rows_of_labels", "rows_of_primitives"]
+__all__ += ["accumulation_dtype", "can_look", "is_transformed", "only_autograd", "plain_primitives"]
+__all__ += ["primitives_of", "rows_of_labels", "rows_of_primitives"]
 __all__ += ["row_primitives", "row_primitives_backward"]

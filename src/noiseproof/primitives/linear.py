@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 
 from noiseproof.primitives.backends import backend_for
-from noiseproof.primitives.operation import _transformed as is_transformed
 from noiseproof.primitives.operation import accumulation_dtype, forward_pass
 from noiseproof.primitives.request import decode
 
-__all__ = ["Gradients", "Products", "chunk_budget", "chunk_rows", "forward_pass", "is_transformed", "linear_primitives"]
+__all__ = ["Gradients", "Products", "chunk_budget", "chunk_rows", "forward_pass", "linear_primitives"]
 __all__ += ["only_once", "write_gradient"]
 
 CPU_BYTES = 2**27

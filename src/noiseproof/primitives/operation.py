@@ -14,7 +14,7 @@ from noiseproof.primitives import reference, small
 from noiseproof.primitives.backends import REFERENCE, backend_for, is_traced
 from noiseproof.primitives.request import decode, focal_term
 
-__all__ = ["accumulation_dtype", "can_look", "is_transformed", "plain_primitives", "primitives_of"]
+__all__ = ["accumulation_dtype", "can_look", "is_transformed", "only_autograd", "plain_primitives", "primitives_of"]
 __all__ += ["rows_of_labels", "rows_of_primitives"]
 __all__ += ["row_primitives", "row_primitives_backward"]
 
@@ -121,16 +121,16 @@ def _(info: Any, in_dims: tuple[Any, ...], target: Tensor, classes: int) -> tupl
     return checked_labels(target, classes), in_dims[0]
 
 
-def _transformed() -> bool:
-    """Whether a torch.func transform or forward-mode AD is active: they need a Function with ``setup_context`` and ``jvp``."""
-    return not torch.compiler.is_compiling() and is_transformed()
-
-
 def is_transformed() -> bool:
-    """Whether more than autograd looks at what is computed: a compiler, a torch.func transform or forward-mode AD."""
+    """Whether a torch.func transform or forward-mode AD is active: they need a Function with ``setup_context`` and ``jvp``."""
     if torch.compiler.is_compiling():
-        return True
+        return False
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def only_autograd() -> bool:
+    """Whether nothing but autograd looks at what is computed: no compiler, no torch.func transform, no forward-mode AD."""
+    return not torch.compiler.is_compiling() and not is_transformed()
 
 
 class _Primitives(torch.autograd.Function):
@@ -152,7 +152,7 @@ class _Primitives(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        backward: Any = _PrimitivesBackward.apply if _transformed() else row_primitives_backward
+        backward: Any = _PrimitivesBackward.apply if is_transformed() else row_primitives_backward
         return backward(grads[0], *ctx.saved_tensors, ctx.request), None, None
 
     @staticmethod
@@ -308,7 +308,7 @@ def rows_of_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Te
     rows: tuple[Tensor, ...]
     if torch.compiler.is_compiling() and not is_traced(logits):
         rows = row_primitives(logits, target, request)[0].unbind()
-    elif _transformed():
+    elif is_transformed():
         rows = _Primitives.apply(logits, target, request)[0].unbind()  # type: ignore[no-untyped-call]
     else:
         rows = _Passes.apply(logits, target, request)  # type: ignore[no-untyped-call]
