@@ -221,6 +221,16 @@ def test_inside_a_checkpoint(smoothing, reentrant, recompute):
     torch.testing.assert_close(inside, torch.autograd.grad(loss(*leaves), leaves))
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_hooks_around_it_see_what_is_kept_and_not_what_a_chunk_is_made_of(smoothing):
+    """A checkpoint's hooks would compute all again for each chunk, those that save to the host would save the logits."""
+    leaves, target = draw()
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(tuple(t.shape)) or t, lambda t: t):
+        linear_loss(*leaves[:2], target, noiseproof.JALCE(label_smoothing=smoothing), **FEW).backward()
+    assert {tuple(leaf.shape) for leaf in leaves[:2]} <= set(kept) <= {tuple(leaf.shape) for leaf in leaves[:2]} | {()}
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"reduction": "none"}, pytest.param({"label_smoothing": 0.1}, marks=pytest.mark.slow)], ids=str
 )
