@@ -322,6 +322,17 @@ def test_the_weights_gradient_is_added_up_in_float32(monkeypatch):
     assert rounded[2] > 1.5 * whole[2]
 
 
+def test_a_gradient_that_comes_with_the_loss_is_rounded_once():
+    """Of a mean over a number of rows that is no power of two; a factor put in later would round it again."""
+    leaves, target = draw(96, 64, 200, dtype=torch.bfloat16, scale=0.3)
+    at_once, again = (
+        torch.autograd.grad(linear_loss(*leaves[:2], target, noiseproof.JALCE(), recompute=recompute), leaves[:2])
+        for recompute in (False, True)
+    )
+    assert torch.equal(at_once[0], again[0])
+    assert torch.equal(at_once[1], again[1])
+
+
 @WAYS
 def test_autocast_multiplies_in_half_precision_and_returns_float32(recompute):
     leaves, target = draw(96, 64, 200, dtype=torch.float32, scale=0.3)
