@@ -43,6 +43,7 @@ class Shape(NamedTuple):
 SHAPES = {
     "language-model": Shape(8192, 4096, 128256),
     "vocabulary": Shape(4096, 1024, 50257),
+    "middle": Shape(512, 256, 20000),
     "try": Shape(256, 64, 4000),
 }
 TURNS = 12

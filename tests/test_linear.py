@@ -221,6 +221,16 @@ def test_inside_a_checkpoint(smoothing, reentrant, recompute):
     torch.testing.assert_close(inside, torch.autograd.grad(loss(*leaves), leaves))
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_hooks_around_it_see_what_is_kept_and_not_what_a_chunk_is_made_of(smoothing):
+    """A checkpoint's hooks would compute all again for each chunk, those that save to the host would save the logits."""
+    leaves, target = draw()
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(tuple(t.shape)) or t, lambda t: t):
+        linear_loss(*leaves[:2], target, noiseproof.JALCE(label_smoothing=smoothing), **FEW).backward()
+    assert {tuple(leaf.shape) for leaf in leaves[:2]} <= set(kept) <= {tuple(leaf.shape) for leaf in leaves[:2]} | {()}
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"reduction": "none"}, pytest.param({"label_smoothing": 0.1}, marks=pytest.mark.slow)], ids=str
 )
@@ -310,6 +320,17 @@ def test_the_weights_gradient_is_added_up_in_float32(monkeypatch):
     in_float32, rounded = errors(torch.bfloat16, noiseproof.CE(), [way(200 * 64 * 4), way(200 * 64 * 4 - 1)])
     assert in_float32[2] < 1.05 * whole[2]
     assert rounded[2] > 1.5 * whole[2]
+
+
+def test_a_gradient_that_comes_with_the_loss_is_rounded_once():
+    """Of a mean over a number of rows that is no power of two; a factor put in later would round it again."""
+    leaves, target = draw(96, 64, 200, dtype=torch.bfloat16, scale=0.3)
+    at_once, again = (
+        torch.autograd.grad(linear_loss(*leaves[:2], target, noiseproof.JALCE(), recompute=recompute), leaves[:2])
+        for recompute in (False, True)
+    )
+    assert torch.equal(at_once[0], again[0])
+    assert torch.equal(at_once[1], again[1])
 
 
 @WAYS

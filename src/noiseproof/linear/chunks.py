@@ -118,7 +118,8 @@ class _ChunkedRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, task: _Task, *inputs: Any) -> tuple[Tensor, Tensor]:
         ctx.task, wanted = task, ctx.needs_input_grad[1:]
-        upstream = inputs[0].new_ones(len(inputs[0]), dtype=accumulation_dtype(task.dtype)) if task.at_once else None
+        ctx.share = _share(task) if task.at_once else None
+        upstream = None if ctx.share is None else ctx.share.expand(len(task.target))
         losses, total, gradients = _run(task, inputs, wanted, upstream)
         ctx.save_for_backward(*(gradients if task.at_once else inputs))
         count = total if isinstance(total, Tensor) else losses.new_full((), total)
@@ -130,12 +131,21 @@ class _ChunkedRows(torch.autograd.Function):
         kept, again = ctx.saved_tensors, torch.is_grad_enabled()
         with torch.no_grad():
             if ctx.task.at_once:
-                scale = _finite_scale(grads[0], ctx.task)
+                scale = _finite_scale(grads[0] / ctx.share, ctx.task)
                 found = tuple([None if gradient is None else gradient * scale for gradient in kept])
             else:
                 _, _, found = _run(ctx.task, kept, ctx.needs_input_grad[1:], grads[0])
         # Without this a derivative of them would be zero, and wrong.
         return None, *(_Once.apply(g.requires_grad_()) if again and g is not None else g for g in found)  # type: ignore[no-untyped-call]
+
+
+def _share(task: _Task) -> Tensor:
+    """Of each loss in the reduced one if classes have no weights: gradients need no other factor then, and are rounded once."""
+    dtype, like = accumulation_dtype(task.dtype), task.target
+    if task.criterion.reduction == "sum":
+        return like.new_ones((), dtype=dtype)
+    count = like.new_full((), len(like), dtype=dtype) if task.keep is None else task.keep.sum().to(dtype)
+    return count.clamp_min(1.0).reciprocal()
 
 
 def _finite_scale(grad: Tensor, task: _Task) -> Tensor:
