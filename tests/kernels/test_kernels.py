@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def short_tiles(monkeypatch):
     """Rows of a few hundred classes are long, so that the interpreter has less to do."""
     monkeypatch.setattr(rows, "TILE", 128)
-    for name in ("ONCE", "TWICE", "BACK"):
+    for name in ("SHORT", "LONG", "BACK"):
         monkeypatch.setattr(rows, name, rows.Shape(1, 2))
 
 

@@ -8,10 +8,9 @@ At the end the lanes are brought to the row's maximum. The lane that has the lar
 ``1 + what is left`` has rounded away what is left, and nothing else is in the gradient where the network is sure. The label is
 in no sum. Logits are summed from an origin, the maximum of the first of them: so both parts of sum (max z - z_k) are positive.
 
-Focal sums and room need log D before they begin, so a request for one reads the row twice; one row for each multiprocessor is
-at most the second-level cache, and the second reading comes from there. A row with masked classes is also read again, if
-``nll_others`` is asked for. The gradient is one reading and one writing, with the sums that the first pass saved; it may be
-written over the logits. Names of the arguments are those of :mod:`noiseproof.kernels.tile`.
+Focal sums and room need log D before they begin, so a request for one reads the row twice. A row with masked classes is also
+read again, if ``nll_others`` is asked for. The gradient is one reading and one writing, with the sums that the first pass
+saved; it may be written over the logits. Names of the arguments are those of :mod:`noiseproof.kernels.tile`.
 """
 
 from __future__ import annotations
