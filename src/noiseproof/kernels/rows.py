@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -147,4 +148,5 @@ def _rows_apart(logits: Tensor) -> Tensor:
 
 def _on(logits: Tensor) -> Any:
     """Triton launches on the current device, which need not be the logits'."""
-    return torch.cuda.device(logits.device) if logits.is_cuda else torch.no_grad()
+    elsewhere = logits.is_cuda and logits.device.index != torch.cuda.current_device()
+    return torch.cuda.device(logits.device) if elsewhere else nullcontext()

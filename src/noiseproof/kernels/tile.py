@@ -14,6 +14,7 @@ from noiseproof.kernels.terms import (
     FLOOR,
     LOWEST,
     TINY,
+    exp,
     expm1,
     focal_slopes_from_top,
     focal_terms,
@@ -88,8 +89,8 @@ def tile_forward(
     top = tl.maximum(largest, z_y)
     own = z_y - top
     x = tl.where(alive, z - top[:, None], 0.0)
-    e = tl.exp(x)
-    e_y = tl.exp(own)
+    e = exp(x)
+    e_y = exp(own)
     # The largest classes have e = 1: they are counted, so that what the others add to them is not rounded away.
     counts = tl.sum(tl.where(alive, tl.where(x == 0.0, 65537, 1), 0), 1)  # two in one sum
     tops, left = (counts // 65536).to(tl.float32), (counts % 65536).to(tl.float32)
@@ -205,7 +206,7 @@ def tile_backward(
     wanted = real & (left >= 0.0)
     alive = (z > float("-inf")) & ~is_label
     x = tl.where(alive, z - top[:, None], 0.0)
-    e = tl.where(alive, tl.exp(x), 0.0)
+    e = tl.where(alive, exp(x), 0.0)
     by_nll = _upstream(grads, 0, by_row, by_column, row, wanted)
     by_log_miss = _upstream(grads, 1, by_row, by_column, row, wanted)
     inverse, hit, slope, dz_y = row_factors(by_nll, by_log_miss, own, d)
