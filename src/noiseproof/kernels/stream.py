@@ -224,7 +224,7 @@ def stream_forward(
     z_y = tl.load(base + label).to(tl.float32)
     origin = _origin(base, z_y, classes, WIDTH, NLL + FOCAL_A)
     m, d, s, a, b = _lanes(base, place, label, classes, origin, WIDTH, DEPTH, NLL + FOCAL_A, POWER_A, Q_A, POWER_B, Q_B)
-    largest, lane = tl.max(m, 0), tl.argmax(m, 0)
+    largest, lane = tl.max(m, 0, return_indices=True)
     top = tl.maximum(largest, z_y)
     own = z_y - top
     e_y, factor = exp(own), exp(m - top)
