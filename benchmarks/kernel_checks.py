@@ -28,7 +28,7 @@ PLAN = [("all", 10, FP32), ("all", 128256, FP32), ("jal-ce", 128256, BF16), ("ja
 PLAN += [(name, 128256, FP32) for name in ("ce", "jal-ce", "jal-fl", "anl-ce", "lead")]
 PLAN += [(name, classes, FP32) for classes in (10, 1000) for name in (*FEW[:2], "anl-fl", "lead")]
 PLAN += [("all", classes, FP32) for classes in (2, 100, 1000, 4097, 32768)]
-PLAN += [("jal-ce", 10, BF16), ("jal-ce", 4096, BF16), ("jal-fl", 128256, FP16), ("anl-ce", 32768, BF16)]
+PLAN += [("jal-ce", 10, BF16), ("jal-ce", 4096, BF16), ("jal-fl", 32768, FP16), ("anl-ce", 32768, BF16)]
 
 
 def checked(clock: Any, losses: Sequence[str]) -> None:

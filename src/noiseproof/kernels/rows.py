@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,8 +20,7 @@ __all__ = ["backward", "forward", "suits"]
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FEW = 64  # classes up to which differences are formed from e - 1, as in the reference
-TILE = 4096  # classes of a row that is kept in registers
-SMALL, LARGE = 512, 2048  # logits of a program, of FEW classes and of more: of a few hundred rows many programs are wanted
+TILE = 1024  # classes of a row that is kept in registers, by one warp: sums across warps would wait for each other
 ACROSS = 16  # bytes that a thread reads at a time
 
 
@@ -31,8 +31,8 @@ class Shape(NamedTuple):
     depth: int
 
 
-ONCE = Shape(warps=8, depth=4)
-TWICE = Shape(warps=16, depth=2)  # one row for each multiprocessor stays in the cache for its second reading
+LONGER = 16384  # classes from which on a row is worth several warps
+SHORT, LONG = Shape(warps=1, depth=4), Shape(warps=4, depth=4)
 BACK = Shape(warps=4, depth=2)
 
 
@@ -72,8 +72,7 @@ def _unit(*sizes: int) -> int:
 
 def _tile_of(classes: int) -> dict[str, int]:
     columns = max(2, triton.next_power_of_2(classes))
-    rows = max(1, (SMALL if columns <= FEW else LARGE) // columns)
-    return {"ROWS": rows, "COLUMNS": columns, "num_warps": 8 if columns > LARGE else 4}
+    return {"ROWS": max(1, 512 // columns), "COLUMNS": columns, "num_warps": 4 if columns <= FEW else 1}
 
 
 def _across(logits: Tensor, shape: Shape) -> int:
@@ -98,7 +97,7 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
             sizes = _tile_of(classes)
             tile_forward[(triton.cdiv(rows, sizes["ROWS"]),)](*given, UNIT=unit, **slots, **sizes)
         else:
-            shape = TWICE if slots["FOCAL_A"] else ONCE
+            shape = LONG if classes > LONGER else SHORT
             width = _across(logits, shape)
             steps = triton.next_power_of_2(triton.cdiv(classes, width))
             sizes = {"WIDTH": width, "DEPTH": shape.depth, "STEPS": steps, "num_warps": shape.warps}
@@ -130,15 +129,14 @@ def backward(
     tensors = (grads, z, target, primitives.contiguous(), saved.contiguous(), gradient)
     strides = (z.stride(0) // unit, target.stride(0), grads.stride(0), grads.stride(1), gradient.stride(0) // unit)
     with _on(logits):
-        if classes <= TILE:
+        if classes <= FEW:
             sizes: dict[str, int] = _tile_of(classes)
-            exact = 2 < classes <= FEW
             grid: Any = (triton.cdiv(rows, sizes["ROWS"]),)
-            tile_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, EXACT=exact, **slots, **sizes)
+            tile_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, EXACT=classes > 2, **slots, **sizes)
         else:
-            width = BACK.depth * _across(logits, BACK)
+            width = min(BACK.depth * _across(logits, BACK), triton.next_power_of_2(classes))
             grid = (rows * triton.cdiv(classes, width),)
-            sizes = {"WIDTH": width, "num_warps": BACK.warps}
+            sizes = {"WIDTH": width, "num_warps": BACK.warps if width > TILE else 1}
             stream_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, **slots, **sizes)
     return gradient
 
@@ -150,4 +148,5 @@ def _rows_apart(logits: Tensor) -> Tensor:
 
 def _on(logits: Tensor) -> Any:
     """Triton launches on the current device, which need not be the logits'."""
-    return torch.cuda.device(logits.device) if logits.is_cuda else torch.no_grad()
+    elsewhere = logits.is_cuda and logits.device.index != torch.cuda.current_device()
+    return torch.cuda.device(logits.device) if elsewhere else nullcontext()

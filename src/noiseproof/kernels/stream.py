@@ -8,10 +8,9 @@ At the end the lanes are brought to the row's maximum. The lane that has the lar
 ``1 + what is left`` has rounded away what is left, and nothing else is in the gradient where the network is sure. The label is
 in no sum. Logits are summed from an origin, the maximum of the first of them: so both parts of sum (max z - z_k) are positive.
 
-Focal sums and room need log D before they begin, so a request for one reads the row twice; one row for each multiprocessor is
-at most the second-level cache, and the second reading comes from there. A row with masked classes is also read again, if
-``nll_others`` is asked for. The gradient is one reading and one writing, with the sums that the first pass saved; it may be
-written over the logits. Names of the arguments are those of :mod:`noiseproof.kernels.tile`.
+Focal sums and room need log D before they begin, so a request for one reads the row twice. A row with masked classes is also
+read again, if ``nll_others`` is asked for. The gradient is one reading and one writing, with the sums that the first pass
+saved; it may be written over the logits. Names of the arguments are those of :mod:`noiseproof.kernels.tile`.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from noiseproof.kernels.terms import (
     FLOOR,
     LOWEST,
     TINY,
+    exp,
     expm1,
     focal_terms,
     log1p,
@@ -53,8 +53,8 @@ def _step(
     larger = tl.maximum(m, tl.max(z, 0))
     change = m - larger
     x = z - larger[None, :]
-    e = tl.exp(x)
-    factor = tl.exp(change)
+    e = exp(x)
+    factor = exp(change)
     d = d * factor + tl.sum(e, 0)
     if NLL:
         if EDGE:
@@ -74,7 +74,7 @@ def _top_lane(base, lane, top, label, classes, WIDTH: tl.constexpr, STEPS: tl.co
     x = tl.where(z > float("-inf"), z - top, LOWEST)
     less = x < 0.0
     x = tl.where(less, x, 0.0)
-    e = tl.exp(x)
+    e = exp(x)
     ties = tl.maximum(tl.sum((~less).to(tl.float32), 0) - 1.0, 0.0)
     a = tl.sum(tl.where(less, power_term(x, e, Q_A), 0.0), 0)
     b = tl.sum(tl.where(less, power_term(x, e, Q_B), 0.0), 0)
@@ -129,21 +129,24 @@ def _origin(base, z_y, classes, WIDTH: tl.constexpr, NLL: tl.constexpr):
 
 @triton.jit
 def _focal_step(
-    x, e, alive, log_sum, inverse, top_miss, f_sum, h_sum, USED: tl.constexpr,
+    x, e, alive, log_sum, inverse, top_miss, f_sum, h_sum, EDGE: tl.constexpr, USED: tl.constexpr,
     GAMMA: tl.constexpr, DETACH: tl.constexpr, MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
 ):  # fmt: skip
+    """The lanes' sums of f and h after DEPTH more terms; with EDGE only of those that are ``alive``."""
     if USED:
         f, h, nll = focal_terms(x, e, log_sum, inverse, top_miss, GAMMA, DETACH)
         if MINIMUM > 0:
             f, h = room_terms(f, h, nll, CEILING, HIGHEST)
-        f_sum += tl.sum(tl.where(alive, f, 0.0), 0)
-        h_sum += tl.sum(tl.where(alive, h, 0.0), 0)
+        if EDGE:
+            f, h = tl.where(alive, f, 0.0), tl.where(alive, h, 0.0)
+        f_sum += tl.sum(f, 0)
+        h_sum += tl.sum(h, 0)
     return f_sum, h_sum
 
 
 @triton.jit
 def _focal_sums(
-    base, place, label, classes, top, log_sum, inverse, top_miss, WIDTH: tl.constexpr, DEPTH: tl.constexpr,
+    base, place, label, classes, masked, top, log_sum, inverse, top_miss, WIDTH: tl.constexpr, DEPTH: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
     FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
@@ -155,15 +158,29 @@ def _focal_sums(
     for start in range(0, classes, WIDTH * DEPTH):
         column = start + place
         z = tl.load(base + column, mask=column < classes, other=float("-inf")).to(tl.float32)
-        alive = (z > float("-inf")) & (column != label)
-        x = tl.where(alive, z - top, 0.0)
-        e = tl.exp(x)
-        f_a, h_a = _focal_step(
-            x, e, alive, log_sum, inverse, top_miss, f_a, h_a, FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A
-        )
-        f_b, h_b = _focal_step(
-            x, e, alive, log_sum, inverse, top_miss, f_b, h_b, FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B
-        )
+        if masked | ((label >= start) & (label < start + WIDTH * DEPTH)) | (start + WIDTH * DEPTH > classes):
+            alive = (z > float("-inf")) & (column != label)
+            x = tl.where(alive, z - top, 0.0)
+            e = exp(x)
+            f_a, h_a = _focal_step(
+                x, e, alive, log_sum, inverse, top_miss, f_a, h_a, True, FOCAL_A,
+                GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
+            )  # fmt: skip
+            f_b, h_b = _focal_step(
+                x, e, alive, log_sum, inverse, top_miss, f_b, h_b, True, FOCAL_B,
+                GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
+            )  # fmt: skip
+        else:
+            x = z - top
+            e = exp(x)
+            f_a, h_a = _focal_step(
+                x, e, e, log_sum, inverse, top_miss, f_a, h_a, False, FOCAL_A,
+                GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
+            )  # fmt: skip
+            f_b, h_b = _focal_step(
+                x, e, e, log_sum, inverse, top_miss, f_b, h_b, False, FOCAL_B,
+                GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
+            )  # fmt: skip
     return tl.maximum(tl.sum(f_a, 0), TINY), tl.sum(h_a, 0), tl.maximum(tl.sum(f_b, 0), TINY), tl.sum(h_b, 0)
 
 
@@ -205,12 +222,12 @@ def stream_forward(
     base = logits + row.to(tl.int64) * (stride_units.to(tl.int64) * UNIT)
     place = tl.arange(0, DEPTH)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
     z_y = tl.load(base + label).to(tl.float32)
-    origin = _origin(base, z_y, classes, WIDTH, NLL)
-    m, d, s, a, b = _lanes(base, place, label, classes, origin, WIDTH, DEPTH, NLL, POWER_A, Q_A, POWER_B, Q_B)
-    largest, lane = tl.max(m, 0), tl.argmax(m, 0)
+    origin = _origin(base, z_y, classes, WIDTH, NLL + FOCAL_A)
+    m, d, s, a, b = _lanes(base, place, label, classes, origin, WIDTH, DEPTH, NLL + FOCAL_A, POWER_A, Q_A, POWER_B, Q_B)
+    largest, lane = tl.max(m, 0, return_indices=True)
     top = tl.maximum(largest, z_y)
     own = z_y - top
-    e_y, factor = tl.exp(own), tl.exp(m - top)
+    e_y, factor = exp(own), exp(m - top)
     elsewhere = tl.arange(0, WIDTH) != lane
     rest, rest_a, rest_b = _top_lane(base, lane, top, label, classes, WIDTH, STEPS, Q_A, Q_B)
     rest += tl.sum(tl.where(elsewhere, d * factor, 0.0), 0)
@@ -220,10 +237,10 @@ def stream_forward(
     d = tl.maximum(rest + one, FLOOR)
     above = tl.where(own == 0.0, d, rest + e_y)  # D - 1
     log_sum, inverse = log1p(above), 1.0 / (d + e_y)
-    left = classes - 1.0
+    left, total = classes - 1.0, tl.sum(s, 0)
+    masked = total == float("-inf")  # which no other sum shows
     if NLL:
-        total = tl.sum(s, 0)
-        if total == float("-inf"):
+        if masked:
             left, total = _unmasked(base, place, label, classes, origin, WIDTH, DEPTH)
         _keep(primitives, NLL, rows, row, left * log_sum + (left * (top - origin) - total) + spoilt)
     _keep(primitives, 0, rows, row, log_sum - own + spoilt)
@@ -236,7 +253,7 @@ def stream_forward(
         _keep_power(primitives, saved, POWER_B, rows, row, rest, rest_b, one, own, inverse, log_sum, spoilt, Q_B)
     if FOCAL_A:
         f_a, h_a, f_b, h_b = _focal_sums(
-            base, place, label, classes, top, log_sum, inverse, tl.maximum(above * inverse, TINY), WIDTH, DEPTH,
+            base, place, label, classes, masked, top, log_sum, inverse, tl.maximum(above * inverse, TINY), WIDTH, DEPTH,
             FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
             FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip
@@ -309,7 +326,7 @@ def stream_backward(
     x = z - top
     if FOCAL_A:
         x = tl.where(z > float("-inf"), x, 0.0)
-    e = tl.exp(x)
+    e = exp(x)
     out = tl.zeros_like(e)
     if NLL:
         uniform = _upstream(grads, NLL, by_row, by_column, row, wanted)

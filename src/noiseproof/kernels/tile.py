@@ -1,4 +1,4 @@
-"""Rows that fit into registers: several to a program, each logit read once by either pass.
+"""Rows that fit into registers, several to a program: the first pass, and the second for a few classes.
 
 ``classes = units * UNIT`` and ``stride = stride_units * UNIT`` where UNIT, a power of two, divides both: so the compiler knows
 that 16 bytes can be read at a time. Capitals say what is asked for: NLL, LEAD, POWER_A, POWER_B, FOCAL_A and FOCAL_B are rows
@@ -14,6 +14,7 @@ from noiseproof.kernels.terms import (
     FLOOR,
     LOWEST,
     TINY,
+    exp,
     expm1,
     focal_slopes_from_top,
     focal_terms,
@@ -30,35 +31,42 @@ __all__ = ["tile_backward", "tile_forward"]
 
 @triton.jit
 def _tile(logits, target, rows, classes, stride, target_stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """A program's rows: their numbers, which there are, their labels, which are valid, where the labels are, the logits."""
+    """A program's rows: their numbers, which there are, their labels, which are valid, where they are, and the logits."""
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     real = row < rows
     label, valid = safe_label(target, row, real, classes, target_stride)
     place = logits + row.to(tl.int64)[:, None] * stride + column[None, :]
     z = tl.load(place, mask=real[:, None] & (column < classes)[None, :], other=float("-inf")).to(tl.float32)
-    return row, real, valid, column[None, :] == label[:, None], z
-
-
-@triton.jit
-def _power_sum(x, e, tops, alive, Q: tl.constexpr):
-    return tl.sum(tl.where(alive & (x < 0.0), power_term(x, e, Q), 0.0), 1) + tops
-
-
-@triton.jit
-def _focal_sum(
-    x, e, alive, log_sum, inverse, top_miss,
-    GAMMA: tl.constexpr, DETACH: tl.constexpr, MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
-):  # fmt: skip
-    f, h, nll = focal_terms(x, e, log_sum[:, None], inverse[:, None], top_miss[:, None], GAMMA, DETACH)
-    if MINIMUM > 0:
-        f, h = room_terms(f, h, nll, CEILING, HIGHEST)
-    return tl.maximum(tl.sum(tl.where(alive, f, 0.0), 1), TINY)  # or a share of it would be 0/0 where one class is left
+    return row, real, label, valid, column[None, :] == label[:, None], z
 
 
 @triton.jit
 def _put(rows_of, which, rows, row, real, value, valid):
     """NaN where the label is not valid."""
     tl.store(rows_of + which * rows.to(tl.int64) + row, tl.where(valid, value, float("nan")), mask=real)
+
+
+@triton.jit
+def _put_power(
+    primitives, saved, which, rows, row, real, valid, x, e, alive, tops, rest, own, inverse, log_sum, Q: tl.constexpr
+):
+    """The power sum, and for its gradient the sum of e^q - e, or of e^q where the label is the largest class."""
+    rest_q = tl.sum(tl.where(alive & (x < 0.0), power_term(x, e, Q), 0.0), 1)
+    _put(primitives, which, rows, row, real, (rest_q + tops) * norm_power(inverse, log_sum, Q), valid)
+    _put(saved, 3 + which, rows, row, real, tl.where(own < 0.0, rest_q - rest, rest_q + tops), real)
+
+
+@triton.jit
+def _put_focal(
+    primitives, saved, which, rows, row, real, valid, x, e, alive, log_sum, inverse, top_miss,
+    GAMMA: tl.constexpr, DETACH: tl.constexpr, MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
+):  # fmt: skip
+    f, h, nll = focal_terms(x, e, log_sum[:, None], inverse[:, None], top_miss[:, None], GAMMA, DETACH)
+    if MINIMUM > 0:
+        f, h = room_terms(f, h, nll, CEILING, HIGHEST)
+    value = tl.maximum(tl.sum(tl.where(alive, f, 0.0), 1), TINY)  # or a share of it would be 0/0 where one class is left
+    _put(primitives, which, rows, row, real, value, valid)
+    _put(saved, 3 + which, rows, row, real, tl.sum(tl.where(alive, h, 0.0), 1), real)
 
 
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride"])
@@ -71,22 +79,22 @@ def tile_forward(
     FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
     MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
 ):  # fmt: skip
-    """The primitives, and max z, z_y - max z, d, log D and the number of other classes (-1: the label is masked)."""
-    row, real, valid, is_label, z = _tile(
-        logits, target, rows, units * UNIT, stride_units.to(tl.int64) * UNIT, target_stride, ROWS, COLUMNS
-    )
-    z_y = tl.sum(tl.where(is_label, z, 0.0), 1)
+    """The primitives; max z, z_y - max z, d, log D, the number of other classes (-1: the label is masked); and, three rows
+    after that of each sum's primitive, what the gradient needs of it."""
+    stride = stride_units.to(tl.int64) * UNIT
+    row, real, label, valid, is_label, z = _tile(logits, target, rows, units * UNIT, stride, target_stride, ROWS, COLUMNS)
+    z_y = tl.load(logits + row.to(tl.int64) * stride + label, mask=real, other=0.0).to(tl.float32)
     alive = (z > float("-inf")) & ~is_label
     largest = tl.maximum(tl.max(tl.where(alive, z, LOWEST), 1), LOWEST)
     top = tl.maximum(largest, z_y)
     own = z_y - top
     x = tl.where(alive, z - top[:, None], 0.0)
-    e = tl.exp(x)
-    e_y = tl.exp(own)
+    e = exp(x)
+    e_y = exp(own)
     # The largest classes have e = 1: they are counted, so that what the others add to them is not rounded away.
-    tops = tl.sum((alive & (x == 0.0)).to(tl.float32), 1)
+    counts = tl.sum(tl.where(alive, tl.where(x == 0.0, 65537, 1), 0), 1)  # two in one sum
+    tops, left = (counts // 65536).to(tl.float32), (counts % 65536).to(tl.float32)
     rest = tl.sum(tl.where(alive & (x < 0.0), e, 0.0), 1)
-    left = tl.sum(alive.to(tl.float32), 1)
     d = tl.maximum(rest + tops, FLOOR)
     above = tl.where(own == 0.0, d, tl.maximum(rest + (tops - 1.0), 0.0) + e_y)  # D - 1
     log_sum = log1p(above)
@@ -98,22 +106,24 @@ def tile_forward(
     if LEAD:
         _put(primitives, LEAD, rows, row, real, z_y - largest, valid)
     if POWER_A:
-        value = _power_sum(x, e, tops, alive, Q_A) * norm_power(inverse, log_sum, Q_A)
-        _put(primitives, POWER_A, rows, row, real, value, valid)
+        _put_power(
+            primitives, saved, POWER_A, rows, row, real, valid, x, e, alive, tops, rest, own, inverse, log_sum, Q_A
+        )  # fmt: skip
     if POWER_B:
-        value = _power_sum(x, e, tops, alive, Q_B) * norm_power(inverse, log_sum, Q_B)
-        _put(primitives, POWER_B, rows, row, real, value, valid)
+        _put_power(
+            primitives, saved, POWER_B, rows, row, real, valid, x, e, alive, tops, rest, own, inverse, log_sum, Q_B
+        )  # fmt: skip
     top_miss = tl.maximum(above * inverse, TINY)
     if FOCAL_A:
-        value = _focal_sum(
-            x, e, alive, log_sum, inverse, top_miss, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A
+        _put_focal(
+            primitives, saved, FOCAL_A, rows, row, real, valid, x, e, alive, log_sum, inverse, top_miss,
+            GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
         )  # fmt: skip
-        _put(primitives, FOCAL_A, rows, row, real, value, valid)
     if FOCAL_B:
-        value = _focal_sum(
-            x, e, alive, log_sum, inverse, top_miss, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B
+        _put_focal(
+            primitives, saved, FOCAL_B, rows, row, real, valid, x, e, alive, log_sum, inverse, top_miss,
+            GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip
-        _put(primitives, FOCAL_B, rows, row, real, value, valid)
     _put(saved, 0, rows, row, real, top, real)
     _put(saved, 1, rows, row, real, own, real)
     _put(saved, 2, rows, row, real, d, real)
@@ -189,15 +199,14 @@ def tile_backward(
 ):  # fmt: skip
     """``dz_j = c0 e_j + c2 (e_j^q - e_j) + u + w h_j``, and what belongs to the label at its place."""
     classes = units * UNIT
-    row, real, _, is_label, z = _tile(
-        logits, target, rows, classes, stride_units.to(tl.int64) * UNIT, target_stride, ROWS, COLUMNS
-    )
+    stride = stride_units.to(tl.int64) * UNIT
+    row, real, _, _, is_label, z = _tile(logits, target, rows, classes, stride, target_stride, ROWS, COLUMNS)
     top, own, log_sum = _get(saved, 0, rows, row, real), _get(saved, 1, rows, row, real), _get(saved, 3, rows, row, real)
     d, left = tl.maximum(_get(saved, 2, rows, row, real), FLOOR), _get(saved, 4, rows, row, real)
     wanted = real & (left >= 0.0)
     alive = (z > float("-inf")) & ~is_label
     x = tl.where(alive, z - top[:, None], 0.0)
-    e = tl.where(alive, tl.exp(x), 0.0)
+    e = tl.where(alive, exp(x), 0.0)
     by_nll = _upstream(grads, 0, by_row, by_column, row, wanted)
     by_log_miss = _upstream(grads, 1, by_row, by_column, row, wanted)
     inverse, hit, slope, dz_y = row_factors(by_nll, by_log_miss, own, d)
