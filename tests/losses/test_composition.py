@@ -22,12 +22,12 @@ def test_the_papers_loss_is_the_sum_of_its_parts():
 
 def test_a_sum_makes_one_pass_over_the_logits(monkeypatch):
     calls = []
-    original = noiseproof.statistics.primitives_of
-    monkeypatch.setattr(noiseproof.statistics, "primitives_of", lambda *args: calls.append(1) or original(*args))
+    original = noiseproof.statistics.rows_of_primitives
+    monkeypatch.setattr(noiseproof.statistics, "rows_of_primitives", lambda *args: calls.append(1) or original(*args))
     logits, target = draw(8, 10)
     (NCE() + 3.0 * AMSE() + 0.5 * (GCE() + FL(gamma=2.0)))(logits, target)
     assert len(calls) == 1
-    assert implementation.primitives_of is original
+    assert implementation.rows_of_primitives is original
 
 
 def test_terms_are_flattened_and_scaled():

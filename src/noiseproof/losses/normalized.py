@@ -28,8 +28,9 @@ class _Share(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
         part, rest = ctx.saved_tensors
         part = _finite(part)
-        scaled = grads[0] / (part + rest).square()
-        return scaled * rest, -(scaled * part)
+        whole = part + rest
+        scaled = grads[0] / whole
+        return scaled * (rest / whole), -scaled * (part / whole)  # the square of the whole could underflow
 
 
 def _finite(part: Tensor) -> Tensor:
