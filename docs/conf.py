@@ -41,6 +41,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
+html_use_index = False  # there is the search
 html_show_sourcelink = False
 html_show_sphinx = False
 html_show_copyright = False

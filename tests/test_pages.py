@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 import typer.main
+from typer.testing import CliRunner
 
 import noiseproof
 from noiseproof.cli import app
@@ -152,3 +153,24 @@ def test_the_picture_shows_what_the_readme_says_of_it():
     picture = (ROOT / "docs" / "confidence.svg").read_text(encoding="utf-8")
     assert len(picture) < 100_000
     assert re.findall(r"\d+ %", said) == re.findall(r"\d+ %", re.search('aria-label="(.*?)"', picture).group(1))
+
+
+@pytest.mark.slow
+def test_the_commands_for_ones_own_files_run_as_get_started_says(tmp_path, monkeypatch):
+    section = text_of("docs/get_started.md").partition("## With your own files")[2]
+    lines = re.findall(r"^ {4}(noiseproof .*)", section, re.MULTILINE)
+    assert [line.split()[1] for line in lines] == ["audit", "train", "compare", "predict"]
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    labels = np.arange(120) % 3
+    features = draw.normal(size=(120, 4)) + 3 * np.eye(3, 4)[labels]
+    rows = [
+        ",".join([*(f"{value:.3f}" for value in row), f"class{label}"]) for row, label in zip(features, labels, strict=True)
+    ]
+    for name, kept in (("my.csv", rows), ("new.csv", rows[:9])):
+        Path(name).write_text("\n".join(["a,b,c,d,label", *kept]), encoding="utf-8")
+    for line in lines:
+        run = next((str(path) for path in sorted(Path("runs").glob("*")) if (path / "record.json").is_file()), "")
+        done = CliRunner().invoke(app, shlex.split(line.replace("runs/NAME", run), comments=True)[1:])
+        assert done.exit_code == 0, f"{line}\n{done.output}"
+    assert len(Path("predictions.csv").read_text(encoding="utf-8").splitlines()) == 10

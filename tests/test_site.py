@@ -72,7 +72,7 @@ def test_links_within_the_site_lead_to_pages_and_anchors(site):
             if parts.fragment and target.suffix == ".html":
                 assert unquote(parts.fragment) in read(target).anchors, f"{path.name} links to {link}"
             checked += 1
-    assert checked > 2000
+    assert checked > 1000
 
 
 def test_nothing_is_loaded_from_elsewhere(site):
@@ -93,14 +93,23 @@ def test_every_loss_has_a_section_with_a_formula_and_curves(site):
     assert read(site / "losses.html").math >= len(entries)
 
 
+CUT_OFF = """() => {
+    const scrolls = (one) => ["auto", "scroll"].includes(getComputedStyle(one).overflowX);
+    const reachable = (one) => one.tagName === "ARTICLE" ? false : scrolls(one) || reachable(one.parentElement);
+    const wide = [...document.querySelectorAll("article *")].filter(
+        (one) => one.getBoundingClientRect().right > innerWidth + 1 && one.getBoundingClientRect().width > 0);
+    return wide.filter((one) => !reachable(one)).map((one) => one.outerHTML.slice(0, 120));
+}"""
+"""What is beyond the edge of the screen and in nothing that scrolls: the theme hides what is too wide, a page never scrolls."""
+
+
 @pytest.mark.parametrize("width", [390, 1280])
-def test_no_page_is_wider_than_its_screen_or_speaks_of_errors(site, browser, width):
+def test_nothing_is_cut_off_at_the_edge_of_a_screen(site, browser, width):
     opened = browser.new_page(viewport={"width": width, "height": 900})
     problems = []
     opened.on("pageerror", lambda error: problems.append(str(error)))
     for path in (path for path in pages(site) if path.parent == site):
         opened.goto(path.as_uri())
-        wide = opened.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert wide <= 0, f"{path.name} is {wide} pixels wider than {width}"
+        assert not opened.evaluate(CUT_OFF), path.name
     opened.close()
     assert not problems
