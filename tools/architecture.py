@@ -23,7 +23,7 @@ ROOMS = {
     "decay": ("L1 decay as a penalty to add to a loss", ("checks",)),
     "losses": ("the contract, one file per family, the catalogue", ("checks", "primitives", "statistics")),
     "functional": ("one function per loss", ("losses",)),
-    "integrations": ("losses in the loops of other frameworks", ("decay",)),
+    "integrations": ("losses in the loops of other frameworks", ("decay", "files", "losses", "reading", "statistics")),
     "noise": (
         "transition matrices, sampling, label files, `kind:rate`",
         ("checks", "classes", "files", "keyed_random", "reading"),
