@@ -1,4 +1,4 @@
-"""Frameworks that call a loss as they call ``torch.nn.CrossEntropyLoss``: nothing of ours is needed, and that is what is tested.
+"""Frameworks that call a loss as they call ``torch.nn.CrossEntropyLoss``: nothing of ours is needed, and that is tested.
 
 timm and segmentation-models-pytorch depend on torchvision, which does not install beside every build of torch, so these calls
 are theirs with a module in place of their model; fastai, Lightning and others have tests of their own.

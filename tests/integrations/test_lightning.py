@@ -89,6 +89,19 @@ def test_folds_are_joined_to_what_the_audit_finds_wrong_labels_with(lightning, t
     assert found.flagged[~wrong].sum() <= 3
 
 
+def test_the_decay_counts_once_a_step_however_many_batches_that_has(lightning):
+    package, _ = lightning
+    trained = []
+    for batch, parts in ((16, 1), (4, 4)):
+        model = module_of(package)
+        model.decay = noiseproof.L1(model.network, 0.1)
+        model.configure_optimizers = lambda model=model: torch.optim.SGD(model.parameters(), 0.1)
+        options = {"max_steps": 1, "accumulate_grad_batches": parts, "accelerator": "cpu", **QUIET}
+        package.Trainer(**options).fit(model, DataLoader(data(16), batch))
+        trained.append(model.network.weight.detach())
+    torch.testing.assert_close(*trained)
+
+
 @pytest.mark.parametrize(
     ("returned", "options", "said"),
     [

@@ -9,6 +9,8 @@ from torch import nn
 
 import noiseproof
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def integration():

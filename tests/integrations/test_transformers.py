@@ -1,6 +1,5 @@
 """Hugging Face's Trainer with our losses: a step is one large batch, however it is divided."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -191,13 +190,3 @@ def test_soft_labels_and_class_weights_are_divided_by_the_number_of_examples():
 def test_what_does_not_fit_is_said(call, said):
     with pytest.raises(ValueError, match=said):
         call()
-
-
-@pytest.mark.filterwarnings("ignore:.*pin_memory")
-def test_the_page_on_it_runs(tmp_path, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text(encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    names = {}
-    exec(code, names)
-    assert names["trainer"].state.global_step == 2
