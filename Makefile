@@ -5,7 +5,7 @@ READY := .venv/.ready
 
 OLDEST := .venv-oldest/bin
 
-.PHONY: demo test slow oldest lint types check bench docs package picture generate clean
+.PHONY: demo test slow integrations oldest lint types check bench docs package picture generate clean
 
 demo: $(READY)
 	$(BIN)/noiseproof demo
@@ -15,6 +15,17 @@ test: $(READY)
 
 slow: $(READY)
 	$(BIN)/pytest -q -m slow
+
+# Other people's frameworks, 450 MB of them. fastai's vision part needs torchvision, which does not install beside every torch; its
+# Learner and losses do not, so it is installed without what it depends on.
+integrations: .venv/.integrations
+	$(BIN)/pytest -q tests/integrations tests/test_examples.py
+
+.venv/.integrations: $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[lab,dev,integrations]"
+	$(BIN)/pip install --quiet --constraint constraints.txt fastcore fastdownload fastprogress fasttransform plum-dispatch
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps fastai
+	@touch $@
 
 # The tests with the oldest torch that pyproject.toml allows, in an environment of its own (gigabytes, if it is a CUDA build).
 oldest: .venv-oldest/.ready

@@ -26,7 +26,7 @@ ROOMS = {
     "in_forward": ("a loss with its gradient computed in the forward pass", ("losses", "primitives", "statistics")),
     "linear": ("losses of hidden states and a head, without all logits", ("checks", "losses", "primitives", "statistics")),
     "functional": ("one function per loss", ("losses",)),
-    "integrations": ("losses in the loops of other frameworks", ("decay",)),
+    "integrations": ("losses in the loops of other frameworks", ("decay", "files", "losses", "reading", "statistics")),
     "noise": (
         "transition matrices, sampling, label files, `kind:rate`",
         ("checks", "classes", "files", "keyed_random", "reading"),

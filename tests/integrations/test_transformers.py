@@ -1,6 +1,7 @@
 """Hugging Face's Trainer with our losses: a step is one large batch, however it is divided."""
 
-import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def model_for(kind):
 def one_step(kind, criterion, batch, steps, folder, strength=0.0):
     """The loss and the norm of the gradient that the Trainer logs for its first step, and the weights after it."""
     model = model_for(kind)
-    loss = TrainerLoss(criterion, noiseproof.L1(model, strength) if strength else None)
+    loss = criterion and TrainerLoss(criterion, noiseproof.L1(model, strength) if strength else None)
     arguments = transformers.TrainingArguments(
         str(folder),
         per_device_train_batch_size=batch,
@@ -73,6 +74,80 @@ def test_a_step_of_four_batches_is_the_step_of_one(kind, strength, tmp_path):
     assert loss_4 == pytest.approx(loss, rel=1e-5)
     assert norm_4 == pytest.approx(norm, rel=1e-5)
     torch.testing.assert_close(weights_4, weights, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["token", "causal"])
+def test_a_step_with_cross_entropy_is_the_trainers_own(kind, tmp_path):
+    """Whose token classifiers take the mean of means over the parts of a step, so that step has one part."""
+    parts = (16, 1) if kind == "token" else (4, 4)
+    (loss, norm, weights), (own_loss, own_norm, own_weights) = (
+        one_step(kind, criterion, *parts, tmp_path) for criterion in (noiseproof.CE(), None)
+    )
+    assert (loss, norm) == pytest.approx((own_loss, own_norm), rel=1e-5)
+    torch.testing.assert_close(weights, own_weights, rtol=0, atol=1e-6)
+
+
+def test_the_loss_itself_in_place_of_trainerloss_is_a_mistake_that_is_explained(tmp_path):
+    arguments = transformers.TrainingArguments(str(tmp_path), max_steps=1, **QUIET)
+    for criterion in (noiseproof.JALCE(a=30.0), noiseproof.GJS()):
+        trainer = transformers.Trainer(
+            model_for("text"), arguments, train_dataset=sentences(8, "text"), compute_loss_func=criterion
+        )
+        with pytest.raises(TypeError, match=r"wrap it: noiseproof\.integrations\.transformers\.TrainerLoss\(loss\)"):
+            trainer.train()
+    with pytest.raises(TypeError, match=r"got 'reduce' as well$"):
+        noiseproof.CE()(torch.zeros(2, 3), torch.zeros(2, dtype=torch.long), reduce=True)
+    outputs = model_for("text")(input_ids=torch.ones(2, 3, dtype=torch.long))
+    with pytest.raises(TypeError, match="got SequenceClassifierOutput; pass its logits"):
+        noiseproof.CE()(outputs, torch.zeros(2, dtype=torch.long))
+
+
+@pytest.mark.parametrize("averaged", [True, False])
+def test_under_data_parallel_the_count_is_not_taken_twice(averaged):
+    """The Trainer passes the count once for each device, divided by them unless tokens are averaged, and takes the mean of the
+    loss after multiplying it by their number where they are."""
+    devices, logits, labels = 2, torch.randn(8, 4), torch.arange(8) % 4
+    count = torch.tensor(8 if averaged else 8 // devices).unsqueeze(0).expand(devices, -1)
+    loss = TrainerLoss(noiseproof.CE())({"logits": logits}, labels, count)
+    torch.testing.assert_close((loss * devices if averaged else loss).mean(), F.cross_entropy(logits, labels))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["text", "token", "causal"])
+def test_two_processes_take_the_step_of_one(kind, tmp_path):
+    loss, norm, weights = one_step(kind, noiseproof.JALCE(a=30.0), 16, 1, tmp_path, 1e-2)
+    script = f"""
+import sys, json, torch
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import noiseproof, test_transformers as t
+loss, norm, weights = t.one_step({kind!r}, noiseproof.JALCE(a=30.0), 4, 2, {str(tmp_path)!r}, 1e-2)
+if torch.distributed.get_rank() == 0:
+    torch.save((loss, norm, weights), {str(tmp_path / "two.pt")!r})
+"""
+    (tmp_path / "two.py").write_text(script, encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "two.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    loss_2, norm_2, weights_2 = torch.load(tmp_path / "two.pt", weights_only=True)
+    assert (loss_2, norm_2) == pytest.approx((loss, norm), rel=1e-5)
+    torch.testing.assert_close(weights_2, weights, rtol=0, atol=1e-6)
+
+
+def test_a_fused_head_gives_the_loss_of_the_logits():
+    model, rows = model_for("causal"), sentences(6, "causal")
+    ids, labels = (torch.stack([row[name] for row in rows]) for name in ("input_ids", "labels"))
+    criterion, decay = noiseproof.GCE(q=0.7), noiseproof.L1(model, 1e-3)
+    found = []
+    for fused in (False, True):
+        outputs = model(input_ids=ids)
+        if fused:
+            log_p = torch.log_softmax(outputs.logits[:, :-1], 2).gather(2, labels[:, 1:, None].clamp_min(0))[..., 0]
+            outputs = {"log_probs": log_p.masked_fill(labels[:, 1:] == -100, 0.0)}
+        loss = TrainerLoss(criterion, decay)(outputs, labels, 100)
+        found.append((loss, *torch.autograd.grad(loss, list(model.parameters()))))
+    torch.testing.assert_close(found[1], found[0])
+    with pytest.raises(TypeError, match="JALCE needs sums over all classes"):
+        TrainerLoss(noiseproof.JALCE())({"log_probs": log_p}, labels)
 
 
 def test_cross_entropy_gives_what_the_model_itself_computes(tmp_path):
@@ -115,13 +190,3 @@ def test_soft_labels_and_class_weights_are_divided_by_the_number_of_examples():
 def test_what_does_not_fit_is_said(call, said):
     with pytest.raises(ValueError, match=said):
         call()
-
-
-@pytest.mark.filterwarnings("ignore:.*pin_memory")
-def test_the_page_on_it_runs(tmp_path, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text(encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    names = {}
-    exec(code, names)
-    assert names["trainer"].state.global_step == 2

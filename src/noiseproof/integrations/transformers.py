@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from noiseproof.decay import L1
+from noiseproof.integrations.log_probabilities import label_loss
+from noiseproof.losses import RobustLoss
 
 __all__ = ["TrainerLoss"]
 
@@ -31,6 +33,9 @@ class TrainerLoss:
 
     ``Trainer(model, ..., compute_loss_func=loss)`` is all: with gradient accumulation, and in several processes, the step has
     the loss and the gradient of one large batch.
+
+    TRL's fused head gives log-probabilities of the labels and no logits. Losses of the label's probability alone take those
+    (``noiseproof.integrations.log_probabilities`` says which), others refuse them.
 
     Args:
         criterion: a loss of this package, or one of torch with ``reduction`` and ``ignore_index``; the latter must be -100, as
@@ -53,19 +58,14 @@ class TrainerLoss:
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None) -> Tensor:
         if labels is None:
             raise ValueError("the batch has no 'labels'; name the column so, or see the Trainer's label_names")
-        logits = self._logits(outputs)
-        classes = logits.shape[-1]
-        if self._shifts(outputs):
-            logits, labels = logits[..., :-1, :], labels[..., 1:]
         items: Tensor | float | None = num_items_in_batch
-        if labels.is_floating_point():
-            _check_shape(logits, labels, "probabilities of the classes", logits.shape)
-            rows, target = labels.new_tensor(labels.numel() // classes), labels.reshape(-1, classes)
-            items = None if items is None else items / classes  # each probability was counted
+        if isinstance(items, Tensor):
+            items = items.sum()  # under DataParallel the number of the whole batch stands there once for each device
+        if isinstance(fused := _named(outputs, "log_probs"), Tensor):
+            total, rows = self._from_fused(fused, labels)
         else:
-            _check_shape(logits, labels, "labels", logits.shape[:-1])
-            rows, target = labels.ne(IGNORED).sum(), labels.reshape(-1)
-        total = self.criterion.to(logits.device)(logits.reshape(-1, classes), target.to(logits.device))
+            total, rows, counted = self._from_logits(outputs, labels)
+            items = None if items is None else items / counted
         items = rows if items is None else items
         share = rows / items  # of the step that this batch is
         loss: Tensor = total / items
@@ -73,14 +73,42 @@ class TrainerLoss:
             loss = loss + share * self.decay()
         return loss
 
+    def _from_logits(self, outputs: Any, labels: Tensor) -> tuple[Tensor, Tensor, int]:
+        """The sum of the losses, the number of rows, and how often the Trainer counted each."""
+        logits = self._logits(outputs)
+        classes = logits.shape[-1]
+        if self._shifts(outputs):
+            logits, labels = logits[..., :-1, :], labels[..., 1:]
+        if labels.is_floating_point():
+            _check_shape(logits, labels, "probabilities of the classes", logits.shape)
+            rows, target, counted = labels.new_tensor(labels.numel() // classes), labels.reshape(-1, classes), classes
+        else:
+            _check_shape(logits, labels, "labels", logits.shape[:-1])
+            rows, target, counted = labels.ne(IGNORED).sum(), labels.reshape(-1), 1
+        total = self.criterion.to(logits.device)(logits.reshape(-1, classes), target.to(logits.device))
+        return total, rows, counted
+
+    def _from_fused(self, log_probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum of the losses, and the number of rows. A head that shifts gives a position less than there are labels."""
+        if not isinstance(self.criterion, RobustLoss):
+            raise TypeError(f"a fused head gives log-probabilities, which {type(self.criterion).__name__} does not take")
+        if labels.shape[-1] == log_probabilities.shape[-1] + 1:
+            labels = labels[..., 1:]
+        labels = labels.to(log_probabilities.device)
+        return label_loss(self.criterion.to(labels.device), log_probabilities, labels), labels.ne(IGNORED).sum()
+
     def _logits(self, outputs: Any) -> Tensor:
-        logits = outputs.get("logits") if hasattr(outputs, "get") else outputs[0]
+        logits = _named(outputs, "logits") if hasattr(outputs, "get") else outputs[0]
         if not isinstance(logits, Tensor):
             raise ValueError("the model's output has no logits; a loss on hidden states is another thing")
         return logits
 
     def _shifts(self, outputs: Any) -> bool:
         return "CausalLM" in type(outputs).__name__ if self.shift is None else self.shift
+
+
+def _named(outputs: Any, name: str) -> Any:
+    return outputs.get(name) if hasattr(outputs, "get") else None
 
 
 def _check_shape(logits: Tensor, labels: Tensor, what: str, shape: torch.Size) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from noiseproof.checks import check_range
-from noiseproof.losses.checks import arguments_of, by_name, check_tensors, check_weight
+from noiseproof.losses.checks import arguments_of, by_name, check_tensors, check_weight, raise_unknown
 from noiseproof.primitives import accumulation_dtype, can_look, rows_of_labels
 from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
@@ -129,7 +129,9 @@ class RobustLoss(nn.Module):
     def set_epoch(self, epoch: int) -> None:
         """Call this at the start of every epoch, counted from 0. Most losses do not change with it."""
 
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+    def forward(self, logits: Tensor, target: Tensor, **unknown: Any) -> Tensor:
+        if unknown:
+            raise_unknown(self, unknown)
         logits, target, classes, shape = self._flatten(logits, target)
         return self.from_source(Logits(logits, classes), target, shape)
 

@@ -3,25 +3,37 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-__all__ = ["arguments_of", "by_name", "by_name_error", "check_tensors", "check_weight"]
+__all__ = ["arguments_of", "by_name", "by_name_error", "check_tensors", "check_weight", "raise_unknown"]
 
 
 def check_tensors(logits: Tensor, target: Tensor) -> None:
     if not isinstance(logits, Tensor):
-        raise TypeError(f"logits must be a tensor, got {type(logits).__name__}")
+        raise TypeError(f"logits must be a tensor, got {_described(logits)}")
     if not isinstance(target, Tensor):
-        raise TypeError(f"target must be a tensor, got {type(target).__name__}")
+        raise TypeError(f"target must be a tensor, got {_described(target)}")
     if not logits.is_floating_point():
         raise TypeError(f"logits must have a floating dtype, got {logits.dtype}")
     if target.dtype == torch.bool or target.is_complex():
         raise TypeError(f"target must hold class indices or class probabilities, got {target.dtype}")
     if logits.dim() == 0:
         raise ValueError("logits must have shape [K], [N, K] or [N, K, d1, ...], got a scalar")
+
+
+def _described(value: object) -> str:
+    return type(value).__name__ + ("; pass its logits" if hasattr(value, "logits") else "")
+
+
+def raise_unknown(loss: object, unknown: dict[str, object]) -> NoReturn:
+    """For a call with arguments that a loss does not have; apart from ``forward``, whose every line a compiler reads."""
+    text = f"{type(loss).__name__} is called with logits and target, got {next(iter(unknown))!r} as well"
+    if "num_items_in_batch" in unknown:
+        text += "; for Hugging Face's Trainer wrap it: noiseproof.integrations.transformers.TrainerLoss(loss)"
+    raise TypeError(text)
 
 
 def check_weight(weight: Tensor | None) -> Tensor | None:

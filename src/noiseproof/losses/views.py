@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from noiseproof.checks import check_integer, check_range
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
+from noiseproof.losses.checks import raise_unknown
 from noiseproof.losses.generalized import divergence_from_label
 from noiseproof.statistics import RowStatistics, Statistic, every_label_statistics, row_statistics
 
@@ -60,7 +61,9 @@ class GJS(RobustLoss):
         masked: Tensor = (logits.unflatten(1, (self.views, -1)) == -torch.inf).all(1)
         return masked
 
-    def forward(self, logits: Tensor | Sequence[Tensor], target: Tensor) -> Tensor:
+    def forward(self, logits: Tensor | Sequence[Tensor], target: Tensor, **unknown: Any) -> Tensor:
+        if unknown:
+            raise_unknown(self, unknown)
         views = [logits] * self.views if isinstance(logits, Tensor) else list(logits)
         if len(views) != self.views:
             raise ValueError(f"GJS was built for {self.views} predictions, got {len(views)}; pass views={len(views)}")
