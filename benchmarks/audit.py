@@ -138,7 +138,7 @@ def line(split: Split, way: str, noise: str, seed: int) -> dict[str, Any]:
     start = time.process_time()
     found = answer(way, split, labels.labels, seed)
     seconds = round(time.process_time() - start, 2)
-    facts = {"way": way, "noise": noise, "seed": seed, **measures(found, labels), "seconds": seconds}
+    facts = {"data": "digits", "way": way, "noise": noise, "seed": seed, **measures(found, labels), "seconds": seconds}
     return facts | {"environment": environment(torch.device("cpu"))}
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.audit.mixture import expected_counts
 from noiseproof.audit.tables import save_audit
 
 __all__ = ["Audit", "ClassAudit", "Confusion"]
@@ -121,8 +122,7 @@ class Audit:
     def confusions(self) -> tuple[Confusion, ...]:
         """Pairs of a likely and a given label, the most frequent first, up to ``PAIRS`` of half an example or more."""
         number = len(self.classes)
-        expected, flags = np.zeros((number, number)), np.zeros((number, number), dtype=np.int64)
-        np.add.at(expected, self.given, self.posterior)
+        expected, flags = expected_counts(self.posterior, self.given).T, np.zeros((number, number), dtype=np.int64)
         np.add.at(flags, (self.given, self.suggested), self.flagged)
         np.fill_diagonal(expected, 0.0)
         order = np.argsort(-expected, axis=None, kind="stable")[: min(PAIRS, int((expected >= 0.5).sum()))]
