@@ -163,6 +163,7 @@ def test_the_generated_files_are_fresh():
     assert generate.STUB.read_text(encoding="utf-8") == generate.stub(), "run 'make generate'"
     assert generate.RESULTS.read_text(encoding="utf-8") == generate.results(), "run 'make generate'"
     assert generate.OWN_DATA.read_text(encoding="utf-8") == generate.own_data_page(), "run 'make generate'"
+    assert generate.AUDIT.read_text(encoding="utf-8") == generate.audit_doc(), "run 'make generate'"
 
 
 def test_the_version_in_the_changelog_is_the_packages():
