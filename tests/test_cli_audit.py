@@ -168,7 +168,7 @@ def test_images_are_on_the_page_and_warnings_on_stderr():
     np.save("p.npy", p[order])
     done = audit("images", "--probabilities", "p.npy", "--examples", "5")
     assert done.exit_code == 0, done.output
-    assert "warning: only 33% of the predictions are the given label" in done.stderr
+    assert "warning: predictions agree with 33% of the labels only, right ones would with" in done.stderr
     page = Path("audit/audit.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg") == page.count("<li data-index") >= 1
     assert rows_of("audit/audit.csv")[0]["path"] == "images/a/000.png"

@@ -167,8 +167,18 @@ def test_features_of_ones_own_say_which_examples_are_near():
 def test_inputs_that_say_nothing_are_said():
     generator = np.random.default_rng(0)
     found = audit_labels(generator.standard_normal((240, 6)), generator.integers(6, size=240), **SHORT)
-    assert any("predictions are weak" in text for text in found.warnings)
+    assert "they are weak, and what they cannot tell counts as wrong; the rate is likely too high" in found.warnings[0]
     assert f"agree in {found.agreement:.1%}" in str(found)
+
+
+def test_weak_features_inflate_the_rate_which_is_said():
+    """The labels are right, but neighbouring classes overlap."""
+    x, true = points(360, classes=6)
+    found = audit_labels(0.4 * x + np.random.default_rng(1).standard_normal(x.shape), true, **SHORT)
+    assert found.rate > 0.1
+    assert 0.4 < found.agreement < 0.8
+    assert found.weak
+    assert "right ones would with" in found.warnings[0]
 
 
 def test_folds_have_the_classes_of_the_whole_and_rare_ones_are_spread():

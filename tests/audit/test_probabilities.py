@@ -131,7 +131,10 @@ def test_what_a_reader_must_know_is_said():
 def test_weak_predictions_are_said():
     generator = np.random.default_rng(0)
     p, given = generator.dirichlet(np.ones(6), 600), generator.integers(6, size=600)
-    assert any("predictions are weak" in warning for warning in audit.audit_probabilities(p, given).warnings)
+    found = audit.audit_probabilities(p, given)
+    assert found.weak
+    assert "they are weak" in found.warnings[0]
+    assert str(found).startswith("at most ")
 
 
 def test_the_files(tmp_path):

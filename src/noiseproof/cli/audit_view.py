@@ -95,6 +95,7 @@ def as_json_text(audit: Audit, out: Path) -> str:
         "rate_interval": audit.rate_interval,
         "flagged": int(audit.flagged.sum()),
         "agreement": audit.agreement,
+        "weak": audit.weak,
         "out_of_sample": audit.out_of_sample,
         "how": audit.how,
         "warnings": audit.warnings,

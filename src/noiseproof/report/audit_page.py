@@ -81,6 +81,8 @@ def verdict(audit: Audit) -> Verdict:
     count, flagged, (low, high) = len(audit.given), int(audit.flagged.sum()), audit.rate_interval
     if audit.rate < CLEAN:
         headline = f"Hardly any of the {count:,} labels looks wrong: {percent(audit.rate)}"
+    elif audit.weak:
+        headline = f"At most about {percent(audit.rate)} of the {count:,} labels are wrong, by predictions too weak to say more"
     else:
         headline = f"About {percent(audit.rate)} of the {count:,} labels are wrong"
     where = "out of sample" if audit.out_of_sample else "in sample"
