@@ -32,16 +32,14 @@ def _data_set(data: str, lines: list[Line]) -> str:
     noisy = [line for line in lines if line["noise"] != CLEAN]
     ways = [way for way in WAYS if way in _each("way", noisy)]
     noises = _each("noise", noisy)
-    seeds = _common_seeds(noisy, ways, noises)
-    shared = [line for line in noisy if line["seed"] in seeds]
-    runs = f"{len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'}" if seeds else "no seed that all have"
-    parts = [f"**{TITLES.get(data, data)}**; means over {', '.join(noises)}, {runs} each"]
-    if shared:
-        head = ["", "AUC", "average precision", "F1", "rate, off by", "matrix, off by", "calibration error", "seconds"]
-        parts.append(_table(head, [[way, *_means(shared, way, noises)] for way in ways]))
-        parts.append("F1, and the estimated rate:")
-        parts.append(_table(["", *ways, "true rate"], [_by_noise(shared, noise, ways) for noise in noises]))
-    return "\n\n".join([*parts, *_sentences(lines), *_trained(lines), _where(lines)])
+    head = ["", "runs", "AUC", "average precision", "F1", "rate, off by", "matrix, off by", "calibration error", "seconds"]
+    parts = [
+        f"**{TITLES.get(data, data)}**; means over {', '.join(noises)}",
+        _table(head, [[way, len(_of(noisy, way=way)), *_means(noisy, way, noises)] for way in ways]),
+        "F1, and the estimated rate:",
+        _table(["", *ways, "true rate"], [_by_noise(noisy, noise, ways) for noise in noises]),
+    ]
+    return "\n\n".join([*map(str.rstrip, parts), *_sentences(lines), *_trained(lines), _where(lines)])
 
 
 def _means(lines: list[Line], way: str, noises: list[str]) -> list[str]:
@@ -106,9 +104,3 @@ def _of(lines: Iterable[Line], **facts: Any) -> list[Line]:
 
 def _each(key: str, lines: Iterable[Line]) -> list[str]:
     return list(dict.fromkeys(line[key] for line in lines))
-
-
-def _common_seeds(lines: list[Line], ways: list[str], noises: list[str]) -> set[int]:
-    """The seeds that every way has for every noise: only they are compared."""
-    cells = [{line["seed"] for line in _of(lines, way=way, noise=noise)} for way in ways for noise in noises]
-    return set.intersection(*cells) if cells else set()

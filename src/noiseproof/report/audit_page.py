@@ -128,10 +128,10 @@ def audit_page(
     templates = environment()
     templates.globals |= {"percent": percent, "probability": probability, "shade": _shade}
     classes = sorted(audit.per_class, key=lambda each: -each.rate * each.given)[:ROWS]
-    listed = audit.warnings
+    listed, said = audit.warnings, verdict(audit)
     return templates.get_template("audit_page.html").render(
         audit=audit,
-        verdict=verdict(audit),
+        verdict=Verdict(said.headline, [text.replace(" %", "\N{NO-BREAK SPACE}%") for text in said.sentences]),
         title=short(title),
         names=names,
         cells=[cell(name) for name in audit.classes],
