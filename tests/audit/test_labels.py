@@ -65,7 +65,7 @@ def test_wrong_labels_are_found_out_of_sample(trained):
     assert [len(part) for part in trained] == [300 - (found.fold == k).sum() for k in (0, 1, 2)] * 2
     assert [step.done for step in told] == sorted(step.done for step in told)
     assert (told[0].stage, told[0].fold, told[0].epoch, told[0].done) == ("given labels", 1, 1, 1)
-    assert told[-1] == ("soft labels", 3, 3, 4, 4, 36, 36)
+    assert told[-2:] == [("soft labels", 3, 3, 4, 4, 36, 36, state) for state in ("training", "trained")]
 
 
 def test_the_seed_decides_everything():
@@ -114,8 +114,10 @@ def test_killed_in_the_middle_no_finished_fold_is_trained_again(tmp_path, traine
     np.testing.assert_array_equal(found.posterior, whole.posterior)
     stored = sorted((tmp_path / "kept").iterdir())
     assert len(stored) == 6, "the partial file is gone"
-    audit_labels(x, given, folder=tmp_path / "kept", **SHORT)
+    told = []
+    audit_labels(x, given, folder=tmp_path / "kept", progress=told.append, **SHORT)
     assert len(trained) == 7
+    assert [step.state for step in told] == ["trained before"] * 6
     stored[0].write_bytes(stored[0].read_bytes()[:-40])
     found = audit_labels(x, given, folder=tmp_path / "kept", **SHORT)
     assert len(trained) == 8, "the damaged one is trained again"

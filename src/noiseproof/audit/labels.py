@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.audit.folds import HeldOut, Plan, Progress, Store, cross_validated, digest_of, stratified_folds
+from noiseproof.audit.folds import HeldOut, Plan, Progress, State, Store, cross_validated, digest_of, stratified_folds
 from noiseproof.audit.mixture import Labels, Mixture, View, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
 from noiseproof.audit.probabilities import checked_features, concluded, fitted, part_of, posterior_of
@@ -232,12 +232,13 @@ class _Told:
     def __init__(self, progress: Callable[[Progress], object] | None, folds: int, first: int, second: int) -> None:
         self.progress, self.folds, self.epochs = progress, folds, {"given labels": first, "soft labels": second}
 
-    def of(self, stage: str) -> Callable[[int, int], None]:
+    def of(self, stage: str) -> Callable[[int, int, State], None]:
         before = 0 if stage == "given labels" else self.folds * self.epochs["given labels"]
         total, epochs = self.folds * sum(self.epochs.values()), self.epochs[stage]
 
-        def told(fold: int, epoch: int) -> None:
+        def told(fold: int, epoch: int, state: State) -> None:
             if self.progress is not None:
-                self.progress(Progress(stage, fold + 1, self.folds, epoch, epochs, before + fold * epochs + epoch, total))
+                done = before + fold * epochs + epoch
+                self.progress(Progress(stage, fold + 1, self.folds, epoch, epochs, done, total, state))
 
         return told

@@ -29,7 +29,7 @@ class Followed:
     def __init__(self, shown: Console | None) -> None:
         self.shown = shown
         self.bar: Progress | None = None
-        self.epochs = self.done = self.networks = 0
+        self.done = self.networks = 0
         self.start = self.told = time.monotonic()
         self.first = 0
 
@@ -50,12 +50,10 @@ class Followed:
             self.bar.stop()
 
     def __call__(self, told: Told) -> None:
-        stored = told.done > self.epochs + 1  # a network of an earlier process, which says nothing of the pace
-        if stored:
+        stored, ended = told.state == "trained before", told.state != "training"
+        if stored:  # which says nothing of the pace
             self.start, self.first = time.monotonic(), told.done
-        again, self.epochs = told.done == self.epochs, told.done
         self.networks = told.folds * (1 if told.total == told.folds * told.epochs and told.stage == "given labels" else 2)
-        ended = told.epoch == told.epochs and (stored or again)
         self.done += ended
         label = f"{told.stage}, network {told.fold}/{told.folds}"
         if self.bar is not None:
