@@ -1,6 +1,7 @@
 """``noiseproof audit``, as a person types it and sees it."""
 
 import csv
+import io
 import json
 import os
 import re
@@ -8,14 +9,17 @@ import shlex
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from noiseproof.audit.folds import Progress
 from noiseproof.cli import app
 from noiseproof.cli.audit_view import Followed
+from noiseproof.cli.output import Console
 from noiseproof.data import open_dataset
 
 ROWS = 90
@@ -148,6 +152,19 @@ def test_stopped_before_a_network_is_finished_it_starts_anew(monkeypatch):
 
 def interrupted(*_, **__):
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(5.0, False), (10.0, True)])
+def test_an_audit_that_will_be_long_says_once_what_is_shorter(monkeypatch, seconds, said):
+    """The first of 300 epochs takes this long, the limit being half an hour."""
+    clock = iter([0.0] + [seconds] * 100)
+    monkeypatch.setattr("noiseproof.cli.audit_view.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    out = io.StringIO()
+    followed = Followed(Console(file=out))
+    for epoch in (1, 2):
+        followed(Progress("given labels", 1, 5, epoch, 40, epoch, 300, "training"))
+    assert out.getvalue().count("--quick trains one network instead of 10") == said
+    assert ("about 49:50 to go" in out.getvalue()) is said
 
 
 def test_quick_is_in_sample_and_says_so():

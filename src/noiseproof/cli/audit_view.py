@@ -21,6 +21,8 @@ from noiseproof.report.audit_page import verdict
 __all__ = ["Followed", "as_json_text", "print_verdict"]
 
 CONFUSIONS = 100  # in the JSON object
+LONG = 30 * 60  # seconds that a person may want to avoid
+SHORTER = "--quick trains one network instead of {}; features of a pretrained model, audited as they are, need no large network"
 
 
 class Followed:
@@ -32,6 +34,7 @@ class Followed:
         self.done = self.networks = 0
         self.start = self.told = time.monotonic()
         self.first = 0
+        self.hinted = False
 
     def __enter__(self) -> Self:
         if self.shown is not None and self.shown.is_terminal:
@@ -55,6 +58,7 @@ class Followed:
             self.start, self.first = time.monotonic(), told.done
         self.networks = told.folds * (1 if told.total == told.folds * told.epochs and told.stage == "given labels" else 2)
         self.done += ended
+        self._hint(told)
         label = f"{told.stage}, network {told.fold}/{told.folds}"
         if self.bar is not None:
             self.bar.update(self.task, completed=told.done, total=told.total, description=label, left=self._left(told))
@@ -66,10 +70,20 @@ class Followed:
     def _is_due(self) -> bool:
         return time.monotonic() - self.told >= LINE_SECONDS
 
+    def _hint(self, told: Told) -> None:
+        """Say once what is shorter, where the first epoch shows that it will be long."""
+        if self.hinted or self.shown is None or told.done == self.first:
+            return
+        self.hinted = True
+        if self.networks > 1 and (left := self._seconds_left(told)) > LONG:
+            text = f"about {duration(left)} to go; {SHORTER.format(self.networks)}"
+            self.shown.print(text, markup=False, highlight=False, soft_wrap=True)
+
     def _left(self, told: Told) -> str:
-        if told.done == self.first:
-            return ""
-        return f"{duration((told.total - told.done) * (time.monotonic() - self.start) / (told.done - self.first))} left"
+        return "" if told.done == self.first else f"{duration(self._seconds_left(told))} left"
+
+    def _seconds_left(self, told: Told) -> float:
+        return (told.total - told.done) * (time.monotonic() - self.start) / (told.done - self.first)
 
 
 def print_verdict(audit: Audit, name: str, out: Path, train: str) -> None:
