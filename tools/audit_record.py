@@ -43,10 +43,13 @@ def _data_set(data: str, lines: list[Line]) -> str:
 
 
 def _means(lines: list[Line], way: str, noises: list[str]) -> list[str]:
-    """Means over noises, each of which counts as much as another."""
+    """Means over noises, each of which counts as much as another; nothing for a way that has not met all of them."""
+    chosen = [_of(lines, way=way, noise=noise) for noise in noises]
+    if not all(chosen):
+        return [""] * 7
 
     def over(value: Any) -> float:
-        return fmean(fmean(map(value, chosen)) for noise in noises if (chosen := _of(lines, way=way, noise=noise)))
+        return fmean(fmean(map(value, runs)) for runs in chosen)
 
     names = ("auc", "average_precision", "f1")
     shares = [f"{over(lambda line, name=name: line[name]):.3f}" for name in names]

@@ -124,6 +124,8 @@ def test_tables_are_the_means_of_the_lines(on_path):
     lines = [a_line("audit", "symmetric:0.2", seed, f1=0.8 + 0.1 * seed, covers=seed != 2) for seed in (0, 1, 2)]
     lines += [a_line("cleanlab", "symmetric:0.2", seed, rate=0.1, covers=None) for seed in (0, 1)]
     lines += [a_line("audit", "none", 0, rate=0.004, auc=None, average_precision=None, f1=None)]
+    partly = [*lines, a_line("quick", "symmetric:0.2", 0), a_line("audit", "pairflip:0.2", 0)]
+    assert "| quick | 1 |  |  |" in audit_record._data_set("digits", partly), "it has not met all noises"
     accuracy = {"ce": {"given": 0.5, "audit": 0.75, "true": 0.8}}
     lines[0]["test_accuracy"] = accuracy
     text = audit_record._data_set("digits", lines)
