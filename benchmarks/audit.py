@@ -1,39 +1,49 @@
-"""How well wrong labels are found, beside cleanlab on the same folds with the same network: digits with noise that is known.
+"""How well wrong labels are found, beside cleanlab on the same folds with the same network.
 
-    python benchmarks/audit.py --json records/audit_cpu.jsonl [--ways audit,quick,...] [--noises ...] [--seeds 0,1,2,3,4]
+    python benchmarks/audit.py --json records/audit_cpu.jsonl [--ways audit,quick] [--noises none,symmetric:0.2] [--seeds 0,1]
+    python benchmarks/audit.py --json records/audit_h200.jsonl --dataset cifar10n --data DIR --device cuda --train --seeds 0
+
+Data sets: ``digits``, with noise that is put on them; ``cifar10n`` and ``cifar100n``, images that cnn8 learns from people's
+labels alone; ``cifar10n-patches``, features of 10,000 images of CIFAR-10 that need no training, for a CPU. DIR has CIFAR's
+official files and CIFAR-N's label files. ``--rows`` and ``--epochs`` make a run shorter, to try it.
 
 Ways: ``audit`` and ``quick`` are ``audit_labels``; ``cleanlab`` (pip install cleanlab) has the predictions of the same networks
 on the same folds trained by cross entropy, ``cleanlab stopped`` those after the epoch with the least loss on a tenth of the
 training labels, as they were given, that is held out for it. All are of the last eight epochs' mean, but the stopped ones.
+``--train`` also trains networks by CE and JAL-CE on the labels as given, the audit's soft ones and the true ones.
 
-A line is written for each run, and a run that has one is not repeated; the table in docs/audit.md is made from them. The
+A line is written for each run, and a run that has one is not repeated; the tables in docs/audit.md are made from them. The
 coverage of the interval is that of ``audit`` in all its lines: ``--ways audit --seeds 0,1,2,3,4,5,6,7,8,9`` makes 50 trials,
-``--noises none`` are clean labels. Seconds are of the processor, on one thread.
+``--noises none`` are clean labels. Seconds are of the processor, on one thread; on a GPU those that pass.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from audit_data import DATA, Examined, opened
 from numpy.typing import NDArray
 
 from noiseproof import audit_labels
 from noiseproof.audit.folds import Plan, Store, cross_validated
-from noiseproof.audit.labels import planned
-from noiseproof.data import Split, held_out, load_digits
-from noiseproof.noise import NoiseSpec, NoisyLabels
-from noiseproof.train import Recipe, Run, RunOptions, override
+from noiseproof.audit.labels import PLAIN, ROBUST, planned
+from noiseproof.data import Dataset, Split, held_out
+from noiseproof.noise import NoisyLabels
+from noiseproof.train import Recipe, RunOptions, Task, override, own_recipe
+from noiseproof.train.engine_choice import start_run
+from noiseproof.train.options import precision_of
 from noiseproof.train.record import environment
 
-NOISES = ("symmetric:0.2", "symmetric:0.4", "pairflip:0.2", "pairflip:0.4", "instance:0.3")
-WAYS = ("audit", "quick", "cleanlab", "cleanlab stopped")
+AUDITS = {"audit": False, "quick": True}
+WAYS = (*AUDITS, "cleanlab", "cleanlab stopped")
 BINS = 15
 VALIDATION = 0.1
 
@@ -46,23 +56,74 @@ class Answer(NamedTuple):
     rate: float
     transition: NDArray[np.float64]
     interval: tuple[float, float] | None = None
+    soft: NDArray[np.float32] | None = None
 
 
-def digits() -> Split:
-    data = load_digits()
-    parts = [split for split in (data.train, data.test) if split is not None and split.in_memory]
-    return Split(np.concatenate([part.inputs for part in parts]), np.concatenate([part.labels for part in parts]))
+@dataclass(frozen=True)
+class Case:
+    """Labels to judge, and how to train."""
 
+    data: Examined
+    labels: NoisyLabels
+    seed: int
+    device: torch.device
+    epochs: int | None
 
-def noisy(split: Split, noise: str, seed: int) -> NoisyLabels:
-    if noise == "none":
-        return NoisyLabels.compare(split.labels, split.labels, 10)
-    return NoiseSpec.parse(noise).apply(split.labels, seed, classes=10, images=split.inputs, dataset="digits")[0]
+    def answer(self, way: str) -> Answer:
+        if way in AUDITS:
+            return self.audited(AUDITS[way])
+        plan, recipe = self.plain_plan()
+        p = stopped(plan, recipe) if way == "cleanlab stopped" else cross_validated(plan, recipe, Store(None)).probabilities
+        return by_cleanlab(p.astype(np.float64) / p.sum(1, keepdims=True, dtype=np.float64), self.labels.labels)
 
+    def audited(self, quick: bool) -> Answer:
+        asked: dict[str, Any] = {"model": self.data.model, "epochs": self.epochs, "seed": self.seed, "device": self.device}
+        found = audit_labels(self.data.train.inputs, self.labels.labels, classes=self.data.classes, quick=quick, **asked)
+        return Answer(found.p_wrong, found.flagged, found.rate, found.transition, found.rate_interval, found.posterior)
 
-def audited(split: Split, given: NDArray[np.int64], seed: int, quick: bool) -> Answer:
-    found = audit_labels(split.inputs, given, seed=seed, quick=quick, device="cpu")
-    return Answer(found.p_wrong, found.flagged, found.rate, found.transition, found.rate_interval)
+    def planned(self, quick: bool = False) -> tuple[Plan, Recipe]:
+        asked: dict[str, Any] = {"model": self.data.model, "epochs": self.epochs, "seed": self.seed, "quick": quick}
+        examples = self.data.train.with_labels(self.labels.labels)
+        return planned(examples, self.data.classes, options=RunOptions(self.device), **asked)
+
+    def plain_plan(self) -> tuple[Plan, Recipe]:
+        """The audit's own folds and network, with cross entropy."""
+        plan, recipe = self.planned()
+        return plan, self.by(PLAIN, recipe)
+
+    def by(self, loss: str, recipe: Recipe) -> Recipe:
+        """The audit's recipe; for cross entropy with the decay of its own default."""
+        if loss == ROBUST:
+            return recipe
+        dataset = Dataset("audit", self.data.train, None, self.data.classes)
+        own = own_recipe(dataset, "audit", loss, model=self.data.model, seed=self.seed)
+        return override(recipe, {"loss": loss, "l1": own.l1, "l2": own.l2})
+
+    def test_accuracies(self, soft: NDArray[np.float32]) -> dict[str, dict[str, float]]:
+        """By loss and by what was trained on: the labels as given, the audit's soft ones, the true ones."""
+        plan, recipe = self.planned(quick=True)
+        true = self.data.train
+        tasks = {
+            "given": plan.task,
+            "audit": replace(plan.task, soft=soft),
+            "true": replace(plan.task, train=plan.task.train.with_labels(true.labels)),
+        }
+        return {
+            loss: {name: self.test_accuracy(self.by(loss, recipe), task, plan.options) for name, task in tasks.items()}
+            for loss in (PLAIN, ROBUST)
+        }
+
+    def test_accuracy(self, recipe: Recipe, task: Task, options: RunOptions) -> float:
+        test = self.data.test
+        if test is None:
+            raise ValueError(f"{self.data.name} has no test split to train for")
+        with precision_of(recipe, options.deterministic):
+            run = start_run(recipe, task, options)
+            for epoch in range(recipe.epochs):
+                run.train_epoch(epoch)
+            predicted = run.probabilities(test).argmax(1)
+            run.close()
+        return float((predicted == test.labels).mean())
 
 
 def by_cleanlab(p: NDArray[Any], given: NDArray[np.int64]) -> Answer:
@@ -76,12 +137,6 @@ def by_cleanlab(p: NDArray[Any], given: NDArray[np.int64]) -> Answer:
     return Answer(1 - get_label_quality_scores(given, p), flagged, float(flagged.mean()), noise_matrix.T)
 
 
-def plain_plan(split: Split, given: NDArray[np.int64], seed: int) -> tuple[Plan, Recipe]:
-    """The audit's own folds and network, with cross entropy."""
-    plan, recipe = planned(split.with_labels(given), tuple("0123456789"), seed=seed, options=RunOptions())
-    return plan, override(recipe, {"loss": "ce"})
-
-
 def stopped(plan: Plan, recipe: Recipe) -> NDArray[np.float32]:
     """Out-of-fold probabilities after the epoch with the least loss on given labels that were not trained on."""
     fold, task = plan.fold, plan.task
@@ -91,25 +146,23 @@ def stopped(plan: Plan, recipe: Recipe) -> NDArray[np.float32]:
     for number in range(plan.folds):
         kept, held = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
         mask = held_out(task.train.labels[kept], VALIDATION)
-        validation = task.train.take(kept[mask])
-        run = Run(recipe, replace(task, train=task.train.take(kept[~mask])), plan.options)
-        least = np.inf
+        parts = task.train.take(kept[mask]), task.train.take(held)
+        p[held] = _stopped_fold(recipe, replace(task, train=task.train.take(kept[~mask])), plan.options, *parts)
+    return p
+
+
+def _stopped_fold(recipe: Recipe, task: Task, options: RunOptions, validation: Split, held: Split) -> NDArray[np.float32]:
+    least, found = np.inf, np.empty((0, 0), np.float32)
+    with precision_of(recipe, options.deterministic):
+        run = start_run(recipe, task, options)
         for epoch in range(recipe.epochs):
             run.train_epoch(epoch)
             theirs = run.probabilities(validation)[np.arange(len(validation)), validation.labels]
             loss = float(-np.log(np.maximum(theirs, 1e-12)).mean())
             if loss < least:
-                least, p[held] = loss, run.probabilities(task.train.take(held))
+                least, found = loss, run.probabilities(held)
         run.close()
-    return p
-
-
-def answer(way: str, split: Split, given: NDArray[np.int64], seed: int) -> Answer:
-    if way in ("audit", "quick"):
-        return audited(split, given, seed, way == "quick")
-    plan, recipe = plain_plan(split, given, seed)
-    p = stopped(plan, recipe) if way == "cleanlab stopped" else cross_validated(plan, recipe, Store(None)).probabilities
-    return by_cleanlab(p.astype(np.float64) / p.sum(1, keepdims=True, dtype=np.float64), given)
+    return found
 
 
 def measures(found: Answer, labels: NoisyLabels) -> dict[str, Any]:
@@ -133,31 +186,44 @@ def measures(found: Answer, labels: NoisyLabels) -> dict[str, Any]:
     }
 
 
-def line(split: Split, way: str, noise: str, seed: int) -> dict[str, Any]:
-    labels = noisy(split, noise, seed)
-    start = time.process_time()
-    found = answer(way, split, labels.labels, seed)
-    seconds = round(time.process_time() - start, 2)
-    facts = {"way": way, "noise": noise, "seed": seed, **measures(found, labels), "seconds": seconds}
-    return facts | {"environment": environment(torch.device("cpu"))}
+def line(case: Case, way: str, noise: str, train: bool) -> dict[str, Any]:
+    clock = time.process_time if case.device.type == "cpu" else time.perf_counter
+    start = clock()
+    found = case.answer(way)
+    seconds = round(clock() - start, 2)
+    facts = {"data": case.data.name, "way": way, "noise": noise, "seed": case.seed, **measures(found, case.labels)}
+    facts |= {"seconds": seconds}
+    if train and way == "audit" and found.soft is not None:
+        facts["test_accuracy"] = case.test_accuracies(found.soft)
+    return facts | {"environment": environment(case.device)}
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--ways", default=",".join(WAYS))
-    parser.add_argument("--noises", default=",".join(NOISES))
+    parser.add_argument("--dataset", choices=list(DATA), default="digits")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--device", type=torch.device, default=torch.device("cpu"))
+    parser.add_argument("--ways", help=f"{', '.join(WAYS)}; all if not said, without cleanlab where it is not installed")
+    parser.add_argument("--noises", help="the data set's own if not said; none for clean labels")
     parser.add_argument("--seeds", default="0,1,2,3,4")
-    given = parser.parse_args()
+    parser.add_argument("--train", action="store_true")
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--epochs", type=int)
+    given = parser.parse_args(arguments)
     torch.set_num_threads(1)
+    data = opened(given.dataset, given.data, given.rows)
+    there = WAYS if importlib.util.find_spec("cleanlab") else tuple(AUDITS)
+    ways = there if given.ways is None else given.ways.split(",")
+    noises = data.noises if given.noises is None else given.noises.split(",")
     lines = [json.loads(text) for text in given.json.read_text("utf-8").splitlines()] if given.json.is_file() else []
-    done = {(one["way"], one["noise"], one["seed"]) for one in lines}
-    split = digits()
+    done = {(one["data"], one["way"], one["noise"], one["seed"]) for one in lines}
     for seed in map(int, given.seeds.split(",")):
-        for noise in given.noises.split(","):
-            for way in given.ways.split(","):
-                if (way, noise, seed) not in done:
-                    made = line(split, way, noise, seed)
+        for noise in noises:
+            case = Case(data, data.noisy(noise, seed), seed, given.device, given.epochs)
+            for way in ways:
+                if (data.name, way, noise, seed) not in done:
+                    made = line(case, way, noise, given.train)
                     with given.json.open("a", encoding="utf-8") as file:
                         file.write(json.dumps(made) + "\n")
 

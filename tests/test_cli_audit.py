@@ -1,6 +1,7 @@
 """``noiseproof audit``, as a person types it and sees it."""
 
 import csv
+import io
 import json
 import os
 import re
@@ -8,14 +9,17 @@ import shlex
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from noiseproof.audit.folds import Progress
 from noiseproof.cli import app
 from noiseproof.cli.audit_view import Followed
+from noiseproof.cli.output import Console
 from noiseproof.data import open_dataset
 
 ROWS = 90
@@ -150,6 +154,19 @@ def interrupted(*_, **__):
     raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize(("seconds", "said"), [(5.0, False), (10.0, True)])
+def test_an_audit_that_will_be_long_says_once_what_is_shorter(monkeypatch, seconds, said):
+    """The first of 300 epochs takes this long, the limit being half an hour."""
+    clock = iter([0.0] + [seconds] * 100)
+    monkeypatch.setattr("noiseproof.cli.audit_view.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    out = io.StringIO()
+    followed = Followed(Console(file=out))
+    for epoch in (1, 2):
+        followed(Progress("given labels", 1, 5, epoch, 40, epoch, 300, "training"))
+    assert out.getvalue().count("--quick trains one network instead of 10") == said
+    assert ("about 49:50 to go" in out.getvalue()) is said
+
+
 def test_quick_is_in_sample_and_says_so():
     arrays()
     done = audit("mine.npz", "--quick", "--epochs", "2", "--json")
@@ -168,7 +185,7 @@ def test_images_are_on_the_page_and_warnings_on_stderr():
     np.save("p.npy", p[order])
     done = audit("images", "--probabilities", "p.npy", "--examples", "5")
     assert done.exit_code == 0, done.output
-    assert "warning: only 33% of the predictions are the given label" in done.stderr
+    assert "warning: predictions agree with 33% of the labels only, right ones would with" in done.stderr
     page = Path("audit/audit.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg") == page.count("<li data-index") >= 1
     assert rows_of("audit/audit.csv")[0]["path"] == "images/a/000.png"

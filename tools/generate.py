@@ -1,15 +1,19 @@
-"""Write the files that are made from data: README.md's table and noiseproof.functional's stub from the catalogue of losses,
-parts of docs/architecture.md from the imports, docs/results.md and the table of docs/own_data.md from the records, and the
-lists of docs/differences.md from the paper as data."""
+"""Write the files that are made from data: the catalogue of losses, the imports, the records, and the paper.
+
+``FILLED`` are pages with parts between marks, ``WRITTEN`` whole files."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from architecture import picture, rooms_table
+from audit_record import audit_tables
+from choosing import choice_of_a, selection
 from differences import difference_lists
+from evidence import EVIDENCE, evidence
 from own_data import own_defaults
 from results import RESULTS, results
 
@@ -17,43 +21,15 @@ from noiseproof import functional, list_losses
 from noiseproof.losses.base import Contract, Reduction
 
 ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
-OWN_DATA = ROOT / "docs" / "own_data.md"
-DIFFERENCES = ROOT / "docs" / "differences.md"
-STUB = ROOT / "src" / "noiseproof" / "functional.pyi"
 
 
-def architecture_page() -> str:
-    """docs/architecture.md with the rooms and the imports as they are."""
-    text = ARCHITECTURE.read_text(encoding="utf-8")
-    return _filled(_filled(text, "rooms", rooms_table()), "imports", picture())
-
-
-def own_data_page() -> str:
-    """docs/own_data.md with the table of its study."""
-    return _filled(OWN_DATA.read_text(encoding="utf-8"), "defaults", own_defaults())
-
-
-def differences_page() -> str:
-    """docs/differences.md with its lists."""
-    return _filled(DIFFERENCES.read_text(encoding="utf-8"), "differences", difference_lists())
-
-
-def _filled(text: str, name: str, content: str) -> str:
-    """The text with other content between the marks of this name."""
-    start, end = f"<!-- {name}: written by `make generate` -->\n", f"<!-- end of {name} -->"
-    before, rest = text.split(start)
-    return f"{before}{start}{content}\n{end}{rest.split(end)[1]}"
-
-
-def readme() -> str:
-    """README.md with a fresh table."""
+def losses_table() -> str:
+    """The table of README.md."""
     lines = ["| name | loss | of one example | kind | symmetric |", "|---|---|---|---|---|"]
     for entry in list_losses():
         symmetric = {"True": "yes", "False": ""}.get(entry.symmetric, f"`{entry.symmetric}`")
         lines.append(f"| {entry.name} | {entry.title} | `{entry.formula}` | {entry.kind} | {symmetric} |")
-    return _filled(README.read_text(encoding="utf-8"), "losses", "\n".join(lines))
+    return "\n".join(lines)
 
 
 def stub() -> str:
@@ -98,10 +74,39 @@ def _literal(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
+FILLED: dict[Path, dict[str, Callable[[], str]]] = {
+    ROOT / "README.md": {"losses": losses_table},
+    ROOT / "docs" / "architecture.md": {"rooms": rooms_table, "imports": picture},
+    ROOT / "docs" / "audit.md": {"audit": audit_tables},
+    ROOT / "docs" / "choosing.md": {"selection": selection, "a": choice_of_a},
+    ROOT / "docs" / "differences.md": {"differences": difference_lists},
+    ROOT / "docs" / "own_data.md": {"defaults": own_defaults},
+}
+"""What stands between the marks of a name"""
+WRITTEN: dict[Path, Callable[[], str]] = {
+    EVIDENCE: evidence,
+    RESULTS: results,
+    ROOT / "src" / "noiseproof" / "functional.pyi": stub,
+}
+
+
+def fresh(path: Path) -> str:
+    """The text of a file as it should be."""
+    if path in WRITTEN:
+        return WRITTEN[path]()
+    text = path.read_text(encoding="utf-8")
+    for name, content in FILLED[path].items():
+        text = _filled(text, name, content())
+    return text
+
+
+def _filled(text: str, name: str, content: str) -> str:
+    """The text with other content between the marks of this name."""
+    start, end = f"<!-- {name}: written by `make generate` -->\n", f"<!-- end of {name} -->"
+    before, rest = text.split(start)
+    return f"{before}{start}{content}\n{end}{rest.split(end)[1]}"
+
+
 if __name__ == "__main__":
-    README.write_text(readme(), encoding="utf-8")
-    ARCHITECTURE.write_text(architecture_page(), encoding="utf-8")
-    STUB.write_text(stub(), encoding="utf-8")
-    RESULTS.write_text(results(), encoding="utf-8")
-    OWN_DATA.write_text(own_data_page(), encoding="utf-8")
-    DIFFERENCES.write_text(differences_page(), encoding="utf-8")
+    for file in (*WRITTEN, *FILLED):
+        file.write_text(fresh(file), encoding="utf-8")

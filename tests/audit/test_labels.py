@@ -65,7 +65,7 @@ def test_wrong_labels_are_found_out_of_sample(trained):
     assert [len(part) for part in trained] == [300 - (found.fold == k).sum() for k in (0, 1, 2)] * 2
     assert [step.done for step in told] == sorted(step.done for step in told)
     assert (told[0].stage, told[0].fold, told[0].epoch, told[0].done) == ("given labels", 1, 1, 1)
-    assert told[-1] == ("soft labels", 3, 3, 4, 4, 36, 36)
+    assert told[-2:] == [("soft labels", 3, 3, 4, 4, 36, 36, state) for state in ("training", "trained")]
 
 
 def test_the_seed_decides_everything():
@@ -114,8 +114,10 @@ def test_killed_in_the_middle_no_finished_fold_is_trained_again(tmp_path, traine
     np.testing.assert_array_equal(found.posterior, whole.posterior)
     stored = sorted((tmp_path / "kept").iterdir())
     assert len(stored) == 6, "the partial file is gone"
-    audit_labels(x, given, folder=tmp_path / "kept", **SHORT)
+    told = []
+    audit_labels(x, given, folder=tmp_path / "kept", progress=told.append, **SHORT)
     assert len(trained) == 7
+    assert [step.state for step in told] == ["trained before"] * 6
     stored[0].write_bytes(stored[0].read_bytes()[:-40])
     found = audit_labels(x, given, folder=tmp_path / "kept", **SHORT)
     assert len(trained) == 8, "the damaged one is trained again"
@@ -167,8 +169,18 @@ def test_features_of_ones_own_say_which_examples_are_near():
 def test_inputs_that_say_nothing_are_said():
     generator = np.random.default_rng(0)
     found = audit_labels(generator.standard_normal((240, 6)), generator.integers(6, size=240), **SHORT)
-    assert any("predictions are weak" in text for text in found.warnings)
+    assert "they are weak, and what they cannot tell counts as wrong; the rate is likely too high" in found.warnings[0]
     assert f"agree in {found.agreement:.1%}" in str(found)
+
+
+def test_weak_features_inflate_the_rate_which_is_said():
+    """The labels are right, but neighbouring classes overlap."""
+    x, true = points(360, classes=6)
+    found = audit_labels(0.4 * x + np.random.default_rng(1).standard_normal(x.shape), true, **SHORT)
+    assert found.rate > 0.1
+    assert 0.4 < found.agreement < 0.8
+    assert found.weak
+    assert "right ones would with" in found.warnings[0]
 
 
 def test_folds_have_the_classes_of_the_whole_and_rare_ones_are_spread():

@@ -1,5 +1,6 @@
 """The page of an audit: what it says, that names cannot inject, and that it works in a browser, with and without scripts."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -54,6 +55,15 @@ def test_the_verdict_says_how_noisy_how_sure_and_where_to_look(audit):
     assert "Predictions (out of sample) agree with 80.0 % of the labels, perfect ones would with" in said.sentences[1]
     assert "cat labelled as dog (" in said.sentences[2]
     assert "Look first at the labels" in said.sentences[3]
+
+
+@pytest.mark.parametrize(("agreement", "rate", "weak"), [(0.742, 0.107, True), (0.555, 0.375, False), (0.35, 0.6, True)])
+def test_a_rate_by_weak_predictions_is_called_a_bound(agreement, rate, weak):
+    """Of digits: eight pixels of clean ones, all pixels with 40 % of pairs confused; and predictions that miss most."""
+    audit = dataclasses.replace(made(), agreement=agreement, rate=rate)
+    assert audit.weak is weak
+    assert verdict(audit).headline.startswith("At most about" if weak else "About")
+    assert bool(audit.warnings) is weak
 
 
 def test_clean_labels_are_called_clean():

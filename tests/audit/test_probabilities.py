@@ -10,7 +10,7 @@ import pytest
 
 import noiseproof
 from noiseproof import audit
-from noiseproof.audit.mixture import fit_mixture, log_view
+from noiseproof.audit.mixture import expected_counts, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
 from noiseproof.noise import pairflip, symmetric
 
@@ -74,6 +74,34 @@ def test_clean_labels_come_out_clean():
     assert found.warnings == ()
 
 
+def test_the_matrix_and_the_rate_say_the_same():
+    """Wrong labels by the matrix are as many as by the rate; in the fitted matrix clean labels would look wrong."""
+    p, _, given = drawn(600, pairflip(4, 0.2).matrix, seed=3)
+    found = audit.audit_probabilities(p, given)
+    wrong = found.posterior.mean(0, dtype=np.float64) @ (1 - np.diag(found.transition))
+    assert wrong == pytest.approx(found.rate, abs=1e-6)
+    np.testing.assert_allclose(found.transition.sum(1), 1)
+    true = np.arange(200) % 4
+    p = np.where(np.eye(4)[true] > 0, 0.997, 0.001)
+    assert np.diag(audit.audit_probabilities(p, true).transition).min() > 0.99
+    assert np.diag(fit_mixture([log_view(p)], true).transition).max() < 0.97
+
+
+def test_a_class_that_hardly_any_example_has_keeps_the_row_of_the_fit():
+    p, _, given = drawn(300, symmetric(3, 0.2).matrix)
+    p = np.hstack([0.999 * p, np.full((300, 1), 0.001)])
+    found = audit.audit_probabilities(p, given)
+    assert found.posterior[:, 3].sum() < 1
+    np.testing.assert_allclose(found.transition.sum(1), 1)
+    assert "class 3: no example has this label" in found.warnings
+
+
+def test_expected_counts_are_sums_of_posteriors():
+    posterior = np.array([[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.0, 1.0, 0.0]], np.float32)
+    found = expected_counts(posterior, np.array([2, 0, 2]))
+    np.testing.assert_allclose(found, [[0.2, 0.0, 0.9], [0.5, 0.0, 1.1], [0.3, 0.0, 0.0]], atol=1e-7)
+
+
 def test_neighbours_help_where_features_are_good():
     """Digits' own pixels, and predictions that are right in half of the cases only."""
     digits = pytest.importorskip("sklearn.datasets").load_digits()
@@ -131,7 +159,10 @@ def test_what_a_reader_must_know_is_said():
 def test_weak_predictions_are_said():
     generator = np.random.default_rng(0)
     p, given = generator.dirichlet(np.ones(6), 600), generator.integers(6, size=600)
-    assert any("predictions are weak" in warning for warning in audit.audit_probabilities(p, given).warnings)
+    found = audit.audit_probabilities(p, given)
+    assert found.weak
+    assert "they are weak" in found.warnings[0]
+    assert str(found).startswith("at most ")
 
 
 def test_the_files(tmp_path):

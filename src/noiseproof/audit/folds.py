@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,10 @@ STORED = 1
 """Of the stored folds; another number when what is stored, or how it is computed, changes"""
 
 
+State = Literal["training", "trained", "trained before"]
+"""Of a network: still in training, finished and kept, or kept by an earlier call"""
+
+
 class Progress(NamedTuple):
     """How far an audit is."""
 
@@ -46,6 +50,7 @@ class Progress(NamedTuple):
     done: int
     """Epochs of all networks of the audit that are done"""
     total: int
+    state: State
 
 
 class HeldOut(NamedTuple):
@@ -89,11 +94,11 @@ def cross_validated(
     recipe: Recipe,
     store: Store,
     soft: NDArray[np.float32] | None = None,
-    on_epoch: Callable[[int, int], object] = lambda fold, epoch: None,
+    on_epoch: Callable[[int, int, State], object] = lambda fold, epoch, state: None,
 ) -> HeldOut:
     """The predictions for every example by the network that was trained without its fold, on ``soft`` labels if given.
 
-    A fold that is in the store is not trained again. ``on_epoch`` gets the fold, from 0, and its epochs that are done.
+    A fold that is in the store is not trained again. ``on_epoch`` gets the fold, from 0, the epochs done, and its state.
     """
     task, fold = plan.task, plan.fold
     parts: list[tuple[NDArray[np.int64], HeldOut]] = []
@@ -104,16 +109,20 @@ def cross_validated(
         kept = held if fold is None else np.flatnonzero(fold != number)
         key = _key(plan, mine, kept, soft)
         found = store.read(key, len(held), len(task.classes))
+        state: State = "trained before" if found is not None else "trained"
         if found is None:
             part = replace(task, train=task.train.take(kept), soft=None if soft is None else soft[kept])
-            found = _trained(mine, part, task.train.take(held), plan.options, partial(on_epoch, number))
+            told = partial(on_epoch, number)
+            found = _trained(mine, part, task.train.take(held), plan.options, told)
             store.write(key, found)
-        on_epoch(number, recipe.epochs)
+        on_epoch(number, recipe.epochs, state)
         parts.append((held, found))
     return _joined(parts, len(task.train))
 
 
-def _trained(recipe: Recipe, task: Task, held: Examples, options: RunOptions, on_epoch: Callable[[int], object]) -> HeldOut:
+def _trained(
+    recipe: Recipe, task: Task, held: Examples, options: RunOptions, on_epoch: Callable[[int, State], object]
+) -> HeldOut:
     averaged = min(AVERAGED, max(1, recipe.epochs // 2))
     with precision_of(recipe, options.deterministic):
         run = start_run(recipe, task, options)
@@ -123,7 +132,7 @@ def _trained(recipe: Recipe, task: Task, held: Examples, options: RunOptions, on
                 run.train_epoch(epoch)
                 if epoch >= recipe.epochs - averaged:
                     total += run.probabilities(held)
-                on_epoch(epoch + 1)
+                on_epoch(epoch + 1, "training")
             features = run.features(held)
         finally:
             run.close()

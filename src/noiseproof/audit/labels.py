@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.audit.folds import HeldOut, Plan, Progress, Store, cross_validated, digest_of, stratified_folds
+from noiseproof.audit.folds import HeldOut, Plan, Progress, State, Store, cross_validated, digest_of, stratified_folds
 from noiseproof.audit.mixture import Labels, Mixture, View, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
-from noiseproof.audit.probabilities import checked_features, fitted, interval_of, part_of, posterior_of
+from noiseproof.audit.probabilities import checked_features, concluded, fitted, part_of, posterior_of
 from noiseproof.audit.result import Audit
 from noiseproof.data import DataError, Dataset, Examples, Split
 from noiseproof.data.dataset import as_split
@@ -93,9 +93,8 @@ def _answer(
     unread: NDArray[np.bool_],
     own_features: bool,
 ) -> Audit:
-    given, rows = plan.task.train.labels, np.arange(len(posterior))
-    rate = 1 - float(posterior[rows, given].mean(dtype=np.float64))
-    interval = interval_of(model, views, given, rate, np.random.default_rng(plan.seed))
+    given = plan.task.train.labels
+    found = concluded(model, views, posterior, given, np.random.default_rng(plan.seed))
     agreement = float((first.probabilities.argmax(1) == given)[~unread].mean())
     if plan.fold is None:
         how = f"one network trained on all labels with {ROBUST}, its predictions in sample"
@@ -105,8 +104,7 @@ def _answer(
     how += f"; labels of the nearest examples by {opinion}" if opinion else ""
     how += "; maximum likelihood of a transition matrix and recalibrated predictions"
     notes = tuple(_notes(plan, unread))
-    agreed = rate, interval, agreement, plan.task.classes, how
-    return Audit(given, posterior, model.transition, *agreed, plan.fold, plan.fold is not None, notes)
+    return Audit(given, posterior, *found, agreement, plan.task.classes, how, plan.fold, plan.fold is not None, notes)
 
 
 def _notes(plan: Plan, unread: NDArray[np.bool_]) -> list[str]:
@@ -234,12 +232,13 @@ class _Told:
     def __init__(self, progress: Callable[[Progress], object] | None, folds: int, first: int, second: int) -> None:
         self.progress, self.folds, self.epochs = progress, folds, {"given labels": first, "soft labels": second}
 
-    def of(self, stage: str) -> Callable[[int, int], None]:
+    def of(self, stage: str) -> Callable[[int, int, State], None]:
         before = 0 if stage == "given labels" else self.folds * self.epochs["given labels"]
         total, epochs = self.folds * sum(self.epochs.values()), self.epochs[stage]
 
-        def told(fold: int, epoch: int) -> None:
+        def told(fold: int, epoch: int, state: State) -> None:
             if self.progress is not None:
-                self.progress(Progress(stage, fold + 1, self.folds, epoch, epochs, before + fold * epochs + epoch, total))
+                done = before + fold * epochs + epoch
+                self.progress(Progress(stage, fold + 1, self.folds, epoch, epochs, done, total, state))
 
         return told

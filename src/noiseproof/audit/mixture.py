@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Mixture", "View", "fit_mixture", "log_view"]
+__all__ = ["Mixture", "View", "expected_counts", "fit_mixture", "log_view"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -97,6 +97,16 @@ def fit_mixture(
             transition = _counted(posterior, given, added)
         _recalibrate(logs, weights, bias, posterior, expected)
     return Mixture(weights, bias, transition, value)
+
+
+def expected_counts(posterior: NDArray[np.floating], given: Labels) -> Floats:
+    """How many examples of class i are labelled j, ``[K, K]``, as the probabilities ``[N, K]`` of the true class have it."""
+    order = np.argsort(given, kind="stable")
+    there, first = np.unique(given[order], return_index=True)
+    counts = np.zeros((posterior.shape[1],) * 2)
+    for label, rows in zip(there, np.split(order, first[1:]), strict=True):
+        counts[:, label] = posterior[rows].sum(0, dtype=np.float64)
+    return counts
 
 
 def _recalibrate(views: Sequence[View], weights: Floats, bias: Floats, posterior: Floats, expected: Floats) -> None:

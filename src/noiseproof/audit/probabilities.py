@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.audit.mixture import ITERATIONS, Labels, Mixture, View, fit_mixture, log_view
+from noiseproof.audit.mixture import ITERATIONS, Floats, Labels, Mixture, View, expected_counts, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
 from noiseproof.audit.result import Audit
 
@@ -51,11 +51,10 @@ def audit_probabilities(
     part = part_of(p, generator)
     model = fitted([view[part] for view in views], given[part])
     posterior = posterior_of(model, views, given)
-    rate = 1 - float(posterior[np.arange(len(p)), given].mean(dtype=np.float64))
-    interval = interval_of(model, views, given, rate, generator)
+    found = concluded(model, views, posterior, given, generator)
     opinions = "predictions and the labels of the nearest examples" if features is not None else "predictions"
     how = f"maximum likelihood of a transition matrix and recalibrated {opinions}, given out of sample"
-    return Audit(given, posterior, model.transition, rate, interval, float((p.argmax(1) == given).mean()), names, how)
+    return Audit(given, posterior, *found, float((p.argmax(1) == given).mean()), names, how)
 
 
 def fitted(views: Sequence[View], given: Labels, start: Mixture | None = None, iterations: int = ITERATIONS) -> Mixture:
@@ -67,7 +66,22 @@ def fitted(views: Sequence[View], given: Labels, start: Mixture | None = None, i
     return fit_mixture(views, given, transition=model.transition, start=start, iterations=iterations)
 
 
-def interval_of(
+def concluded(
+    model: Mixture, views: Sequence[View], posterior: NDArray[np.float32], given: Labels, generator: np.random.Generator
+) -> tuple[Floats, float, tuple[float, float]]:
+    """The transition matrix, the rate and its interval.
+
+    The matrix is that of the posteriors, so that it and the rate say the same. The fitted one has labels added to every entry:
+    that steadies the fit, but clean labels would look as if some were wrong. It stands for classes that hardly any example has.
+    """
+    counts = expected_counts(posterior, given)
+    there = counts.sum(1, keepdims=True)
+    transition = np.where(there < 1, model.transition, counts / np.maximum(there, 1))
+    rate = 1 - float(np.trace(counts) / len(given))
+    return transition, rate, _interval(model, views, given, rate, generator)
+
+
+def _interval(
     model: Mixture, views: Sequence[View], given: Labels, rate: float, generator: np.random.Generator
 ) -> tuple[float, float]:
     """By the bootstrap: the model is fitted again to examples that are drawn anew. Where there are many, fewer are drawn, and
@@ -80,7 +94,7 @@ def interval_of(
         again = [view[drawn] for view in views]
         refit = _refitted(model, again, given[drawn])
         rates.append(1 - refit.posterior(again, given[drawn])[np.arange(count), given[drawn]].mean())
-    half = 1.96 * float(np.std(rates, ddof=1)) * np.sqrt(count / rows)
+    half = 1.96 * float(np.std(rates, ddof=1) * np.sqrt(count / rows))
     return max(0.0, rate - half), min(1.0, rate + half)
 
 

@@ -21,6 +21,8 @@ from noiseproof.report.audit_page import verdict
 __all__ = ["Followed", "as_json_text", "print_verdict"]
 
 CONFUSIONS = 100  # in the JSON object
+LONG = 30 * 60  # seconds that a person may want to avoid
+SHORTER = "--quick trains one network instead of {}; features of a pretrained model, audited as they are, need no large network"
 
 
 class Followed:
@@ -29,9 +31,10 @@ class Followed:
     def __init__(self, shown: Console | None) -> None:
         self.shown = shown
         self.bar: Progress | None = None
-        self.epochs = self.done = self.networks = 0
+        self.done = self.networks = 0
         self.start = self.told = time.monotonic()
         self.first = 0
+        self.hinted = False
 
     def __enter__(self) -> Self:
         if self.shown is not None and self.shown.is_terminal:
@@ -50,13 +53,12 @@ class Followed:
             self.bar.stop()
 
     def __call__(self, told: Told) -> None:
-        stored = told.done > self.epochs + 1  # a network of an earlier process, which says nothing of the pace
-        if stored:
+        stored, ended = told.state == "trained before", told.state != "training"
+        if stored:  # which says nothing of the pace
             self.start, self.first = time.monotonic(), told.done
-        again, self.epochs = told.done == self.epochs, told.done
         self.networks = told.folds * (1 if told.total == told.folds * told.epochs and told.stage == "given labels" else 2)
-        ended = told.epoch == told.epochs and (stored or again)
         self.done += ended
+        self._hint(told)
         label = f"{told.stage}, network {told.fold}/{told.folds}"
         if self.bar is not None:
             self.bar.update(self.task, completed=told.done, total=told.total, description=label, left=self._left(told))
@@ -68,10 +70,20 @@ class Followed:
     def _is_due(self) -> bool:
         return time.monotonic() - self.told >= LINE_SECONDS
 
+    def _hint(self, told: Told) -> None:
+        """Say once what is shorter, where the first epoch shows that it will be long."""
+        if self.hinted or self.shown is None or told.done == self.first:
+            return
+        self.hinted = True
+        if self.networks > 1 and (left := self._seconds_left(told)) > LONG:
+            text = f"about {duration(left)} to go; {SHORTER.format(self.networks)}"
+            self.shown.print(text, markup=False, highlight=False, soft_wrap=True)
+
     def _left(self, told: Told) -> str:
-        if told.done == self.first:
-            return ""
-        return f"{duration((told.total - told.done) * (time.monotonic() - self.start) / (told.done - self.first))} left"
+        return "" if told.done == self.first else f"{duration(self._seconds_left(told))} left"
+
+    def _seconds_left(self, told: Told) -> float:
+        return (told.total - told.done) * (time.monotonic() - self.start) / (told.done - self.first)
 
 
 def print_verdict(audit: Audit, name: str, out: Path, train: str) -> None:
@@ -95,6 +107,7 @@ def as_json_text(audit: Audit, out: Path) -> str:
         "rate_interval": audit.rate_interval,
         "flagged": int(audit.flagged.sum()),
         "agreement": audit.agreement,
+        "weak": audit.weak,
         "out_of_sample": audit.out_of_sample,
         "how": audit.how,
         "warnings": audit.warnings,

@@ -81,6 +81,8 @@ def verdict(audit: Audit) -> Verdict:
     count, flagged, (low, high) = len(audit.given), int(audit.flagged.sum()), audit.rate_interval
     if audit.rate < CLEAN:
         headline = f"Hardly any of the {count:,} labels looks wrong: {percent(audit.rate)}"
+    elif audit.weak:
+        headline = f"At most about {percent(audit.rate)} of the {count:,} labels are wrong, by predictions too weak to say more"
     else:
         headline = f"About {percent(audit.rate)} of the {count:,} labels are wrong"
     where = "out of sample" if audit.out_of_sample else "in sample"
@@ -126,10 +128,10 @@ def audit_page(
     templates = environment()
     templates.globals |= {"percent": percent, "probability": probability, "shade": _shade}
     classes = sorted(audit.per_class, key=lambda each: -each.rate * each.given)[:ROWS]
-    listed = audit.warnings
+    listed, said = audit.warnings, verdict(audit)
     return templates.get_template("audit_page.html").render(
         audit=audit,
-        verdict=verdict(audit),
+        verdict=Verdict(said.headline, [text.replace(" %", "\N{NO-BREAK SPACE}%") for text in said.sentences]),
         title=short(title),
         names=names,
         cells=[cell(name) for name in audit.classes],
