@@ -37,7 +37,8 @@ class NoiseSpec:
     """
 
     kind: str
-    """none; a name in ``MATRIX_NOISES``; asymmetric, that of the data set; instance; labels, in a file; matrix, in a file"""
+    """none; a name in ``MATRIX_NOISES``; asymmetric, that of the data set; instance; labels, in a file; matrix, in a file or
+    in the folder of an audit"""
     rate: float = 0.0
     file: str = ""
     name: str | None = None
@@ -75,7 +76,8 @@ class NoiseSpec:
         if self.kind == MATRIX:
             if self.file in RATED:
                 raise ValueError(f"{self.file} noise needs a rate, such as {self.file}:0.4")
-            if not Path(self.file).suffix and (hint := _did_you_mean(self.file, ":0.4")):
+            place = Path(self.file).expanduser()
+            if not place.suffix and not place.is_dir() and (hint := _did_you_mean(self.file, ":0.4")):
                 raise ValueError(f"unknown noise {self.file!r}; {hint}a kind has a rate, and a matrix's file a suffix")
             noise = from_file(self.file)
         elif self.kind == INSTANCE:
