@@ -33,7 +33,7 @@ ROOMS = {
     "models": ("networks by name, weights", ("checks", "reading")),
     "train": (
         "recipe, engines, loop, records, the store of runs",
-        ("data", "files", "losses", "models", "noise", "reading", "version"),
+        ("data", "files", "losses", "models", "noise", "reading", "theory", "version"),
     ),
     "sklearn": ("a scikit-learn classifier on the trainer", ("data", "train")),
     "audit": ("which labels look wrong, and how many", ("data", "files", "noise", "printing", "reading", "train")),

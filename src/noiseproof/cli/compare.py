@@ -23,7 +23,7 @@ from noiseproof.data import Dataset, data_root, open_dataset
 from noiseproof.files import write_whole
 from noiseproof.losses import find_loss
 from noiseproof.report.comparison import FORMATS, Compared, draw
-from noiseproof.train import Recipe, RunOptions, RunStore, Task, override, own_recipe, with_noise
+from noiseproof.train import Recipe, RunOptions, RunStore, Task, override, own_recipe, settled, with_noise
 from noiseproof.train.network import check_model
 from noiseproof.train.runs import recipe_key
 
@@ -150,7 +150,8 @@ def _start(facts: dict[str, Any], runs: Runs) -> str:
         sizes.insert(1, _count(len(runs.field) // losses, "decay"))
     before = f", {total - left} of them done before" if left < total else ""
     way = f"{facts['model']}, {facts['optimiser']} {facts['lr']:g}, {_count(facts['epochs'], 'epoch')}, batch {facts['batch']}"
-    return (
+    chosen = {one.loss: " ".join(next(iter(one.recipes.values())).why) for one in runs.field}
+    return "".join(f"{loss}: {why}\n" for loss, why in chosen.items() if why) + (
         f"{facts['data']}: {len(task.train)} examples of {len(task.classes)} classes, {wrong}; {test} to test on\n"
         f"{way}, for all\n"
         f"{' x '.join(sizes)}: {_count(total, 'run')}{before}"
@@ -270,6 +271,9 @@ class Setting:
     def task(self, recipe: Recipe) -> Task:
         return with_noise(self.dataset, recipe, data_root(self.data))
 
+    def settled(self, recipe: Recipe) -> Recipe:
+        return settled(recipe, self.task(recipe)) if recipe.is_open else recipe
+
 
 def _field(
     setting: Setting,
@@ -285,7 +289,7 @@ def _field(
     for shown, loss, options in losses:
         for decay in decays:
             changes = {"loss": loss, **wanted, **decay, **{f"loss.{key}": value for key, value in options.items()}}
-            one = Competitor(shown, {seed: override(setting.base(loss, seed), changes) for seed in seeds})
+            one = Competitor(shown, {seed: setting.settled(override(setting.base(loss, seed), changes)) for seed in seeds})
             key = recipe_key(next(iter(one.recipes.values())).as_dict())
             if key in field:
                 raise ValueError(f"{shown} with decay {one.decay} is there twice")

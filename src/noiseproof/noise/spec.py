@@ -126,7 +126,7 @@ class NoiseSpec:
             noisy = instance_dependent(images, clean, self.rate, seed, _checked_count(count, self.kind))
             return noisy, asked_noise(images, self.rate, count)
         known = MATRIX_NOISES.get(self.kind)
-        noise = self._of(dataset).matrix(count if known is not None and known.classes is None else classes)
+        noise = self.of(dataset).matrix(count if known is not None and known.classes is None else classes)
         return noise.apply(clean, seed, rule), noise
 
     def soft_labels(self, examples: int, classes: int, root: Path | None = None) -> SoftLabels | None:
@@ -138,7 +138,12 @@ class NoiseSpec:
     def _label_file(self, root: Path | None) -> Path:
         return find_file(self.file, root, "label file", "'noiseproof data list' says where published ones come from")
 
-    def _of(self, dataset: str | None) -> NoiseSpec:
+    @property
+    def has_matrix(self) -> bool:
+        """Whether it is said by a transition matrix; labels in a file and noise by instance are not."""
+        return self.kind not in (NONE, LABELS, INSTANCE)
+
+    def of(self, dataset: str | None) -> NoiseSpec:
         """``asymmetric`` is the asymmetric noise that is named after the data set."""
         if self.kind != ASYMMETRIC or dataset is None:
             return self
