@@ -70,7 +70,7 @@ def choose_a(noise: Noise, q: float = 2.0, *, classes: int | None = None) -> Cho
             "which is right, labels must be corrected first"
         )
     required = float(np.delete(each, without).max())
-    a = min(max(FEW * required, min(MANY * required, USUAL)), MOST)
+    a = rounded(min(max(FEW * required, min(MANY * required, USUAL)), MOST))
     how = f"a = {a:.4g}, {a / required:.3g} times the {required:.4g} that theory requires for {_in_words(noise, len(each))}"
     if a == USUAL:
         how += "; it is the paper's value for CIFAR-10"
@@ -78,6 +78,11 @@ def choose_a(noise: Noise, q: float = 2.0, *, classes: int | None = None) -> Cho
     if len(without):
         reasons.append(_without(without.tolist(), len(each)))
     return ChosenA(a, required, tuple(without.tolist()), tuple(reasons))
+
+
+def rounded(a: float) -> float:
+    """To four digits: rounding in the bound is not to make another run of the same ``a``."""
+    return float(f"{a:.4g}")
 
 
 def _without(labels: list[int], classes: int) -> str:
