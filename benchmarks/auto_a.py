@@ -75,7 +75,7 @@ def cifar_recipes() -> Iterator[Recipe]:
 
 def measure_digits(file: Path, seeds: list[int]) -> None:
     lines = [json.loads(text) for text in file.read_text("utf-8").splitlines()] if file.is_file() else []
-    done = {(one["optimiser"], one["noise"], one["a"], one["seed"]) for one in lines}
+    done = {(one["optimiser"], one["noise"], rounded(one["a"]), one["seed"]) for one in lines}
     dataset = load_digits()
     for seed in seeds:
         for noise in NOISES:

@@ -162,6 +162,8 @@ def test_the_generated_files_are_fresh():
     assert generate.ARCHITECTURE.read_text(encoding="utf-8") == generate.architecture_page(), "run 'make generate'"
     assert generate.STUB.read_text(encoding="utf-8") == generate.stub(), "run 'make generate'"
     assert generate.RESULTS.read_text(encoding="utf-8") == generate.results(), "run 'make generate'"
+    assert generate.EVIDENCE.read_text(encoding="utf-8") == generate.evidence(), "run 'make generate'"
+    assert generate.CHOOSING.read_text(encoding="utf-8") == generate.choosing_page(), "run 'make generate'"
     assert generate.OWN_DATA.read_text(encoding="utf-8") == generate.own_data_page(), "run 'make generate'"
 
 

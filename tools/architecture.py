@@ -38,6 +38,10 @@ ROOMS = {
     "sklearn": ("a scikit-learn classifier on the trainer", ("data", "train")),
     "audit": ("which labels look wrong, and how many", ("data", "files", "noise", "printing", "reading", "train")),
     "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
+    "advice": (
+        "which loss and hyper-parameters, and on what evidence",
+        ("audit", "losses", "noise", "paper", "reading", "theory"),
+    ),
     "report": (
         "what was measured, beside what was published; reads records",
         ("audit", "data", "files", "losses", "noise", "paper", "printing", "reading", "version"),
@@ -46,7 +50,20 @@ ROOMS = {
     "cli": (
         "the command line; a verb is a file",
         (
-            *("audit", "data", "demo", "files", "functional", "losses", "models", "noise", "paper", "printing", "reading"),
+            *(
+                "advice",
+                "audit",
+                "data",
+                "demo",
+                "files",
+                "functional",
+                "losses",
+                "models",
+                "noise",
+                "paper",
+                "printing",
+                "reading",
+            ),
             *("report", "theory", "train", "version"),
         ),
     ),

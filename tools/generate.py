@@ -1,5 +1,6 @@
 """Write the files that are made from data: README.md's table and noiseproof.functional's stub from the catalogue of losses,
-parts of docs/architecture.md from the imports, and docs/results.md and the table of docs/own_data.md from the records."""
+parts of docs/architecture.md from the imports, and docs/results.md and the table of docs/own_data.md from the
+records, from which noiseproof/advice/evidence.json is written too."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ import re
 from pathlib import Path
 
 from architecture import picture, rooms_table
+from choosing import choice_of_a, selection
+from evidence import EVIDENCE, evidence
 from own_data import own_defaults
 from results import RESULTS, results
 
@@ -18,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OWN_DATA = ROOT / "docs" / "own_data.md"
+CHOOSING = ROOT / "docs" / "choosing.md"
 STUB = ROOT / "src" / "noiseproof" / "functional.pyi"
 
 
@@ -30,6 +34,12 @@ def architecture_page() -> str:
 def own_data_page() -> str:
     """docs/own_data.md with the table of its study."""
     return _filled(OWN_DATA.read_text(encoding="utf-8"), "defaults", own_defaults())
+
+
+def choosing_page() -> str:
+    """docs/choosing.md with the tables of its studies."""
+    text = CHOOSING.read_text(encoding="utf-8")
+    return _filled(_filled(text, "selection", selection()), "a", choice_of_a())
 
 
 def _filled(text: str, name: str, content: str) -> str:
@@ -91,8 +101,10 @@ def _literal(value: object) -> str:
 
 
 if __name__ == "__main__":
+    EVIDENCE.write_text(evidence(), encoding="utf-8")
     README.write_text(readme(), encoding="utf-8")
     ARCHITECTURE.write_text(architecture_page(), encoding="utf-8")
     STUB.write_text(stub(), encoding="utf-8")
     RESULTS.write_text(results(), encoding="utf-8")
     OWN_DATA.write_text(own_data_page(), encoding="utf-8")
+    CHOOSING.write_text(choosing_page(), encoding="utf-8")

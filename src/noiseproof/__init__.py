@@ -18,20 +18,39 @@ from noiseproof.version import __version__
 __all__ = ["L1", "__version__", "functional", "losses", "noise", "statistics"]
 
 if TYPE_CHECKING:  # type checkers follow the star import, and report a name that is not there
-    from noiseproof import audit, data, models, paper, sklearn, theory, train
+    from noiseproof import advice, audit, data, models, paper, sklearn, theory, train
+    from noiseproof.advice import advise
     from noiseproof.audit import audit_labels, audit_probabilities
     from noiseproof.theory import loss_for
     from noiseproof.train import load
 
-    __all__ += ["audit", "audit_labels", "audit_probabilities", "data", "load", "loss_for", "models", "paper", "sklearn"]
+    __all__ += [
+        "advice",
+        "advise",
+        "audit",
+        "audit_labels",
+        "audit_probabilities",
+        "data",
+        "load",
+        "loss_for",
+        "models",
+        "paper",
+        "sklearn",
+    ]
     __all__ += ["theory", "train"]
 else:
     __all__ += losses.__all__
-    ELSEWHERE = {"audit_labels": "audit", "audit_probabilities": "audit", "load": "train", "loss_for": "theory"}
+    ELSEWHERE = {
+        "advise": "advice",
+        "audit_labels": "audit",
+        "audit_probabilities": "audit",
+        "load": "train",
+        "loss_for": "theory",
+    }
 
     def __getattr__(name):
         """A part that is imported when it is first used, or a loss that was added to the catalogue."""
-        if name in {"audit", "data", "models", "paper", "sklearn", "theory", "train"}:
+        if name in {"advice", "audit", "data", "models", "paper", "sklearn", "theory", "train"}:
             return importlib.import_module(f"noiseproof.{name}")
         if name in ELSEWHERE:
             return getattr(importlib.import_module(f"noiseproof.{ELSEWHERE[name]}"), name)
