@@ -134,13 +134,15 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_result(dataset, tmp_path):
     assert resumed.record.notes == whole.record.notes
 
 
-def test_runs_side_by_side_are_found_under_the_number(tmp_path):
+def test_runs_side_by_side_are_those_of_the_number(tmp_path):
     one = Recipe(dataset="digits", loss="jal-ce", loss_options={"a": "auto"}, noise="symmetric:0.4", epochs=1)
     store = RunStore(tmp_path)
-    train_together([one], store=store)
-    (run,) = store.runs()
-    assert run.facts["recipe"]["loss_options"]["a"] == pytest.approx(18.0)
-    assert run.facts["notes"][0].startswith("a = 18, 10 times the 1.8")
+    (outcome,) = train_together([one])
+    assert outcome.record.notes[0].startswith("a = 18, 10 times the 1.8")
+    for each in (override(one, {"loss_options": {"a": 18.0, "beta": 30 / 18}}), one):
+        train_together([each], store=store)
+    (run,) = store.runs()  # the second found the first
+    assert run.facts["recipe"]["loss_options"]["a"] == 18.0
 
 
 def test_reasons_do_not_outlive_what_they_are_of(dataset):
