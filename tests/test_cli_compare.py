@@ -266,15 +266,9 @@ def test_processes_that_wait_to_be_heard_are_ended(tmp_path):
     assert time.monotonic() - stopped[0] < compare_processes.STOP_SECONDS  # or it was killed
 
 
-@pytest.mark.parametrize(
-    ("jobs", "number", "status"),
-    [
-        pytest.param("1", signal.SIGINT, 130, marks=pytest.mark.slow),
-        pytest.param("2", signal.SIGINT, 130, marks=pytest.mark.slow),
-        pytest.param("1", signal.SIGTERM, 143, marks=pytest.mark.slow),
-        ("2", signal.SIGTERM, 143),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_it_with_checkpoints_and_a_sentence(jobs, number, status):
     short = [word for word in SHORT if word not in ("--jobs", "1")]
     words = [

@@ -83,6 +83,7 @@ def test_a_compiled_step_has_the_same_gradient_and_follows_freezing(backend):
     torch.testing.assert_close(compiled(), penalty())
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_cuda_graph_captures_the_penalty_in_a_few_launches(dtype):

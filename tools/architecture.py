@@ -19,9 +19,11 @@ ROOMS = {
     "printing": ("text from elsewhere, as a terminal, a page or a spreadsheet may show it", ()),
     "reading": ("files that others wrote, read without trust, within limits", ()),
     "primitives": ("the one operation that reads logits, its backends", ()),
+    "kernels": ("the passes over the logits as Triton kernels, for CUDA", ("primitives",)),
     "statistics": ("row statistics by name, and where they come from", ("primitives",)),
     "decay": ("L1 decay as a penalty to add to a loss", ("checks",)),
     "losses": ("the contract, one file per family, the catalogue", ("checks", "primitives", "statistics")),
+    "in_forward": ("a loss with its gradient computed in the forward pass", ("losses", "primitives", "statistics")),
     "functional": ("one function per loss", ("losses",)),
     "integrations": ("losses in the loops of other frameworks", ("decay",)),
     "noise": (

@@ -1,6 +1,6 @@
 """Write the files that are made from data: README.md's table and noiseproof.functional's stub from the catalogue of losses,
-parts of docs/architecture.md from the imports, and docs/results.md and the table of docs/own_data.md from the
-records, from which noiseproof/advice/evidence.json is written too."""
+parts of docs/architecture.md from the imports, docs/results.md, the tables of docs/own_data.md and docs/choosing.md and
+noiseproof/advice/evidence.json from the records, and the lists of docs/differences.md from the paper as data."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from architecture import picture, rooms_table
 from choosing import choice_of_a, selection
+from differences import difference_lists
 from evidence import EVIDENCE, evidence
 from own_data import own_defaults
 from results import RESULTS, results
@@ -22,6 +23,7 @@ README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OWN_DATA = ROOT / "docs" / "own_data.md"
 CHOOSING = ROOT / "docs" / "choosing.md"
+DIFFERENCES = ROOT / "docs" / "differences.md"
 STUB = ROOT / "src" / "noiseproof" / "functional.pyi"
 
 
@@ -40,6 +42,11 @@ def choosing_page() -> str:
     """docs/choosing.md with the tables of its studies."""
     text = CHOOSING.read_text(encoding="utf-8")
     return _filled(_filled(text, "selection", selection()), "a", choice_of_a())
+
+
+def differences_page() -> str:
+    """docs/differences.md with its lists."""
+    return _filled(DIFFERENCES.read_text(encoding="utf-8"), "differences", difference_lists())
 
 
 def _filled(text: str, name: str, content: str) -> str:
@@ -108,3 +115,4 @@ if __name__ == "__main__":
     RESULTS.write_text(results(), encoding="utf-8")
     OWN_DATA.write_text(own_data_page(), encoding="utf-8")
     CHOOSING.write_text(choosing_page(), encoding="utf-8")
+    DIFFERENCES.write_text(differences_page(), encoding="utf-8")

@@ -8,14 +8,27 @@
 """
 
 import importlib
-from typing import TYPE_CHECKING
+import importlib.util
+from typing import TYPE_CHECKING, Any
 
 from noiseproof import functional, losses, noise, statistics
 from noiseproof.decay import L1
+from noiseproof.in_forward import GradientInForward
 from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
+from noiseproof.primitives import offer_backend as _offer_backend
 from noiseproof.version import __version__
 
-__all__ = ["L1", "__version__", "functional", "losses", "noise", "statistics"]
+
+def _kernels() -> Any:
+    """The backend for CUDA, imported with the first logits that are there: Triton is not in every build of torch."""
+    if importlib.util.find_spec("triton") is None:
+        return None
+    return importlib.import_module("noiseproof.kernels").BACKEND
+
+
+_offer_backend("cuda", _kernels)
+
+__all__ = ["L1", "GradientInForward", "__version__", "functional", "losses", "noise", "statistics"]
 
 if TYPE_CHECKING:  # type checkers follow the star import, and report a name that is not there
     from noiseproof import advice, audit, data, models, paper, sklearn, theory, train

@@ -75,6 +75,7 @@ def test_a_label_out_of_range_is_nan_and_reads_nothing(name):
 
 
 @EVERY
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_no_step_synchronises_with_the_host(name):
     logits, target = (t.cuda() for t in draw(16, 10, dtype=torch.float32))
     loss = build(name, 10).cuda()

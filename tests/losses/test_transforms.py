@@ -10,22 +10,23 @@ from noiseproof.primitives import reference
 
 EACH = pytest.mark.parametrize("name", DISTINCT)
 EVERY = pytest.mark.parametrize("name", NAMES)
-
-
-@EACH
-def test_compiled_without_graph_breaks_it_gives_the_same(name):
-    compiled_gives_the_same(name)
-
-
 READS = {frozenset(build(name).needs or {name}): name for name in reversed(DISTINCT)}
 """One loss for each set of statistics that some loss reads, and each loss that reads something else."""
 WIDEST = {name for read, name in READS.items() if build(name).needs and not any(read < other for other in READS)} | {"lt-apl"}
 """Those of them that read all that some other one reads, and one that reads something else."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in WIDEST)) for name in READS.values()]
-)
+def others_slow(names, quick):
+    """A second of compiling for each loss: those of ``quick`` in every run of the tests, the others with the slow ones."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in quick)) for name in names]
+
+
+@pytest.mark.parametrize("name", others_slow(DISTINCT, READS.values()))
+def test_compiled_without_graph_breaks_it_gives_the_same(name):
+    compiled_gives_the_same(name)
+
+
+@pytest.mark.parametrize("name", others_slow(READS.values(), WIDEST))
 def test_compiled_with_the_passes_traced_it_gives_the_same(name, monkeypatch):
     """On a CPU the compiler meets the passes over the logits as operations; elsewhere it traces them."""
     monkeypatch.setattr(reference, "on_cpu", lambda tensor: not torch.compiler.is_compiling())
@@ -43,7 +44,7 @@ def compiled_gives_the_same(name):
 
 
 @pytest.mark.parametrize("dynamic", [pytest.param(None, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("name", [name for name in DISTINCT if VARIANTS.get(name)])
+@pytest.mark.parametrize("name", others_slow([name for name in DISTINCT if VARIANTS.get(name)], {*WIDEST, "amse", "gce"}))
 def test_two_of_a_kind_and_two_batch_sizes_compile_one_after_the_other(name, dynamic):
     """A parameter that differs must not become a symbol that the program cannot handle."""
     torch.compiler.reset()

@@ -70,7 +70,7 @@ def away(state, other):
     ("shared", "kernels", "changes"),
     [
         pytest.param(False, "triton", {"model_options": {"widths": [8, 5, 8]}}, marks=pytest.mark.slow),
-        (True, "triton", {"clip": None, "l1": 0.0, "l2": 1e-4, "nesterov": True}),
+        pytest.param(True, "triton", {"clip": None, "l1": 0.0, "l2": 1e-4, "nesterov": True}, marks=pytest.mark.slow),
         (False, "torch", {}),
     ],
     ids=["alone", "beside others", "torch's kernels"],

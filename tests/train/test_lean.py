@@ -9,7 +9,7 @@ from noiseproof.models import create_model
 from noiseproof.train.fast.lean import LeanWeights
 
 
-@pytest.mark.parametrize("model", ["cnn8", "resnet18"])
+@pytest.mark.parametrize("model", ["cnn8", pytest.param("resnet18", marks=pytest.mark.slow)])
 def test_the_lean_pass_is_the_networks_own(model):
     """In float64: values, gradients and running statistics; what was added stays zero."""
     generator = torch.Generator().manual_seed(0)

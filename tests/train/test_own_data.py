@@ -123,6 +123,7 @@ def test_a_folder_of_image_files_is_learned(image_folder):
     assert outcome.task.noise["rate"] == 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own")
 def test_image_files_give_the_same_files_for_any_number_of_workers_and_after_an_interruption(
     image_folder, tmp_path, files, interrupted

@@ -34,6 +34,7 @@ def trained(*words):
     return facts, json.loads((Path(facts["folder"]) / "record.json").read_text()), done.stderr
 
 
+@pytest.mark.slow
 def test_webvision_is_tested_on_its_own_and_on_imagenets_images(tmp_path):
     root = tmp_path / "data"
     web = root / "webvision"

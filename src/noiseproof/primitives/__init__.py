@@ -46,7 +46,7 @@ backends    which implementation of the passes runs on which device
 operation   the registered operations, their gradients and vmap rules, and the plain definition
 """
 
-from noiseproof.primitives.backends import Backend, backend_for, register_backend
+from noiseproof.primitives.backends import Backend, backend_for, offer_backend, register_backend
 from noiseproof.primitives.operation import (
     accumulation_dtype,
     plain_primitives,
@@ -55,8 +55,9 @@ from noiseproof.primitives.operation import (
     row_primitives_backward,
     rows_of_labels,
 )
-from noiseproof.primitives.request import Primitive, decode, encode, focal_term, key_of, parse
+from noiseproof.primitives.request import Primitive, ceiling, decode, encode, focal_term, key_of, parse
 
-__all__ = ["Backend", "Primitive", "backend_for", "decode", "encode", "focal_term", "key_of", "parse", "register_backend"]
+__all__ = ["Backend", "Primitive", "backend_for", "ceiling", "decode", "encode", "focal_term", "key_of", "parse"]
+__all__ += ["offer_backend", "register_backend"]
 __all__ += ["accumulation_dtype", "plain_primitives", "primitives_of", "rows_of_labels"]
 __all__ += ["row_primitives", "row_primitives_backward"]

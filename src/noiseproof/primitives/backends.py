@@ -10,7 +10,7 @@ from torch import Tensor
 from noiseproof.primitives import reference
 from noiseproof.primitives.request import Primitive
 
-__all__ = ["REFERENCE", "Backend", "backend_for", "is_traced", "register_backend"]
+__all__ = ["REFERENCE", "Backend", "backend_for", "is_traced", "offer_backend", "register_backend"]
 
 VARIABLE = "NOISEPROOF_BACKEND"
 
@@ -19,24 +19,32 @@ class Backend(NamedTuple):
     """The two passes over the logits.
 
     ``forward(logits, target, asked, dtype)`` gives the primitives ``[2 + R, N]`` in ``dtype`` (nll, log_miss, then those asked
-    for), and ``[5, N]`` of whatever its own backward pass wants. A target out of range makes its row NaN, without reading
-    outside of the logits or looking at values on the host. A masked class (one at -inf) is in no sum and gets no gradient;
-    neither does a row whose label is one. ``backward(grads, logits, target, primitives, saved, asked)`` gives the gradient with
-    respect to the logits, in their dtype, contiguous.
+    for), and up to ``[5 + R, N]`` of whatever its own backward pass wants. A target out of range makes its row NaN, without
+    reading outside of the logits or looking at values on the host. A masked class (one at -inf) is in no sum and gets no
+    gradient; neither does a row whose label is one. ``backward(grads, logits, target, primitives, saved, asked, out=None)``
+    gives the gradient with respect to the logits, in their dtype, contiguous, or in ``out``, which may be the logits.
     """
 
     name: str
     forward: Callable[[Tensor, Tensor, Sequence[Primitive], torch.dtype], tuple[Tensor, Tensor]]
-    backward: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Sequence[Primitive]], Tensor]
+    backward: Callable[..., Tensor]
+    scale: Callable[[Tensor, Tensor], Tensor] = reference.scale
+    """A gradient times a number, in place"""
 
 
 REFERENCE = Backend("reference", reference.forward, reference.backward)
 _registered: dict[str, Backend] = {}
+_offered: dict[str, Callable[[], Backend | None]] = {}
 
 
 def register_backend(device_type: str, backend: Backend) -> None:
     """Use ``backend`` for logits on devices of this type (``"cuda"``)."""
     _registered[device_type] = backend
+
+
+def offer_backend(device_type: str, load: Callable[[], Backend | None]) -> None:
+    """Ask ``load`` for a backend when logits are first on a device of this type; None leaves the reference."""
+    _offered[device_type] = load
 
 
 def backend_for(logits: Tensor) -> Backend:
@@ -45,7 +53,7 @@ def backend_for(logits: Tensor) -> Backend:
 
 
 def _backend_of(device_type: str) -> Backend:
-    backend = _registered.get(device_type, REFERENCE)
+    backend = _registered.get(device_type) or _load(device_type)
     wanted = os.environ.get(VARIABLE)
     if not wanted or wanted == backend.name:
         return backend
@@ -53,6 +61,15 @@ def _backend_of(device_type: str) -> Backend:
         return REFERENCE
     names = " or ".join(dict.fromkeys((REFERENCE.name, backend.name)))
     raise ValueError(f"{VARIABLE} must be {names} for logits on {device_type}, got {wanted!r}")
+
+
+def _load(device_type: str) -> Backend:
+    """The offered backend, which is then registered, or the reference."""
+    load = _offered.get(device_type)
+    if load is None or os.environ.get(VARIABLE) == REFERENCE.name:
+        return REFERENCE
+    _registered[device_type] = load() or REFERENCE
+    return _registered[device_type]
 
 
 def _is_reference(device_type: str) -> bool:

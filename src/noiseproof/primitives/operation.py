@@ -19,8 +19,7 @@ __all__ += ["row_primitives", "row_primitives_backward"]
 
 
 def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
-    """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first; ``[4, N]`` or ``[5, N]`` for the
-    backward pass.
+    """``logits [N, K]``, ``target [N]`` -> primitives ``[2 + R, N]``, nll and log_miss first; what the backward pass wants.
 
     Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU;
     elsewhere its row is NaN, because looking would stall the device.
@@ -34,11 +33,17 @@ def backward_pass(grads: Tensor, logits: Tensor, target: Tensor, primitives: Ten
 
 
 # Inductor keeps compiled graphs on disk by the names of their operations, so this one changes when its results' shapes do.
-@torch.library.custom_op("noiseproof::row_primitives_2", mutates_args=())
+@torch.library.custom_op("noiseproof::row_primitives_3", mutates_args=())
 def row_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
-    """:func:`forward_pass` with results of one shape, whatever the values: a fifth row says that all classes are left."""
+    """:func:`forward_pass` with results of one shape, whatever the backend: a fifth row says that all classes are left."""
     primitives, saved = forward_pass(logits, target, request)
-    return primitives, saved if len(saved) == 5 else F.pad(saved, (0, 0, 0, 1), value=logits.shape[1] - 1)
+    missing = _saved_rows(request) - len(saved)
+    return primitives, F.pad(saved, (0, 0, 0, missing), value=logits.shape[1] - 1) if missing else saved
+
+
+def _saved_rows(request: str) -> int:
+    """The most that a backend keeps for its backward pass: the reference's five, and a sum for each primitive."""
+    return 5 + len(decode(request))
 
 
 row_primitives_backward = torch.library.custom_op("noiseproof::row_primitives_backward", backward_pass, mutates_args=())
@@ -95,7 +100,9 @@ def plain_primitives(logits: Tensor, target: Tensor, request: str) -> Tensor:
 def _(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
     dtype = accumulation_dtype(logits.dtype)
     rows = logits.shape[0]
-    return logits.new_empty((2 + len(decode(request)), rows), dtype=dtype), logits.new_empty((5, rows), dtype=dtype)
+    return logits.new_empty((2 + len(decode(request)), rows), dtype=dtype), logits.new_empty(
+        (_saved_rows(request), rows), dtype=dtype
+    )
 
 
 @row_primitives_backward.register_fake

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from noiseproof.primitives.request import FOCAL_KINDS, Primitive, ceiling
 
-__all__ = ["backward", "checked_labels", "forward", "on_cpu"]
+__all__ = ["backward", "checked_labels", "forward", "on_cpu", "scale"]
 
 # Rows go in chunks. On the CPU all passes over a chunk then stay in the cache, and temporaries are chunk-sized; elsewhere
 # a chunk is large enough that the number of launches does not count.
@@ -129,15 +129,20 @@ class _Columns(NamedTuple):
 
 
 def backward(
-    grads: Tensor, logits: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, asked: Sequence[Primitive]
+    grads: Tensor,
+    logits: Tensor,
+    target: Tensor,
+    primitives: Tensor,
+    saved: Tensor,
+    asked: Sequence[Primitive],
+    out: Tensor | None = None,
 ) -> Tensor:
-    """The gradient with respect to the logits, given that of each primitive."""
-    gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
-    masks = saved.shape[0] == 5 and (not on_cpu(logits) or _any_masked(saved[4], logits.shape[1]))
+    """The gradient with respect to the logits, given that of each primitive; in ``out``, if given, which may be the logits."""
+    gradient = torch.empty_like(logits, memory_format=torch.contiguous_format) if out is None else out
+    masks = saved.shape[0] >= 5 and (not on_cpu(logits) or _any_masked(saved[4], logits.shape[1]))
     if masks:  # no gradient where the label itself is masked: there nll is infinite, and its slopes may be too
         grads = grads.masked_fill(saved[4] < 0, 0.0)
-    elif saved.shape[0] == 5:
-        saved = saved[:4]
+    saved = saved[: 5 if masks else 4]
     columns, factors = _columns(grads, logits.shape[1], target, primitives, saved, asked)
     if logits.shape[1] == 2:
         return gradient.copy_(-columns.dz_y).scatter_(1, columns.label, columns.dz_y.to(gradient.dtype))
@@ -266,6 +271,11 @@ def _columns_of(rows: Tensor) -> tuple[Tensor, ...]:
 
 def _split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return iter([tensors]) if tensors[0].shape[0] <= step else zip(*(t.split(step) for t in tensors), strict=True)
+
+
+def scale(gradient: Tensor, factor: Tensor) -> Tensor:
+    """In place; a factor of 1 costs nothing on the CPU, where looking at it stalls nothing."""
+    return gradient if on_cpu(factor) and factor.item() == 1 else gradient.mul_(factor)
 
 
 def on_cpu(tensor: Tensor) -> bool:

@@ -1,0 +1,87 @@
+"""A loss that computes its gradient in the forward pass, over the logits if wanted."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noiseproof.losses import RobustLoss
+from noiseproof.primitives import accumulation_dtype, backend_for, decode
+from noiseproof.statistics import Logits, RowStatistics, Statistic
+
+__all__ = ["GradientInForward"]
+
+
+class GradientInForward(nn.Module):
+    """``criterion``, with the gradient of the logits computed in the forward pass: for large logits that nothing else reads.
+
+    ``in_place`` writes it over the logits, so that a step needs no second tensor of their size. They are gone then: backward()
+    fails if an operation before this one wanted them, but what else reads their values, an accuracy say, must do so before.
+    The criterion must reduce to a mean or a sum, over class indices and without label smoothing; what backward() is given, a
+    gradient scaler's factor say, multiplies the gradient (a pass over it, and none where it is 1). backward() runs once, and
+    second derivatives are not supported.
+
+    >>> from noiseproof import JALCE
+    >>> criterion = GradientInForward(JALCE())
+    >>> logits = torch.zeros(2, 4, requires_grad=True)
+    >>> criterion(logits, torch.tensor([1, 2])).backward()
+    >>> round(logits.grad.sum().item(), 6)
+    0.0
+    """
+
+    def __init__(self, criterion: RobustLoss, *, in_place: bool = False) -> None:
+        super().__init__()
+        if criterion.needs is None:
+            raise TypeError(f"{type(criterion).__name__} is not a function of row statistics; call it as it is")
+        if criterion.reduction == "none" or criterion.label_smoothing > 0:
+            raise ValueError(f"the criterion must reduce to a mean or a sum without label smoothing, got {criterion!r}")
+        self.criterion, self.in_place = criterion, in_place
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        result: Tensor
+        if not (torch.is_grad_enabled() and logits.requires_grad):
+            result = self.criterion(logits, target)
+            return result
+        rows, target, *_ = self.criterion._flatten(logits, target)
+        if target.is_floating_point():
+            raise TypeError("the target must hold class indices, got class probabilities")
+        result = _Step.apply(rows, target, self.criterion, self.in_place)  # type: ignore[no-untyped-call]
+        return result
+
+
+class _Rows(Logits):
+    """Logits whose statistics start a graph of their own, which ends at the loss."""
+
+    def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
+        keys = sorted({s.key for s in needs if s.key is not None})
+        self.asked, self.labels = decode(";".join(keys)), target
+        dtype = accumulation_dtype(self.dtype)
+        with torch.no_grad():
+            values, self.saved = backend_for(self.logits).forward(self.logits, target, self.asked, dtype)
+        self.values = values.requires_grad_()
+        nll, log_miss, *sums = self.values.unbind()
+        return RowStatistics(nll, log_miss, self.classes, dict(zip(keys, sums, strict=True)))
+
+
+class _Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, criterion: RobustLoss, in_place: bool) -> Tensor:
+        rows = _Rows(logits.detach())
+        with torch.enable_grad():
+            loss = criterion.from_source(rows, target, target.shape)
+            (grads,) = torch.autograd.grad(loss, rows.values)
+        backend, out = backend_for(logits), rows.logits if in_place else None
+        values = rows.values.detach()
+        ctx.gradient = backend.backward(grads, rows.logits, rows.labels, values, rows.saved, rows.asked, out)
+        ctx.scale = backend.scale
+        if in_place:
+            torch.autograd.graph.increment_version(logits)
+        return loss.detach()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        if ctx.gradient is None:
+            raise RuntimeError("the gradient was computed in the forward pass and is gone; call the criterion again")
+        gradient, ctx.gradient = ctx.gradient, None
+        return ctx.scale(gradient, grads[0]), None, None, None

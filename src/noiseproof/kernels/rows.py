@@ -1,0 +1,153 @@
+"""The two passes on a GPU: which kernel runs, with how many rows or classes to a program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from noiseproof.kernels.stream import stream_backward, stream_forward
+from noiseproof.kernels.tile import tile_backward, tile_forward
+from noiseproof.primitives import Primitive, ceiling, reference
+
+__all__ = ["backward", "forward", "suits"]
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+FEW = 64  # classes up to which differences are formed from e - 1, as in the reference
+TILE = 4096  # classes of a row that is kept in registers
+SMALL, LARGE = 512, 2048  # logits of a program, of FEW classes and of more: of a few hundred rows many programs are wanted
+ACROSS = 16  # bytes that a thread reads at a time
+
+
+class Shape(NamedTuple):
+    """How a long row is gone along: WIDTH is ACROSS bytes for each thread, of so many warps, DEPTH times at once."""
+
+    warps: int
+    depth: int
+
+
+ONCE = Shape(warps=8, depth=4)
+TWICE = Shape(warps=16, depth=2)  # one row for each multiprocessor stays in the cache for its second reading
+BACK = Shape(warps=4, depth=2)
+
+
+def suits(logits: Tensor, asked: Sequence[Primitive]) -> bool:
+    """Whether the kernels serve: up to two power sums and two focal or room sums, and no float64."""
+    return logits.dtype in DTYPES and _slots(tuple(asked)) is not None
+
+
+@lru_cache(maxsize=256)
+def _slots(asked: tuple[Primitive, ...]) -> dict[str, Any] | None:
+    """The kernels' constants for a request; None if it is for more sums than they have a place for."""
+    powers: list[tuple[int, Primitive]] = []
+    focals: list[tuple[int, Primitive]] = []
+    slots: dict[str, Any] = {"NLL": 0, "LEAD": 0}
+    for row, primitive in enumerate(asked, start=2):
+        if primitive.kind in ("nll", "lead"):
+            slots[primitive.kind.upper()] = row
+        else:
+            (powers if primitive.kind == "power" else focals).append((row, primitive))
+    if len(powers) > 2 or len(focals) > 2 or len(set(asked)) < len(asked):
+        return None
+    nothing = (0, Primitive("power", 2.0))
+    for slot, (row, primitive) in zip("AB", [*powers, nothing, nothing], strict=False):
+        slots |= {f"POWER_{slot}": row, f"Q_{slot}": primitive.exponent}
+    for slot, (row, primitive) in zip("AB", [*focals, nothing, nothing], strict=False):
+        room = primitive.kind == "room"
+        slots |= {f"FOCAL_{slot}": row, f"GAMMA_{slot}": primitive.exponent, f"DETACH_{slot}": primitive.detach}
+        slots |= {f"MINIMUM_{slot}": primitive.minimum, f"CEILING_{slot}": ceiling(primitive) if room else 0.0}
+        slots |= {f"HIGHEST_{slot}": -math.log(primitive.minimum) if room else 0.0}
+    return slots
+
+
+def _unit(*sizes: int) -> int:
+    """The largest power of two, at most 8, that divides them all."""
+    return math.gcd(8, *sizes)
+
+
+def _tile_of(classes: int) -> dict[str, int]:
+    columns = max(2, triton.next_power_of_2(classes))
+    rows = max(1, (SMALL if columns <= FEW else LARGE) // columns)
+    return {"ROWS": rows, "COLUMNS": columns, "num_warps": 8 if columns > LARGE else 4}
+
+
+def _across(logits: Tensor, shape: Shape) -> int:
+    return shape.warps * 32 * ACROSS // logits.element_size()
+
+
+def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """As :class:`noiseproof.primitives.Backend` has it."""
+    slots = _slots(tuple(asked))
+    if slots is None or logits.dtype not in DTYPES:
+        return reference.forward(logits, target, asked, dtype)
+    logits = _rows_apart(logits)
+    rows, classes = logits.shape
+    primitives = logits.new_empty((2 + len(asked), rows), dtype=dtype)
+    saved = logits.new_empty((5 + len(asked), rows), dtype=dtype)
+    if rows == 0:
+        return primitives, saved
+    unit = _unit(classes, logits.stride(0))
+    given = (logits, target, primitives, saved, rows, classes // unit, logits.stride(0) // unit, target.stride(0))
+    with _on(logits):
+        if classes <= TILE:
+            sizes = _tile_of(classes)
+            tile_forward[(triton.cdiv(rows, sizes["ROWS"]),)](*given, UNIT=unit, **slots, **sizes)
+        else:
+            shape = TWICE if slots["FOCAL_A"] else ONCE
+            width = _across(logits, shape)
+            steps = triton.next_power_of_2(triton.cdiv(classes, width))
+            sizes = {"WIDTH": width, "DEPTH": shape.depth, "STEPS": steps, "num_warps": shape.warps}
+            stream_forward[(rows,)](*given, UNIT=unit, **slots, **sizes)
+    return primitives, saved
+
+
+def backward(
+    grads: Tensor,
+    logits: Tensor,
+    target: Tensor,
+    primitives: Tensor,
+    saved: Tensor,
+    asked: Sequence[Primitive],
+    out: Tensor | None = None,
+) -> Tensor:
+    """As :class:`noiseproof.primitives.Backend` has it; ``out`` may be the logits themselves."""
+    slots = _slots(tuple(asked))
+    if slots is None or logits.dtype not in DTYPES:
+        return reference.backward(grads, logits, target, primitives, saved, asked, out)
+    z = _rows_apart(logits)
+    gradient = torch.empty_like(z, memory_format=torch.contiguous_format) if out is None else out
+    if gradient.shape != z.shape or gradient.stride(1) != 1:
+        raise ValueError(f"the gradient's rows must be {tuple(z.shape)} without gaps, got {tuple(gradient.shape)}")
+    rows, classes = z.shape
+    if rows == 0:
+        return gradient
+    unit = _unit(classes, z.stride(0), gradient.stride(0))
+    tensors = (grads, z, target, primitives.contiguous(), saved.contiguous(), gradient)
+    strides = (z.stride(0) // unit, target.stride(0), grads.stride(0), grads.stride(1), gradient.stride(0) // unit)
+    with _on(logits):
+        if classes <= TILE:
+            sizes: dict[str, int] = _tile_of(classes)
+            exact = 2 < classes <= FEW
+            grid: Any = (triton.cdiv(rows, sizes["ROWS"]),)
+            tile_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, EXACT=exact, **slots, **sizes)
+        else:
+            width = BACK.depth * _across(logits, BACK)
+            grid = (rows * triton.cdiv(classes, width),)
+            sizes = {"WIDTH": width, "num_warps": BACK.warps}
+            stream_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, **slots, **sizes)
+    return gradient
+
+
+def _rows_apart(logits: Tensor) -> Tensor:
+    """Rows at any distance, each without gaps."""
+    return logits if logits.stride(1) == 1 or logits.shape[1] == 1 else logits.contiguous()
+
+
+def _on(logits: Tensor) -> Any:
+    """Triton launches on the current device, which need not be the logits'."""
+    return torch.cuda.device(logits.device) if logits.is_cuda else torch.no_grad()

@@ -1,0 +1,142 @@
+"""What the kernels share: functions that Triton lacks, and one class's term of each sum.
+
+Symbols are those of :mod:`noiseproof.primitives`: ``x = z - max z``, ``e = exp(x)``, ``d`` the sum of ``e`` over the classes
+other than the label, ``D`` over all, ``log_sum = log D``.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+__all__ = ["FLOOR", "LOWEST", "TINY", "expm1", "focal_slopes_from_top", "focal_terms", "log1p", "norm_power", "power_term"]
+__all__ += ["room_terms", "row_factors", "safe_label"]
+
+LOWEST = tl.constexpr(-1.0e38)  # below every logit, and unlike -inf it can be subtracted from itself
+FLOOR = tl.constexpr(1.8e-35)  # exp(-80), the least d: a label's log_miss is not below -80, and d can be divided by
+TINY = tl.constexpr(1.2e-38)
+
+
+@triton.jit
+def expm1(x):
+    """``exp(x) - 1``, small values exact."""
+    series = 1.0 + x * (1.0 / 7.0) * (1.0 + x * (1.0 / 8.0))
+    series = 1.0 + x * 0.25 * (1.0 + x * 0.2 * (1.0 + x * (1.0 / 6.0) * series))
+    series = x * (1.0 + x * 0.5 * (1.0 + x * (1.0 / 3.0) * series))
+    return tl.where(tl.abs(x) < 0.5, series, tl.exp(x) - 1.0)
+
+
+@triton.jit
+def log1p(x):
+    """``log(1 + x)``, small values exact: the rounding of 1 + x is divided out again."""
+    u = 1.0 + x
+    lost = u == 1.0
+    return tl.where(lost, x, tl.log(u) * (x / tl.where(lost, 1.0, u - 1.0)))
+
+
+@triton.jit
+def safe_label(target, row, real, classes, stride):
+    """Labels that are safe to index with, and which of them are valid."""
+    y = tl.load(target + row.to(tl.int64) * stride, mask=real, other=0)
+    valid = (y >= 0) & (y < classes)
+    return tl.where(valid, y, 0).to(tl.int32), valid
+
+
+@triton.jit
+def power_term(x, e, Q: tl.constexpr):
+    """``e^q``; not of ``e`` for q below 1, which makes something of what has underflowed."""
+    if Q == 1:
+        term = e
+    elif Q == 2:
+        term = e * e
+    elif Q == 3:
+        term = e * e * e
+    else:
+        term = tl.exp(Q * x)
+    return term
+
+
+@triton.jit
+def norm_power(inverse, log_sum, Q: tl.constexpr):
+    """``D^-q``"""
+    if Q == 1:
+        value = inverse
+    elif Q == 2:
+        value = inverse * inverse
+    elif Q == 3:
+        value = inverse * inverse * inverse
+    else:
+        value = tl.exp(-Q * log_sum)
+    return value
+
+
+@triton.jit
+def _less_one(miss, GAMMA: tl.constexpr):
+    """``miss^(gamma - 1)``"""
+    if GAMMA == 0.5:
+        value = tl.rsqrt(miss)
+    elif GAMMA == 1:
+        value = miss * 0.0 + 1.0
+    elif GAMMA == 2:
+        value = miss
+    else:
+        value = tl.exp2((GAMMA - 1.0) * tl.log2(miss))
+    return value
+
+
+@triton.jit
+def focal_terms(x, e, log_sum, inverse, top_miss, GAMMA: tl.constexpr, DETACH: tl.constexpr):
+    """``f = (1-p)^gamma (-log p)``, its derivative h by -log p, and -log p.
+
+    Only the largest class can have a probability above a half, and a difference 1 - p that loses digits; the row knows its
+    ``top_miss``. With ``root = (1-p)^(gamma-1)`` both are products: ``f = (1-p) root nll``, ``h = root ((1-p) + gamma p nll)``.
+    """
+    nll = log_sum - x
+    if GAMMA == 0:
+        f = nll
+        h = nll * 0.0 + 1.0
+    else:
+        p = e * inverse
+        miss = tl.where(x == 0.0, top_miss, 1.0 - p)
+        root = _less_one(miss, GAMMA)
+        f = miss * root * nll
+        h = miss * root if DETACH else root * (miss + GAMMA * p * nll)
+    return f, h, nll
+
+
+@triton.jit
+def room_terms(f, h, nll, CEILING: tl.constexpr, HIGHEST: tl.constexpr):
+    """``max(C - f, 0)`` and its derivative by -log p, 0 where that is at its highest, -log of the smallest probability."""
+    return tl.maximum(CEILING - f, 0.0), tl.where(nll < HIGHEST, -h, 0.0)
+
+
+@triton.jit
+def focal_slopes_from_top(x, h, log_sum, GAMMA: tl.constexpr, DETACH: tl.constexpr):
+    """h of the largest class, and how much h of each class differs from it: exact where they nearly tie.
+
+    With a = 1-p and t for the largest class, ``h = a^gamma + gamma p (-log p) a^(gamma-1)`` where ``p = p_t exp(x)``,
+    ``-log p = -log p_t - x`` and ``a = a_t - p_t (e - 1)``: each part is its value at t times an exponential.
+    """
+    near = x > -1.0
+    z = tl.where(near, x, 0.0)
+    nll = tl.maximum(log_sum, TINY)
+    hit, miss = tl.exp(-nll), -expm1(-nll)
+    root = _less_one(miss, GAMMA)
+    log_ratio = log1p(expm1(z) * (-hit / miss))
+    top = miss * root
+    difference = top * expm1(GAMMA * log_ratio)
+    if not DETACH and GAMMA != 0:
+        rest = GAMMA * hit * nll * root
+        difference += rest * expm1(z + log1p(-z / nll) + (GAMMA - 1.0) * log_ratio)
+        top += rest
+    return top, tl.where(near, difference, h - top)
+
+
+@triton.jit
+def row_factors(by_nll, by_log_miss, own, d):
+    """What the gradient of every loss starts with: 1/D, p_y, the factor of e, and dz_y."""
+    e_y = tl.exp(own)
+    inverse = 1.0 / (d + e_y)
+    hit = e_y * inverse
+    by_nll, by_log_miss = by_nll * inverse, by_log_miss * hit
+    return inverse, hit, by_nll + by_log_miss / d, -(by_log_miss + by_nll * d)

@@ -1,0 +1,85 @@
+"""Compile for GPUs, without one, the kernels that losses launch; print what each takes. A script: the interpreter must be off.
+
+    python compiled_kernels.py 90 [--all]
+
+A line for each: kernel, registers of a thread, bytes of a thread's stack (registers that were spilled are there), what for.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from noiseproof.kernels import rows
+from noiseproof.primitives import Primitive
+
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int64: "*i64"}
+REQUESTS = {
+    "ce": [],
+    "jal-ce": [Primitive("nll"), Primitive("power", 2.0)],
+    "jal-fl": [Primitive("focal", 0.5), Primitive("power", 2.0)],
+    "anl-ce": [Primitive("nll"), Primitive("room", 0.0, 1e-8)],
+    "all": [
+        *(Primitive("nll"), Primitive("lead"), Primitive("power", 0.7), Primitive("power", 3.0)),
+        *(Primitive("focal", 1.3), Primitive("room", 0.5, 1e-3, True)),
+    ],
+}
+FEW = [("jal-ce", 10), ("jal-fl", 128256)]
+launches = {}
+label = ""
+
+
+def note(kernel, *args, grid, warmup, **named):
+    """In the place of a launch."""
+    given = dict(zip(kernel.arg_names, args, strict=False)) | named
+    options = {name: given.pop(name) for name in list(given) if name not in kernel.arg_names}
+    fixed = {p.name for p in kernel.params if p.is_constexpr}
+    signature = {name: "constexpr" if name in fixed else type_of(given[name]) for name in kernel.arg_names}
+    constants = {(kernel.arg_names.index(name),): given[name] for name in sorted(fixed)}
+    attrs = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name].startswith("*")}
+    launches[label, kernel.__name__] = kernel, signature, constants, attrs, options
+
+
+def type_of(value):
+    return TYPES[value.dtype] if isinstance(value, torch.Tensor) else "i32"
+
+
+def usage(binary):
+    """Registers and bytes of stack of a thread."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary)
+        file.flush()
+        text = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", text)
+    return int(found[1]), int(found[2])
+
+
+def main():
+    global label
+    JITFunction.run = note
+    wanted = [(name, k) for name in REQUESTS for k in (2, 10, 1000, 4096, 128256)] if "--all" in sys.argv else FEW
+    for name, classes in wanted:
+        for dtype in (torch.bfloat16, torch.float32) if "--all" in sys.argv else (torch.bfloat16,):
+            label = f"{name} {classes} {str(dtype).removeprefix('torch.')}"
+            logits, target = torch.zeros((2, classes), dtype=dtype), torch.zeros(2, dtype=torch.int64)
+            values, saved = rows.forward(logits, target, REQUESTS[name], torch.float32)
+            rows.backward(torch.zeros_like(values), logits, target, values, saved, REQUESTS[name])
+    for capability in sys.argv[1].split(","):
+        for (what, kernel_name), (kernel, signature, constants, attrs, options) in launches.items():
+            source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attrs)
+            compiled = triton.compile(source, target=GPUTarget("cuda", int(capability), 32), options=options)
+            print(kernel_name, *usage(compiled.asm["cubin"]), capability, what, flush=True)
+            if "--ptx" in sys.argv:
+                Path(f"{kernel_name}_{what.replace(' ', '_')}.ptx").write_text(compiled.asm["ptx"])
+
+
+if __name__ == "__main__":
+    main()

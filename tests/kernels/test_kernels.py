@@ -1,0 +1,210 @@
+"""The Triton kernels under the losses against float64: on a GPU, or else on the CPU by Triton's interpreter."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="needs Triton")
+
+from kernel_cases import KINDS, REQUESTS, drawn, errors, passes
+
+import noiseproof
+from noiseproof.kernels import BACKEND, rows
+from noiseproof.primitives import Primitive, backends, reference
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+HALVES = (torch.bfloat16, torch.float16)
+# The interpreter computes with NumPy, which warns of what happens in parts of a tile that are not used.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+@pytest.fixture
+def short_tiles(monkeypatch):
+    """Rows of a few hundred classes are long, so that the interpreter has less to do."""
+    monkeypatch.setattr(rows, "TILE", 128)
+    for name in ("ONCE", "TWICE", "BACK"):
+        monkeypatch.setattr(rows, name, rows.Shape(1, 2))
+
+
+def check(kinds, asked, classes, dtypes=(torch.float32,), count=3, **options):
+    for kind in kinds:
+        for dtype in dtypes:
+            found = errors(*drawn(kind, count, classes, dtype, DEVICE), asked, **options)
+            assert found.passes(dtype), (kind, dtype, found)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 65])  # up to 64 the gradient is formed from e - 1, and of two it is one number
+@pytest.mark.parametrize("name", ["jal-ce", "all"])
+def test_rows_in_a_tile_agree_with_float64(name, classes):
+    check([kind for kind in KINDS if (classes, kind) != (2, "masked")], REQUESTS[name], classes)
+
+
+@pytest.mark.parametrize("name", ["anl-fl", "all"])
+def test_long_rows_agree_with_float64(name, short_tiles):
+    """Three blocks and a part of one; in float32 a block is 256 classes."""
+    check(KINDS if name == "all" else ["wrong"], REQUESTS[name], 777, count=2)
+
+
+def test_half_precision_is_rounded_once(short_tiles):
+    for classes in (10, 777):
+        check(["wrong"], REQUESTS["jal-fl"], classes, HALVES, count=2)
+
+
+def test_the_gradient_may_be_written_over_the_logits(short_tiles):
+    for classes in (10, 777):
+        check(["random"], REQUESTS["jal-fl"], classes, in_place=True, count=2)
+
+
+def test_a_label_out_of_range_makes_its_row_nan_and_touches_no_other(short_tiles):
+    for classes in (10, 300):
+        logits, target = drawn("random", 5, classes, torch.float32, DEVICE)
+        outside = target.clone()
+        outside[1], outside[2], outside[4] = classes, -1, 2**40
+        values = rows.forward(logits, target, REQUESTS["all"], torch.float32)[0]
+        spoilt = rows.forward(logits, outside, REQUESTS["all"], torch.float32)[0]
+        assert spoilt[:, [1, 2, 4]].isnan().all()
+        assert torch.equal(spoilt[:, [0, 3]], values[:, [0, 3]])
+
+
+def test_labels_and_gradients_may_lie_anywhere():
+    """One label for all rows, and one gradient for all primitives, each a tensor without an extent of its own."""
+    logits, _ = drawn("random", 4, 10, torch.float32, DEVICE)
+    label, grads = torch.tensor([7], device=DEVICE), torch.tensor([[0.5]], device=DEVICE)
+    asked = REQUESTS["jal-ce"]
+    together = passes(rows, logits, label.expand(4), asked, grads.expand(4, 4))
+    apart = passes(rows, logits, label.repeat(4), asked, grads.repeat(4, 4))
+    turned = passes(rows, logits.t().contiguous().t(), label.repeat(4), asked, grads.repeat(4, 4))
+    for one, other, third in zip(together, apart, turned, strict=True):
+        assert torch.equal(one, other)
+        assert torch.equal(one, third)
+
+
+def test_what_the_kernels_have_no_place_for_is_the_references():
+    powers = [Primitive("power", q) for q in (0.5, 1.5, 2.0)]
+    logits, target = drawn("random", 4, 10, torch.float32, DEVICE)
+    assert not rows.suits(logits, powers)
+    assert not rows.suits(logits.double(), [])
+    assert rows.suits(logits.half(), REQUESTS["all"])
+    for z, asked in ((logits, powers), (logits.double(), REQUESTS["all"])):
+        grads = torch.ones((2 + len(asked), 4), dtype=z.dtype, device=DEVICE)
+        for ours, expected in zip(
+            passes(rows, z, target, asked, grads), passes(reference, z, target, asked, grads), strict=True
+        ):
+            assert torch.equal(ours, expected)
+
+
+def test_an_empty_batch_has_no_rows():
+    values, gradient = passes(
+        rows, torch.empty((0, 10), device=DEVICE), torch.empty(0, dtype=torch.int64, device=DEVICE), [], torch.empty((2, 0))
+    )
+    assert values.shape == (2, 0)
+    assert gradient.shape == (0, 10)
+
+
+@pytest.fixture
+def on_kernels(monkeypatch):
+    """Losses run on the kernels, wherever the logits are."""
+    monkeypatch.setattr(backends, "_registered", {DEVICE: BACKEND})
+    monkeypatch.delenv(backends.VARIABLE, raising=False)
+
+
+@pytest.mark.parametrize("name", ["jal-ce", *(pytest.param(name, marks=pytest.mark.slow) for name in ("jal-fl", "anl-ce"))])
+def test_a_loss_on_the_kernels_is_the_loss(name, on_kernels, short_tiles):
+    """With ignored rows, all rows ignored, extreme logits, and a mask."""
+    loss = noiseproof.create_loss(name).to(DEVICE)
+    for classes in (10, 300):
+        logits, target = drawn("random", 6, classes, torch.float32, DEVICE)
+        target[1] = -100
+        leaf, exact = logits.clone().requires_grad_(), logits.double().requires_grad_()
+        value, expected = loss(leaf, target), loss(exact, target)
+        torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=0.0)
+        (ours,), (theirs,) = torch.autograd.grad(value, leaf), torch.autograd.grad(expected, exact)
+        assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
+        assert not ours[1].any()
+        for extreme in (torch.where(logits > 0, 1e4, -1e4), torch.where(logits > 0, logits, -math.inf)):
+            z = extreme.requires_grad_()
+            assert torch.autograd.grad(loss(z, extreme.argmax(1)), z)[0].isfinite().all()
+        nothing = noiseproof.create_loss(name, reduction="sum").to(DEVICE)(leaf, torch.full_like(target, -100))
+        assert not torch.autograd.grad(nothing, leaf)[0].any()
+
+
+def test_the_cpu_never_imports_the_kernels():
+    run = "noiseproof.JALCE()(torch.zeros(2, 3), torch.zeros(2).long()); print('noiseproof.kernels' in sys.modules)"
+    command = [sys.executable, "-c", f"import sys, noiseproof, torch; {run}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["False"]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("backend", ["reference", "triton"])
+def test_the_gradient_in_the_forward_pass_is_the_gradient(backend, in_place, on_kernels, monkeypatch):
+    monkeypatch.setenv(backends.VARIABLE, backend)
+    criterion = noiseproof.JALCE().to(DEVICE)
+    logits, target = drawn("random", 5, 10, torch.float32, DEVICE)
+    target[2] = -100
+    leaf = logits.clone().requires_grad_()
+    (criterion(leaf, target) * 0.5).backward()
+    other = logits.clone().requires_grad_()
+    rows_given = other * 1.0  # not a leaf, as a network's logits
+    value = noiseproof.GradientInForward(criterion, in_place=in_place)(rows_given, target)
+    torch.testing.assert_close(value, criterion(logits, target))
+    (value * 0.5).backward(retain_graph=True)
+    torch.testing.assert_close(other.grad, leaf.grad)
+    assert torch.equal(rows_given.detach(), logits) != in_place
+    with pytest.raises(RuntimeError, match="computed in the forward pass and is gone"):
+        value.backward()
+
+
+def test_logits_that_are_still_wanted_are_not_overwritten_unseen():
+    logits, target = drawn("random", 5, 10, torch.float32, DEVICE)
+    used = logits.requires_grad_().exp()  # whose derivative is its value
+    value = noiseproof.GradientInForward(noiseproof.CE(), in_place=True)(used, target)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        value.backward()
+
+
+def test_what_has_no_gradient_in_the_forward_pass_is_refused():
+    with pytest.raises(TypeError, match="not a function of row statistics"):
+        noiseproof.GradientInForward(noiseproof.LogitClip())
+    with pytest.raises(ValueError, match="must reduce to a mean or a sum"):
+        noiseproof.GradientInForward(noiseproof.CE(reduction="none"))
+    with pytest.raises(TypeError, match="must hold class indices"):
+        noiseproof.GradientInForward(noiseproof.CE())(torch.zeros(1, 3, requires_grad=True), torch.full((1, 3), 1 / 3))
+
+
+def compiled_ahead(tmp_path, *arguments):
+    pytest.importorskip("triton", minversion="3.3", reason="compiling ahead has another interface there")
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, str(Path(__file__).with_name("compiled_kernels.py")), *arguments]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return [line.split() for line in ended.stdout.splitlines()]
+
+
+def test_the_kernels_compile_for_a_gpu_and_spill_no_register(tmp_path):
+    found = compiled_ahead(tmp_path, "90")
+    assert {line[0] for line in found} == {"tile_forward", "tile_backward", "stream_forward", "stream_backward"}
+    assert all(line[2] == "0" for line in found), found
+
+
+@pytest.mark.slow
+def test_no_request_spills_on_ampere_hopper_or_blackwell(tmp_path):
+    found = compiled_ahead(tmp_path, "80,90,100", "--all")
+    assert len(found) == 3 * 100
+    for line in found:
+        assert line[2] == "0", line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [2, 10, 100, 1000, 4097, 32768, 128256])
+def test_every_size_agrees_with_float64(classes):
+    count = 3 if classes <= 4097 or DEVICE == "cuda" else 1
+    names = REQUESTS if classes <= 1000 or DEVICE == "cuda" else ("all",)
+    kinds = [kind for kind in KINDS if (classes, kind) != (2, "masked")] if classes < 5000 else ("wrong", "strided")
+    for name in names:
+        check(kinds, REQUESTS[name], classes, count=count)
