@@ -117,6 +117,13 @@ def test_noise_that_no_loss_tolerates_is_a_warning_and_no_training_is_advised():
     assert any(text.startswith("Not for class 0 of 3") for text in some.warnings)
 
 
+def test_a_loss_without_hyper_parameters_is_advised_with_its_commands(measured):
+    measured(cell(Measured("ce", "none", 99.0, 0.1, 5), Measured("jal-ce", "none", 98.0, 0.1, 5), rate=0.0, family="none"))
+    found = noiseproof.advise("symmetric:0.001", classes=10, kind="features", examples=1000, place="here")
+    assert (found.loss, dict(found.options)) == ("ce", {})
+    assert found.commands[0] == "noiseproof train ce --data here"
+
+
 def test_an_audit_says_matrix_and_rate(tmp_path):
     matrix = pairflip(10, 0.2).matrix
     facts = np.arange(10), np.full((10, 10), 0.1, np.float32), matrix, 0.2, (0.1, 0.3), 0.8, tuple("abcdefghij"), "by hand"

@@ -15,7 +15,7 @@ from noiseproof.advice.evidence import FAR, Case, Cell, Kind, Measured, family_o
 from noiseproof.audit import Audit
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.noise import LabelNoise, from_matrix
-from noiseproof.theory.choice import CHOOSES, chosen_options
+from noiseproof.theory.choice import CHOOSES, choose_a, chosen_options
 from noiseproof.theory.weights import Noise, label_weights
 
 __all__ = ["Advice", "Part", "advise"]
@@ -111,12 +111,13 @@ def advise(
     cell, distance = nearest(case)
     near = cell if distance < FAR else None
     loss, part = _loss(case, near)
-    options, parts, warnings = _options(loss, known, case, pretrained, noise)
+    hopeless, warnings = (False, []) if known is None else _beyond_every_loss(known)
+    options, parts = _options(loss, None if hopeless else known, case, pretrained, noise)
     l1, l2, decay = _decay(loss, case, pretrained)
     if _is_rate(noise):
         warnings.append("a rate alone is taken for symmetric noise; an audit says which classes are mistaken for which")
     source = str(noise) if _is_rate(noise) or isinstance(noise, str | Path) else None
-    unknown = known is None or not parts
+    unknown = known is None or hopeless
     commands = _to_know(place) if unknown else _commands(loss, options, (l1, l2), place, source, tested)
     return Advice(case, loss, options, l1, l2, (part, *parts, decay), near, tuple(warnings), tuple(commands))
 
@@ -136,6 +137,14 @@ def _rate(noise: Any, known: LabelNoise) -> float:
 
 def _is_rate(noise: Any) -> bool:
     return isinstance(noise, int | float)
+
+
+def _beyond_every_loss(noise: LabelNoise) -> tuple[bool, list[str]]:
+    """Whether no loss can learn any class under a noise, and warnings; of classes of which that is so, if it is some."""
+    try:
+        return False, list(choose_a(noise).reasons[1:])
+    except ValueError as error:
+        return True, [str(error)]
 
 
 def _loss(case: Case, near: Cell | None) -> tuple[str, Part]:
@@ -172,8 +181,8 @@ def _setting(case: Case, pretrained: bool) -> str:
 
 def _options(
     loss: str, known: LabelNoise | None, case: Case, pretrained: bool, noise: Any
-) -> tuple[dict[str, Any], list[Part], list[str]]:
-    """The options of the loss, a part for each of them, and warnings."""
+) -> tuple[dict[str, Any], list[Part]]:
+    """The options of the loss, and a part for each of them."""
     setting = _setting(case, pretrained)
     try:
         options: dict[str, Any] = dict(paper.recipe(f"{setting}/{loss}").loss_options)
@@ -181,21 +190,17 @@ def _options(
         options = {}
     defaults = find_loss(loss).defaults
     parts: list[Part] = []
-    warnings: list[str] = []
     if loss in CHOOSES and known is not None:
         said = known if isinstance(noise, Audit) else str(noise) if isinstance(noise, Path) else noise
-        try:
-            options, found = chosen_options(loss, options, said, classes=case.classes)
-        except ValueError as error:
-            return options, parts, [str(error)]
+        options, found = chosen_options(loss, options, said, classes=case.classes)
         parts.append(Part("a", f"{found.a:g}", found.reasons[0], "theory"))
-        warnings += found.reasons[1:] if found.without else ()
     elif loss in CHOOSES:
-        parts.append(Part("a", f"{options.get('a', defaults['a']):g}", "the default; the noise is not known", "paper"))
+        why = "the noise is not known" if case.rate is None else "none is large enough for this noise"
+        parts.append(Part("a", f"{options.get('a', defaults['a']):g}", f"the default; {why}", "paper"))
     if weights := [name for name in ("alpha", "beta") if name in defaults]:
         value = ", ".join(f"{name} {options.get(name, defaults[name]):.4g}" for name in weights)
         parts.append(Part(" and ".join(weights), value, *_of_weights(loss, setting, case)))
-    return options, parts, warnings
+    return options, parts
 
 
 def _of_weights(loss: str, setting: str, case: Case) -> tuple[str, Basis]:
