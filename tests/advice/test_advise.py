@@ -122,6 +122,7 @@ def test_a_loss_without_hyper_parameters_is_advised_with_its_commands(measured):
     found = noiseproof.advise("symmetric:0.001", classes=10, kind="features", examples=1000, place="here")
     assert (found.loss, dict(found.options)) == ("ce", {})
     assert found.commands[0] == "noiseproof train ce --data here"
+    assert shlex.split(found.commands[1])[2] == "gce,jal-ce,ce"
 
 
 def test_an_audit_says_matrix_and_rate(tmp_path):

@@ -50,6 +50,8 @@ def test_the_noise_of_labels_as_given_is_said_in_any_way(dataset, tmp_path, kind
     source = {"rate": "0.4", "noise": "symmetric:0.4", "matrix": tmp_path / "T.csv", "audit": tmp_path / "audit"}
     found = chosen(dataset, a=f"auto:{source.get(kind, tmp_path / 'audit' / 'transition.csv')}", noise="none")
     assert found.loss_options["a"] == 20.0
+    said = "symmetric:0.4" if kind in ("rate", "noise") else f"the matrix in {tmp_path}"
+    assert f"requires for {said}" in found.why[0]
 
 
 def test_noise_without_a_matrix_counts_as_it_came_out(dataset, tmp_path):

@@ -244,7 +244,8 @@ def _commands(
     sets |= {name: value for name, value in zip(("l1", "l2"), decay, strict=True) if value is not None and any(decay)}
     changes = [word for name, value in sets.items() for word in ("--set", f"{name}={_plain(value)}")]
     inside = ",".join(f"{name}={_plain(value)}" for name, value in options.items())
-    field = f"ce,gce,{loss}({inside})" if inside else f"ce,gce,{loss}"
+    others = [other for other in ("ce", "gce", USUAL) if other != loss]
+    field = ",".join([*others[:2], f"{loss}({inside})" if inside else loss])
     compare = ["noiseproof", "compare", field, "--data", data]
     if not tested:
         compare += ["--test-share", "0.2", *([] if source is None else ["--test-noise", source])]

@@ -95,7 +95,7 @@ def _without(labels: list[int], classes: int) -> str:
 
 def _in_words(noise: Noise, classes: int) -> str:
     if isinstance(noise, str):
-        return f"{noise} on {classes} classes"
+        return f"{noise if ':' in noise else f'the matrix in {noise}'} on {classes} classes"
     if isinstance(noise, NoisyLabels):
         return f"the realised noise, {noise.rate:.1%} of the labels, on {classes} classes"
     if isinstance(noise, LabelNoise):
