@@ -11,7 +11,7 @@ of L1. One seed of everything comes first, then the second, then the third. What
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,43 +49,57 @@ def control_recipes() -> Iterator[Recipe]:
             yield from (control_recipe(loss, STRENGTHS_AT, seed, l1=strength) for strength in STRENGTHS)
 
 
+class Runner:
+    """Runs recipes that are not among the results yet, and adds theirs."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given, self.options, self.store = given, RunOptions(device_named(given.device)), RunStore(given.out)
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--data", type=Path, required=True)
+        parser.add_argument("--out", type=Path, required=True)
+        parser.add_argument("--records", type=Path, required=True, help="results as JSON lines; new ones are added")
+        parser.add_argument("--known", type=Path, nargs="*", default=[], help="more results, which are only read")
+        parser.add_argument("--minutes", type=float, help="start nothing that would not end in this time")
+        parser.add_argument("--epochs", type=int, help="fewer than the recipe's, to try the script out")
+        parser.add_argument("--device", default="auto")
+        parser.add_argument("--plan", action="store_true", help="only say what there is to do")
+
+    def run(self, recipes: Iterable[Recipe], name: Callable[[Recipe], str]) -> None:
+        """In this order; ``name`` says of a recipe in what it differs from the others."""
+        given, wanted = self.given, list(recipes)
+        if given.epochs is not None:
+            short = {"epochs": given.epochs, **({} if self.options.device.type == "cuda" else {"precision": "float32"})}
+            wanted = [override(one, short) for one in wanted]
+        files = [file for file in (given.records, *given.known) if file.is_file()]
+        known = [StoredRun("", Record.status_in(facts), facts) for facts in read_records(*files)]
+        machine = machine_of(self.options)
+        speeds = Speeds(machine, {(machine, *kind, "bf16"): seconds for kind, seconds in H200.items()})
+        planned = plan_queue(wanted, [*known, *self.store.runs()], speeds)
+        todo = [run for run in planned if run.status not in OVER]
+        minutes = sum(run.seconds or 0.0 for run in todo) / 60
+        print(f"{len(planned) - len(todo)} of {len(planned)} runs are done, about {minutes:.0f} min left", flush=True)
+        if given.plan:
+            return
+        keeper = Keeper(given.records, self.store)
+
+        def ended(run: Planned[Recipe], outcome: Outcome | Exception) -> None:
+            result = str(outcome)
+            if isinstance(outcome, Outcome):
+                keeper.add([outcome.record.as_dict()])
+                result = f"{100 * outcome.record.result['test_accuracy']:.2f} %"
+            print(f"{name(run.recipe)} seed {run.recipe.seed}: {result}", flush=True)
+
+        more: dict[str, Any] = {"data": given.data, "options": self.options, "minutes": given.minutes}
+        tally = run_queue(todo, self.store, speeds, on_outcome=ended, **more)
+        print(f"{len(tally.finished)} finished, {len(tally.failed)} failed, {len(tally.not_started)} left for the next call")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--records", type=Path, required=True, help="results as JSON lines; new ones are added")
-    parser.add_argument("--known", type=Path, nargs="*", default=[], help="more results, which are only read")
-    parser.add_argument("--minutes", type=float, help="start nothing that would not end in this time")
-    parser.add_argument("--epochs", type=int, help="fewer than the recipe's, to try the script out")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--plan", action="store_true", help="only say what there is to do")
-    given = parser.parse_args()
-    options, store = RunOptions(device_named(given.device)), RunStore(given.out)
-    wanted = list(control_recipes())
-    if given.epochs is not None:
-        short = {"epochs": given.epochs, **({} if options.device.type == "cuda" else {"precision": "float32"})}
-        wanted = [override(one, short) for one in wanted]
-    files = [file for file in (given.records, *given.known) if file.is_file()]
-    known = [StoredRun("", Record.status_in(facts), facts) for facts in read_records(*files)]
-    machine = machine_of(options)
-    speeds = Speeds(machine, {(machine, *kind, "bf16"): seconds for kind, seconds in H200.items()})
-    planned = plan_queue(wanted, [*known, *store.runs()], speeds)
-    todo = [run for run in planned if run.status not in OVER]
-    minutes = sum(run.seconds or 0.0 for run in todo) / 60
-    print(f"{len(planned) - len(todo)} of {len(planned)} runs are done, about {minutes:.0f} min left", flush=True)
-    if given.plan:
-        return
-    keeper = Keeper(given.records, store)
-
-    def ended(run: Planned[Recipe], outcome: Outcome | Exception) -> None:
-        recipe, result = run.recipe, str(outcome)
-        if isinstance(outcome, Outcome):
-            keeper.add([outcome.record.as_dict()])
-            result = f"{100 * outcome.record.result['test_accuracy']:.2f} %"
-        print(f"{recipe.loss:8} {recipe.noise:14} l1 {recipe.l1:g} l2 {recipe.l2:g} seed {recipe.seed}: {result}", flush=True)
-
-    tally = run_queue(todo, store, speeds, data=given.data, options=options, minutes=given.minutes, on_outcome=ended)
-    print(f"{len(tally.finished)} finished, {len(tally.failed)} failed, {len(tally.not_started)} left for the next call")
+    Runner.add_arguments(parser)
+    Runner(parser.parse_args()).run(control_recipes(), lambda one: f"{one.loss:8} {one.noise:14} l1 {one.l1:g} l2 {one.l2:g}")
 
 
 if __name__ == "__main__":

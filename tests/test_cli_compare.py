@@ -154,6 +154,8 @@ def test_options_are_parsed_at_the_commas_outside_brackets():
         (("ce,gce", "--dataset", "digit"), "did you mean 'digits/ce'?"),
         (("ce,gce", *SHORT, "--format", "xml"), "--format must be one of table, markdown, json, csv, got 'xml'"),
         (("ce,gce", *SHORT, "--png", "gone/x.png"), "gone: no such folder for --png"),
+        (("ce,gce", *SHORT, "--test-noise", "0.4"), "--test-noise is for labels as given; with --noise or --labels, here"),
+        (("jal-ce(a=auto)", "--dataset", "digits"), "the recipe puts no noise on the labels"),
         (("ce,gjs", *SHORT), "gjs is called on predictions, not on logits: train it in a loop of your own"),
     ],
 )
@@ -169,6 +171,49 @@ def test_data_without_a_test_split_say_the_way_out():
     assert result.exit_code == 2
     assert "--test-share 0.1 holds out a tenth" in result.output
     assert "leave --dataset out for data of your own" in run("ce", "--data", "mine.npz", "--dataset", "digits").output
+
+
+@pytest.fixture
+def wrong_labels():
+    """Three classes far apart; of the first, half are called the second."""
+    y = np.arange(300) % 3
+    given = np.where((y == 0) & (np.arange(300) % 2 == 0), 1, y)
+    np.savez("mine.npz", x=np.random.default_rng(0).normal(size=(300, 4)) + 9 * np.eye(3, 4)[y], y=given)
+    np.savetxt("T.csv", [[0.5, 0.5, 0], [0, 1, 0], [0, 0, 1]], delimiter=",")
+    return "--data", "mine.npz", "--test-share", "0.2", "--seeds", "1", "--jobs", "1", "--set", "epochs=20"
+
+
+def test_held_out_labels_as_given_are_called_that_and_corrected_for_a_known_noise(wrong_labels):
+    plain = run("mae,jal-ce", *wrong_labels)
+    assert "tested on 60 held-out labels as given" in plain.output
+    assert "is up to 6.5 points; docs/choosing.md says how often that picks the best loss" in plain.output
+    corrected = run("mae,jal-ce", *wrong_labels, "--test-noise", "T.csv", "--format", "json")
+    answer = json.loads(corrected.stdout)
+    assert answer["setting"]["test_noise"] == "T.csv"
+    assert any("corrected for T.csv: an estimate of the accuracy on clean labels" in note for note in answer["notes"])
+    accuracy = {one["loss"]: one["mean"] for one in answer["losses"]}
+    assert set(accuracy) == {"mae", "jal-ce"}
+    from noiseproof import load
+    from noiseproof.data import held_out
+
+    with np.load("mine.npz") as arrays:
+        x, y = arrays["x"], arrays["y"]
+    test = held_out(y, 0.2)
+    for path in Path("runs").glob("*"):
+        loss = json.loads((path / "record.json").read_text())["recipe"]["loss"]
+        predicted = load(path).predict(x[test].astype(np.float32))
+        # T^-1 is [[2, -1, 0], [0, 1, 0], [0, 0, 1]]: a label 0 counts 2 where 0 is predicted, and -1 where 1 is.
+        worth = np.where(y[test] == 0, 2.0 * (predicted == 0) - (predicted == 1), predicted == y[test])
+        assert accuracy[loss] == pytest.approx(100 * worth.mean())
+
+
+def test_a_is_chosen_for_the_noise_and_the_reason_is_said_and_kept(wrong_labels):
+    result = run("jal-ce,jal-ce(a=auto:0.2)", *wrong_labels[:-1], "epochs=1")
+    assert result.exit_code == 0, result.output
+    # Three classes at 0.2: 1 / (0.8 - 0.1) = 1.429.
+    assert "jal-ce(a=auto:0.2): a = 14.29, 10 times the 1.429 that theory requires for symmetric:0.2 on 3" in result.output
+    found = [facts for facts in records() if facts.get("notes")]
+    assert [facts["recipe"]["loss_options"]["a"] for facts in found] == [14.29]
 
 
 def test_runs_in_several_processes_give_the_same_comparison():

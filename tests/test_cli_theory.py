@@ -20,6 +20,10 @@ def test_the_papers_bound_is_printed():
     facts = json.loads(said("required-a", "--classes", 10, "--noise", "symmetric:0.8", "--q", 3, "--format", "json"))
     assert facts["required_a"] == pytest.approx(4.739, abs=5e-4)
     assert len(facts["per_class"]) == 10
+    assert facts["auto"] == 30.0
+    assert "a=auto takes 18." in said("required-a", "--classes", 10, "--noise", "symmetric:0.4")
+    assert "a >= 250 is enough" in (text := said("required-a", "--classes", 2, "--noise", "symmetric:0.498"))
+    assert "auto" not in text
 
 
 def test_classes_are_told_apart_and_those_without_an_a_are_named(tmp_path):

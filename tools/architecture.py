@@ -36,11 +36,15 @@ ROOMS = {
     "models": ("networks by name, weights", ("checks", "reading")),
     "train": (
         "recipe, engines, loop, records, the store of runs",
-        ("data", "files", "losses", "models", "noise", "reading", "version"),
+        ("data", "files", "losses", "models", "noise", "reading", "theory", "version"),
     ),
     "sklearn": ("a scikit-learn classifier on the trainer", ("data", "train")),
     "audit": ("which labels look wrong, and how many", ("data", "files", "noise", "printing", "reading", "train")),
     "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
+    "advice": (
+        "which loss and hyper-parameters, and on what evidence",
+        ("audit", "losses", "noise", "paper", "reading", "theory"),
+    ),
     "report": (
         "what was measured, beside what was published; reads records",
         ("audit", "data", "files", "losses", "noise", "paper", "printing", "reading", "version"),
@@ -49,7 +53,20 @@ ROOMS = {
     "cli": (
         "the command line; a verb is a file",
         (
-            *("audit", "data", "demo", "files", "functional", "losses", "models", "noise", "paper", "printing", "reading"),
+            *(
+                "advice",
+                "audit",
+                "data",
+                "demo",
+                "files",
+                "functional",
+                "losses",
+                "models",
+                "noise",
+                "paper",
+                "printing",
+                "reading",
+            ),
             *("report", "theory", "train", "version"),
         ),
     ),

@@ -33,22 +33,42 @@ __all__ = ["L1", "GradientInForward", "LinearLoss", "__version__", "functional",
 __all__ += ["statistics"]
 
 if TYPE_CHECKING:  # type checkers follow the star import, and report a name that is not there
-    from noiseproof import audit, data, models, paper, sklearn, theory, train
+    from noiseproof import advice, audit, data, models, paper, sklearn, theory, train
+    from noiseproof.advice import advise
     from noiseproof.audit import audit_labels, audit_probabilities
+    from noiseproof.theory import loss_for
     from noiseproof.train import load
 
-    __all__ += ["audit", "audit_labels", "audit_probabilities", "data", "load", "models", "paper", "sklearn", "theory", "train"]
+    __all__ += [
+        "advice",
+        "advise",
+        "audit",
+        "audit_labels",
+        "audit_probabilities",
+        "data",
+        "load",
+        "loss_for",
+        "models",
+        "paper",
+        "sklearn",
+    ]
+    __all__ += ["theory", "train"]
 else:
     __all__ += losses.__all__
+    ELSEWHERE = {
+        "advise": "advice",
+        "audit_labels": "audit",
+        "audit_probabilities": "audit",
+        "load": "train",
+        "loss_for": "theory",
+    }
 
     def __getattr__(name):
         """A part that is imported when it is first used, or a loss that was added to the catalogue."""
-        if name in {"audit", "data", "models", "paper", "sklearn", "theory", "train"}:
+        if name in {"advice", "audit", "data", "models", "paper", "sklearn", "theory", "train"}:
             return importlib.import_module(f"noiseproof.{name}")
-        if name in {"audit_labels", "audit_probabilities"}:
-            return getattr(importlib.import_module("noiseproof.audit"), name)
-        if name == "load":
-            return importlib.import_module("noiseproof.train").load
+        if name in ELSEWHERE:
+            return getattr(importlib.import_module(f"noiseproof.{ELSEWHERE[name]}"), name)
         for entry in losses.list_losses():
             if entry.cls.__name__ == name:
                 return entry.cls

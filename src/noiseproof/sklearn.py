@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from noiseproof.data import Dataset, from_arrays
-from noiseproof.train import Recipe, RunOptions, Task, own_recipe, with_noise
+from noiseproof.train import Recipe, RunOptions, Task, own_recipe, settled, with_noise
 from noiseproof.train.engine_choice import start_run
 from noiseproof.train.options import precision_of
 from noiseproof.train.transforms import Standardise
@@ -44,7 +44,8 @@ ROWS = 4096
 class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no annotations
     """A multi-layer perceptron trained with a loss of the catalogue, by default the joint asymmetric loss.
 
-    loss            a name: 'noiseproof losses' lists them; ``loss_options`` are its parameters, such as ``{"a": 30.0}``
+    loss            a name: 'noiseproof losses' lists them; ``loss_options`` are its parameters, such as ``{"a": 30.0}``, or
+                    ``{"a": "auto:0.3"}`` for about 30 % wrong labels
     hidden          the widths of the hidden layers; ``()`` is multinomial logistic regression
     epochs, batch_size, learning_rate
                     of Adam under a cosine schedule
@@ -109,7 +110,8 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         dataset = from_arrays(inputs[order], indices[order], name="features", classes=names)
         recipe = self._recipe(dataset, int(check_random_state(self.random_state).randint(2**31)))
         if len(self.classes_) > 1:  # one class needs no network
-            self._train(recipe, with_noise(dataset, recipe))
+            task = with_noise(dataset, recipe)
+            self._train(settled(recipe, task), task)
         return self
 
     def _recipe(self, dataset: Dataset, seed: int) -> Recipe:

@@ -11,6 +11,7 @@ import numpy as np
 from hostile.harness import ACCEPTED, Case, RefusedError, command
 from noiseproof.audit.tables import read_decisions
 from noiseproof.data import open_dataset
+from noiseproof.noise import from_file
 
 ROWS = 12
 GIVEN = np.arange(ROWS) % 2
@@ -101,11 +102,25 @@ ATTEMPTS = {
     "features": lambda path: audited(path, "--features"),
     "decisions": lambda path: read_decisions(path, GIVEN, ("0", "1")),
     "names": with_names,
+    "matrix": from_file,
 }
 HEAD, ROW = "a,b,label", "1,2,cat"
 NUMBER = r"t\.csv:3: column 'b' should be a number"
 SIZE = "bytes expected"
+CORNER, MATRIX = "true \\ given,a,b", r"t\.csv: no transition matrix: "
 CASES = [
+    Case("a sound matrix", written(CORNER, "a,0.9,0.1", "b,0,1"), "matrix", ACCEPTED, lambda noise: noise.matrix[0, 0] == 0.9),
+    *(
+        Case(f"a matrix with {what}", written(CORNER, *rows), "matrix", MATRIX + says)
+        for what, rows, says in (
+            ("other names", ("a,0.9,0.1", "c,0,1"), "its rows and its columns must have the same names"),
+            ("a row missing", ("a,0.9,0.1",), "its rows and its columns must have the same names"),
+            ("text", ("a,0.9,0.1", "b,0,=1+1"), "not numbers after the name 'b'"),
+            ("nan", ("a,0.9,0.1", "b,nan,1"), "a transition matrix must hold probabilities"),
+            ("rows that sum to 2", ("a,1,1", "b,0,1"), "rows of a transition matrix must sum to 1"),
+            ("nothing below", (), "its rows and its columns must have the same names"),
+        )
+    ),
     Case("a sound table", written(HEAD, ROW, ROW), "table", ACCEPTED, lambda data: data.train.inputs.tolist() == [[1, 2]] * 2),
     Case(
         "a line of ten gigabytes", sparse(b"a,b,label\n1,2,cat\n1,"), "table", r"t\.csv:3: a line of more than 16777216 bytes"

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from noiseproof import noise
+from noiseproof.audit import Audit
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 CLEAN = np.arange(60) % 3
@@ -186,6 +187,19 @@ def test_a_matrix_is_read_from_a_file(tmp_path, suffix):
     path.write_bytes(b"\x93nonsense")
     with pytest.raises(ValueError, match=f"T{suffix}: no transition matrix"):
         noise.from_file(path)
+
+
+def test_the_matrix_of_an_audit_is_read_from_its_file_and_from_its_folder(tmp_path):
+    matrix = np.full((7, 7), 1 / 7)  # rows of 0.142857 sum to 0.999999
+    names = ["a, b", *"bcdefg"]
+    audit = Audit(np.arange(7), np.eye(7, dtype=np.float32), matrix, 0.0, (0.0, 0.1), 1.0, tuple(names), "by hand")
+    audit.save(tmp_path)
+    for place in (tmp_path, tmp_path / "transition.csv"):
+        np.testing.assert_allclose(noise.from_file(place).matrix, matrix, atol=1e-6)
+        np.testing.assert_allclose(noise.from_spec(str(place), classes=7).matrix, matrix, atol=1e-6)
+    (tmp_path / "transition.csv").unlink()
+    with pytest.raises(ValueError, match="not the folder of an audit, it has no transition"):
+        noise.from_file(tmp_path)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from noiseproof.cli import completion, data, noise, theory
+from noiseproof.cli.advise import advise
 from noiseproof.cli.audit import audit
 from noiseproof.cli.compare import compare
 from noiseproof.cli.completion import completed
@@ -51,6 +52,7 @@ app.command()(completed(train, name=completion.recipes, noise=completion.noises,
 app.command()(completed(predict, run=completion.runs))
 app.command()(completed(compare, losses=completion.several_losses, dataset=completion.datasets, noise=completion.noises))
 app.command()(completed(audit, data=completion.datasets, model=completion.models))
+app.command()(completed(advise, data=completion.datasets, noise=completion.noises))
 app.command()(reproduce)
 app.command()(demo)
 app.command()(report)

@@ -23,7 +23,7 @@ from noiseproof.data import Dataset, data_root, open_dataset
 from noiseproof.files import write_whole
 from noiseproof.losses import find_loss
 from noiseproof.report.comparison import FORMATS, Compared, draw
-from noiseproof.train import Recipe, RunOptions, RunStore, Task, override, own_recipe, with_noise
+from noiseproof.train import Recipe, RunOptions, RunStore, Task, override, own_recipe, settled, with_noise
 from noiseproof.train.network import check_model
 from noiseproof.train.runs import recipe_key
 
@@ -51,6 +51,12 @@ Jobs = Annotated[
     int | None,
     typer.Option(help="Runs at the same time. Left out: on a CPU one per core for features, on a GPU what fills it.", min=1),
 ]
+TestNoise = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NOISE", help="How wrong the test labels are: 0.3, symmetric:0.3, a matrix's file, an audit's folder."
+    ),
+]
 Format = Annotated[str, typer.Option("--format", help=f"{', '.join(FORMATS)}.")]
 Png = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the accuracies of all seeds.")]
 
@@ -67,6 +73,7 @@ def compare(
     changes: Changes = None,
     model: Model = None,
     test_share: Share = None,
+    test_noise: TestNoise = None,
     profile: Profile = "paper-code",
     out: Out = Path("runs"),
     device: Device = "auto",
@@ -81,6 +88,9 @@ def compare(
     A seed gives every loss the same noise, split, initial weights and order of examples, so differences are taken within
     seeds. --data PLACE is your own data, --dataset NAME one that has recipes; a loss without a recipe there is trained like ce.
 
+    Without clean labels to test on, --test-share holds out labels as they were given: their order of losses is mostly that of
+    clean ones (docs/choosing.md), and --test-noise corrects the numbers. 'noiseproof audit' estimates the noise.
+
     The runs are kept like those of 'noiseproof train': stopped, the same command goes on; with more losses or seeds, only
     what is missing is trained.
 
@@ -89,6 +99,8 @@ def compare(
     noiseproof compare ce,gce,nce+rce,jal-ce --dataset digits --noise symmetric:0.4
 
     noiseproof compare ce,jal-ce --data my.npz --test-share 0.2 --noise symmetric:0.4 --seeds 10 --set epochs=50
+
+    noiseproof compare 'ce,jal-ce,jal-ce(a=auto:audit)' --data my.npz --test-share 0.2 --test-noise audit
 
     noiseproof compare 'gce(q=0.5),gce(q=0.9)' --dataset digits --decay none,l1:5e-5,l2:1e-4 --png losses.png
     """
@@ -104,7 +116,7 @@ def compare(
         setting = Setting.of(dataset, data, noise_from(noise, labels), profile, means_gpu(device), defining)
         field = _field(setting, chosen, decays, wanted, range(seed, seed + seeds))
         options = RunOptions(device_named(device), workers, skip_corrupt)
-        runs = Runs(field, setting.task, RunStore(out), setting.data, options)
+        runs = Runs(field, setting.task, RunStore(out), setting.data, options, test_noise)
         if runs.task.test is None:
             raise ValueError("the data have no test split to compare on: --test-share 0.1 holds out a tenth")
         check_model(next(iter(field[0].recipes.values())), runs.task)
@@ -128,7 +140,9 @@ def _run(runs: Runs, jobs: int | None, how: str, png: Path | None) -> None:
     facts = runs.facts()
     shown.print(_start(facts, runs), **PLAIN)
     errors = runs.train(jobs, shown)
-    compared = Compared(facts, [runs.entrant(one) for one in runs.field])
+    entrants = [runs.entrant(one) for one in runs.field]
+    facts |= {"test_noise": runs.said_noise} if runs.said_noise else {}
+    compared = Compared(facts, entrants, tuple(runs.said_of_test()))
     if how == "table":
         shown.print()
     echo(FORMATS[how](compared))
@@ -150,7 +164,8 @@ def _start(facts: dict[str, Any], runs: Runs) -> str:
         sizes.insert(1, _count(len(runs.field) // losses, "decay"))
     before = f", {total - left} of them done before" if left < total else ""
     way = f"{facts['model']}, {facts['optimiser']} {facts['lr']:g}, {_count(facts['epochs'], 'epoch')}, batch {facts['batch']}"
-    return (
+    chosen = {one.loss: " ".join(next(iter(one.recipes.values())).why) for one in runs.field}
+    return "".join(f"{loss}: {why}\n" for loss, why in chosen.items() if why) + (
         f"{facts['data']}: {len(task.train)} examples of {len(task.classes)} classes, {wrong}; {test} to test on\n"
         f"{way}, for all\n"
         f"{' x '.join(sizes)}: {_count(total, 'run')}{before}"
@@ -270,6 +285,9 @@ class Setting:
     def task(self, recipe: Recipe) -> Task:
         return with_noise(self.dataset, recipe, data_root(self.data))
 
+    def settled(self, recipe: Recipe) -> Recipe:
+        return settled(recipe, self.task(recipe)) if recipe.is_open else recipe
+
 
 def _field(
     setting: Setting,
@@ -285,7 +303,7 @@ def _field(
     for shown, loss, options in losses:
         for decay in decays:
             changes = {"loss": loss, **wanted, **decay, **{f"loss.{key}": value for key, value in options.items()}}
-            one = Competitor(shown, {seed: override(setting.base(loss, seed), changes) for seed in seeds})
+            one = Competitor(shown, {seed: setting.settled(override(setting.base(loss, seed), changes)) for seed in seeds})
             key = recipe_key(next(iter(one.recipes.values())).as_dict())
             if key in field:
                 raise ValueError(f"{shown} with decay {one.decay} is there twice")

@@ -11,9 +11,11 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from noiseproof.cli.compare_labels import noise_of_test_labels, on_clean_labels, said_of_correction, said_of_labels
 from noiseproof.cli.compare_processes import Advance, in_processes, in_words
+from noiseproof.noise import LabelNoise
 from noiseproof.report.comparison import Entrant
-from noiseproof.train import Recipe, RunOptions, RunStore, Task, identity
+from noiseproof.train import Recipe, RunOptions, RunStore, StoredRun, Task, identity
 from noiseproof.train.queue import OVER, Planned, Speeds, run_queue
 from noiseproof.train.record import RECORD, task_facts
 from noiseproof.train.runs import recipe_key
@@ -47,8 +49,11 @@ class Runs:
         store: RunStore,
         data: str | None,
         options: RunOptions,
+        test_noise: str | None = None,
     ) -> None:
         self.field, self.store, self.data, self.options = field, store, data, options
+        self.errors: list[float] = []
+        """Standard errors of corrected accuracies"""
         self.known: dict[int, dict[str, Any]] = {}
         """What identifies the data of each seed"""
         for seed, recipe in field[0].recipes.items():
@@ -56,6 +61,8 @@ class Runs:
             self.known[seed] = task_facts(recipe, task)
             if len(self.known) == 1:
                 self.task = task
+        self.test_noise = noise_of_test_labels(test_noise, next(iter(field[0].recipes.values())), self.task)
+        self.said_noise = test_noise or ""
 
     def facts(self) -> dict[str, Any]:
         """What all runs have in common."""
@@ -114,7 +121,22 @@ class Runs:
         if len(accuracies) < len(results):
             folder = next(run.stored.folder for seed, run in found.items() if seed not in accuracies and run.stored)
             raise ValueError(f"{folder}: its record says that it is finished and has no test accuracy; move it away")
+        if self.test_noise is not None:
+            accuracies = {seed: self._corrected(found[seed].stored, one.recipes[seed], self.test_noise) for seed in accuracies}
         return Entrant(one.loss, one.decay, {seed: 100 * share for seed, share in accuracies.items()}, diverged, failed)
+
+    def _corrected(self, run: StoredRun | None, recipe: Recipe, noise: LabelNoise) -> float:
+        if run is None:
+            raise ValueError("a run that is not there has no accuracy")
+        value, error = on_clean_labels(run, recipe, self.task, noise, self.options)
+        self.errors.append(error)
+        return value
+
+    def said_of_test(self) -> list[str]:
+        """What to know of the labels that losses are tested on, once the entrants are there."""
+        if self.test_noise is not None:
+            return said_of_correction(self.said_noise, self.errors)
+        return said_of_labels(next(iter(self.field[0].recipes.values())), self.task)
 
 
 class _Display:

@@ -13,7 +13,7 @@ import torch
 from noiseproof import paper
 from noiseproof.data import open_dataset
 from noiseproof.losses import find_loss
-from noiseproof.train import Recipe, RunStore, Task, override, own_recipe, prepare, with_noise
+from noiseproof.train import Recipe, RunStore, Task, override, own_recipe, prepare, settled, with_noise
 from noiseproof.train.network import check_model
 from noiseproof.train.record import task_facts
 
@@ -68,7 +68,11 @@ def plan_run(
     recipe = override(recipe, changes)
     if ":" in recipe.model:
         sys.path.insert(0, os.getcwd())  # where a user's own module usually is
-    plan = Plan(recipe, RunStore(out), data, None if dataset is None else with_noise(dataset, recipe))
+    task = None if dataset is None else with_noise(dataset, recipe)
+    if recipe.is_open:
+        task = task or prepare(recipe, data)
+        recipe = settled(recipe, task)
+    plan = Plan(recipe, RunStore(out), data, task)
     check_model(recipe, plan.task)
     return plan
 

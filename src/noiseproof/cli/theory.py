@@ -46,13 +46,15 @@ def required_a(
     largest = None if none else float(each.max())
     if how == "json":
         finite = [None if math.isinf(a) else a for a in each.tolist()]
-        typer.echo(json.dumps({"q": q, "required_a": largest, "per_class": finite, "without": none}))
+        facts = {"q": q, "required_a": largest, "per_class": finite, "without": none, "auto": _chosen(weights, q)}
+        typer.echo(json.dumps(facts))
         return
     if len(set(each.round(9))) > 1:
         console.print(bounds_table(weights, each))
     if largest is not None:
         console.print(f"a >= {largest:.4g} is enough for every class (q = {q:g})", highlight=False)
-        console.print(ADVICE, style="dim", highlight=False)
+        chosen = _chosen(weights, q)
+        console.print(ADVICE + ("" if chosen is None else f" a=auto takes {chosen:g}."), style="dim", highlight=False)
     else:
         named = ", ".join(map(str, none[:SHOWN])) + (", ..." if len(none) > SHOWN else "")
         rest = each[np.isfinite(each)]
@@ -62,6 +64,14 @@ def required_a(
         )
         if len(rest):
             console.print(f"a >= {rest.max():.4g} is enough for the others (q = {q:g})", highlight=False)
+
+
+def _chosen(weights: NDArray[np.float64], q: float) -> float | None:
+    """What ``a=auto`` takes; None where it takes none."""
+    try:
+        return theory.choose_a(weights, q).a
+    except ValueError:
+        return None
 
 
 ADVICE = "It is a bound, not the best value: the paper takes a = 30 where 9 is enough. A larger a fits more slowly."

@@ -42,7 +42,8 @@ SOFT = "Labels to train on, or the posterior.npz of an audit; the data's own, if
 Labels = Annotated[str | None, typer.Option(metavar="FILE", help=SOFT)]
 Model = Annotated[str | None, typer.Option(help="cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
 Changes = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: epochs=100, lr=0.02, loss.a=20.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: epochs=100, lr=0.02, loss.a=20, loss.a=auto."),
 ]
 Share = Annotated[float | None, typer.Option(help="Hold out this share to test on, if the data have no test split.")]
 Profile = Annotated[str, typer.Option(help="paper-code, or paper-text where the two differ.")]

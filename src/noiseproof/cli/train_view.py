@@ -29,7 +29,8 @@ MANY = 20
 def print_recipe(plan: Plan, as_json: bool) -> None:
     facts = plan.recipe.as_dict()
     if as_json:
-        typer.echo(json.dumps({"recipe": facts, "folder": str(plan.folder)}))
+        notes = {"notes": plan.recipe.why} if plan.recipe.why else {}
+        typer.echo(json.dumps({"recipe": facts, "folder": str(plan.folder), **notes}))
         return
     for key, value in facts.items():
         text = value if isinstance(value, str) else json.dumps(value)
@@ -37,7 +38,8 @@ def print_recipe(plan: Plan, as_json: bool) -> None:
     if plan.recipe.loss != "ce":
         note = "robust losses learn slowly; 'noiseproof train --help' has an example"
         console.print(f"[dim]{'on epochs':18} {note}[/]", highlight=False, soft_wrap=True)
-    for key, text in (("the loss in full", repr(plan.recipe.criterion())), ("folder", str(plan.folder))):
+    chosen = [("why", text) for text in plan.recipe.why]
+    for key, text in (*chosen, ("the loss in full", repr(plan.recipe.criterion())), ("folder", str(plan.folder))):
         console.print(f"[dim]{key:18} {escape(text)}[/]", highlight=False, soft_wrap=True)
 
 
@@ -59,6 +61,7 @@ def print_start(plan: Plan, task: Task, options: RunOptions, shown: Console | No
     elif task.test is not None:
         lines.append(f"{len(task.test)} examples to test on")
     way = f"{recipe.optimiser} {recipe.lr:g}, {recipe.epochs} epochs, batch {recipe.batch}, on {options.device}"
+    lines += map(escape, recipe.why)
     lines.append("finished before: nothing is trained now" if finished else f"{escape(recipe.model)}, {way}")
     if not finished and options.process.world > 1:
         lines.append(f"{options.process.world} processes; one that does not answer for {timeout:g} s ends the run")
@@ -172,5 +175,7 @@ def result_line(record: Record) -> str:
 
 def as_json_text(record: Record, folder: Path) -> str:
     facts = record.as_dict()
-    kept = {key: facts[key] for key in ("status", "message", "warnings", "result", "seconds", "recipe") if key in facts}
+    kept = {
+        key: facts[key] for key in ("status", "message", "warnings", "notes", "result", "seconds", "recipe") if key in facts
+    }
     return json.dumps({"folder": str(folder), **kept})

@@ -66,7 +66,7 @@ def _wrong_value(error: Any, context: Any, command: str) -> str:
 def _unknown_option(error: Any, context: Any, command: str) -> str:
     typed = error.option_name
     options = [name for one in context.command.params for name in (*one.opts, *one.secondary_opts)] if context else []
-    fields = [field.name for field in dataclasses.fields(Recipe)] if "--set" in options else []
+    fields = [field.name for field in dataclasses.fields(Recipe) if field.compare] if "--set" in options else []
     field = typed.lstrip("-").replace("-", "_")
     near = [f"--{name}" for name in difflib.get_close_matches(typed.lstrip("-"), [name.lstrip("-") for name in options], n=1)]
     if field in fields or not near:

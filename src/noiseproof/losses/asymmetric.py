@@ -146,6 +146,9 @@ class _PowerLoss(RobustLoss):
 
     def __init__(self, a: float, q: float, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
+        if str(a).startswith("auto"):
+            way = "noiseproof.loss_for('jal-ce', noise, classes=K) chooses it, and so do recipes, loss.a=auto"
+            raise TypeError(f"a={a!r} needs to know the noise: {way}")
         self.a = check_range("a", a, at_least=1)
         self.q = check_range("q", q, above=0)
         check_power("a^q", self.a, self.q)

@@ -5,6 +5,7 @@ sampling   the rules: exact counts, draws, the published code's truncation
 instance   instance_dependent: the image decides whether and to what its label changes
 files      published label files, soft labels, and our own with a manifest that can be verified
 spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied
+correction clean_accuracy: what accuracy on noisy labels says of that on clean ones
 
 >>> import numpy as np
 >>> noisy = symmetric(10, 0.8).apply(np.arange(1000) % 10, seed=0)
@@ -12,11 +13,12 @@ spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied
 (0.8, 800)
 """
 
+from noiseproof.noise.correction import CleanAccuracy, clean_accuracy
 from noiseproof.noise.files import SoftLabels, load_labels, read_noisy_labels, read_soft_labels, verify, write_noisy_labels
 from noiseproof.noise.instance import instance_dependent
 from noiseproof.noise.matrix import LabelNoise, NoisyLabels, asymmetric, from_file, from_matrix, label_hash, pairflip, symmetric
 from noiseproof.noise.spec import NoiseSpec, from_spec
 
 __all__ = ["LabelNoise", "asymmetric", "from_file", "from_matrix", "instance_dependent", "pairflip", "symmetric"]
-__all__ += ["NoiseSpec", "NoisyLabels", "SoftLabels", "from_spec", "label_hash", "load_labels", "read_noisy_labels"]
-__all__ += ["read_soft_labels", "verify", "write_noisy_labels"]
+__all__ += ["CleanAccuracy", "NoiseSpec", "NoisyLabels", "SoftLabels", "clean_accuracy", "from_spec", "label_hash"]
+__all__ += ["load_labels", "read_noisy_labels", "read_soft_labels", "verify", "write_noisy_labels"]

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from noiseproof.checks import check_integer, check_range
 from noiseproof.classes import class_facts
 from noiseproof.noise.sampling import RULES, Labels, Rule, corrupt
-from noiseproof.reading import ReadError, read_json, read_npy, read_table
+from noiseproof.reading import ReadError, csv_rows, read_json, read_npy, read_table, shown
 
 __all__ = ["LabelNoise", "NoisyLabels", "asymmetric", "from_file", "from_matrix", "label_hash", "pairflip", "symmetric"]
 
@@ -29,10 +29,16 @@ ASYMMETRIC = {"cifar10": 10, "cifar100": 100, "cifar100-blocks": 100, "mnist": 1
 """The kinds of asymmetric noise, and their numbers of classes."""
 MATRIX_FILES: dict[str, Callable[[Path], Any]] = {
     ".npy": read_npy,
-    ".csv": read_table,
+    ".csv": lambda path: read_matrix_table(path),
     ".json": lambda path: rows_of_numbers(read_json(path)),
 }
 """What reads a transition matrix, by a file's suffix."""
+TRANSITION = "transition.csv"
+"""The matrix in the folder of an audit"""
+CORNER = "true \\ given"
+"""The first field of a matrix whose rows and columns have names, as an audit writes it"""
+DECIMALS = 1e-6
+"""Of its entries: rows of them sum to 1 up to their rounding"""
 
 
 @dataclass(frozen=True)
@@ -151,8 +157,12 @@ def from_matrix(matrix: ArrayLike) -> LabelNoise:
 
 
 def from_file(path: str | Path) -> LabelNoise:
-    """Noise with the transition matrix in a ``.npy``, ``.csv`` or ``.json`` file."""
-    path = Path(path)
+    """Noise with the transition matrix in a ``.npy``, ``.csv`` or ``.json`` file, or in the folder of an audit."""
+    path = Path(path).expanduser()
+    if path.is_dir() and path.suffix not in MATRIX_FILES:
+        if not (path / TRANSITION).is_file():
+            raise ValueError(f"{path}: not the folder of an audit, it has no {TRANSITION}; 'noiseproof audit' makes one")
+        path = path / TRANSITION
     if path.suffix not in MATRIX_FILES:
         raise ValueError(
             f"{path}: a transition matrix is read from {', '.join(MATRIX_FILES)}, got {path.suffix or 'no suffix'!r}"
@@ -210,6 +220,25 @@ def rows_of_numbers(rows: Any) -> NDArray[np.float64]:
         return np.array(rows, dtype=np.float64)
     except OverflowError:
         raise ValueError("an entry is larger than any probability") from None
+
+
+def read_matrix_table(path: Path) -> NDArray[np.float64]:
+    """A matrix in a CSV file: numbers alone, or as an audit writes it, with the names of the classes around them."""
+    rows = csv_rows(path)
+    _, header = next(rows, (0, []))
+    if header[:1] != [CORNER]:
+        return np.asarray(read_table(path))
+    body = list(rows)
+    if [row[0] for _, row in body] != header[1:]:
+        raise ReadError(path, "its rows and its columns must have the same names in the same order")
+    matrix = np.empty((len(body), len(body)))
+    for k, (number, row) in enumerate(body):
+        try:
+            matrix[k] = [float(field) for field in row[1:]]
+        except ValueError:
+            raise ReadError(f"{path}:{number}", f"not numbers after the name {shown(row[0])!r}") from None
+    sums = matrix.sum(1, keepdims=True)
+    return matrix / sums if (np.abs(sums - 1) <= DECIMALS * len(body)).all() else matrix
 
 
 def _moving(classes: int, moves: dict[int, int], rate: float, name: str) -> LabelNoise:

@@ -37,7 +37,8 @@ class NoiseSpec:
     """
 
     kind: str
-    """none; a name in ``MATRIX_NOISES``; asymmetric, that of the data set; instance; labels, in a file; matrix, in a file"""
+    """none; a name in ``MATRIX_NOISES``; asymmetric, that of the data set; instance; labels, in a file; matrix, in a file or
+    in the folder of an audit"""
     rate: float = 0.0
     file: str = ""
     name: str | None = None
@@ -75,7 +76,8 @@ class NoiseSpec:
         if self.kind == MATRIX:
             if self.file in RATED:
                 raise ValueError(f"{self.file} noise needs a rate, such as {self.file}:0.4")
-            if not Path(self.file).suffix and (hint := _did_you_mean(self.file, ":0.4")):
+            place = Path(self.file).expanduser()
+            if not place.suffix and not place.is_dir() and (hint := _did_you_mean(self.file, ":0.4")):
                 raise ValueError(f"unknown noise {self.file!r}; {hint}a kind has a rate, and a matrix's file a suffix")
             noise = from_file(self.file)
         elif self.kind == INSTANCE:
@@ -124,7 +126,7 @@ class NoiseSpec:
             noisy = instance_dependent(images, clean, self.rate, seed, _checked_count(count, self.kind))
             return noisy, asked_noise(images, self.rate, count)
         known = MATRIX_NOISES.get(self.kind)
-        noise = self._of(dataset).matrix(count if known is not None and known.classes is None else classes)
+        noise = self.of(dataset).matrix(count if known is not None and known.classes is None else classes)
         return noise.apply(clean, seed, rule), noise
 
     def soft_labels(self, examples: int, classes: int, root: Path | None = None) -> SoftLabels | None:
@@ -136,7 +138,12 @@ class NoiseSpec:
     def _label_file(self, root: Path | None) -> Path:
         return find_file(self.file, root, "label file", "'noiseproof data list' says where published ones come from")
 
-    def _of(self, dataset: str | None) -> NoiseSpec:
+    @property
+    def has_matrix(self) -> bool:
+        """Whether it is said by a transition matrix; labels in a file and noise by instance are not."""
+        return self.kind not in (NONE, LABELS, INSTANCE)
+
+    def of(self, dataset: str | None) -> NoiseSpec:
         """``asymmetric`` is the asymmetric noise that is named after the data set."""
         if self.kind != ASYMMETRIC or dataset is None:
             return self

@@ -47,6 +47,8 @@ class Compared:
     setting: dict[str, Any]
     """What all have in common"""
     entrants: Sequence[Entrant]
+    of_test: tuple[str, ...] = ()
+    """What to know of the labels that they are tested on"""
     ranking: Comparison = field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,7 +113,8 @@ class Compared:
         """How the numbers were made and what they do not say."""
         n, count = self._seeds, len(self.ranking.contenders)
         notes = [
-            "test accuracy in the last epoch, in percent; a seed has the same noise, split, initial weights and order for all"
+            "test accuracy in the last epoch, in percent; a seed has the same noise, split, initial weights and order for all",
+            *self.of_test,
         ]
         if count > 1 and n >= LEAST:
             corrected = f", corrected for all {count * (count - 1) // 2} pairs by Holm" if count > 2 else ""

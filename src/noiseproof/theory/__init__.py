@@ -6,12 +6,14 @@ risk is least where the clean class has probability 1, as it would be without no
 
 weights      from noise to the label weights of each clean class
 bounds       the least ``a`` of AMSE and the JAL losses
+choice       the ``a`` to train with, and the loss that has it
 conditions   whether a loss tolerates a noise, class by class, with proof or counterexample
 risk         the risk, and what minimises it
 ratio        the asymmetry ratio of active losses
 """
 
 from noiseproof.theory.bounds import required_a, required_a_per_class
+from noiseproof.theory.choice import ChosenA, choose_a, loss_for
 from noiseproof.theory.conditions import Check, ClassVerdict, check
 from noiseproof.theory.ratio import asymmetry_ratio
 from noiseproof.theory.risk import minimiser, risk, sparsemax
@@ -19,10 +21,13 @@ from noiseproof.theory.weights import label_weights
 
 __all__ = [
     "Check",
+    "ChosenA",
     "ClassVerdict",
     "asymmetry_ratio",
     "check",
+    "choose_a",
     "label_weights",
+    "loss_for",
     "minimiser",
     "required_a",
     "required_a_per_class",

@@ -3,6 +3,7 @@
 recipe         Recipe, everything that a result depends on
 defaults       the default recipe for data of your own
 task           the data set with the labels of the recipe's noise
+auto           settled: the a that loss.a=auto stands for
 transforms     the augmentations by name
 feed           batches, from memory or from image files, a function of seed and epoch
 network        the recipe's network
@@ -30,6 +31,7 @@ memory         which batch would fit when the memory does not
 bf16_check     whether this CPU computes in bf16
 """
 
+from noiseproof.train.auto import settled
 from noiseproof.train.checkpoint import CheckpointError
 from noiseproof.train.defaults import own_recipe
 from noiseproof.train.loop import Outcome, train
@@ -47,5 +49,5 @@ from noiseproof.train.trained import TrainedClassifier, load
 __all__ = [
     "CheckpointError", "DivergenceError", "Epoch", "Observer", "OutOfMemoryError", "Outcome", "Predictions", "Recipe", "Record",
     "Run", "RunOptions", "RunStore", "StoredRun", "Task", "TrainedClassifier", "folder_name", "identity", "load", "override",
-    "own_recipe", "prepare", "train", "train_together", "with_noise",
+    "own_recipe", "prepare", "settled", "train", "train_together", "with_noise",
 ]  # fmt: skip

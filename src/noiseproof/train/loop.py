@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from noiseproof.files import checksum
+from noiseproof.train.auto import settled
 from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
 from noiseproof.train.confidence import CONFIDENCE, read_confidence, write_confidence
 from noiseproof.train.distributed import answering
@@ -98,7 +99,7 @@ class Loop:
         checkpoint_seconds: float,
         observer: Observer,
     ) -> None:
-        self.recipe, self.folder, self.options, self.observer = recipe, folder, options, observer
+        self.folder, self.options, self.observer = folder, options, observer
         self.output = folder if options.process.rank == 0 else None  # rank 0 writes
         self.checkpoint_seconds, self.saved_at, self.recorded_at = checkpoint_seconds, time.monotonic(), -math.inf
         self.record_seconds = RECORD_SECONDS
@@ -106,7 +107,8 @@ class Loop:
         self.kept_on_disk = 0
         start = time.perf_counter()
         self.task = prepare(recipe, data) if task is None else task
-        self.record = Record.of(recipe, self.task, environment(options.device))
+        self.recipe = settled(recipe, self.task)
+        self.record = Record.of(self.recipe, self.task, environment(options.device))
         self.predictions: dict[int, Predictions] = {}
         self.record.add_seconds("prepare", time.perf_counter() - start)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import functools
 import json
@@ -15,6 +14,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.models import find_model
 from noiseproof.noise.sampling import Rule
+from noiseproof.theory.choice import check_has_auto, is_auto, with_a
 from noiseproof.train.schedule import Schedule
 from noiseproof.train.transforms import check_augmentation
 
@@ -33,6 +33,8 @@ class Recipe:
     loss: str
     """A name of the catalogue"""
     loss_options: Mapping[str, Any] = field(default_factory=dict)
+    """``a`` may be ``auto``, chosen for the recipe's noise before the run starts, or ``auto:SOURCE``, for this noise: a rate,
+    symmetric:0.4, a matrix's file, or the folder of an audit"""
     noise: str = "none"
     """none; symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4; labels:FILE or labels:FILE#NAME, also of soft labels;
     a matrix's file"""
@@ -69,6 +71,8 @@ class Recipe:
     """With standardise: the mean and deviation of all columns together, not of each"""
     size: tuple[int, int] | None = None
     """Image files only: height and width that they are resized to; none is the augmentation's own, 224x224"""
+    why: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """How options that were left open were chosen: for the record, and no part of what is trained"""
 
     def __post_init__(self) -> None:
         for name, kind in _kinds().items():
@@ -95,18 +99,27 @@ class Recipe:
             raise ValueError(f"{self.loss} {reason}: train it in a loop of your own")
         if "weight" in self.loss_options:
             raise ValueError("a recipe has no weights of classes, got loss.weight: train with them in a loop of your own")
-        if (reduction := self.criterion().reduction) != "mean":
+        if self.is_open:
+            check_has_auto(self.loss)
+        given = {name: value for name, value in self.loss_options.items() if not (name == "a" and is_auto(value))}
+        if (reduction := create_loss(self.loss, **given).reduction) != "mean":
             raise ValueError(f"a recipe trains on the mean of the loss, got loss.reduction={reduction}")
         Schedule.parse(self.schedule)
         check_augmentation(self.augment)
         if ":" not in self.model:
             find_model(self.model)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether ``loss.a`` is still to be chosen; :func:`noiseproof.train.settled` does it."""
+        return is_auto(self.loss_options.get("a"))
+
     def criterion(self) -> RobustLoss:
         return create_loss(self.loss, **self.loss_options)
 
     def as_dict(self) -> dict[str, Any]:
-        facts: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        """Without ``why``: all that identifies the run."""
+        facts: dict[str, Any] = json.loads(json.dumps({name: getattr(self, name) for name in _kinds()}))
         return facts
 
     @staticmethod
@@ -155,13 +168,24 @@ def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
     if recipe is not None and "epochs" in changes and "confidence_epochs" not in changes and type(facts["epochs"]) is int:
         # A shorter run keeps the epochs that it reaches.
         facts["confidence_epochs"] = tuple(epoch for epoch in recipe.confidence_epochs if epoch <= facts["epochs"])
+    if recipe is not None and recipe.loss == facts["loss"] and is_auto(facts["loss_options"].get("a")) and not recipe.is_open:
+        facts["loss_options"] = _left_open(recipe, facts["loss_options"])
+    if recipe is not None and not any(name.split(".")[0] in ("loss", "loss_options", "noise", "dataset") for name in changes):
+        facts["why"] = recipe.why
     return Recipe(**facts)
 
 
 @functools.cache
 def _kinds() -> dict[str, Any]:
-    """The type of each field. Cached: resolving the annotations takes longer than all the checks of a recipe."""
-    return get_type_hints(Recipe)
+    """The type of each field that is set. Cached: resolving the annotations takes longer than all the checks of a recipe."""
+    return {name: kind for name, kind in get_type_hints(Recipe).items() if name != "why"}
+
+
+def _left_open(recipe: Recipe, options: Mapping[str, Any]) -> dict[str, Any]:
+    """With ``auto`` in place of the recipe's ``a``: ``beta`` was for that one, and becomes what is as strong at the default."""
+    defaults = check_has_auto(recipe.loss)
+    before = {**options, "a": recipe.loss_options.get("a", defaults["a"])}
+    return {**with_a(recipe.loss, before, defaults["a"]), "a": options["a"]}
 
 
 def _is_resnet(model: Any) -> bool:

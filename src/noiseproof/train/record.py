@@ -27,10 +27,10 @@ __all__ = ["RECORD", "Epoch", "Record", "check_facts", "environment", "fault_of"
 FORMAT = 1
 RECORD = "record.json"
 KEYS = (
-    "format", "status", "message", "warnings", "result", "recipe", "loss", "loss_constant", "task", "environment", "seconds",
-    "files", "epochs",
+    "format", "status", "message", "warnings", "result", "recipe", "loss", "loss_constant", "notes", "task", "environment",
+    "seconds", "files", "epochs",
 )  # fmt: skip
-LATER = ("warnings", "loss_constant", "files")
+LATER = ("warnings", "loss_constant", "notes", "files")
 """Fields that records of before do not have; they are left out where they are empty"""
 NEEDED = ("recipe", "task", "result")
 Status = Literal["running", "finished", "diverged"]
@@ -73,6 +73,8 @@ class Record:
     """What a total hides: a class that is never predicted, a loss that was still falling"""
     loss_constant: float = 0.0
     """What the loss of every example holds, AMSE's (a - 1)^q / K say; the epochs' losses are without it"""
+    notes: list[str] = field(default_factory=list)
+    """Why options have the values that were chosen for them, where ``auto`` was asked for"""
     files: dict[str, str] = field(default_factory=dict)
     """The SHA-256 of each file beside the record of a finished run, by name"""
 
@@ -80,7 +82,8 @@ class Record:
     def of(recipe: Recipe, task: Task, environment: dict[str, Any]) -> Record:
         facts = recipe.as_dict(), task_facts(recipe, task), environment
         criterion = recipe.criterion()
-        return Record(*facts, loss=repr(criterion), loss_constant=criterion.constant(len(task.classes)))
+        constant = criterion.constant(len(task.classes))
+        return Record(*facts, loss=repr(criterion), loss_constant=constant, notes=list(recipe.why))
 
     @staticmethod
     def status_in(facts: Mapping[str, Any]) -> Status:
@@ -147,8 +150,9 @@ def check_facts(facts: Any, needed: Iterable[str] = NEEDED) -> None:
     for share in _list_of(facts["result"], "accuracy_by_class"):
         if share is not None:
             _check_kind("an accuracy in 'accuracy_by_class'", share, float)
-    for text in _list_of(facts, "warnings"):
-        _check_kind("a warning", text, str)
+    for key in ("warning", "note"):
+        for text in _list_of(facts, f"{key}s"):
+            _check_kind(f"a {key}", text, str)
     for name, digest in facts.get("files", {}).items():
         _check_kind(f"the digest of {name!r}", digest, str)
     for number, epoch in enumerate(facts.get("epochs", []), 1):

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from noiseproof.data import data_root, open_dataset
+from noiseproof.train.auto import settled
 from noiseproof.train.engine_choice import fast_path_suits
 from noiseproof.train.loop import Loop, Outcome
 from noiseproof.train.observer import Observer, Several
@@ -67,10 +68,11 @@ def train_together(
             if stopping.is_set() or not may_start(recipe):
                 return NotStartedError(f"{recipe.loss} on {recipe.dataset}, {recipe.noise}, seed {recipe.seed}: not started")
             task = with_noise(datasets[recipe.dataset], recipe, data_root(data))
+            chosen = settled(recipe, task)
             folder = None if folders is None else folders[place]
             if store is not None:
-                folder = store.folder_for(recipe, task_facts(recipe, task))
-            outcome = Loop(recipe, task, folder, data, options, checkpoint_seconds, observer).run()
+                folder = store.folder_for(chosen, task_facts(chosen, task))
+            outcome = Loop(chosen, task, folder, data, options, checkpoint_seconds, observer).run()
         except Exception as error:  # one run's error must not end the others
             traceback.clear_frames(error.__traceback__)  # the frames hold the run, and its memory on the device
             outcome = error

@@ -1,0 +1,48 @@
+"""The scripts that measure on other machines, tried on stand-ins of their data."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noiseproof import paper
+from noiseproof.data import from_arrays
+
+
+@pytest.fixture
+def auto_a(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    return importlib.import_module("auto_a")
+
+
+def test_the_runs_on_cifar10_differ_in_a_alone_and_auto_is_the_papers_run_where_it_chooses_30(auto_a):
+    found = list(auto_a.cifar_recipes())
+    assert len(found) == len({repr(one) for one in found}) == 11 * 3  # of 5 ways and 3 noises, 4 are the same a
+    for one in found:
+        assert one.loss_options["beta"] * one.loss_options["a"] == pytest.approx(30.0)
+    auto = {one.noise: one.loss_options["a"] for one in found[:3]}
+    assert auto == {"symmetric:0.4": 18.0, "symmetric:0.8": 30.0, "asymmetric-cifar10:0.4": 30.0}
+    published = paper.recipe("cifar10/jal-ce", noise="symmetric:0.8")
+    assert found[1].loss_options == published.loss_options
+    assert {name for name, value in published.as_dict().items() if found[1].as_dict()[name] != value} == {"precision"}
+
+
+@pytest.mark.slow
+def test_the_queue_on_cifar10_runs_what_is_missing_and_nothing_twice(auto_a, tmp_path, monkeypatch, capsys):
+    generator = np.random.default_rng(0)
+    images, labels = generator.integers(256, size=(40, 32, 32, 3), dtype=np.uint8), np.arange(40) % 10
+    small = from_arrays(images, labels, images[:10], labels[:10], name="cifar10")
+    monkeypatch.setattr("noiseproof.train.side_by_side.open_dataset", lambda name, data: small)
+    monkeypatch.setattr(auto_a, "SEEDS", (123,))
+    records = tmp_path / "records.jsonl"
+    words = ["auto_a.py", "cifar10", "--data", ".", "--out", tmp_path / "runs", "--records", records, "--epochs", "1"]
+    monkeypatch.setattr(sys, "argv", [*map(str, words), "--device", "cpu"])
+    auto_a.main()
+    assert "11 finished, 0 failed, 0 left" in capsys.readouterr().out
+    found = [json.loads(line)["recipe"]["loss_options"]["a"] for line in records.read_text().splitlines()]
+    assert sorted(found) == [1.8, 5.0, 6.0, 9.0, 16.67, 18.0, 30.0, 30.0, 30.0, 50.0, 90.0]
+    auto_a.main()
+    assert "11 of 11 runs are done" in capsys.readouterr().out
