@@ -91,7 +91,7 @@ def predict(
                 trained = load(run, device_named(device), model=model)
             found = open_unlabelled(data, trained.classes, trained.features)
             results = Results(trained, found, min(workers, len(found.examples) // FEW), skip_corrupt)
-            with _bar(results, quiet):
+            with _bar(results, quiet), _data_named(data):
                 _write(results, form, out)
             if found.note:
                 warn(found.note)
@@ -238,6 +238,15 @@ def _bar(results: Results, quiet: bool) -> Iterator[None]:
         task = bar.add_task("", total=len(results.found.examples))
         results.on_part = lambda done: bar.update(task, completed=done)
         yield
+
+
+@contextmanager
+def _data_named(data: str) -> Iterator[None]:
+    """Say which data do not fit the network; an error of a file has its name."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise error if str(Path(data).expanduser()) in str(error) else ValueError(f"{data}: {error}") from error
 
 
 @contextmanager
