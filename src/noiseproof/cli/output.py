@@ -43,7 +43,10 @@ def echo(text: str) -> None:
 
 def fail(error: Exception | str) -> NoReturn:
     """End with one line that says what is wrong."""
-    message = printable(str(error) or type(error).__name__)
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename is not None and error.filename2 is None:
+        text = f"{error.filename}: {error.strerror}"  # as all other errors begin, not [Errno 2]
+    message = printable(text or type(error).__name__)
     Console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {message}"), soft_wrap=True)
     raise typer.Exit(2)
 
