@@ -58,6 +58,10 @@ def softly(path: Path) -> object:
     return with_noise(dataset, Recipe(dataset="mine", loss="ce", model="mlp", noise=f"labels:{path}")).soft
 
 
+def trained(path: Path) -> str:
+    return command("train", "jal-ce", "--data", path, "--set", "epochs=1", "--out", path.parent / "runs")
+
+
 def fifo(name: str):
     def make(folder: Path) -> Path:
         os.mkfifo(folder / name)
@@ -139,6 +143,8 @@ ATTEMPTS = {
     "features": lambda path: audited(path, "--features"),
     "labels": lambda path: audited(path, "--labels"),
     "soft": softly,
+    "train": trained,
+    "audit": lambda path: command("audit", path, "--quick", "--epochs", "1", "--out", path.parent / "out"),
 }
 HEAD = "index,decision,label\n"
 IDS = '"=1+1",1,2,3,4\n"@x",1,2,3,4\n"-2",1,2,3,4\n"+3",1,2,3,4\n'
@@ -270,6 +276,24 @@ CASES = [
     Case("labels beyond", written("odd.npy", npy(np.full(ROWS, 9))), "labels", r"labels must be in \[0, 1\]"),
     Case("labels below", written("odd.npy", npy(np.full(ROWS, -1))), "labels", "must not be negative"),
     Case("labels of none", written("odd.npy", npy(np.zeros(0, int))), "labels", "no labels in it"),
+    *(
+        Case(f"{attempt} {name}", make, attempt, says)
+        for attempt in ("train", "audit")
+        for name, (make, says) in {
+            "one example": (written("odd.csv", b"a,label\n1,cat\n"), "all examples are of one class, 'cat'"),
+            "one class": (written("odd.csv", b"a,label\n" + b"1,cat\n" * 9), "all examples are of one class, 'cat'"),
+            "a class for each example": (
+                written("odd.csv", b"a,label\n" + b"".join(b"1,x%d\n" % k for k in range(20_000))),
+                "20000 classes for 20000 examples: are these the labels",
+            ),
+            "a class beyond many": (written("odd.csv", b"a,label\n1,0\n1,1048575\n"), "1048576 classes for 2 examples"),
+            "an array of one class": (arrays(x=np.ones((9, 2)), y=np.zeros(9, int)), "all examples are of one class, '0'"),
+            "an array of a class beyond many": (
+                arrays(x=np.ones((9, 2)), y=np.arange(9) * 99_999),
+                "799993 classes for 9 examples",
+            ),
+        }.items()
+    ),
     Case("soft", soft(), "soft", ACCEPTED, lambda p: p.shape == P.shape),
     *(
         Case(f"soft {name}", make, "soft", says)

@@ -25,7 +25,7 @@ from noiseproof.cli.output import Console, console, errors_reported
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.cli.train_view import warn
-from noiseproof.data import Dataset, open_dataset
+from noiseproof.data import Dataset, check_classes, open_dataset
 from noiseproof.data.cleaned import write_cleaned
 from noiseproof.files import write_whole
 from noiseproof.noise import load_labels
@@ -109,6 +109,8 @@ def audit(
         if decisions is not None:
             _decided(dataset, place, decisions, out, as_json)
             return
+        if probabilities is None:
+            check_classes(dataset, place)
         near = None if features is None else _features(features, len(dataset.train))
         found = None if probabilities is None else _by_probabilities(dataset, probabilities, near, seed, training)
     if found is None:

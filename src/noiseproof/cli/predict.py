@@ -84,7 +84,7 @@ def predict(
     """
     try:
         with sigterm_as_ctrl_c() as stopped, errors_reported():
-            form = _form(out, written)
+            form = _form(out, written, data)
             if model is not None:
                 sys.path.insert(0, os.getcwd())  # where a user's own module usually is
             with _warnings_said():
@@ -150,12 +150,17 @@ class Results:
             yield from zip(part.positions.tolist(), part.predicted.tolist(), part.probabilities, strict=True)
 
 
-def _form(out: str, written: Format | None) -> Format:
+def _form(out: str, written: Format | None, data: str) -> Format:
     form = written or SUFFIXES.get(Path(out).suffix.lower(), Format.csv)
     if out == "-" and form is Format.npz:
         raise ValueError("--out - is for csv and json; npz is not text: give --out FILE")
-    if out != "-" and not Path(out).expanduser().parent.is_dir():
-        raise FileNotFoundError(f"--out {out}: no folder {Path(out).expanduser().parent}")
+    if out == "-":
+        return form
+    file, given = Path(out).expanduser(), Path(data).expanduser()
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"--out {out}: no folder {file.parent}")
+    if file.exists() and given.exists() and file.samefile(given):
+        raise ValueError(f"--out {out}: the data would be written over; choose another file")
     return form
 
 
