@@ -8,6 +8,7 @@ none      without L1
 ours      with ``noiseproof.L1``
 formula   with ``strength * sum(w.abs().sum())`` in plain torch
 in place  with ``noiseproof.L1(...).add_gradient()`` after backward
+floor     with an autograd function of the same gradient that computes no value: what any term of the loss costs at least
 
 In each round every way takes a step between two steps without L1, and its cost is the difference from their mean, in the
 thread's own time if there is one thread. Numbers are medians over the rounds, with quartiles.
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from losses import machine
@@ -32,6 +34,24 @@ from noiseproof.models import create_model
 
 STRENGTH, BATCH = 5e-5, 128
 Step = Callable[[], None]
+
+
+class Floor(torch.autograd.Function):
+    """The gradient of the penalty and 0 for its value."""
+
+    @staticmethod
+    def forward(ctx: Any, *weights: Tensor) -> Tensor:
+        ctx.weights = weights
+        return torch.zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+        gradients = torch._foreach_sign(ctx.weights)
+        torch._foreach_mul_(gradients, STRENGTH * gradient)
+        return tuple(gradients)
+
+
+floor: Callable[..., Tensor] = Floor.apply
 
 
 def steps(network: str) -> dict[str, Step]:
@@ -51,6 +71,7 @@ def steps(network: str) -> dict[str, Step]:
         "none": None,
         "ours": decay,
         "formula": lambda: STRENGTH * torch.stack([weight.abs().sum() for weight in weights]).sum(),
+        "floor": partial(floor, *weights),
     }
 
     def step(penalty: Callable[[], Tensor] | None = None, in_place: bool = False) -> None:

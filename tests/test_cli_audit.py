@@ -242,7 +242,7 @@ def test_decisions_make_data_to_train_on(kind):
             "two.npz: which array has the probabilities? FILE#NAME says it; it has a, b",
         ),
         (("mine.npz", "--probabilities", "two.npz#c"), "two.npz: which array has the probabilities?"),
-        (("mine.npz", "--probabilities", "none.npy"), "No such file or directory: 'none.npy'"),
+        (("mine.npz", "--probabilities", "none.npy"), "error: none.npy: No such file or directory"),
         (("mine.npz", "--features", "short.npy"), "features must be numbers [90, D]"),
         (("mine.npz", "--labels", "few.npy"), "few.npy: 3 labels for 90 examples"),
         (("mine.npz", "--labels", "high.npy"), "high.npy: labels must be in [0, 2], the classes of the data, got 7"),

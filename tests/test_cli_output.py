@@ -71,6 +71,19 @@ def test_an_error_is_one_line_without_codes_or_markup(capsys):
     assert capsys.readouterr().err == "error: ValueError\n"
 
 
+def test_an_error_of_the_file_system_begins_with_the_file(tmp_path, capsys):
+    with pytest.raises(typer.Exit), errors_reported():
+        (tmp_path / "none").read_bytes()
+    assert capsys.readouterr().err == f"error: {tmp_path / 'none'}: No such file or directory\n"
+
+
+def test_a_reader_that_has_enough_is_no_error(capsys):
+    with pytest.raises(typer.Exit) as ended, errors_reported():
+        raise BrokenPipeError(32, "Broken pipe")
+    assert ended.value.exit_code == 141
+    assert capsys.readouterr().err == ""
+
+
 def test_results_keep_their_lines(capsys):
     echo(f"a\t1\n{HOSTILE}")
     assert capsys.readouterr().out == f"a\t1\n{SHOWN}\n"

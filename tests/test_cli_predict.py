@@ -269,6 +269,16 @@ def test_a_bar_is_shown_on_a_terminal():
 
 
 @pytest.mark.usefixtures("here")
+def test_the_data_are_not_written_over():
+    shutil.copy("plain.npz", "mine.npz")
+    before = Path("mine.npz").read_bytes()
+    result = run("features", "--data", "mine.npz", "--out", "./mine.npz")
+    assert result.exit_code == 2
+    assert "--out ./mine.npz: the data would be written over; choose another file" in result.stderr
+    assert Path("mine.npz").read_bytes() == before
+
+
+@pytest.mark.usefixtures("here")
 def test_of_many_classes_the_likeliest_are_written(tmp_path):
     generator = np.random.default_rng(0)
     x, y = generator.normal(size=(120, 3)), np.arange(120) % 101

@@ -54,6 +54,14 @@ def test_a_disk_that_cannot_keep_the_content_keeps_the_old_file(tmp_path, monkey
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.txt": "old"}
 
 
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="a device or a pipe, which no file can take the place of"):
+        write_whole(tmp_path / "pipe", lambda path: path.write_text("whole"))
+    assert (tmp_path / "pipe").is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
 def test_a_file_system_that_has_no_fsync_is_no_error(tmp_path, monkeypatch):
     def unknown(handle):
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))

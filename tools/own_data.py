@@ -10,7 +10,10 @@ from results import _lines, _table, _where
 __all__ = ["own_defaults"]
 
 RECORD = "own_defaults_cpu.jsonl"
-NAMES = {"fashion-mnist": "images", "cancer": "breast cancer"}
+NAMES = {
+    **{"fashion-mnist": "1,000 images", "fashion-4000": "4,000 images", "fashion-wide": "4,000 images, a wider network"},
+    "cancer": "breast cancer",
+}
 
 
 def own_defaults() -> str:
@@ -19,13 +22,18 @@ def own_defaults() -> str:
     runs = {(one["data"], one["loss"], one["way"], one["noise"], one["seed"]): one for one in lines}
     parts = []
     for data in dict.fromkeys(one["data"] for one in lines):
-        noises = list(dict.fromkeys(one["noise"] for one in lines if one["data"] == data))
+        noises = sorted({one["noise"] for one in lines if one["data"] == data}, key=_noise_order)
         ways = list(dict.fromkeys((one["loss"], one["way"]) for one in lines if one["data"] == data))
         rows = [
             [loss, way, *(_cell(runs, data, loss, way, noise) for noise in noises)] for loss, way in sorted(ways, key=_order)
         ]
         parts.append(f"**{NAMES.get(data, data)}**, seeds {_seeds(lines, data)}\n\n" + _table(["loss", "way", *noises], rows))
     return "\n\n".join([*parts, _where(lines)])
+
+
+def _noise_order(noise: str) -> tuple[bool, bool, str]:
+    """None, symmetric, others, each by its rate."""
+    return noise != "none", not noise.startswith("symmetric"), noise
 
 
 def _order(way: tuple[str, str]) -> tuple[str, bool, str]:

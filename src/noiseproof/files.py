@@ -16,8 +16,11 @@ __all__ = ["checksum", "find_file", "flush", "locked", "make_folder", "write_who
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a file beside ``path``, then rename it: readers see the old file or the new one, never a part.
 
-    Also after a power failure: the content is on the disk before the rename, and the rename before this returns.
+    Also after a power failure: the content is on the disk before the rename, and the rename before this returns. A device or a
+    pipe is left alone: in the place of /dev/null a file would be a calamity.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "a device or a pipe, which no file can take the place of", str(path))
     beside = path.parent / f".{path.name}.{secrets.token_hex(4)}"
     try:
         os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the system takes the umask off

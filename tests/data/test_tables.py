@@ -25,6 +25,7 @@ def written(folder, *lines, name="t.csv"):
         ("# made by hand", "1,2.5,cat", "", "3e1,-4,dog"),  # no header
         (",0,1,label", "0,1,2.5,cat", "1,3e1,-4,dog"),  # as pandas writes a frame
         ("id,a,b,label", "x7,1,2.5,cat", "x8,3e1,-4,dog"),
+        ("year,2019,kind", "1,2.5,cat", "3e1,-4,dog"),  # a number as a column's name
         ("\ufeffa,b,label\r", "1,2.5,cat\r", "3e1,-4,dog\r"),
     ],
 )
@@ -47,6 +48,13 @@ def test_labels_may_be_numbers_and_the_column_may_be_said(tmp_path):
         open_dataset(f"{path}#lable")
     with pytest.raises(FileNotFoundError):
         open_dataset(tmp_path / "other.csv#b")
+
+
+@pytest.mark.parametrize("gap", ["", "nan", "NA", "inf", "1e999", "?", "1_0", "2nd"])
+def test_a_first_example_with_a_gap_is_not_lost_as_a_header(tmp_path, gap):
+    path = written(tmp_path, f"1,{gap},cat", "3,4,dog", "5,6,dog")
+    with pytest.raises(DataError, match=r"t\.csv:1: column '1' should be a number, got"):
+        open_dataset(path)
 
 
 def test_lists_of_images_stay_lists(tmp_path):

@@ -71,15 +71,27 @@ def shared_lists(levels: int) -> bytes:
     return made
 
 
-def object_over_own_bytes() -> bytes:
-    """What made NumPy write to an address that the file chose: an array of objects over bytes of the file."""
-    return array(kind=dtype("O8", state(order="|", size=8, alignment=8, flags=63)), memory=raw(b"\x41" * 32))
+OBJECTS = name("numpy", "dtype") + many(text("O8"), b"\x89", b"\x88") + b"R"
+ADDRESSES = raw(b"\x41" * 32)
 
 
-REFUSED = "refused: "
+def over_own_bytes(kind: bytes) -> bytes:
+    """Objects at addresses that the file says. NumPy takes some of these dtypes and follows the addresses (signal 11)."""
+    return array(kind=kind, memory=ADDRESSES)
+
+
+REFUSED, OF_OBJECTS = "refused: ", "refused: arrays of dtype 'O8'"
 PICKLES: dict[str, tuple[bytes, str]] = {
     # Arrays that lie
-    "object-array": (object_over_own_bytes(), "refused: arrays of dtype 'O8'"),
+    "object-array": (over_own_bytes(dtype("O8", state(order="|", size=8, alignment=8, flags=63))), OF_OBJECTS),
+    "objects-without-their-flag": (over_own_bytes(dtype("O8", state(order="|"))), OF_OBJECTS),
+    "objects-in-numbers": (over_own_bytes(dtype("i8", state(parts=many(OBJECTS, many(whole(1))) + b"NN"))), OF_OBJECTS),
+    "objects-in-a-record": (
+        over_own_bytes(
+            dtype("V8", state(3, "|", b"N" + many(text("a")) + b"}" + text("a") + many(OBJECTS, whole(0)) + b"s", 8, 1))
+        ),
+        "refused: arrays of dtype '(V8|O8)'",
+    ),
     "object-state-of-numbers": (array(kind=dtype("i8", state(3, "|", b"NNN", 8, 8, 63))), "refused: a dtype with a state"),
     "object-flag": (array(kind=dtype("i8", state(flags=63))), "a dtype with a state"),
     "itemsize": (array(kind=dtype("i8", state(size=2**40))), "a dtype with a state"),
@@ -420,7 +432,7 @@ CASES += [
     Case("a-plain-zip.pt", lambda folder: torch_zip(folder / "x.zip", b"N").rename(folder / "labels.pt"), "labels", "numbers"),
     Case(
         "make-from-objects",
-        lambda folder: torch_zip(folder / "labels.pt", object_over_own_bytes()),
+        lambda folder: torch_zip(folder / "labels.pt", PICKLES["objects-in-numbers"][0]),
         "make",
         "refused: arrays of",
     ),

@@ -201,7 +201,7 @@ CASES = [
     Case("record-other-run", record(recipe={"dataset": "x", "noise": "none"}), "run", "record.json is of another run: "),
     Case("record-curves-in-a-report", record(epochs=[1, 2]), "report", "record.json: not the record of a run"),
     Case("record-pipe-in-a-store", not_a_file(RECORD, os.mkfifo), "store", ACCEPTED, holds=lambda said: said == "no run"),
-    Case("record-pipe", not_a_file(RECORD, os.mkfifo), "run", ACCEPTED, holds=lambda result: result["epoch"] == 2),
+    Case("record-pipe", not_a_file(RECORD, os.mkfifo), "run", "a device or a pipe, which no file can take the place of"),
     Case("record-folder", not_a_file(RECORD, Path.mkdir), "run", "Is a directory: .*record.json"),
     Case("record-to-itself", not_a_file(RECORD, lambda path: path.symlink_to(path)), "run", ACCEPTED),
     Case("confidence-gone", file(CONFIDENCE, None), "run", f"{OLD}.*No such file"),

@@ -156,4 +156,6 @@ def checked_features(features: ArrayLike, rows: int) -> NDArray[np.floating]:
         )
     if not np.isfinite(found).all():
         raise ValueError("features must be finite, got a NaN or an infinity")
+    if np.abs(found).max() > np.finfo(np.float32).max:
+        raise ValueError("features must be within float32 (3.4e38)")
     return found.astype(np.float32, copy=False)

@@ -81,9 +81,12 @@ def read_decisions(path: str | Path, given: NDArray[np.int64], classes: Sequence
     """
     rows = csv_rows(path)
     _, header = next(rows, (0, []))
-    columns = {name.lower(): k for k, name in enumerate(header)}
+    words = [name.lower() for name in header]
+    columns = {word: k for k, word in enumerate(words)}
     if missing := [name for name in ("index", "decision") if name not in columns]:
         raise ReadError(path, f"no column {missing[0]!r}; decisions have a header with index,decision,label")
+    if twice := [name for name in ("index", "decision", "label", "suggested", "given") if words.count(name) > 1]:
+        raise ReadError(path, f"two columns are called {twice[0]!r}")
     target = columns.get("label", columns.get("suggested"))
     numbers = {name: k for k, name in enumerate(classes)} | {cell(name): k for k, name in enumerate(classes)}
     labels, kept, counts = given.copy(), np.ones(len(given), bool), dict.fromkeys(DECISIONS, 0)

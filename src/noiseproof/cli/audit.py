@@ -8,6 +8,8 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,13 +18,14 @@ from numpy.typing import NDArray
 from rich.markup import escape
 
 from noiseproof.audit import Audit, audit_labels, audit_probabilities
+from noiseproof.audit.probabilities import checked_features
 from noiseproof.audit.tables import read_decisions
 from noiseproof.cli.audit_view import Followed, as_json_text, print_verdict
 from noiseproof.cli.output import Console, console, errors_reported
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.cli.train_view import warn
-from noiseproof.data import Dataset, open_dataset
+from noiseproof.data import Dataset, check_classes, open_dataset
 from noiseproof.data.cleaned import write_cleaned
 from noiseproof.files import write_whole
 from noiseproof.noise import load_labels
@@ -106,7 +109,9 @@ def audit(
         if decisions is not None:
             _decided(dataset, place, decisions, out, as_json)
             return
-        near = None if features is None else _matrix(features, "features")
+        if probabilities is None:
+            check_classes(dataset, place)
+        near = None if features is None else _features(features, len(dataset.train))
         found = None if probabilities is None else _by_probabilities(dataset, probabilities, near, seed, training)
     if found is None:
         how = {**training, "features": near, "seed": seed, "workers": workers, "skip_corrupt": skip_corrupt}
@@ -165,6 +170,21 @@ def _matrix(text: str, what: str, suffixes: tuple[str, ...] = (".npy", ".npz")) 
         return archive.array(str(chosen))
 
 
+def _features(file: str, rows: int) -> NDArray[Any]:
+    found = _matrix(file, "features")
+    with _named(file):
+        return checked_features(found, rows)
+
+
+@contextmanager
+def _named(file: str) -> Iterator[None]:
+    """Say the file of an error."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{_file_and_name(file)[0]}: {error}") from error
+
+
 def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]) -> Audit:
     if said := [name for name, value in training.items() if value]:
         raise ValueError(f"with --probabilities nothing is trained, so --{said[0]} says nothing; leave one of the two out")
@@ -172,10 +192,8 @@ def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None
     classes = dataset.classes
     if p.ndim == 2 and p.shape[1] > len(classes) and classes == tuple(map(str, range(len(classes)))):
         classes = tuple(map(str, range(p.shape[1])))  # the last classes have no example
-    try:
+    with _named(file):
         return audit_probabilities(p, dataset.train.labels, features=features, classes=classes, seed=seed)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{_file_and_name(file)[0]}: {error}") from error
 
 
 def _trained(dataset: Dataset, how: dict[str, Any], device: str, out: Path, shown_by: Console | None) -> Audit:
@@ -220,6 +238,8 @@ def _write(
 def _decided(dataset: Dataset, place: str, decisions: Path, out: Path, as_json: bool) -> None:
     """Write the data as the decisions make them."""
     found = read_decisions(decisions, dataset.train.labels, dataset.classes)
+    if not found.kept.any():
+        raise ReadError(decisions, "every example is dropped, and no data are left")
     out.mkdir(parents=True, exist_ok=True)
     written = write_cleaned(dataset, place, found.labels, found.kept, out)
     if as_json:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import rich.console
@@ -43,7 +44,10 @@ def echo(text: str) -> None:
 
 def fail(error: Exception | str) -> NoReturn:
     """End with one line that says what is wrong."""
-    message = printable(str(error) or type(error).__name__)
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename is not None and error.filename2 is None:
+        text = f"{error.filename}: {error.strerror}"  # as all other errors begin, not [Errno 2]
+    message = printable(text or type(error).__name__)
     Console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {message}"), soft_wrap=True)
     raise typer.Exit(2)
 
@@ -53,6 +57,10 @@ def errors_reported() -> Iterator[None]:
     """End with an error of the arguments or the data; of several processes, one on each machine says it."""
     try:
         yield
+    except BrokenPipeError:  # what reads, head say, has enough
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
+        raise typer.Exit(141) from None  # 128 and the signal, as a shell has it
     except (ValueError, TypeError, OSError, ImportError) as error:
         if os.environ.get("LOCAL_RANK", "0") != "0":
             raise typer.Exit(2) from None

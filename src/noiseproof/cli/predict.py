@@ -84,14 +84,14 @@ def predict(
     """
     try:
         with sigterm_as_ctrl_c() as stopped, errors_reported():
-            form = _form(out, written)
+            form = _form(out, written, data)
             if model is not None:
                 sys.path.insert(0, os.getcwd())  # where a user's own module usually is
             with _warnings_said():
                 trained = load(run, device_named(device), model=model)
             found = open_unlabelled(data, trained.classes, trained.features)
             results = Results(trained, found, min(workers, len(found.examples) // FEW), skip_corrupt)
-            with _bar(results, quiet):
+            with _bar(results, quiet), _data_named(data):
                 _write(results, form, out)
             if found.note:
                 warn(found.note)
@@ -150,12 +150,17 @@ class Results:
             yield from zip(part.positions.tolist(), part.predicted.tolist(), part.probabilities, strict=True)
 
 
-def _form(out: str, written: Format | None) -> Format:
+def _form(out: str, written: Format | None, data: str) -> Format:
     form = written or SUFFIXES.get(Path(out).suffix.lower(), Format.csv)
     if out == "-" and form is Format.npz:
         raise ValueError("--out - is for csv and json; npz is not text: give --out FILE")
-    if out != "-" and not Path(out).expanduser().parent.is_dir():
-        raise FileNotFoundError(f"--out {out}: no folder {Path(out).expanduser().parent}")
+    if out == "-":
+        return form
+    file, given = Path(out).expanduser(), Path(data).expanduser()
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"--out {out}: no folder {file.parent}")
+    if file.exists() and given.exists() and file.samefile(given):
+        raise ValueError(f"--out {out}: the data would be written over; choose another file")
     return form
 
 
@@ -238,6 +243,15 @@ def _bar(results: Results, quiet: bool) -> Iterator[None]:
         task = bar.add_task("", total=len(results.found.examples))
         results.on_part = lambda done: bar.update(task, completed=done)
         yield
+
+
+@contextmanager
+def _data_named(data: str) -> Iterator[None]:
+    """Say which data do not fit the network; an error of a file has its name."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise error if str(Path(data).expanduser()) in str(error) else ValueError(f"{data}: {error}") from error
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from noiseproof.data.augment import (
     webvision_augment,
 )
 from noiseproof.data.color import ColorJitter
-from noiseproof.data.dataset import Dataset, from_arrays, load_digits, load_npz
+from noiseproof.data.dataset import Dataset, check_classes, from_arrays, load_digits, load_npz
 from noiseproof.data.decoded import common_size, in_memory_at
 from noiseproof.data.examples import DataError, Examples, ImageFiles, Split, held_out, in_memory
 from noiseproof.data.fetch import fetch
@@ -77,6 +77,7 @@ __all__ = [
     "Split",
     "Squash",
     "Unlabelled",
+    "check_classes",
     "cifar10_augment",
     "cifar100_augment",
     "clothing1m_augment",

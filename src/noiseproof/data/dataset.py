@@ -13,9 +13,10 @@ from noiseproof.data.examples import DataError, Examples, Split
 from noiseproof.files import checksum
 from noiseproof.reading import NpzFile, ReadError, shown
 
-__all__ = ["Dataset", "from_arrays", "load_digits", "load_npz"]
+__all__ = ["Dataset", "check_classes", "from_arrays", "load_digits", "load_npz"]
 
 MOST_CLASSES = 2**20  # a label beyond this is a slip: naming so many classes would fill the memory
+MANY_CLASSES = 1000  # from here on their number is compared with that of the examples
 SHOWN_NAMES = 20
 
 
@@ -79,6 +80,16 @@ def assembled(
         largest = max(int(split.labels.max(initial=0)) for split in (train, test) if split is not None)
         classes = tuple(str(k) for k in range(largest + 1))
     return Dataset(name, train, test, classes, sources)
+
+
+def check_classes(dataset: Dataset, where: str) -> None:
+    """An error if there is nothing to tell apart, or if labels seem to be other numbers: each takes a row of the network."""
+    count, examples = len(dataset.classes), len(dataset.train)
+    if count < 2:
+        raise DataError(f"{where}: all examples are of one class, {shown(dataset.classes[0])!r}; at least two are needed")
+    if count > MANY_CLASSES and 2 * count > examples:
+        way = "number them from 0 without gaps; in a table, FILE#COLUMN says which column has them"
+        raise DataError(f"{where}: {count} classes for {examples} examples: are these the labels? {way}")
 
 
 def load_npz(path: str | Path) -> Dataset:

@@ -2,7 +2,8 @@
 
 The label column is the one that is called so (``LABEL_WORDS``), or the last. A column called ``id``, ``index``, ``path`` or the
 like (``NAME_WORDS``), or without a name as pandas writes its index, names the rows and is no feature. A first line of numbers,
-up to its label, is no header: the columns are then called by their numbers. Labels are numbers from 0, or names on every row.
+up to its label, is no header: the columns are then called by their numbers; nor is one of numbers and gaps, which would lose an
+example. Labels are numbers from 0, or names on every row.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 Rows = Iterator[tuple[int, list[str]]]
 NO_LABEL = -1
+GAPS = frozenset({"", "na", "n/a", "null", "none", "missing", "?", "-"})
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def relabelled(path: Path, label_column: str | None, labels: NDArray[np.int64], 
 def _layout(path: Path, first: list[str], label_column: str | None) -> Layout:
     words = [field.lower() for field in first]
     known = [k for k, word in enumerate(words) if word in LABEL_WORDS]
-    header = bool(known) or label_column in first or not all(map(_is_number, first[:-1]))
+    header = bool(known) or label_column in first or _is_header(first[:-1])
     columns = first if header else [str(k) for k in range(len(first))]
     if not columns:
         raise ReadError(path, "no rows")
@@ -163,7 +165,7 @@ def read_features(path: Path, width: int) -> tuple[NDArray[np.float64], list[str
         number, first = next(rows, (0, []))
         words = [field.lower() for field in first]
         known = [k for k, word in enumerate(words) if word in LABEL_WORDS]
-        header = bool(known) or not all(map(_is_number, first[:-1])) or (len(first) == 1 and not _is_number(first[0]))
+        header = bool(known) or _is_header(first[:-1] or first)
         named = [k for k, word in enumerate(words) if word in NAME_WORDS] if header else []
         columns = first if header else [str(k) for k in range(len(first))]
         layout = Layout(columns, NO_LABEL, named[0] if len(named) == 1 else None, header)
@@ -224,6 +226,18 @@ def _labels(path: Path, lines: list[int], labels: list[str]) -> tuple[NDArray[np
         return np.array([places[label] for label in labels]), classes
     y = np.array([int(label) for label in labels])
     return y, tuple(map(str, range(int(y.max()) + 1)))
+
+
+def _is_header(fields: list[str]) -> bool:
+    """Whether these name columns: words, among which may be numbers. Without words, or with gaps, it is an example."""
+    words = [field for field in fields if not _is_number(field)]
+    if len(words) == len(fields):
+        return any(is_name(word) and word.lower() not in GAPS for word in words)
+    if fields[0] == "" and fields[1:] == [str(k) for k in range(len(fields) - 1)]:
+        return True  # pandas' index, and columns without names
+    return bool(words) and all(
+        word.lower() not in GAPS and is_name(word) and (word[0].isalpha() or word[0] == "_") for word in words
+    )
 
 
 def _is_number(field: str) -> bool:

@@ -47,7 +47,7 @@ def open_unlabelled(place: str | Path, classes: Sequence[str], features: int | N
     if path.is_dir():
         return _folder(path, classes)
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file or folder")
+        raise FileNotFoundError(f"{path}: {'no regular file' if path.exists() else 'no such file'} or folder")
     if suffix == ".npz":
         return _arrays(path, len(classes))
     if suffix in TEXTS:

@@ -104,18 +104,17 @@ def read_soft_labels(path: str | Path, examples: int, classes: int, name: str | 
             f"{path}: soft labels must be probabilities [{examples}, {classes}], one row for each example and one column for "
             f"each class, got {found.dtype} of shape {found.shape}; is it the same split, in the same order?"
         )
-    soft = found.astype(np.float32)
-    wrong = ~(np.isfinite(soft).all(1) & (soft >= 0).all(1) & (np.abs(soft.sum(1, dtype=np.float64) - 1) <= SUM))
+    wrong = ~(np.isfinite(found).all(1) & (found >= 0).all(1) & (np.abs(found.sum(1, dtype=np.float64) - 1) <= SUM))
     if wrong.any():
         row = int(wrong.argmax())
-        fault = f"row {row} has {shown(soft[row].min())} as its least and sums to {shown(soft[row].sum())}"
+        fault = f"row {row} has {shown(found[row].min())} as its least and sums to {shown(found[row].sum(dtype=np.float64))}"
         raise ValueError(f"{path}: soft labels must be finite, at least 0 and sum to 1 in each row; {fault}")
     given = load_labels(path, GIVEN)
     if given.shape != (examples,) or given.max() >= classes:
         raise ValueError(
             f"{path}: {GIVEN!r} must be {examples} labels in [0, {classes - 1}], got {len(given)} up to {given.max()}"
         )
-    return SoftLabels(soft, given, checksum(path))
+    return SoftLabels(found.astype(np.float32), given, checksum(path))
 
 
 def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, noisy: NoisyLabels, version: str) -> Path:

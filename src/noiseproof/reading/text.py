@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from noiseproof.reading.opening import ReadError, open_regular, shown
 __all__ = ["csv_rows", "read_json", "read_table", "text_lines"]
 
 LONGEST = 2**24  # bytes of a line
+WHOLE = 2**30  # bytes of a text that is read as one
 SEPARATORS = ",;\t"
 
 
@@ -103,6 +105,8 @@ def csv_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 
 def _text(path: str | Path) -> str:
     with open_regular(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > WHOLE:
+            raise ReadError(path, f"{size} bytes of text, and at most {WHOLE} are read at once; arrays may be larger as .npy")
         try:
             return file.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof import noise
-from noiseproof.data import Dataset, Examples, Split, data_root, held_out, in_memory, in_memory_at, open_dataset
+from noiseproof.data import Dataset, Examples, Split, check_classes, data_root, held_out, in_memory, in_memory_at, open_dataset
 from noiseproof.files import checksum, find_file
 from noiseproof.noise import NoiseSpec
 from noiseproof.train.recipe import Recipe
@@ -64,6 +64,7 @@ def prepare(recipe: Recipe, data: str | Path | None = None) -> Task:
 
 def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Task:
     """The data set with the recipe's noise on its training labels, and its share held out to test on."""
+    check_classes(dataset, recipe.dataset)
     dataset = _checked_images(_resized(dataset, recipe))
     train, clean, soft, facts = _labelled(dataset, recipe, root)
     others, sources = dataset.other_tests, dataset.sources
