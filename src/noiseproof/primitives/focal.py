@@ -90,6 +90,15 @@ def focal_slopes_from_top(e_less_1: Tensor, shifted: Tensor, log_sum: Tensor, pr
     ``-log p = -log p_t - shifted`` and ``a = a_t - p_t (e - 1)``: each part is its value at t times an exponential.
     """
     gamma = primitive.exponent
+    if gamma > 1:  # the exponential of a far class could overflow, and its slope is no difference that matters
+        near = shifted > -1
+        top, h = _from_top(torch.where(near, e_less_1, 0.0), torch.where(near, shifted, 0.0), log_sum, primitive)
+        return top, torch.where(near, h, focal_slope_at(log_sum - shifted, primitive) - top)
+    return _from_top(e_less_1, shifted, log_sum, primitive)
+
+
+def _from_top(e_less_1: Tensor, shifted: Tensor, log_sum: Tensor, primitive: Primitive) -> tuple[Tensor, Tensor]:
+    gamma = primitive.exponent
     least = _least(log_sum)
     nll = log_sum.clamp_min(least)  # it may be 0, and is divided by
     hit, miss = torch.exp(-nll), torch.expm1(-nll).neg_()
