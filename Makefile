@@ -5,7 +5,7 @@ READY := .venv/.ready
 
 OLDEST := .venv-oldest/bin
 
-.PHONY: demo test slow oldest lint types check bench generate clean
+.PHONY: demo test slow oldest lint types check bench docs package picture generate clean
 
 demo: $(READY)
 	$(BIN)/noiseproof demo
@@ -41,6 +41,19 @@ check: lint types test
 generate: $(READY)
 	$(BIN)/python tools/generate.py
 
+# The documentation, into site/index.html; a warning is an error.
+docs: .venv/.docs
+	$(BIN)/sphinx-build -q -E -W --keep-going -b html docs site
+
+# The wheel and the source distribution, into dist/.
+package: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
+# The first picture of the README, by training anew.
+picture: $(READY)
+	$(BIN)/python tools/picture.py
+
 bench: $(READY)
 	$(BIN)/python benchmarks/losses.py
 
@@ -50,5 +63,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[lab,dev]"
 	@touch $@
 
+.venv/.docs: $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-oldest .pytest_cache .mypy_cache .ruff_cache .hypothesis noiseproof-demo
+	rm -rf .venv dist site .venv-oldest .pytest_cache .mypy_cache .ruff_cache .hypothesis noiseproof-demo

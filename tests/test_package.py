@@ -9,6 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from mypy import api
 from typer.testing import CliRunner
 
@@ -54,13 +55,18 @@ import sys
 for name in ("typer", "rich", "sklearn", "matplotlib", "requests", "PIL", "safetensors"):
     sys.modules[name] = None
 import noiseproof
-try:
-    import noiseproof.__main__
-    noiseproof.__main__.main()
-except SystemExit as stop:
-    print(stop)
+import noiseproof.__main__
+for word in ("--version", "losses"):
+    sys.argv[1:] = [word]
+    try:
+        noiseproof.__main__.main()
+    except SystemExit as stop:
+        print(stop.code or "fine")
 """
-    assert python(code).strip().endswith("pip install '.[lab]' in noiseproof's repository")
+    version, fine, hint = python(code).splitlines()
+    assert fine == "fine"
+    assert version == f"noiseproof {noiseproof.__version__}"
+    assert hint.endswith("pip install '.[lab]' in noiseproof's repository")
 
 
 def test_the_tests_are_collected_where_there_is_no_triton():
@@ -163,32 +169,34 @@ def test_the_generated_files_are_fresh():
     assert generate.STUB.read_text(encoding="utf-8") == generate.stub(), "run 'make generate'"
     assert generate.RESULTS.read_text(encoding="utf-8") == generate.results(), "run 'make generate'"
     assert generate.OWN_DATA.read_text(encoding="utf-8") == generate.own_data_page(), "run 'make generate'"
+    assert generate.DIFFERENCES.read_text(encoding="utf-8") == generate.differences_page(), "run 'make generate'"
 
 
-def test_the_version_in_the_changelog_is_the_packages():
+def test_the_version_in_the_changelog_and_the_citation_is_the_packages():
     assert f"## {noiseproof.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\nversion: {noiseproof.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_workflows_call_what_exists_and_only_the_release_may_publish():
+    yaml = pytest.importorskip("yaml")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    assert {"check.yml", "release.yml"} <= {path.name for path in files}
+    for path in files:
+        jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+        steps = [step for job in jobs.values() for step in job["steps"]]
+        for target in re.findall(r"make (\w+)", " ".join(step.get("run", "") for step in steps)):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{path.name}: make {target}"
+        assert all(re.search(r"@(release/)?v\d+$", step["uses"]) for step in steps if "uses" in step)
+        allowed = {name for name, job in jobs.items() if "id-token" in job.get("permissions", {})}
+        assert allowed == ({"publish"} if path.name == "release.yml" else set())
+        assert all("environment" in jobs[name] for name in allowed)
 
 
 def test_readme_commands_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"(?:^ {4}|`)make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-
-
-def test_readme_code_runs(tmp_path):
-    train, use, audit = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    setup = "import torch\nmodel, inputs, labels = torch.nn.Linear(4, 10), torch.randn(8, 4), torch.arange(8)\n"
-    checked = "\nassert model.weight.grad is not None\n"
-    predicted = "probabilities, labels = torch.eye(10).repeat(9, 1), torch.arange(10).repeat(9)\n"
-    finished = """
-from pathlib import Path
-from noiseproof.train import Recipe, train
-train(Recipe(dataset="digits", loss="ce"), folder=Path("runs/NAME"))
-x = torch.rand(3, 64)
-"""
-    used = "assert probabilities.shape == (3, 10) and len(names) == 3\n"
-    python(f"import os; os.chdir({str(tmp_path)!r})\n" + setup + train + checked + finished + use + used + predicted + audit)
-    assert (tmp_path / "audit" / "audit.csv").is_file()
 
 
 def test_a_loss_is_added_in_one_file_as_contributing_says(tmp_path):

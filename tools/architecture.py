@@ -24,6 +24,7 @@ ROOMS = {
     "decay": ("L1 decay as a penalty to add to a loss", ("checks",)),
     "losses": ("the contract, one file per family, the catalogue", ("checks", "primitives", "statistics")),
     "in_forward": ("a loss with its gradient computed in the forward pass", ("losses", "primitives", "statistics")),
+    "linear": ("losses of hidden states and a head, without all logits", ("checks", "losses", "primitives", "statistics")),
     "functional": ("one function per loss", ("losses",)),
     "integrations": ("losses in the loops of other frameworks", ("decay",)),
     "noise": (

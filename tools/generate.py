@@ -1,5 +1,6 @@
 """Write the files that are made from data: README.md's table and noiseproof.functional's stub from the catalogue of losses,
-parts of docs/architecture.md from the imports, and docs/results.md and the table of docs/own_data.md from the records."""
+parts of docs/architecture.md from the imports, docs/results.md and the table of docs/own_data.md from the records, and the
+lists of docs/differences.md from the paper as data."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import re
 from pathlib import Path
 
 from architecture import picture, rooms_table
+from differences import difference_lists
 from own_data import own_defaults
 from results import RESULTS, results
 
@@ -18,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OWN_DATA = ROOT / "docs" / "own_data.md"
+DIFFERENCES = ROOT / "docs" / "differences.md"
 STUB = ROOT / "src" / "noiseproof" / "functional.pyi"
 
 
@@ -30,6 +33,11 @@ def architecture_page() -> str:
 def own_data_page() -> str:
     """docs/own_data.md with the table of its study."""
     return _filled(OWN_DATA.read_text(encoding="utf-8"), "defaults", own_defaults())
+
+
+def differences_page() -> str:
+    """docs/differences.md with its lists."""
+    return _filled(DIFFERENCES.read_text(encoding="utf-8"), "differences", difference_lists())
 
 
 def _filled(text: str, name: str, content: str) -> str:
@@ -96,3 +104,4 @@ if __name__ == "__main__":
     STUB.write_text(stub(), encoding="utf-8")
     RESULTS.write_text(results(), encoding="utf-8")
     OWN_DATA.write_text(own_data_page(), encoding="utf-8")
+    DIFFERENCES.write_text(differences_page(), encoding="utf-8")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from noiseproof import functional, losses, noise, statistics
 from noiseproof.decay import L1
 from noiseproof.in_forward import GradientInForward
+from noiseproof.linear import LinearLoss, linear_loss
 from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
 from noiseproof.primitives import offer_backend as _offer_backend
 from noiseproof.version import __version__
@@ -28,7 +29,8 @@ def _kernels() -> Any:
 
 _offer_backend("cuda", _kernels)
 
-__all__ = ["L1", "GradientInForward", "__version__", "functional", "losses", "noise", "statistics"]
+__all__ = ["L1", "GradientInForward", "LinearLoss", "__version__", "functional", "linear_loss", "losses", "noise"]
+__all__ += ["statistics"]
 
 if TYPE_CHECKING:  # type checkers follow the star import, and report a name that is not there
     from noiseproof import audit, data, models, paper, sklearn, theory, train

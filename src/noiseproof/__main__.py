@@ -3,6 +3,8 @@
 import gc
 import sys
 
+from noiseproof.version import __version__
+
 
 def main() -> None:
     """Run the command line, or say what to install for it."""
@@ -11,6 +13,9 @@ def main() -> None:
         from noiseproof.cli import app
     except ModuleNotFoundError as missing:
         if missing.name in {"typer", "rich"}:
+            if sys.argv[1:] == ["--version"]:
+                print(f"noiseproof {__version__}")
+                sys.exit()
             sys.exit(f"the command line needs {missing.name}: pip install '.[lab]' in noiseproof's repository")
         raise
     gc.freeze()

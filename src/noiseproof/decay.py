@@ -32,7 +32,7 @@ class L1:
     Args:
         model: a module, its ``parameters()``, or (name, parameter) pairs such as ``named_parameters()``. They are read once, as
             an optimiser does: build it when the model is complete. Lazy parameters need their shape by the first call.
-        strength: s. ``noiseproof losses jal-ce`` prints what the paper trains with: 5e-5 on CIFAR-10.
+        strength: the factor s. ``noiseproof losses jal-ce`` prints what the paper trains with: 5e-5 on CIFAR-10.
         exclude: name patterns of parameters to leave out, such as ``"*.bias"``, as :mod:`fnmatch` has them; it needs names. The
             paper leaves out none.
 

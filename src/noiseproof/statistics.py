@@ -18,6 +18,7 @@ FEW = 64
 """Up to so many classes one term may be most of a sum."""
 
 __all__ = ["Logits", "RowStatistics", "Source", "Statistic", "every_label_statistics", "row_statistics"]
+__all__ += ["keys_of", "statistics_of"]
 
 
 @dataclass(frozen=True)
@@ -140,9 +141,19 @@ def row_statistics(logits: Tensor, target: Tensor, needs: tuple[Statistic, ...])
     >>> round(s.miss.item(), 4), round(s.sq_others.item(), 4)  # p = 1/4 everywhere
     (0.75, 0.1875)
     """
-    keys = sorted({s.key for s in needs if s.key is not None})
-    nll, log_miss, *sums = primitives_of(logits, target, keys).unbind()
-    return RowStatistics(nll, log_miss, logits.shape[1], dict(zip(keys, sums, strict=True)))
+    keys = keys_of(needs)
+    return statistics_of(primitives_of(logits, target, keys), keys, logits.shape[1])
+
+
+def keys_of(needs: tuple[Statistic, ...]) -> list[str]:
+    """The primitives behind these statistics, in the order of the operation's results."""
+    return sorted({s.key for s in needs if s.key is not None})
+
+
+def statistics_of(primitives: Tensor, keys: list[str], classes: int) -> RowStatistics:
+    """The statistics of which the operation gave these ``primitives [2 + len(keys), N]``."""
+    nll, log_miss, *sums = primitives.unbind()
+    return RowStatistics(nll, log_miss, classes, dict(zip(keys, sums, strict=True)))
 
 
 def every_label_statistics(logits: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:

@@ -220,7 +220,7 @@ def test_every_entry_is_complete(name):
     entry = ENTRIES[name]
     assert entry.reference
     assert entry.title[0].isupper()
-    assert entry.cls.__doc__
+    assert re.search("[Uu]se it ", entry.cls.__doc__), "say when to use it"
     assert getattr(noiseproof, entry.cls.__name__) is entry.cls
     assert entry.name in {other.name for other in noiseproof.list_losses(kind=entry.kind)}
 

@@ -50,6 +50,8 @@ class AUL(RobustLoss):
 
     Asymmetric for label weights with :math:`w_1 (a-1)^{p-1} \ge w_2 a^{p-1}`, always if p <= 1; p = 1 is 1 - p_y.
 
+    Use it in a pair with NCE or NFL, which fits better than it does alone.
+
     >>> round(AUL(a=2.0, p=2.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (1.5^2 - 1) / 2
     0.625
     """
@@ -82,6 +84,8 @@ class AGCE(RobustLoss):
     .. math:: L = \frac{(a + 1)^q - (a + p_y)^q}{q}, \qquad a > 0, \; q > 0
 
     Asymmetric for label weights with :math:`w_1 (a+1)^{q-1} \ge w_2 a^{q-1}`, always if q >= 1. a -> 0 is GCE.
+
+    Use it in a pair with NCE or NFL, which fits better than it does alone.
 
     >>> round(AGCE(a=1.0, q=2.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (4 - 2.25) / 2
     0.875
@@ -120,6 +124,8 @@ class AEL(RobustLoss):
     .. math:: L = e^{-p_y / a}, \qquad a > 0
 
     Asymmetric for label weights with :math:`w_1 \ge w_2 e^{1/a}`. Range [exp(-1/a), 1].
+
+    Use it in a pair with NCE or NFL, which fits better than it does alone.
 
     >>> round(AEL(a=0.5)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # exp(-1)
     0.3679
@@ -174,6 +180,8 @@ class ANorm(_PowerLoss):
 
     K/q times AMSE without its constant; the gradient does not shrink as the number of classes grows.
 
+    Use it in place of AMSE where the number of classes is large or changes.
+
     >>> round(ANorm(a=2.0, q=2.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (1.5^2 + 0.5^2 - 1) / 2
     0.75
     """
@@ -207,6 +215,8 @@ class AMSE(_PowerLoss):
     that is :math:`a \ge 1/(w_1 - w_2)`, 9 at ten classes with 80 % symmetric noise. a = 1 is MSE. A larger a is more robust
     and fits less. The value contains the constant :math:`(a-1)^q / K` (84.1 at a = 30, K = 10), which hides the loss curve:
     :meth:`constant` gives it, ``offset=False`` drops it, and the gradient is the same.
+
+    Use it as the passive part of JAL.
 
     >>> round(AMSE(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (2.5^2 + 0.5^2) / 2
     3.25

@@ -135,23 +135,32 @@ class RobustLoss(nn.Module):
 
     def from_source(self, source: Source, target: Tensor, shape: Sequence[int]) -> Tensor:
         """The loss of N rows for ``target``, labels ``[N]`` or probabilities ``[N, K]``; unreduced it has this shape."""
-        total: Tensor | int
+        rows, total = self.weighted_rows(source, target)
+        return self.reduced(rows, total, source.dtype, shape)
+
+    def weighted_rows(self, source: Source, target: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Weighted losses ``[N]``, 0 where ignored, each from its own row, and what a mean divides their sum by; None: N."""
         if target.is_floating_point():
-            rows, total = self._expected_rows(source, target), len(target)
-        else:
-            rows, total = self._labelled_rows(source, target)
+            return self._expected_rows(source, target), None
+        return self._labelled_rows(source, target)
+
+    def reads_every_label(self, target: Tensor) -> bool:
+        """Whether the loss of a row is made of the losses for all K labels."""
+        return target.is_floating_point() or self.label_smoothing > 0
+
+    def reduced(self, rows: Tensor, total: Tensor | None, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
+        """What a call returns, from what ``weighted_rows`` gives; ``dtype`` is that of the logits."""
         if self.reduction == "none":
             result = rows.reshape(shape)
         elif self.reduction == "sum":
             result = rows.sum()
         else:
-            result = rows.sum() / total
+            result = rows.mean() if total is None else rows.sum() / total
         # What F.cross_entropy would return: under autocast that runs in float32.
         autocast = rows.device.type != "meta" and torch.is_autocast_enabled(rows.device.type)
-        return result.to(accumulation_dtype(source.dtype) if autocast else source.dtype)
+        return result.to(accumulation_dtype(dtype) if autocast else dtype)
 
     def _labelled_rows(self, source: Source, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Weighted losses, 0 where ignored, and what a mean divides their sum by."""
         target = target.long()
         ignored = target == self.ignore_index
         labels = target.masked_fill(ignored, 0)

@@ -31,6 +31,8 @@ class CE(RobustLoss):
 
     The baseline. Range [0, inf). Its gradient never fades on a label the network does not believe, so it memorises noise.
 
+    Use it where labels are clean, and as the baseline.
+
     >>> round(CE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # log 4
     1.3863
     """
@@ -58,6 +60,8 @@ class FL(RobustLoss):
 
     Range [0, inf). gamma = 0 is cross entropy. ``detach_focal=True`` treats the weight :math:`(1-p_y)^\gamma` as a constant
     in the gradient, as the code behind the published numbers of this family does.
+
+    Use it for clean labels with hard examples; against noise it serves as a part of NFL.
 
     >>> round(FL(gamma=2.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # log(2) / 4
     0.1733
@@ -93,6 +97,8 @@ class MAE(RobustLoss):
     Symmetric, hence robust, and slow to fit: the gradient fades on everything the network does not believe yet. Range [0, s].
     With s = 2 it is :math:`\sum_k |e_k - p_k|`; published pairs such as NCE+MAE use s = 1.
 
+    Use it as the passive part of a pair; alone only where classes are few and training may be long.
+
     >>> round(MAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     1.5
     """
@@ -124,6 +130,8 @@ class MSE(RobustLoss):
 
     The same as AMSE at a = 1. Proper: its risk is least at the true label distribution, so noise goes into the prediction.
 
+    Use it where probabilities must be calibrated, not where labels are wrong.
+
     >>> round(MSE()(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (1/4 + 1/4) / 2
     0.25
     """
@@ -151,6 +159,8 @@ class RCE(RobustLoss):
 
     A scaled mean absolute error: 9.2103 (1 - p_y) at the default. Papers print the constant as A = -4, the exponent of ten.
 
+    Use it as the passive part of SCE or NCE+RCE.
+
     >>> round(RCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     6.9078
     """
@@ -172,6 +182,8 @@ class SCE(Sum):
     .. math:: L = \alpha \, \text{CE} + \beta \, \text{RCE}
 
     Not symmetric in the sense of the robustness condition, in spite of its name. Range [0, inf).
+
+    Use it under light noise, where fitting counts as much as robustness.
 
     >>> loss = SCE(alpha=1.0, beta=0.0)(torch.zeros(1, 4), torch.tensor([2]))  # beta = 0 is cross entropy
     >>> round(loss.item(), 4)
@@ -198,6 +210,8 @@ class NegativeLS(RobustLoss):
 
     r > 0 is ordinary label smoothing, r = 0 cross entropy. Below 0 the loss has no lower bound: keep the learning rate low,
     or train with r = 0 first, as the paper does.
+
+    Use it after a start with r = 0, where a search over r can be afforded.
 
     >>> round(NegativeLS(r=-1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 2 log 4 - log 4
     1.3863

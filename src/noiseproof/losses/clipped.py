@@ -40,6 +40,8 @@ class OGC(RobustLoss):
 
     The threshold is in the state dict. Range [0, log(tau) + 1].
 
+    Use it where the noise is not known and the loop can call :meth:`update`.
+
     >>> round(OGC(tau=2.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -1/2 + log 2 + 1
     1.1931
     """

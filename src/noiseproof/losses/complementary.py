@@ -49,6 +49,8 @@ class NL(RobustLoss):
     by those kept). The draw comes from ``generator``, or from torch's default generator. With probability targets or smoothing
     each label that counts has a draw of its own.
 
+    Use it for the stages of NLNL, one after the other.
+
     >>> round(NL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -log(3/4), whichever class is drawn
     0.2877
     """
@@ -110,6 +112,8 @@ class JNPL(RobustLoss):
 
     Written from descriptions of the paper that agree with each other, not from the paper itself: whether PL+ takes the given
     label or the predicted one is not settled by them, and here it is the given one, which is the predicted one wherever b = 1.
+
+    Use it in place of the stages of NLNL, in a single one.
 
     >>> round(JNPL(lam=0.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 3/4 * -log(3/4)
     0.2158

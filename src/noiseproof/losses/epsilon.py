@@ -47,6 +47,8 @@ class ECE(_EpsilonLoss):
 
     m = 0 is cross entropy. Used as alpha ECE + beta MAE. Classes that tie for the largest logit all count as the top.
 
+    Use it in the pair ECE+MAE.
+
     >>> round(ECE(m=1.0)(torch.tensor([[0.0, 0.0, -1e4]]), torch.tensor([0])).item(), 4)  # -log((1/2 + 1) / 2)
     0.2877
     """
@@ -73,6 +75,8 @@ class EFL(_EpsilonLoss):
 
     gamma = 0 is ECE. ``detach_focal`` as in :class:`FL`.
 
+    Use it in the pair EFL+MAE.
+
     >>> round(EFL(m=1.0, gamma=1.0)(torch.tensor([[0.0, 0.0, -1e4]]), torch.tensor([0])).item(), 4)  # 0.25 * 0.2877
     0.0719
     """
@@ -91,7 +95,10 @@ class EFL(_EpsilonLoss):
 
 @register_pair("ece+mae", reference="Wang et al., NeurIPS 2024")
 class ECEandMAE(Sum):
-    """The pair alpha ECE + beta MAE, with the defaults published for CIFAR-10 and symmetric noise."""
+    """The pair alpha ECE + beta MAE, with the defaults published for CIFAR-10 and symmetric noise.
+
+    Use it with alpha, beta and m chosen together: they trade fitting for robustness.
+    """
 
     def __init__(self, *, alpha: float = 0.01, beta: float = 5.0, m: float = 1e5, **contract: Unpack[Contract]) -> None:
         super().__init__(pair_terms(alpha, ECE(m=m), beta, MAE()), **contract)
@@ -100,7 +107,10 @@ class ECEandMAE(Sum):
 
 @register_pair("efl+mae", reference="Wang et al., NeurIPS 2024")
 class EFLandMAE(Sum):
-    """The pair alpha EFL + beta MAE, with the defaults published for CIFAR-10 and symmetric noise."""
+    """The pair alpha EFL + beta MAE, with the defaults published for CIFAR-10 and symmetric noise.
+
+    Use it with alpha, beta and m chosen together: they trade fitting for robustness.
+    """
 
     def __init__(
         self,

@@ -74,6 +74,8 @@ class TruncatedGCE(RobustLoss):
     Below p_y = k the loss is constant and has no gradient: start with GCE and switch once the network has an opinion.
     Range [0, (1 - k^q)/q].
 
+    Use it as the second stage after GCE.
+
     >>> round(TruncatedGCE(q=1.0, k=0.5)(torch.zeros(1, 4), torch.tensor([2])).item(), 2)  # p_y = 1/4 counts as 1/2
     0.5
     """
@@ -107,6 +109,8 @@ class TaylorCE(RobustLoss):
     t = 1 is half the mean absolute error, t -> infinity is cross entropy. (The series of the logarithm, not Taylor-softmax.)
     Its slope in p_y is t times steeper at 0 than at 1, so it is asymmetric for label weights with :math:`w_1 \ge t w_2`.
     Range [0, 1 + 1/2 + ... + 1/t].
+
+    Use it to trade robustness (few terms) for speed of fitting (many).
 
     >>> round(TaylorCE(t=2)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + 1/8
     0.625
@@ -143,6 +147,8 @@ class PHuberCE(RobustLoss):
 
     tau -> 1 is 1 - p_y, tau -> infinity is cross entropy. Asymmetric for label weights with :math:`w_1 \ge \tau w_2`. Range
     [0, log(tau) + 1].
+
+    Use it in place of clipping gradients: it clips by the label's probability, example by example.
 
     >>> round(PHuberCE(tau=2.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -1/2 + log 2 + 1
     1.1931
@@ -193,6 +199,8 @@ class JS(RobustLoss):
     pi -> 0 is cross entropy, pi -> 1 half the mean absolute error. Despite the entropies it depends on p_y alone: with
     :math:`\mu = \pi + (1-\pi) p_y` the other classes' terms add up to :math:`-(1-\pi)(1-p_y)\ln(1-\pi)`.
 
+    Use it as one knob between cross entropy and mean absolute error, and GJS where two views of each example are at hand.
+
     >>> round(JS(pi=0.5)(torch.tensor([[0.0, 100.0]]), torch.tensor([0])).item(), 4)  # the bound at pi = 1/2
     2.0
     """
@@ -225,6 +233,8 @@ class FisherRao(RobustLoss):
     error and cross entropy: :math:`1 - p_y \le L \le -\log p_y`. Its gradient on a label that the network finds unlikely fades
     as :math:`\sqrt{p_y}`. Range [0, 2.4674].
 
+    Use it where nothing can be tuned; under noise it has no guarantee.
+
     >>> round(FisherRao()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # the angle is a third of pi
     1.0966
     """
@@ -253,6 +263,8 @@ class DFT(RobustLoss):
     Proposed for the fine-tuning of language models. Its gradient is exactly that of :math:`1 - p_y`, so training with it is
     training with the mean absolute error at scale 1, as robust and as slow; only the value that is shown differs. The value is
     0 at both p_y = 1 and p_y = 0, and 0.3679 at most, so a smaller one need not be a better fit.
+
+    Use it to fine-tune a network that agrees with most labels already.
 
     >>> round(DFT()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # log(4) / 4
     0.3466

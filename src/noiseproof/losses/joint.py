@@ -22,6 +22,8 @@ class ANLCE(Sum):
     Symmetric. Published with L1 decay on all weights (``noiseproof.L1``): 5e-5 on CIFAR-10, 5e-7 on CIFAR-100; with L2 3e-5 on
     WebVision and 1e-3 on Clothing1M. On CNNs the decay is half of the method, see :class:`JALCE`.
 
+    Use it with its decay, as the symmetric alternative to JAL-CE.
+
     >>> round(ANLCE(alpha=1.0, beta=1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
     1.0
     """
@@ -37,6 +39,8 @@ class ANLFL(Sum):
 
     Symmetric. ``detach_focal`` as in :class:`FL`, for both parts. Decay as for :class:`ANLCE`: L1 5e-5 on CIFAR-10, 5e-7 on
     CIFAR-100.
+
+    Use it with its decay, as the symmetric alternative to JAL-FL.
     """
 
     def __init__(
@@ -67,6 +71,8 @@ class JALCE(Sum):
     WebVision and 1e-3 on Clothing1M. The decay is part of the method on CNNs: in a first look JAL-CE and ANL-CE lost more than
     ten points on CIFAR-10 at 80 % symmetric noise with L2 1e-4 instead. On an MLP trained with SGD no difference was seen.
 
+    Use it first where labels are noisy, with the decay that belongs to the data.
+
     >>> round(JALCE(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + (2.5^2 + 0.5^2)/2
     3.75
     """
@@ -91,6 +97,8 @@ class JALFL(Sum):
 
     As :class:`JALCE`, with the focal loss and the same decay: L1 5e-5 on CIFAR-10, 5e-6 on CIFAR-100. ``detach_focal`` as in
     :class:`FL`: the paper's numbers were made with it.
+
+    Use it as a second try beside JAL-CE: in the 31 settings of the paper that have both they are within 0.7 points.
 
     >>> round(JALFL(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
     3.75

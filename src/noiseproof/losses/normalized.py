@@ -76,6 +76,8 @@ class NFL(RobustLoss):
 
     gamma = 0 is NCE. ``detach_focal`` as in :class:`FL`. Symmetric. Range [0, 1].
 
+    Use it as the active part of a pair, like NCE.
+
     >>> round(NFL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     0.25
     """
@@ -109,6 +111,8 @@ class NNCE(RobustLoss):
     Probabilities below m (``minimum``) have no gradient. The paper has m = 1e-7, the code behind the JAL numbers 1e-8.
     Symmetric. Range [0, 1].
 
+    Use it as the passive part of ANL-CE, with L1 decay.
+
     >>> round(NNCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     0.75
     """
@@ -139,6 +143,8 @@ class NNFL(RobustLoss):
     .. math:: L = 1 - \frac{C - f_y}{\sum_k (C - f_k)}, \qquad f_k = -(1-p_k)^\gamma \log p_k, \quad C = -(1-m)^\gamma \log m
 
     with probabilities clipped below at m (``minimum``). gamma = 0 is NNCE. ``detach_focal`` as in :class:`FL`. Range [0, 1].
+
+    Use it as the passive part of ANL-FL, with L1 decay.
 
     >>> round(NNFL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     0.75

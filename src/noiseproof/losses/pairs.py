@@ -26,6 +26,8 @@ class NCEandMAE(Sum):
 
     Symmetric, because both parts are. Range [0, alpha + beta], not reached at both ends at once.
 
+    Use it as the simplest robust pair, with L2 decay.
+
     >>> round(NCEandMAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
     1.0
     """
@@ -41,6 +43,8 @@ class NCEandRCE(Sum):
 
     Symmetric, because both parts are.
 
+    Use it as the robust pair to beat, with L2 decay.
+
     >>> round(NCEandRCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 9.2103 * 3/4
     7.1578
     """
@@ -52,7 +56,10 @@ class NCEandRCE(Sum):
 
 @register_pair("nce+aul", reference=_ALF)
 class NCEandAUL(Sum):
-    """The pair alpha NCE + beta AUL. Both losses are active, so it is not an active passive loss."""
+    """The pair alpha NCE + beta AUL. Both losses are active, so it is not an active passive loss.
+
+    Use it to compare JAL with an asymmetric loss that is active, with L2 decay.
+    """
 
     def __init__(
         self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 6.3, p: float = 1.5, **contract: Unpack[Contract]
@@ -63,7 +70,10 @@ class NCEandAUL(Sum):
 
 @register_pair("nce+agce", reference=_ALF)
 class NCEandAGCE(Sum):
-    """The pair alpha NCE + beta AGCE. Both losses are active, so it is not an active passive loss."""
+    """The pair alpha NCE + beta AGCE. Both losses are active, so it is not an active passive loss.
+
+    Use it to compare JAL with an asymmetric loss that is active, with L2 decay.
+    """
 
     def __init__(
         self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 6.0, q: float = 1.5, **contract: Unpack[Contract]
@@ -74,7 +84,10 @@ class NCEandAGCE(Sum):
 
 @register_pair("nce+ael", reference=_ALF)
 class NCEandAEL(Sum):
-    """The pair alpha NCE + beta AEL. Both losses are active, so it is not an active passive loss."""
+    """The pair alpha NCE + beta AEL. Both losses are active, so it is not an active passive loss.
+
+    Use it to compare JAL with an asymmetric loss that is active, with L2 decay.
+    """
 
     def __init__(self, *, alpha: float = 1.0, beta: float = 4.0, a: float = 5.0, **contract: Unpack[Contract]) -> None:
         super().__init__(pair_terms(alpha, NCE(), beta, AEL(a=a)), **contract)
@@ -86,6 +99,8 @@ class NFLandMAE(Sum):
     r"""Active passive loss: alpha NFL + beta MAE, the mean absolute error with scale 1.
 
     Symmetric, because both parts are. Range [0, alpha + beta], not reached at both ends at once.
+
+    Use it as NCE+MAE, with hard examples weighted up.
 
     >>> round(NFLandMAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
     1.0
@@ -110,6 +125,8 @@ class NFLandRCE(Sum):
 
     Symmetric, because both parts are.
 
+    Use it as NCE+RCE, with hard examples weighted up.
+
     >>> round(NFLandRCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 9.2103 * 3/4
     7.1578
     """
@@ -130,7 +147,10 @@ class NFLandRCE(Sum):
 
 @register_pair("nfl+aul", reference=_ALF)
 class NFLandAUL(Sum):
-    """The pair alpha NFL + beta AUL. Both losses are active, so it is not an active passive loss."""
+    """The pair alpha NFL + beta AUL. Both losses are active, so it is not an active passive loss.
+
+    Use it as the pair with NCE, with hard examples weighted up.
+    """
 
     def __init__(
         self,
@@ -149,7 +169,10 @@ class NFLandAUL(Sum):
 
 @register_pair("nfl+agce", reference=_ALF)
 class NFLandAGCE(Sum):
-    """The pair alpha NFL + beta AGCE. Both losses are active, so it is not an active passive loss."""
+    """The pair alpha NFL + beta AGCE. Both losses are active, so it is not an active passive loss.
+
+    Use it as the pair with NCE, with hard examples weighted up.
+    """
 
     def __init__(
         self,
@@ -168,7 +191,10 @@ class NFLandAGCE(Sum):
 
 @register_pair("nfl+ael", reference=_ALF)
 class NFLandAEL(Sum):
-    """The pair alpha NFL + beta AEL. Both losses are active, so it is not an active passive loss."""
+    """The pair alpha NFL + beta AEL. Both losses are active, so it is not an active passive loss.
+
+    Use it as the pair with NCE, with hard examples weighted up.
+    """
 
     def __init__(
         self,
@@ -186,7 +212,10 @@ class NFLandAEL(Sum):
 
 @register_pair("agce+mae", reference="Wang et al., ICCV 2025")
 class AGCEandMAE(Sum):
-    """The pair alpha AGCE + beta MAE, which shows that NCE cannot be replaced by an asymmetric loss (Table 1)."""
+    """The pair alpha AGCE + beta MAE, which shows that NCE cannot be replaced by an asymmetric loss (Table 1).
+
+    Use it to repeat that table.
+    """
 
     def __init__(
         self, *, alpha: float = 1.0, beta: float = 1.0, a: float = 6.0, q: float = 1.5, **contract: Unpack[Contract]

@@ -47,6 +47,8 @@ class Student(RobustLoss):
         optimiser = torch.optim.SGD([*network.parameters(), *criterion.parameters()], lr=0.1)
         loss = criterion(network(images), labels)
         predicted = criterion.scores(network(images)).argmax(1)
+
+    Use it where the last layer may be replaced.
     """
 
     def __init__(
@@ -135,7 +137,10 @@ def _unit(vectors: Tensor) -> Tensor:
     reference="Zhang et al., TPAMI 2024",
 )
 class StudentAPL(Student):
-    r"""The student loss on ``alpha * NCE + beta * RCE``, the row LT-APL of the paper's tables."""
+    r"""The student loss on ``alpha * NCE + beta * RCE``, the row LT-APL of the paper's tables.
+
+    Use it as :class:`Student`, with a base that is robust itself.
+    """
 
     def __init__(
         self,

@@ -67,6 +67,8 @@ class LogitClip(_TransformedLoss):
     Bounds any loss: with cross entropy it is at most :math:`\log(1 + (K-1) e^{\sqrt2\tau})`. The norm is not a row statistic
     and changes when a constant is added to the logits.
 
+    Use it around a loss without a bound, to give it one.
+
     >>> far = torch.tensor([[30.0, 40.0]])  # norm 50, clipped to 5: logits 3 and 4
     >>> round(LogitClip(tau=5.0)(far, torch.tensor([0])).item(), 4)  # log(1 + e)
     1.3133
@@ -97,6 +99,8 @@ class PublishedLogitClip(_TransformedLoss):
 
     The threshold is 1/delta but the new norm is delta, so for delta > 1 norms between the two are scaled *up*, and the loss
     jumps at the threshold. Only delta = 1 is LogitClip. The published runs use 2.5 on CIFAR-10 and 0.5 on CIFAR-100.
+
+    Use it to repeat the published numbers, and LogitClip otherwise.
 
     >>> near = torch.tensor([[0.6, 0.8]])  # norm 1 is above 1/2 and becomes 2
     >>> round(PublishedLogitClip(delta=2.0)(near, torch.tensor([1])).item(), 4)  # log(1 + exp(-0.4))
@@ -134,6 +138,8 @@ class LogitBias(RobustLoss):
     constant moves it to where it has one. ``base`` is MAE if none is given, and may be any loss of the label's probability
     alone. At :math:`\epsilon = \log(K - 1)` a uniform prediction counts as 1/2, where MAE is steepest: 2.2 for ten classes,
     6.9 for a thousand. (The paper too chooses epsilon by the number of classes; its values are not reproduced here.)
+
+    Use it to train with MAE, or another bounded loss, on many classes.
 
     >>> round(LogitBias(epsilon=math.log(3))(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 2 (1 - 1/2)
     1.0
@@ -184,6 +190,8 @@ class SparseRegularization(_TransformedLoss):
 
     Call :meth:`set_epoch` at the start of every epoch: lambda is multiplied by ``growth`` every ``every`` epochs. The published
     code for CIFAR also scales each row of logits to length 1 first: ``normalize=True``.
+
+    Use it where the loop can tell it the epoch.
 
     >>> loss = SparseRegularization(lam=1.0, growth=2.0, temperature=1.0, q=1.0)  # q = 1 adds the constant lambda
     >>> loss.set_epoch(2)
@@ -248,6 +256,8 @@ class LDR(RobustLoss):
 
     lambda -> 0 is a multi-class hinge loss, lambda -> infinity a symmetric one. The scores are normalised over the row, so it
     is no function of softmax statistics, and adding a constant to the logits changes it. (In the formula s is these scores.)
+
+    Use it where a margin between classes is wanted.
 
     >>> round(LDR(c=1.0, lam=1.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # log((1 + e) / 2)
     0.6201

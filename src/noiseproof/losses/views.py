@@ -37,6 +37,8 @@ class GJS(RobustLoss):
     ``loss([logits_a, logits_b], target)``; one tensor stands for V equal predictions, and the loss is then JS. It needs the
     mean of the predictions, so it is no function of row statistics.
 
+    Use it where each example is augmented twice: that the views agree is a second signal.
+
     >>> same = torch.tensor([[1.0, 2.0, 0.5]])
     >>> from noiseproof import JS
     >>> bool(torch.isclose(GJS(pi=0.3)(same, torch.tensor([1])), JS(pi=0.3)(same, torch.tensor([1]))))

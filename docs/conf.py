@@ -1,0 +1,89 @@
+"""Sphinx: `make docs` builds the pages of this folder into site/."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "src")]
+
+from manual import catalogue, diagram, docstrings, mathematics, names, sources  # noqa: E402 - found above
+from sphinx.application import Sphinx  # noqa: E402
+from sphinx.util.docutils import SphinxDirective  # noqa: E402
+
+from noiseproof import __version__  # noqa: E402
+
+project = "noiseproof"
+author = "the authors of noiseproof"
+version = release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["_static"]
+root_doc = "index"
+highlight_language = "text"  # indented blocks are shell commands and their output
+nitpicky = False
+
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]
+
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+autodoc_type_aliases = {name: name for name in ("ArrayLike", "Labels", "Noise", "Reduction", "Rule", "Weights")}
+autodoc_member_order = "bysource"
+autodoc_class_signature = "mixed"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+add_module_names = False
+
+html_theme = "furo"
+html_title = f"noiseproof {__version__}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_math_renderer = "mathml"
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_show_copyright = False
+
+GENERATED = {"losses": catalogue.catalogue, "api": names.reference, "tests": sources.listing}
+"""Pages in which the comment `<!-- generated -->` stands for what is made from code"""
+NOT_YET = ("choosing", "audit", "many_classes")
+"""Pages that the table of contents may name before they are there"""
+
+
+class Mermaid(SphinxDirective):
+    """A graph as GitHub shows it, drawn here instead of by a script from elsewhere."""
+
+    has_content = True
+
+    def run(self):
+        from docutils import nodes
+
+        svg = diagram.drawn("\n".join(self.content), "what imports what")
+        return [nodes.raw("", svg, format="html")]
+
+
+def read(app: Sphinx, name: str, content: list[str]) -> None:
+    text = sources.inside(content[0])
+    if name in GENERATED:
+        text = text.replace("<!-- generated -->", GENERATED[name]())
+    absent = [page for page in NOT_YET if not Path(app.srcdir, f"{page}.md").is_file()]
+    entries = {entry for page in absent for entry in (page, f"<{page}>")}  # of a table of contents: page, or Title <page>
+    content[0] = "\n".join(line for line in text.split("\n") if not entries & {line.strip(), line.rpartition(" ")[2]})
+
+
+def columns(app: Sphinx, kind: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    lines[:] = docstrings.as_rest(lines)
+
+
+def inherited(app: Sphinx, kind: str, name: str, value: object, skip: bool, options: object) -> bool | None:
+    """scikit-learn gives every estimator methods whose docstrings link into its own pages."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
+def setup(app: Sphinx) -> None:
+    mathematics.setup(app)
+    app.add_directive("mermaid", Mermaid)
+    app.connect("source-read", read)
+    app.connect("autodoc-process-docstring", columns)
+    app.connect("autodoc-skip-member", inherited)

@@ -1,0 +1,172 @@
+"""Losses of a linear head, a chunk of rows after the other, each with autograd of its own."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+from noiseproof.linear.source import Linear
+from noiseproof.losses import RobustLoss
+from noiseproof.primitives import accumulation_dtype
+from noiseproof.primitives.linear import Gradients, Products, chunk_rows, forward_pass, only_once, write_gradient
+from noiseproof.statistics import Logits, RowStatistics, Statistic, keys_of, statistics_of
+
+__all__ = ["weighted_rows"]
+
+EVERY_LABEL = 16
+"""So many matrices of a chunk's size the losses of all its labels take, at least, with what autograd keeps of them."""
+
+
+def weighted_rows(source: Linear, target: Tensor, criterion: RobustLoss, recompute: bool) -> tuple[Tensor, Tensor | None]:
+    """The weighted losses of all rows, or their sum, and what a mean divides it by."""
+    every = criterion.reads_every_label(target)
+    if torch.compiler.is_compiling() or _is_watched(source.hidden):
+        return _checkpointed_rows(source, target, criterion) if every else criterion.weighted_rows(source, target)
+    parameters = [p for p in criterion.parameters() if p.requires_grad]
+    inputs = (source.hidden, source.weight, source.bias, *parameters)
+    wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
+    # Not in float16: the gradient of a sum may overflow, that of a mean vanish, unless the scale of the loss is known.
+    at_once = wanted and criterion.reduction != "none" and not recompute and source.dtype != torch.float16
+    if not every and not at_once:
+        return criterion.weighted_rows(source, target)
+    chunk_bytes = max(1, source.chunk_bytes // EVERY_LABEL) if every else source.chunk_bytes
+    task = _Task(target, source.keep, criterion, source.dtype, chunk_bytes, at_once)
+    rows, total = _ChunkedRows.apply(task, *inputs)  # type: ignore[no-untyped-call]
+    return rows, total
+
+
+def _is_watched(hidden: Tensor) -> bool:
+    """Whether there may be no values to compute with, or something that wants to see one operation per pass."""
+    return type(hidden) not in (Tensor, nn.Parameter) or hidden.is_meta or torch._C._len_torch_dispatch_stack() > 0
+
+
+class _Task(NamedTuple):
+    """What is computed, besides the tensors with gradients."""
+
+    target: Tensor
+    keep: Tensor | None
+    criterion: RobustLoss
+    dtype: torch.dtype
+    chunk_bytes: int
+    at_once: bool
+    """The sum of the losses, with its gradients, instead of the losses"""
+
+
+class _LabelChunk(Logits):
+    """Logits whose losses are differentiated down to the primitives; the operation's own backward pass does the rest."""
+
+    def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
+        keys = keys_of(needs)
+        primitives, saved = forward_pass(self.logits, target, ";".join(keys))
+        self.leaf = primitives.requires_grad_(torch.is_grad_enabled())
+        self._rest = (target, primitives.detach(), saved, ";".join(keys))
+        return statistics_of(self.leaf, keys, self.classes)
+
+    def by_logits(self, grads: Tensor) -> Tensor:
+        return write_gradient(grads, self.logits, *self._rest)
+
+
+class _EveryLabelChunk(Logits):
+    """Logits whose losses for all labels are differentiated by autograd."""
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__(logits.detach().requires_grad_(torch.is_grad_enabled()))
+        self.leaf = self.logits
+
+    def by_logits(self, grads: Tensor) -> Tensor:
+        return grads
+
+
+def _run(
+    task: _Task, inputs: Sequence[Any], wanted: Sequence[bool], upstream: Tensor | None
+) -> tuple[Tensor, Tensor | int, tuple[Tensor | None, ...]]:
+    """Losses, their total weight and, given the gradient of each loss, those of the inputs."""
+    hidden, weight, bias, *parameters = inputs
+    leaves = [p for p, w in zip(parameters, wanted[3:], strict=True) if w]
+    chunk_type: Callable[[Tensor], _LabelChunk | _EveryLabelChunk]
+    chunk_type = _EveryLabelChunk if task.criterion.reads_every_label(task.target) else _LabelChunk
+    with torch.autocast(hidden.device.type, enabled=False), torch.no_grad():
+        products = Products(hidden, weight, bias, task.keep, task.dtype, task.chunk_bytes)
+        gradients = Gradients(products, weight, bias, wanted[:3]) if upstream is not None else None
+        losses = hidden.new_zeros(len(hidden), dtype=accumulation_dtype(task.dtype))
+        by_parameters = [torch.zeros_like(leaf) for leaf in leaves]
+        total: Tensor | int = 0
+        for rows, x, z in products.chunks():
+            # Hooks of the caller's, of a checkpoint around this say, are for what outlives this function.
+            with torch.set_grad_enabled(gradients is not None), saved_tensors_hooks(Tensor.detach, lambda kept: kept):
+                chunk = chunk_type(z)
+                found, count = task.criterion.weighted_rows(chunk, task.target[rows])
+            losses[rows] = found.detach()
+            total = total + (len(found) if count is None else count)
+            if gradients is not None and upstream is not None:
+                first, *rest = torch.autograd.grad(found, [chunk.leaf, *leaves], upstream[rows], materialize_grads=True)
+                gradients.add(rows, x, chunk.by_logits(first))
+                for sum_, part in zip(by_parameters, rest, strict=True):
+                    sum_.add_(part)
+    own = (None, None, None) if gradients is None else gradients.results()
+    others = iter(by_parameters)
+    return losses, total, (*own, *(next(others) if w else None for w in wanted[3:]))
+
+
+class _ChunkedRows(torch.autograd.Function):
+    """The losses of all rows, which the backward pass computes again; or their sum, with gradients that wait to be scaled."""
+
+    @staticmethod
+    def forward(ctx: Any, task: _Task, *inputs: Any) -> tuple[Tensor, Tensor]:
+        ctx.task, wanted = task, ctx.needs_input_grad[1:]
+        upstream = inputs[0].new_ones(len(inputs[0]), dtype=accumulation_dtype(task.dtype)) if task.at_once else None
+        losses, total, gradients = _run(task, inputs, wanted, upstream)
+        ctx.save_for_backward(*(gradients if task.at_once else inputs))
+        count = total if isinstance(total, Tensor) else losses.new_full((), total)
+        ctx.mark_non_differentiable(count)
+        return losses.sum() if task.at_once else losses, count
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        kept, again = ctx.saved_tensors, torch.is_grad_enabled()
+        with torch.no_grad():
+            if ctx.task.at_once:
+                scale = _finite_scale(grads[0], ctx.task)
+                found = tuple([None if gradient is None else gradient * scale for gradient in kept])
+            else:
+                _, _, found = _run(ctx.task, kept, ctx.needs_input_grad[1:], grads[0])
+        # Without this a derivative of them would be zero, and wrong.
+        return None, *(_Once.apply(g.requires_grad_()) if again and g is not None else g for g in found)  # type: ignore[no-untyped-call]
+
+
+def _finite_scale(grad: Tensor, task: _Task) -> Tensor:
+    """0 where no row counts: a mean is then 0/0, but the gradient of nothing is nothing."""
+    if not len(task.target):
+        return torch.zeros_like(grad)
+    return grad if task.keep is None else grad.masked_fill(~task.keep.any(), 0.0)
+
+
+class _Once(torch.autograd.Function):
+    """A gradient that cannot be differentiated once more."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        only_once()
+
+
+def _checkpointed_rows(source: Linear, target: Tensor, criterion: RobustLoss) -> tuple[Tensor, Tensor]:
+    """The same in operations that a compiler can trace: each chunk is a checkpoint."""
+
+    def rows_of(x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        logits = F.linear(x, source.weight, source.bias)
+        rows, count = criterion.weighted_rows(Logits(logits), labels)
+        return rows, rows.new_full((), len(rows)) if count is None else count
+
+    rows = len(source.hidden)
+    step = max(1, chunk_rows(rows, source.classes, source.dtype, max(1, source.chunk_bytes // EVERY_LABEL)))
+    parts = zip(source.hidden.split(step), target.split(step), strict=True)
+    found = [checkpoint(rows_of, x, labels, use_reentrant=False) for x, labels in parts]
+    return torch.cat([rows for rows, _ in found]), torch.stack([count for _, count in found]).sum()

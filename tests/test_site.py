@@ -1,0 +1,106 @@
+"""The documentation as it is built: no warning, links that lead somewhere, readable on a phone, nothing from other servers."""
+
+import functools
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import noiseproof
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    for package in ("sphinx", "furo", "myst_parser"):
+        pytest.importorskip(package, reason="the documentation's packages are not installed; 'make docs' installs them")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-E", "-W", "--keep-going", "-b", "html", str(ROOT / "docs"), str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-5000:]
+    return folder
+
+
+class Page(HTMLParser):
+    """What a page can be linked at, what it links to, and what it loads."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.anchors, self.links, self.loaded, self.math = {""}, [], [], 0
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.anchors |= {found[key] for key in ("id", "name") if found.get(key)}
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"])
+        if tag in ("img", "script", "link", "iframe", "source"):
+            self.loaded += [found[key] for key in ("src", "href") if found.get(key)]
+        self.math += tag == "math"
+
+
+@functools.cache
+def read(path):
+    return Page(path)
+
+
+def pages(site):
+    return sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
+
+
+def test_every_page_of_the_folder_is_in_the_site_and_its_contents(site):
+    names = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    assert names <= {path.stem for path in pages(site)}
+    listed = {urlsplit(link).path for link in read(site / "index.html").links}
+    assert {f"{name}.html" for name in names - {"index"}} <= listed
+
+
+def test_links_within_the_site_lead_to_pages_and_anchors(site):
+    checked = 0
+    for path in pages(site):
+        for link in read(path).links:
+            parts = urlsplit(link)
+            if parts.scheme:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.is_file(), f"{path.name} links to {link}"
+            if parts.fragment and target.suffix == ".html":
+                assert unquote(parts.fragment) in read(target).anchors, f"{path.name} links to {link}"
+            checked += 1
+    assert checked > 2000
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    for path in pages(site):
+        for place in read(path).loaded:
+            parts = urlsplit(place)
+            assert not parts.scheme, f"{path.name} loads {place}"
+            assert not parts.netloc, f"{path.name} loads {place}"
+            assert (path.parent / unquote(parts.path)).exists(), f"{path.name} loads {place}"
+
+
+def test_every_loss_has_a_section_with_a_formula_and_curves(site):
+    page = (site / "losses.html").read_text(encoding="utf-8")
+    entries = noiseproof.list_losses()
+    for entry in entries:
+        assert f'id="loss-{entry.function_name.replace("_", "-")}"' in page
+    assert page.count('<div class="curves">') == sum(entry.reads != "features" for entry in entries)
+    assert read(site / "losses.html").math >= len(entries)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_its_screen_or_speaks_of_errors(site, browser, width):
+    opened = browser.new_page(viewport={"width": width, "height": 900})
+    problems = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    for path in (path for path in pages(site) if path.parent == site):
+        opened.goto(path.as_uri())
+        wide = opened.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, f"{path.name} is {wide} pixels wider than {width}"
+    opened.close()
+    assert not problems
