@@ -109,14 +109,12 @@ def audit(
         if decisions is not None:
             _decided(dataset, place, decisions, out, as_json)
             return
-        if probabilities is None:
-            check_classes(dataset, place)
         near = None if features is None else _features(features, len(dataset.train))
         found = None if probabilities is None else _by_probabilities(dataset, probabilities, near, seed, training)
     if found is None:
         how = {**training, "features": near, "seed": seed, "workers": workers, "skip_corrupt": skip_corrupt}
         shown_by = None if quiet else Console(stderr=True) if as_json else console
-        found = _trained(dataset, how, device, out, shown_by)
+        found = _trained(dataset, place, how, device, out, shown_by)
     with errors_reported():
         soft = f"noiseproof train jal-ce --data {shlex.quote(place)} --labels {shlex.quote(str(out / 'posterior.npz'))}"
         _write(found, dataset, place, labels, soft, seed, out, examples)
@@ -196,8 +194,9 @@ def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None
         return audit_probabilities(p, dataset.train.labels, features=features, classes=classes, seed=seed)
 
 
-def _trained(dataset: Dataset, how: dict[str, Any], device: str, out: Path, shown_by: Console | None) -> Audit:
+def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out: Path, shown_by: Console | None) -> Audit:
     with sigterm_as_ctrl_c() as stopped, Followed(shown_by) as followed, errors_reported():
+        check_classes(dataset, place)
         try:
             if ":" in (how["model"] or ""):
                 sys.path.insert(0, os.getcwd())  # where a user's own module usually is
