@@ -6,29 +6,12 @@ import torch.nn.functional as F
 from cases import DETACHED, DISTINCT, NAMES, RANDOM, VARIANTS, build, call, draw, gradient
 from torch.autograd import forward_ad
 
-from noiseproof.primitives import reference
-
 EACH = pytest.mark.parametrize("name", DISTINCT)
 EVERY = pytest.mark.parametrize("name", NAMES)
 
 
 @EACH
 def test_compiled_without_graph_breaks_it_gives_the_same(name):
-    compiled_gives_the_same(name)
-
-
-READS = {frozenset(build(name).needs or {name}): name for name in reversed(DISTINCT)}
-"""One loss for each set of statistics that some loss reads, and each loss that reads something else."""
-WIDEST = {name for read, name in READS.items() if build(name).needs and not any(read < other for other in READS)} | {"lt-apl"}
-"""Those of them that read all that some other one reads, and one that reads something else."""
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in WIDEST)) for name in READS.values()]
-)
-def test_compiled_with_the_passes_traced_it_gives_the_same(name, monkeypatch):
-    """On a CPU the compiler meets the passes over the logits as operations; elsewhere it traces them."""
-    monkeypatch.setattr(reference, "on_cpu", lambda tensor: not torch.compiler.is_compiling())
     compiled_gives_the_same(name)
 
 
