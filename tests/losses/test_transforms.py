@@ -6,8 +6,6 @@ import torch.nn.functional as F
 from cases import DETACHED, DISTINCT, NAMES, RANDOM, VARIANTS, build, call, draw, gradient
 from torch.autograd import forward_ad
 
-from noiseproof.primitives import reference
-
 EACH = pytest.mark.parametrize("name", DISTINCT)
 EVERY = pytest.mark.parametrize("name", NAMES)
 READS = {frozenset(build(name).needs or {name}): name for name in reversed(DISTINCT)}
@@ -23,13 +21,6 @@ def others_slow(names, quick):
 
 @pytest.mark.parametrize("name", others_slow(DISTINCT, READS.values()))
 def test_compiled_without_graph_breaks_it_gives_the_same(name):
-    compiled_gives_the_same(name)
-
-
-@pytest.mark.parametrize("name", others_slow(READS.values(), WIDEST))
-def test_compiled_with_the_passes_traced_it_gives_the_same(name, monkeypatch):
-    """On a CPU the compiler meets the passes over the logits as operations; elsewhere it traces them."""
-    monkeypatch.setattr(reference, "on_cpu", lambda tensor: not torch.compiler.is_compiling())
     compiled_gives_the_same(name)
 
 
