@@ -87,7 +87,8 @@ def with_names(path: Path) -> tuple[str, str]:
 def harmless(files: tuple[str, str]) -> bool:
     page, table = files
     cells = [cell for row in csv.reader(io.StringIO(table)) for cell in row]
-    inert = page.count("<script") == 1 and "<img src=x" not in page and page.replace("\n", "").replace("\t", "").isprintable()
+    text = page.translate(dict.fromkeys(map(ord, "\n\t\u00a0")))  # the last between a number and its percent sign
+    inert = page.count("<script") == 1 and "<img src=x" not in page and text.isprintable()
     return inert and not [cell for cell in cells if cell.startswith(tuple("=+-@\t\r")) or not cell.isprintable()]
 
 
