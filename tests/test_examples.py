@@ -27,15 +27,21 @@ def test_there_are_five_and_each_is_readable_in_one_sitting():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "ahead"), [("images_pytorch", 20), ("segmentation", 15), ("tabular_sklearn", 4), ("text_transformers", 2)]
+    ("name", "loss", "ahead"),
+    [
+        ("images_pytorch", "JAL-CE", 20),
+        ("segmentation", "GCE", 1),
+        ("tabular_sklearn", "JAL-CE", 4),
+        ("text_transformers", "JAL-CE", 2),
+    ],
 )
-def test_jal_is_ahead_of_cross_entropy(name, ahead, tmp_path):
-    """By less than it was when this was written: 39, 40, 12 and 4 points, of one seed."""
+def test_a_robust_loss_is_ahead_of_cross_entropy(name, loss, ahead, tmp_path):
+    """By less than it was when this was written: 39, 3, 12 and 4 points; of one seed, three seeds, three folds and one seed."""
     if name == "text_transformers":
         pytest.importorskip("accelerate")
     text = output(name, tmp_path)
-    cross_entropy, jal = (float(re.search(rf"{loss}.* ([\d.]+)%", text).group(1)) for loss in ("cross entropy", "JAL-CE"))
-    assert jal > cross_entropy + ahead, text
+    cross_entropy, robust = (float(re.search(rf"{each}.* ([\d.]+)%", text).group(1)) for each in ("cross entropy", loss))
+    assert robust > cross_entropy + ahead, text
 
 
 @pytest.mark.slow
