@@ -180,6 +180,16 @@ def test_soft_labels_and_class_weights_are_divided_by_the_number_of_examples():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
+        (
+            lambda: TrainerLoss(noiseproof.CE(), 5e-5),
+            r"decay must be a penalty such as noiseproof\.L1\(model, 5e-5\), got float",
+        ),
+        (lambda: TrainerLoss(noiseproof.CE())((torch.zeros(2, 3),), [0, 1]), "labels must be a tensor, got list"),
+        (lambda: TrainerLoss(noiseproof.CE())((), torch.tensor([0, 1])), "no logits"),
+        (
+            lambda: TrainerLoss(noiseproof.CE(), shift=True)((torch.zeros(2, 3),), torch.tensor([0, 1])),
+            r"shift needs logits \[N, T, K\], a position after the other, got \[2, 3\]",
+        ),
         (lambda: TrainerLoss(noiseproof.CE(ignore_index=255)), "ignore_index=-100"),
         (lambda: TrainerLoss(noiseproof.CE())({"logits": torch.zeros(2, 3)}, None), "no 'labels'"),
         (lambda: TrainerLoss(noiseproof.CE())({"loss": torch.zeros(2)}, torch.zeros(2)), "no logits"),
@@ -188,5 +198,5 @@ def test_soft_labels_and_class_weights_are_divided_by_the_number_of_examples():
     ],
 )
 def test_what_does_not_fit_is_said(call, said):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises((ValueError, TypeError), match=said):
         call()

@@ -52,12 +52,16 @@ class TrainerLoss:
             raise ValueError(f"the Trainer leaves out labels of {IGNORED} alone: the loss must have ignore_index={IGNORED}")
         if getattr(criterion, "follows_training", False):
             raise ValueError(f"{type(criterion).__name__} must be told of the training's progress, which the Trainer does not")
+        if decay is not None and not callable(decay):
+            raise TypeError(f"decay must be a penalty such as noiseproof.L1(model, 5e-5), got {type(decay).__name__}")
         self.criterion, self.decay, self.shift = copy.deepcopy(criterion), decay, shift
         vars(self.criterion)["reduction"] = "sum"
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None) -> Tensor:
         if labels is None:
             raise ValueError("the batch has no 'labels'; name the column so, or see the Trainer's label_names")
+        if not isinstance(labels, Tensor):
+            raise TypeError(f"labels must be a tensor, got {type(labels).__name__}; the data collator makes tensors of lists")
         items: Tensor | float | None = num_items_in_batch
         if isinstance(items, Tensor):
             items = items.sum()  # under DataParallel the number of the whole batch stands there once for each device
@@ -78,6 +82,8 @@ class TrainerLoss:
         logits = self._logits(outputs)
         classes = logits.shape[-1]
         if self._shifts(outputs):
+            if logits.ndim < 3:
+                raise ValueError(f"shift needs logits [N, T, K], a position after the other, got {list(logits.shape)}")
             logits, labels = logits[..., :-1, :], labels[..., 1:]
         if labels.is_floating_point():
             _check_shape(logits, labels, "probabilities of the classes", logits.shape)
@@ -98,7 +104,10 @@ class TrainerLoss:
         return label_loss(self.criterion.to(labels.device), log_probabilities, labels), labels.ne(IGNORED).sum()
 
     def _logits(self, outputs: Any) -> Tensor:
-        logits = _named(outputs, "logits") if hasattr(outputs, "get") else outputs[0]
+        if hasattr(outputs, "get"):
+            logits = _named(outputs, "logits")
+        else:
+            logits = outputs[0] if isinstance(outputs, tuple | list) and outputs else outputs
         if not isinstance(logits, Tensor):
             raise ValueError("the model's output has no logits; a loss on hidden states is another thing")
         return logits
