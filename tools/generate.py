@@ -14,6 +14,7 @@ from audit_record import audit_tables
 from choosing import choice_of_a, selection
 from differences import difference_lists
 from evidence import EVIDENCE, evidence
+from kernel_record import kernels
 from own_data import own_defaults
 from results import RESULTS, results
 
@@ -81,6 +82,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "docs" / "choosing.md": {"selection": selection, "a": choice_of_a},
     ROOT / "docs" / "differences.md": {"differences": difference_lists},
     ROOT / "docs" / "own_data.md": {"defaults": own_defaults},
+    ROOT / "docs" / "speed.md": {"kernels": kernels},
 }
 """What stands between the marks of a name"""
 WRITTEN: dict[Path, Callable[[], str]] = {
