@@ -28,8 +28,8 @@ def kernels() -> str:
     facts, *lines = _lines("kernels_h200.jsonl")
     where = f"{facts['device']}, torch {facts['torch']}, commit {facts['commit']}, {facts['date']}, `{facts['protocol']}`"
     parts = [
-        f"{where}: medians of interleaved turns, in milliseconds. A copy of the logits reads and writes them once; the two passes "
-        "read them, then read them again and write the gradient, so that their floor is one and a half copies.\n",
+        f"{where}: medians of interleaved turns, in milliseconds. A copy of the logits reads and writes them once; the two "
+        "passes read them, then read them again and write the gradient, so that their floor is one and a half copies.\n",
         _table(["kernels alone, bf16", "loss", "forward", "backward", "both, in copies"], _alone(lines)),
         _table(
             ["whole step, bf16, eager unless said", *(f"{rows:,} x {classes:,}" for rows, classes in SHAPES)], _steps(lines)
@@ -75,7 +75,7 @@ def _small(lines: list[dict[str, Any]]) -> str:
     return (
         f"At 128 x 10 launching is all that counts: a step of JAL-CE is {launches['jal-ce', 'ours']} launches and {eager:,.0f} "
         f"microseconds eager (F.cross_entropy {theirs:,.0f}), {graph:.0f} in a CUDA graph, and compiled "
-        f"{launches['jal-ce', 'compiled']} launches and {compiled:.0f} microseconds in a CUDA graph. Up to some thousand classes "
-        "the eager step of 32,768 rows takes as long as the small one, because the host is slower than the device: there a CUDA "
-        "graph helps, and without one the plain formula, compiled, is still faster than ours."
+        f"{launches['jal-ce', 'compiled']} launches and {compiled:.0f} microseconds in a CUDA graph. Up to some thousand "
+        "classes the eager step of 32,768 rows takes as long as the small one, the host being slower than the device: there "
+        "a CUDA graph helps, and without one the plain formula, compiled, is still faster than ours."
     )
