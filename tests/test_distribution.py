@@ -90,7 +90,7 @@ def needed(name, seen):
     return seen
 
 installed = {one.name.lower().replace("_", "-") for one in metadata.distributions()}
-allowed = needed("numpy", needed("torch", set()))
+allowed = needed("numpy", needed("torch", set())) | {"optree"}  # which torch imports where it is
 owners = metadata.packages_distributions()
 
 class Only(importlib.machinery.PathFinder):
