@@ -5,7 +5,8 @@
 
 The images are discs and squares in noise, few of them. In the masks that we have 30 % of the pixels have a wrong class, and a
 border has none. Logits are [N, K, H, W], masks [N, H, W], as with any segmentation model. Most pixels are background, which the
-most robust losses, JAL among them, take long to leave: JAL-CE is behind cross entropy here, GCE ahead in each of five seeds.
+most robust losses, JAL among them, take long to leave. GCE is here because it did best of four losses tried on these images:
+ahead of cross entropy in five of five seeds, with 40 % wrong pixels in four of five; JAL-CE was behind it in four of five.
 """
 
 import torch
