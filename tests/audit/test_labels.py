@@ -1,6 +1,8 @@
 """Audits that train networks: of points around three centres, whose true labels are known, and of small images."""
 
 import sys
+import threading
+import time
 import types
 
 import numpy as np
@@ -12,9 +14,11 @@ from torch import nn
 import noiseproof
 from noiseproof import audit_labels
 from noiseproof.audit import folds
-from noiseproof.audit.folds import stratified_folds
+from noiseproof.audit.folds import HeldOut, Store, cross_validated, stratified_folds
+from noiseproof.audit.labels import planned
 from noiseproof.data import ImageFiles, Split
 from noiseproof.noise import pairflip, symmetric
+from noiseproof.train import RunOptions
 from noiseproof.train.runs import claimed
 
 SHORT = {"epochs": 8, "folds": 3, "device": "cpu"}
@@ -316,3 +320,60 @@ def test_digits(noise, least):
     else:
         assert metrics.roc_auc_score(true != given, found.p_wrong) > least
         assert found.rate_interval[0] <= (true != given).mean() <= found.rate_interval[1]
+
+
+@pytest.fixture
+def side_by_side(monkeypatch):
+    """Folds are trained three at a time, as on a GPU."""
+    monkeypatch.setattr(folds, "fast_path_suits", lambda *_: True)
+    monkeypatch.setattr(folds, "width_of", lambda *_: 3)
+
+
+def test_folds_side_by_side_are_put_together_as_folds_in_turn_are(side_by_side, monkeypatch):
+    """The three are in training at the same time, and end in another order than they began."""
+    x, true = points(rows=30)
+    plan, recipe = planned(Split(x, true), ("a", "b", "c"), folds=3, epochs=1, options=RunOptions())
+    together = threading.Barrier(3, timeout=20)
+    turns, told = [threading.Event() for _ in range(4)], []
+    turns[3].set()
+
+    def trained(recipe, task, held, options, on_epoch, stopping):
+        together.wait()
+        number = int(plan.fold[np.flatnonzero((x == held.inputs[0]).all(1))[0]])
+        assert turns[number + 1].wait(20)  # the last ends first
+        turns[number].set()
+        assert options.at_once == 3
+        return HeldOut(np.full((len(held), 3), number, np.float32), held.inputs.astype(np.float32))
+
+    monkeypatch.setattr(folds, "_trained", trained)
+    found = cross_validated(plan, recipe, Store(None), on_epoch=lambda *facts: told.append(facts))
+    np.testing.assert_array_equal(found.probabilities[:, 0], plan.fold)
+    np.testing.assert_array_equal(found.features, x.astype(np.float32))
+    assert sorted(told) == [(number, 1, "trained") for number in range(3)]
+
+
+def test_a_fold_that_fails_stops_those_beside_it(side_by_side, monkeypatch):
+    x, true = points(rows=30)
+    plan, recipe = planned(Split(x, true), ("a", "b", "c"), folds=3, epochs=10**6, options=RunOptions())
+    started, stopped = threading.Barrier(3, timeout=20), []
+
+    class Run:
+        """The last of the three fails in its first epoch, the others would go on for long."""
+
+        def __init__(self, recipe, task, options):
+            self.fails = (task.train.inputs[:, None] != x[plan.fold == 2]).any(2).all()
+            started.wait()
+
+        def train_epoch(self, epoch, on_batch):
+            if self.fails:
+                raise ValueError("no more")
+            time.sleep(0.001)
+            on_batch(1)
+
+        def close(self):
+            stopped.append(self.fails)
+
+    monkeypatch.setattr(folds, "start_run", Run)
+    with pytest.raises(ValueError, match="no more"):
+        cross_validated(plan, recipe, Store(None))
+    assert sorted(stopped) == [False, False, True]

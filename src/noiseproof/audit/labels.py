@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,9 @@ def planned(
     changes: dict[str, Any] = {"epochs": EPOCHS} if examples.kind == "features" else {}
     if recipe.l2 and recipe.augment == "crop-flip":
         changes |= {"l2": 0.0, "l1": next(l1 for most, l1 in SMALL_IMAGES if len(names) < most)}
+    on_gpu = options.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    if on_gpu and examples.kind != "features":
+        changes["precision"] = "bf16"  # twice as fast as tf32, and what is published for CIFAR comes out the same in it
     recipe = override(recipe, changes | ({} if epochs is None else {"epochs": epochs}))
     task = with_noise(dataset, recipe)
     fold = None if quick else stratified_folds(examples.labels, folds, seed)
@@ -231,14 +235,17 @@ class _Told:
 
     def __init__(self, progress: Callable[[Progress], object] | None, folds: int, first: int, second: int) -> None:
         self.progress, self.folds, self.epochs = progress, folds, {"given labels": first, "soft labels": second}
+        self.done: dict[tuple[str, int], int] = {}
+        self.lock = threading.Lock()
 
     def of(self, stage: str) -> Callable[[int, int, State], None]:
-        before = 0 if stage == "given labels" else self.folds * self.epochs["given labels"]
         total, epochs = self.folds * sum(self.epochs.values()), self.epochs[stage]
 
         def told(fold: int, epoch: int, state: State) -> None:
             if self.progress is not None:
-                done = before + fold * epochs + epoch
-                self.progress(Progress(stage, fold + 1, self.folds, epoch, epochs, done, total, state))
+                with self.lock:  # folds that are trained side by side tell it in turn
+                    self.done[stage, fold] = epoch
+                    done = sum(self.done.values())
+                    self.progress(Progress(stage, fold + 1, self.folds, epoch, epochs, done, total, state))
 
         return told
