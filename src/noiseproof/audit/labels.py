@@ -212,14 +212,15 @@ def _votes(plan: Plan, first: HeldOut, own: NDArray[np.floating] | None) -> list
     Features that were given compare all examples, those of networks only the examples of one fold: each network has its own.
     """
     given, classes = plan.task.train.labels, len(plan.task.classes)
+    device = plan.options.device
     if own is not None:
-        return [log_view(neighbour_votes(own, given, classes))]
+        return [log_view(neighbour_votes(own, given, classes, device=device))]
     if not first.features.shape[1]:
         return []
     votes = np.empty((len(given), classes), dtype=np.float32)
     for number in range(plan.folds):
         mine = np.arange(len(given)) if plan.fold is None else np.flatnonzero(plan.fold == number)
-        votes[mine] = neighbour_votes(np.nan_to_num(first.features[mine]), given[mine], classes)
+        votes[mine] = neighbour_votes(np.nan_to_num(first.features[mine]), given[mine], classes, device=device)
     return [log_view(votes)]
 
 
