@@ -102,7 +102,7 @@ class Case:
             return recipe
         dataset = Dataset("audit", self.data.train, None, self.data.classes)
         own = own_recipe(dataset, "audit", loss, model=self.data.model, seed=self.seed)
-        return override(recipe, {"loss": loss, "l1": own.l1, "l2": own.l2})
+        return override(recipe, {"loss": loss, "loss_options": {}, "l1": own.l1, "l2": own.l2})
 
     def test_accuracies(self, soft: NDArray[np.float32]) -> dict[str, dict[str, float]]:
         """By loss and by what was trained on: the labels as given, the audit's soft ones, the true ones."""

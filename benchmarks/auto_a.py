@@ -1,7 +1,7 @@
 """Which ``a`` of JAL-CE to train with: multiples of the bound that theory gives, ``auto``, and the paper's 30.
 
     python benchmarks/auto_a.py digits --json records/auto_a_cpu.jsonl [--seeds 1,2,3,4,5]
-    python benchmarks/auto_a.py cifar10 --data DIR --out runs --records records/auto_a.jsonl --known records/reproduction.jsonl
+    python benchmarks/auto_a.py cifar10 --data DIR --out runs --records records/auto_a.jsonl --known records/reproduction.jsonl [--ways auto,30]
 
 In all of them ``beta`` keeps the strength of AMSE, so that only its asymmetry changes; 300 is nearly the mean absolute error.
 On the digits, an MLP with the recipe of ``own_recipe`` (Adam), and with SGD at 0.05, gradients clipped at 5 and L1 5e-5. On
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,11 @@ def digits_recipe(dataset: Dataset, optimiser: str, noise: str, way: str, seed: 
     return with_way(override(plain, OPTIMISERS[optimiser]), way)
 
 
-def cifar_recipes() -> Iterator[Recipe]:
+def cifar_recipes(ways: Sequence[str]) -> Iterator[Recipe]:
     """Those that are compared first, each run once."""
     seen: list[Recipe] = []
     for seed in SEEDS:
-        for way in CIFAR_WAYS:
+        for way in ways:
             for noise in CIFAR_NOISES:
                 plain = override(recipe(f"cifar10/{LOSS}", noise=noise, seed=seed), {"precision": "bf16"})
                 if (one := with_way(plain, way)) not in seen:
@@ -100,12 +100,14 @@ def main() -> None:
     small = parts.add_parser("digits")
     small.add_argument("--json", type=Path, required=True)
     small.add_argument("--seeds", default="1,2,3,4,5")
-    Runner.add_arguments(parts.add_parser("cifar10"))
+    large = parts.add_parser("cifar10")
+    large.add_argument("--ways", default=",".join(CIFAR_WAYS))
+    Runner.add_arguments(large)
     given = parser.parse_args()
     if given.data_set == "digits":
         measure_digits(given.json, [int(seed) for seed in given.seeds.split(",")])
     else:
-        Runner(given).run(cifar_recipes(), lambda one: f"a {one.loss_options['a']:<6.4g} {one.noise:22}")
+        Runner(given).run(cifar_recipes(given.ways.split(",")), lambda one: f"a {one.loss_options['a']:<6.4g} {one.noise:22}")
 
 
 if __name__ == "__main__":

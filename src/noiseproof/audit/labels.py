@@ -26,8 +26,12 @@ ROBUST, PLAIN = "jal-ce", "ce"
 FOLDS = 5
 EPOCHS = 40
 """Of features; images keep their recipe's"""
-SMALL_IMAGES = ((50, 5e-5), (2**62, 5e-6))
-"""The L1 decay that JAL is published with for small images: with fewer classes than this, and with more"""
+MANY = 50
+SMALL_IMAGES: dict[bool, dict[str, Any]] = {
+    False: {"l1": 5e-5, "l2": 0.0},
+    True: {"l1": 5e-6, "l2": 0.0, "lr": 0.1, "loss_options": {"alpha": 5.0, "beta": 1.0, "a": 20.0}},
+}
+"""What JAL-CE is published with for small images, of few classes and of many (CIFAR-10 and CIFAR-100)"""
 NAMED = 10  # classes that a note names
 
 
@@ -169,7 +173,7 @@ def planned(
     recipe = own_recipe(dataset, "audit", ROBUST, model=model, seed=seed, gpu=options.device.type == "cuda")
     changes: dict[str, Any] = {"epochs": EPOCHS} if examples.kind == "features" else {}
     if recipe.l2 and recipe.augment == "crop-flip":
-        changes |= {"l2": 0.0, "l1": next(l1 for most, l1 in SMALL_IMAGES if len(names) < most)}
+        changes |= SMALL_IMAGES[len(names) >= MANY]
     on_gpu = options.device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     if on_gpu and examples.kind != "features":
         changes["precision"] = "bf16"  # twice as fast as tf32, and what is published for CIFAR comes out the same in it
@@ -192,7 +196,7 @@ def _soft_recipe(plan: Plan, recipe: Recipe) -> Recipe:
     """Cross entropy with the decay of its own default, for half the epochs."""
     dataset = Dataset("audit", plan.task.train, None, plan.task.classes)
     plain = own_recipe(dataset, "audit", PLAIN, model=recipe.model, size=recipe.size, seed=plan.seed)
-    kept = {"loss": PLAIN, "l1": plain.l1, "l2": plain.l2, "epochs": _half(recipe.epochs)}
+    kept = {"loss": PLAIN, "loss_options": {}, "l1": plain.l1, "l2": plain.l2, "epochs": _half(recipe.epochs)}
     return override(recipe, kept)
 
 
