@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data import Examples
-from noiseproof.files import write_whole
+from noiseproof.files import is_file, write_whole
 from noiseproof.noise import label_hash
 from noiseproof.reading import NpzFile, ReadError
 from noiseproof.train import Recipe, RunOptions, Task
@@ -224,7 +224,7 @@ class Store:
 
     def read(self, key: str, rows: int, classes: int) -> HeldOut | None:
         """What is stored, None if nothing is or it is damaged: it is computed again then."""
-        if self.folder is None or not (path := self.folder / _name(key)).is_file():
+        if self.folder is None or not is_file(path := self.folder / _name(key)):
             return None
         try:
             with NpzFile(path) as file:

@@ -27,7 +27,7 @@ from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.cli.train_view import warn
 from noiseproof.data import Dataset, check_classes, open_dataset
 from noiseproof.data.cleaned import write_cleaned
-from noiseproof.files import write_whole
+from noiseproof.files import exists, write_whole
 from noiseproof.noise import load_labels
 from noiseproof.reading import NpzFile, ReadError, read_npy, read_table, shown
 from noiseproof.report.audit_page import SHOWN, audit_page
@@ -147,7 +147,7 @@ def _with_given(dataset: Dataset, labels: str | None) -> Dataset:
 def _file_and_name(text: str) -> tuple[Path, str | None]:
     """FILE, or FILE#NAME where that is no file itself."""
     file, mark, name = text.rpartition("#")
-    whole = not mark or Path(text).expanduser().exists()
+    whole = not mark or exists(Path(text).expanduser())
     return Path(text if whole else file).expanduser(), None if whole else name
 
 
