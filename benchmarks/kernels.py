@@ -295,23 +295,23 @@ def tuned(case: Case, clock: Clock) -> None:
 
     batches = drawn(case)
     nll, square, focal = Primitive("nll"), Primitive("power", 2.0), Primitive("focal", 0.5)
-    plan = [("LONG", "forward", [nll, square], shape) for shape in ((1, 4), (2, 4), (2, 8), (4, 4), (4, 8), (8, 4))]
-    plan += [("BACK", "backward", [nll, square], shape) for shape in ((4, 1), (4, 2), (4, 4), (8, 1), (8, 2))]
-    plan += [("LONG", "forward", [focal, square], shape) for shape in ((1, 4), (2, 4), (4, 2), (4, 4), (8, 4))]
-    plan += [("BACK", "backward", [focal, square], shape) for shape in ((4, 1), (4, 2), (8, 1))]
-    for which, key, asked, (warps, depth) in plan:
+    room = Primitive("room", 0.0, 1e-8)
+    plan: list[tuple[str, str, list[Primitive], tuple[int, ...]]]
+    plan = [("LONG", "forward", [nll, square], shape) for shape in ((2, 4), (4, 2), (4, 4), (4, 8), (8, 4))]
+    plan += [("BACK", "backward", [nll, square], shape) for shape in ((4, 2), (4, 2, 4), (4, 2, 16), (4, 4, 4), (8, 2, 4))]
+    plan += [("TWICE", "forward", [nll, room], shape) for shape in ((8, 2), (8, 4), (16, 2), (16, 4), (32, 2))]
+    plan += [("BACK", "backward", [focal, square], shape) for shape in ((4, 2), (4, 2, 4), (8, 1, 4))]
+    for which, key, asked, shape in plan:
         if clock.left < 5:
             return
         kept = getattr(kernels, which)
-        setattr(kernels, which, kernels.Shape(warps, depth))
+        setattr(kernels, which, kernels.Shape(*shape))
         try:
             run = passes_of(asked, batches)[key]
             run()
-            clock.say(
-                tune=which, asked=asked[0].kind, warps=warps, depth=depth, ms=round(min(timed(run, 4) for _ in range(4)), 4)
-            )
+            clock.say(tune=which, asked=asked[-1].kind, shape=list(shape), ms=round(min(timed(run, 4) for _ in range(4)), 4))
         except Exception as error:
-            clock.failed(f"{which} {warps} {depth}", error)
+            clock.failed(f"{which} {shape}", error)
         setattr(kernels, which, kept)
 
 
