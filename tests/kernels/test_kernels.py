@@ -44,6 +44,12 @@ def test_rows_in_a_tile_agree_with_float64(name, classes):
     check([kind for kind in KINDS if (classes, kind) != (2, "masked")], REQUESTS[name], classes)
 
 
+def test_rows_one_after_the_other_agree_with_float64():
+    """Two programs, the second with a part of their rows; nine parts of eight classes, where there is room for sixteen."""
+    powers = [Primitive("power", 0.7), Primitive("lead"), Primitive("nll"), Primitive("power", 2.0)]
+    check(KINDS, powers, 72, (torch.float32, torch.bfloat16), count=11)
+
+
 @pytest.mark.parametrize("name", ["anl-fl", "all"])
 def test_long_rows_agree_with_float64(name, short_tiles):
     """Three blocks and a part of one; in float32 a block is 256 classes."""

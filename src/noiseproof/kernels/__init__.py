@@ -4,6 +4,7 @@ Every loss that is a function of row statistics runs on them, alone or in a sum:
 
 terms        functions that Triton lacks, and one class's term of each sum
 tile         rows that fit into registers, several to a program
+line         rows of some hundred classes, one after the other: the first pass
 stream       longer rows, block by block: the first pass
 stream_back  their gradient, and that of shorter rows of over 64 classes
 scaling      the gradient times a factor on the device

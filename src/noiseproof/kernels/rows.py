@@ -12,6 +12,7 @@ import torch
 import triton
 from torch import Tensor
 
+from noiseproof.kernels.line import line_forward
 from noiseproof.kernels.stream import stream_forward
 from noiseproof.kernels.stream_back import stream_backward
 from noiseproof.kernels.tile import tile_backward, tile_forward
@@ -22,6 +23,8 @@ __all__ = ["backward", "forward", "suits"]
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FEW = 64  # classes up to which differences are formed from e - 1, as in the reference
 TILE = 1024  # classes of a row that is kept in registers, by one warp: sums across warps would wait for each other
+LINE_AHEAD = STREAM_AHEAD = BACK_AHEAD = True
+LINES = 8  # rows of such a size to a program, one after the other
 ACROSS = 16  # bytes that a thread reads at a time
 
 
@@ -35,8 +38,8 @@ class Shape(NamedTuple):
 
 
 LONGER = 16384  # classes from which on a row is worth several warps
-SHORT, LONG = Shape(warps=1, depth=4), Shape(warps=4, depth=4)
-TWICE = Shape(warps=8, depth=4)  # where a long row is read twice: few rows at a time, so that they stay in the cache
+SHORT, LONG = Shape(warps=1, depth=4), Shape(warps=4, depth=2)
+TWICE = Shape(warps=8, depth=2)  # where a long row is read twice: few rows at a time, so that they stay in the cache
 BACK = Shape(warps=4, depth=2, times=4)
 NEGLECTED = 1e-6  # of a sum of slopes, where it is made of moments
 
@@ -114,7 +117,10 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
     unit = _unit(classes, logits.stride(0))
     given = (logits, target, primitives, saved, rows, classes // unit, logits.stride(0) // unit, target.stride(0))
     with _on(logits):
-        if classes <= TILE:
+        if FEW < classes <= TILE and not slots["FOCAL_A"]:
+            sizes = {"ROWS": LINES, "PARTS": triton.next_power_of_2(classes // unit), "AHEAD": LINE_AHEAD, "num_warps": 1}
+            line_forward[(triton.cdiv(rows, LINES),)](*given, UNIT=unit, **slots, **sizes)
+        elif classes <= TILE:
             sizes = _tile_of(classes)
             tile_forward[(triton.cdiv(rows, sizes["ROWS"]),)](*given, UNIT=unit, **slots, **sizes)
         else:
@@ -124,7 +130,7 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
             lanes, across = shape.warps * 32, ACROSS // logits.element_size()
             steps = triton.next_power_of_2(triton.cdiv(classes, lanes * across))
             sizes = {"LANES": lanes, "ACROSS": across, "DEPTH": shape.depth, "STEPS": steps, "num_warps": shape.warps}
-            stream_forward[(rows,)](*given, UNIT=unit, MOMENT=moment, **slots, **sizes)
+            stream_forward[(rows,)](*given, UNIT=unit, AHEAD=STREAM_AHEAD, MOMENT=moment, **slots, **sizes)
     return primitives, saved
 
 
@@ -158,9 +164,10 @@ def backward(
             tile_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, EXACT=classes > 2, **slots, **sizes)
         else:
             width = min(BACK.depth * BACK.warps * 32 * ACROSS // logits.element_size(), triton.next_power_of_2(classes))
-            grid = (rows * triton.cdiv(classes, width * BACK.times),)
-            sizes = {"WIDTH": width, "TIMES": BACK.times, "num_warps": BACK.warps if width > TILE else 1}
-            stream_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, **slots, **sizes)
+            times = min(BACK.times, triton.cdiv(classes, width))
+            grid = (rows * triton.cdiv(classes, width * times),)
+            sizes = {"WIDTH": width, "TIMES": times, "num_warps": BACK.warps if width > TILE else 1}
+            stream_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, AHEAD=BACK_AHEAD, **slots, **sizes)
     return gradient
 
 

@@ -34,6 +34,11 @@ def _asked(grads, by_row, by_column, row, wanted, WHICH: tl.constexpr):
 
 
 @triton.jit
+def _read(base, column, end):
+    return tl.load(base + column, mask=column < end, other=float("-inf"), eviction_policy="evict_first")
+
+
+@triton.jit
 def _power_factors(
     factor, primitives, saved, rows, row, wanted, own, hit, inverse, log_sum, slope, dz_y, WHICH: tl.constexpr, Q: tl.constexpr
 ):
@@ -85,7 +90,7 @@ def _add_focal(
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride", "by_row", "by_column", "out_stride"])
 def stream_backward(
     grads, logits, target, primitives, saved, gradient, rows, units, stride_units, target_stride, by_row, by_column, out_stride,
-    UNIT: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
+    UNIT: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr, AHEAD: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
@@ -96,6 +101,10 @@ def stream_backward(
     classes = units * UNIT
     parts = (classes + WIDTH * TIMES - 1) // (WIDTH * TIMES)
     row, start = tl.program_id(0) // parts, (tl.program_id(0) % parts) * (WIDTH * TIMES)
+    base = logits + row.to(tl.int64) * (stride_units.to(tl.int64) * UNIT)
+    end = tl.minimum(start + WIDTH * TIMES, classes)
+    column = start + tl.arange(0, WIDTH)
+    ahead = _read(base, column, end)  # a block before it is needed, the first one beside what is known of the row
     label, _ = safe_label(target, row, row < rows, classes, target_stride)
     top, own, d = _load(saved, 0, rows, row), _load(saved, 1, rows, row), _load(saved, 2, rows, row)
     log_sum, left = _load(saved, 3, rows, row), _load(saved, 4, rows, row)
@@ -120,11 +129,13 @@ def stream_backward(
     slope, dz_y = _focal_factors(focal_b, saved, rows, row, hit, inverse, slope, dz_y, FOCAL_B)
     top_miss = tl.maximum(expm1(log_sum) * inverse, TINY)
     below = tl.where(own < 0.0, 1.0, 0.0)
-    base = logits + row.to(tl.int64) * (stride_units.to(tl.int64) * UNIT)
     place = gradient + row.to(tl.int64) * (out_stride.to(tl.int64) * UNIT)
-    for first in range(start, min(start + WIDTH * TIMES, classes), WIDTH):
+    for step in range(0, TIMES):
+        first = start + step * WIDTH
         column = first + tl.arange(0, WIDTH)
-        z = tl.load(base + column, mask=column < classes, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
+        z = ahead.to(tl.float32) if AHEAD else _read(base, column, end).to(tl.float32)
+        if AHEAD and TIMES > 1:
+            ahead = _read(base, column + WIDTH, end)
         x = z - top
         e = exp(x)
         out = _with_powers(x, e, slope, uniform, below, power_a, power_b, POWER_A, Q_A, POWER_B, Q_B)

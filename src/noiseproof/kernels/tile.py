@@ -47,6 +47,15 @@ def _put(rows_of, which, rows, row, real, value, valid):
 
 
 @triton.jit
+def _put_row(saved, rows, row, real, top, own, d, log_sum, left):
+    _put(saved, 0, rows, row, real, top, real)
+    _put(saved, 1, rows, row, real, own, real)
+    _put(saved, 2, rows, row, real, d, real)
+    _put(saved, 3, rows, row, real, log_sum, real)
+    _put(saved, 4, rows, row, real, tl.where(own == float("-inf"), -1.0, left), real)
+
+
+@triton.jit
 def _put_power(primitives, saved, which, rows, row, real, valid, x, e_less, tops, rest, own, inverse, log_sum, Q: tl.constexpr):
     """The power sum, and for its gradient the sum of e^q - e, or of e^q where the label is the largest class."""
     term = power_term(x, e_less, Q)
@@ -130,11 +139,7 @@ def tile_forward(
             primitives, saved, FOCAL_B, rows, row, real, valid, x, e, alive, log_sum, inverse, top_miss,
             GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip
-    _put(saved, 0, rows, row, real, top, real)
-    _put(saved, 1, rows, row, real, own, real)
-    _put(saved, 2, rows, row, real, d, real)
-    _put(saved, 3, rows, row, real, log_sum, real)
-    _put(saved, 4, rows, row, real, tl.where(z_y == float("-inf"), -1.0, left), real)
+    _put_row(saved, rows, row, real, top, own, d, log_sum, left)
 
 
 @triton.jit
