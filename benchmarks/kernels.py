@@ -1,14 +1,15 @@
 """Speed of the losses on a GPU: ours, plain formulas eager and compiled, F.cross_entropy, Liger's, and a copy as the floor.
 
-    python benchmarks/kernels.py [--check] [--tune] [--seconds 150] [--json FILE] [--only big wide]
+    python benchmarks/kernels.py [--check] [--tune] [--alone] [--seconds 150] [--json FILE] [--only big wide]
 
 Forward plus backward, mean reduction. The contestants of a shape take turns within one run; each number is a median with its
 quartiles. Inputs rotate where they would fit into the cache. ``GB/s`` counts the passes that the two kernels make over the
 logits: a reading, then a reading and a writing (and one more reading for a focal sum or a room of over 1,024 classes); of the
 others it counts the same three. ``copy`` reads and writes the logits once. ``graph`` is a step replayed as a CUDA graph,
 ``in place`` one whose gradient is computed in the forward pass and written over the logits.
-``--check`` compares every primitive with float64 first, prints what fails and goes on; ``--tune`` times the kernels alone,
-also in other shapes. What is worth most comes first, and after ``--seconds`` nothing is started.
+``--check`` compares every primitive with float64 first, prints what fails and goes on; ``--tune`` also times the kernels alone
+and in other shapes, ``--alone`` nothing but the kernels, as CUDA graphs. What is worth most comes first, and after
+``--seconds`` nothing is started.
 """
 
 from __future__ import annotations
@@ -279,14 +280,24 @@ def asked_by(name: str) -> list[Primitive]:
 
 
 def kernel_times(case: Case, clock: Clock) -> None:
-    """The kernels of each loss alone."""
+    """The kernels of each loss alone, replayed as CUDA graphs: at a few thousand classes the host would be slower."""
     batches = drawn(case)
     megabytes = case.rows * case.classes * case.dtype.itemsize / 1e6
+    count = max(2, min(48, int(3e3 / megabytes)))
+    copied = {"copy": copy_of(batches)}
     for name in case.losses:
-        steps = passes_of(asked_by(name), batches)
+        steps = {
+            key: captured(partial(repeated, run, count)) for key, run in (passes_of(asked_by(name), batches) | copied).items()
+        }
         for key, values in in_turns(steps, case.share).items():
             moved = megabytes * (1 if key == "forward" else 2)
-            clock.say(kernel=key, loss=name, rows=case.rows, classes=case.classes, **figures(values, moved))
+            shape = {"rows": case.rows, "classes": case.classes}
+            clock.say(kernel=key, loss=name, **shape, **figures([value / count for value in values], moved))
+
+
+def repeated(run: Step, count: int) -> None:
+    for _ in range(count):
+        run()
 
 
 def tuned(case: Case, clock: Clock) -> None:
@@ -295,23 +306,23 @@ def tuned(case: Case, clock: Clock) -> None:
 
     batches = drawn(case)
     nll, square, focal = Primitive("nll"), Primitive("power", 2.0), Primitive("focal", 0.5)
-    plan = [("LONG", "forward", [nll, square], shape) for shape in ((1, 4), (2, 4), (2, 8), (4, 4), (4, 8), (8, 4))]
-    plan += [("BACK", "backward", [nll, square], shape) for shape in ((4, 1), (4, 2), (4, 4), (8, 1), (8, 2))]
-    plan += [("LONG", "forward", [focal, square], shape) for shape in ((1, 4), (2, 4), (4, 2), (4, 4), (8, 4))]
-    plan += [("BACK", "backward", [focal, square], shape) for shape in ((4, 1), (4, 2), (8, 1))]
-    for which, key, asked, (warps, depth) in plan:
+    room = Primitive("room", 0.0, 1e-8)
+    plan: list[tuple[str, str, list[Primitive], tuple[int, ...]]]
+    plan = [("LONG", "forward", [nll, square], shape) for shape in ((2, 4), (4, 2), (4, 4), (4, 8), (8, 4))]
+    plan += [("BACK", "backward", [nll, square], shape) for shape in ((4, 2), (4, 2, 4), (4, 2, 16), (4, 4, 4), (8, 2, 4))]
+    plan += [("TWICE", "forward", [nll, room], shape) for shape in ((8, 2), (8, 4), (16, 2), (16, 4), (32, 2))]
+    plan += [("BACK", "backward", [focal, square], shape) for shape in ((4, 2), (4, 2, 4), (8, 1, 4))]
+    for which, key, asked, shape in plan:
         if clock.left < 5:
             return
         kept = getattr(kernels, which)
-        setattr(kernels, which, kernels.Shape(warps, depth))
+        setattr(kernels, which, kernels.Shape(*shape))
         try:
             run = passes_of(asked, batches)[key]
             run()
-            clock.say(
-                tune=which, asked=asked[0].kind, warps=warps, depth=depth, ms=round(min(timed(run, 4) for _ in range(4)), 4)
-            )
+            clock.say(tune=which, asked=asked[-1].kind, shape=list(shape), ms=round(min(timed(run, 4) for _ in range(4)), 4))
         except Exception as error:
-            clock.failed(f"{which} {warps} {depth}", error)
+            clock.failed(f"{which} {shape}", error)
         setattr(kernels, which, kept)
 
 
@@ -336,23 +347,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare with float64 first")
     parser.add_argument("--tune", action="store_true", help="also time the kernels alone, and in other shapes")
+    parser.add_argument("--alone", action="store_true", help="time the kernels alone, and nothing else")
     parser.add_argument("--seconds", type=float, default=600.0, help="start nothing after that")
     parser.add_argument("--json", type=Path, help="also write the results there, a JSON line each")
     parser.add_argument("--only", nargs="+", help="groups of cases", choices=sorted({case.group for case in CASES}))
     arguments = parser.parse_args()
     clock = Clock(arguments.seconds, arguments.json)
     clock.say(device=torch.cuda.get_device_name(), torch=torch.__version__, python=sys.version.split()[0])
-    cases = [case for case in CASES if arguments.only is None or case.group in arguments.only]
+    alone = [Case("alone", n, k, BF16, LOSSES, ("ours",)) for n, k in ((8192, 128256), (32768, 1000), (32768, 4096))]
+    cases = [case for case in CASES if (arguments.only is None or case.group in arguments.only) and not arguments.alone]
     jobs: list[tuple[str, Step]] = [
         (f"{case.group} {case.rows} {case.classes}", partial(measured, case, clock)) for case in cases
     ]
     if arguments.tune:
-        shapes = ((8192, 128256), (32768, 1000), (32768, 4096))
-        alone = [partial(kernel_times, Case("kernels", n, k, BF16, LOSSES), clock) for n, k in shapes]
-        tune = partial(tuned, Case("tune", 8192, 128256, BF16), clock)
-        jobs[6:6] = [("tune", tune)]
-        jobs[4:4] = [*(("kernels", job) for job in alone), ("launches", partial(launches, clock))]
-    jobs.insert(0, ("warm", partial(warmed, cases, clock)))
+        jobs[6:6] = [("tune", partial(tuned, Case("tune", 8192, 128256, BF16), clock))]
+        jobs[4:4] = [("launches", partial(launches, clock))]
+    if arguments.tune or arguments.alone:
+        jobs[4:4] = [("kernels", partial(kernel_times, case, clock)) for case in alone]
+    jobs.insert(0, ("warm", partial(warmed, cases or alone, clock)))
     if arguments.check:
         from kernel_checks import checked
 

@@ -27,8 +27,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def short_tiles(monkeypatch):
     """Rows of a few hundred classes are long, so that the interpreter has less to do."""
     monkeypatch.setattr(rows, "TILE", 128)
-    for name in ("SHORT", "LONG", "BACK"):
-        monkeypatch.setattr(rows, name, rows.Shape(1, 2))
+    for name in ("SHORT", "LONG", "TWICE", "BACK"):
+        monkeypatch.setattr(rows, name, rows.Shape(1, 2, 2))
 
 
 def check(kinds, asked, classes, dtypes=(torch.float32,), count=3, **options):
@@ -44,10 +44,35 @@ def test_rows_in_a_tile_agree_with_float64(name, classes):
     check([kind for kind in KINDS if (classes, kind) != (2, "masked")], REQUESTS[name], classes)
 
 
+def test_rows_one_after_the_other_agree_with_float64():
+    """Two programs, the second with a part of their rows; nine parts of eight classes, where there is room for sixteen."""
+    powers = [Primitive("power", 0.7), Primitive("lead"), Primitive("nll"), Primitive("power", 2.0)]
+    check(KINDS, powers, 72, (torch.float32, torch.bfloat16), count=11)
+
+
 @pytest.mark.parametrize("name", ["anl-fl", "all"])
 def test_long_rows_agree_with_float64(name, short_tiles):
     """Three blocks and a part of one; in float32 a block is 256 classes."""
     check(KINDS if name == "all" else ["wrong"], REQUESTS[name], 777, count=2)
+
+
+def test_a_focal_sum_from_moments_agrees_with_float64(short_tiles):
+    """With gamma = 1 nothing is neglected, so that they serve however few the classes."""
+    focal = Primitive("focal", 1.0)
+    assert rows._moments_suffice(focal, 777)
+    assert not rows._moments_suffice(Primitive("focal", 0.5), 777)
+    check(KINDS, [focal, Primitive("focal", 1.0, 0.0, True)], 777, count=2)
+
+
+@pytest.mark.slow
+def test_focal_sums_of_very_many_classes_come_from_moments():
+    classes = 128256
+    assert rows._moments_suffice(Primitive("focal", 0.5), classes)
+    check(["random", "wrong", "right", "masked"], REQUESTS["jal-fl"], classes, count=1)
+    half = torch.full((1, classes), -9.0, device=DEVICE)  # two classes near a half, where most is neglected
+    half[0, [7, 70000]] = 9.0
+    found = errors(half, torch.tensor([3], device=DEVICE), [Primitive("focal", 0.5)], alone=True)
+    assert found.passes(torch.float32), found
 
 
 @pytest.mark.parametrize("classes", [10, 100, 777])

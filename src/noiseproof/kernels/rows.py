@@ -12,7 +12,9 @@ import torch
 import triton
 from torch import Tensor
 
-from noiseproof.kernels.stream import stream_backward, stream_forward
+from noiseproof.kernels.line import line_forward
+from noiseproof.kernels.stream import stream_forward
+from noiseproof.kernels.stream_back import stream_backward
 from noiseproof.kernels.tile import tile_backward, tile_forward
 from noiseproof.primitives import Primitive, ceiling, reference
 
@@ -21,19 +23,25 @@ __all__ = ["backward", "forward", "suits"]
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FEW = 64  # classes up to which differences are formed from e - 1, as in the reference
 TILE = 1024  # classes of a row that is kept in registers, by one warp: sums across warps would wait for each other
+LINE_AHEAD = STREAM_AHEAD = BACK_AHEAD = True
+LINES = 8  # rows of such a size to a program, one after the other
 ACROSS = 16  # bytes that a thread reads at a time
 
 
 class Shape(NamedTuple):
-    """How a long row is gone along: WIDTH is ACROSS bytes for each thread, of so many warps, DEPTH times at once."""
+    """How a long row is gone along: ACROSS bytes for each thread of so many warps, ``depth`` times at once; that ``times``."""
 
     warps: int
     depth: int
+    times: int = 1
+    """Of the gradient only, which has several programs for a row"""
 
 
 LONGER = 16384  # classes from which on a row is worth several warps
-SHORT, LONG = Shape(warps=1, depth=4), Shape(warps=4, depth=4)
-BACK = Shape(warps=4, depth=2)
+SHORT, LONG = Shape(warps=1, depth=4), Shape(warps=4, depth=2)
+TWICE = Shape(warps=8, depth=2)  # where a long row is read twice: few rows at a time, so that they stay in the cache
+BACK = Shape(warps=4, depth=2, times=4)
+NEGLECTED = 1e-6  # of a sum of slopes, where it is made of moments
 
 
 def suits(logits: Tensor, asked: Sequence[Primitive]) -> bool:
@@ -75,8 +83,24 @@ def _tile_of(classes: int) -> dict[str, int]:
     return {"ROWS": max(1, 512 // columns), "COLUMNS": columns, "num_warps": 4 if columns <= FEW else 1}
 
 
-def _across(logits: Tensor, shape: Shape) -> int:
-    return shape.warps * 32 * ACROSS // logits.element_size()
+@lru_cache(maxsize=256)
+def _moments_suffice(primitive: Primitive, classes: int) -> bool:
+    """Whether ``(1-p)^gamma = 1 - gamma p`` will do for every class but the largest in the sums of f and h.
+
+    With t the largest, the others have p <= p_t and together 1 - p_t, so that a sum of what is neglected, r(p), is at most
+    ``(1 - p_t) max r(p)/p``; the sums are (K-1) log(K-1) or more, and about K.
+    """
+    kind, gamma, _, detach = primitive
+    if kind != "focal":
+        return False
+    worst = bound = 0.0
+    for percent in range(1, 51):  # beyond a half there is only the largest
+        p, miss, nll = percent / 100, 1.0 - percent / 100, -math.log(percent / 100)
+        f = (miss**gamma - 1.0 + gamma * p) * nll
+        h = miss**gamma - 1.0 + gamma * p + (0.0 if detach else gamma * p * nll * (miss ** (gamma - 1.0) - 1.0))
+        worst = max(worst, abs(f) / p, abs(h) / p)
+        bound = max(bound, worst * miss)
+    return bound <= NEGLECTED * classes
 
 
 def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -93,15 +117,20 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
     unit = _unit(classes, logits.stride(0))
     given = (logits, target, primitives, saved, rows, classes // unit, logits.stride(0) // unit, target.stride(0))
     with _on(logits):
-        if classes <= TILE:
+        if FEW < classes <= TILE and not slots["FOCAL_A"]:
+            sizes = {"ROWS": LINES, "PARTS": triton.next_power_of_2(classes // unit), "AHEAD": LINE_AHEAD, "num_warps": 1}
+            line_forward[(triton.cdiv(rows, LINES),)](*given, UNIT=unit, **slots, **sizes)
+        elif classes <= TILE:
             sizes = _tile_of(classes)
             tile_forward[(triton.cdiv(rows, sizes["ROWS"]),)](*given, UNIT=unit, **slots, **sizes)
         else:
-            shape = LONG if classes > LONGER else SHORT
-            width = _across(logits, shape)
-            steps = triton.next_power_of_2(triton.cdiv(classes, width))
-            sizes = {"WIDTH": width, "DEPTH": shape.depth, "STEPS": steps, "num_warps": shape.warps}
-            stream_forward[(rows,)](*given, UNIT=unit, **slots, **sizes)
+            moment = slots["FOCAL_A"] > 0 and all(_moments_suffice(p, classes) for p in asked if p.kind in ("focal", "room"))
+            again = slots["FOCAL_A"] and not moment
+            shape = SHORT if classes <= LONGER else TWICE if again else LONG
+            lanes, across = shape.warps * 32, ACROSS // logits.element_size()
+            steps = triton.next_power_of_2(triton.cdiv(classes, lanes * across))
+            sizes = {"LANES": lanes, "ACROSS": across, "DEPTH": shape.depth, "STEPS": steps, "num_warps": shape.warps}
+            stream_forward[(rows,)](*given, UNIT=unit, AHEAD=STREAM_AHEAD, MOMENT=moment, **slots, **sizes)
     return primitives, saved
 
 
@@ -134,10 +163,11 @@ def backward(
             grid: Any = (triton.cdiv(rows, sizes["ROWS"]),)
             tile_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, EXACT=classes > 2, **slots, **sizes)
         else:
-            width = min(BACK.depth * _across(logits, BACK), triton.next_power_of_2(classes))
-            grid = (rows * triton.cdiv(classes, width),)
-            sizes = {"WIDTH": width, "num_warps": BACK.warps if width > TILE else 1}
-            stream_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, **slots, **sizes)
+            width = min(BACK.depth * BACK.warps * 32 * ACROSS // logits.element_size(), triton.next_power_of_2(classes))
+            times = min(BACK.times, triton.cdiv(classes, width))
+            grid = (rows * triton.cdiv(classes, width * times),)
+            sizes = {"WIDTH": width, "TIMES": times, "num_warps": BACK.warps if width > TILE else 1}
+            stream_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, AHEAD=BACK_AHEAD, **slots, **sizes)
     return gradient
 
 

@@ -1,6 +1,6 @@
-"""Rows longer than a tile: a program goes along a row, WIDTH logits side by side and DEPTH of such steps at a time.
+"""The first pass over rows longer than a tile: a program goes along one, each of its LANES reading ACROSS logits, DEPTH times.
 
-Each of the WIDTH lanes keeps its own maximum ``m`` and its own sums relative to it, so the loop has no exchange among threads::
+Each lane keeps its own maximum ``m`` and its own sums relative to it, so the loop has no exchange among threads::
 
     m' = max(m, z)      d <- d exp(m - m') + sum exp(z - m')      power <- power exp(q (m - m')) + sum exp(q (z - m'))
 
@@ -8,9 +8,10 @@ At the end the lanes are brought to the row's maximum. The lane that has the lar
 ``1 + what is left`` has rounded away what is left, and nothing else is in the gradient where the network is sure. The label is
 in no sum. Logits are summed from an origin, the maximum of the first of them: so both parts of sum (max z - z_k) are positive.
 
-Focal sums and room need log D before they begin, so a request for one reads the row twice. A row with masked classes is also
-read again, if ``nll_others`` is asked for. The gradient is one reading and one writing, with the sums that the first pass
-saved; it may be written over the logits. Names of the arguments are those of :mod:`noiseproof.kernels.tile`.
+Focal sums of very many classes come from ``sum e x`` of the same reading, see :func:`_focal_from_moments`. Others, and room,
+need log D before they begin, so they read the row again, backwards: what was read last may still be in the cache. A row with
+masked classes is also read again, if ``nll_others`` or a focal sum is asked for. Names of the arguments are those of
+:mod:`noiseproof.kernels.tile`.
 """
 
 from __future__ import annotations
@@ -23,104 +24,136 @@ from noiseproof.kernels.terms import (
     LOWEST,
     TINY,
     exp,
-    expm1,
     focal_terms,
     log1p,
     norm_power,
     power_term,
     room_terms,
-    row_factors,
     safe_label,
 )
 
-__all__ = ["stream_backward", "stream_forward"]
+__all__ = ["stream_forward"]
+
+
+@triton.jit
+def _over(terms):
+    """Each lane's sum."""
+    return tl.sum(tl.sum(terms, 2), 1)
+
+
+@triton.jit
+def _read(base, column, classes):
+    return tl.load(base + column, mask=column < classes, other=float("-inf"))
+
+
+@triton.jit
+def _read_again(base, column, classes):
+    """For the last time; before the first column there is nothing."""
+    return tl.load(base + column, mask=(column >= 0) & (column < classes), other=float("-inf"), eviction_policy="evict_first")
 
 
 @triton.jit
 def _rescaled(total, x, e, change, factor, USED: tl.constexpr, Q: tl.constexpr):
-    """A lane's sum of e^q after DEPTH more terms, when its maximum has changed by ``change``."""
+    """A lane's sum of e^q after more terms, when its maximum has changed by ``change``."""
     if USED:
-        total = total * power_term(change, factor, Q) + tl.sum(power_term(x, e, Q), 0)
+        total = total * power_term(change, factor, Q) + _over(power_term(x, e, Q))
     return total
 
 
 @triton.jit
 def _step(
-    z, counted, m, d, s, a, b, origin, EDGE: tl.constexpr, NLL: tl.constexpr, DEPTH: tl.constexpr,
+    z, counted, m, d, s, t, a, b, origin, EDGE: tl.constexpr, SUM: tl.constexpr, MOMENT: tl.constexpr, EACH: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
 ):  # fmt: skip
-    """The lanes after ``z [DEPTH, WIDTH]``; with EDGE only those that are ``counted``, all the others having been made -inf."""
-    larger = tl.maximum(m, tl.max(z, 0))
+    """The lanes after EACH more logits; with EDGE only those that are ``counted``, all the others having been made -inf."""
+    larger = tl.maximum(m, tl.max(tl.max(z, 2), 1))
     change = m - larger
-    x = z - larger[None, :]
+    x = z - larger[:, None, None]
     e = exp(x)
     factor = exp(change)
-    d = d * factor + tl.sum(e, 0)
-    if NLL:
+    if MOMENT:
+        t = (t + change * d) * factor + _over(e * (tl.maximum(x, LOWEST) if EDGE else x))
+    d = d * factor + _over(e)
+    if SUM:
         if EDGE:
-            s += tl.sum(tl.where(counted, z - origin, 0.0), 0)
+            s += _over(tl.where(counted, z - origin, 0.0))
         else:
-            s += tl.sum(x, 0) + DEPTH * (larger - origin)
+            s += _over(x) + EACH * (larger - origin)
     a = _rescaled(a, x, e, change, factor, POWER_A, Q_A)
     b = _rescaled(b, x, e, change, factor, POWER_B, Q_B)
-    return larger, d, s, a, b
+    return larger, d, s, t, a, b
 
 
 @triton.jit
-def _top_lane(base, lane, top, label, classes, WIDTH: tl.constexpr, STEPS: tl.constexpr, Q_A: tl.constexpr, Q_B: tl.constexpr):
+def _of_all(terms):
+    return tl.sum(tl.sum(terms, 1), 0)
+
+
+@triton.jit
+def _top_lane(
+    base, lane, top, label, classes, WIDTH: tl.constexpr, ACROSS: tl.constexpr, STEPS: tl.constexpr,
+    Q_A: tl.constexpr, Q_B: tl.constexpr,
+):  # fmt: skip
     """The sums of e, e^q and e^q over the lane that has the largest class, without that one."""
-    column = lane + tl.arange(0, STEPS) * WIDTH
+    column = lane * ACROSS + tl.arange(0, STEPS)[:, None] * WIDTH + tl.arange(0, ACROSS)[None, :]
     z = tl.load(base + column, mask=(column < classes) & (column != label), other=float("-inf")).to(tl.float32)
     x = tl.where(z > float("-inf"), z - top, LOWEST)
     less = x < 0.0
     x = tl.where(less, x, 0.0)
     e = exp(x)
-    ties = tl.maximum(tl.sum((~less).to(tl.float32), 0) - 1.0, 0.0)
-    a = tl.sum(tl.where(less, power_term(x, e, Q_A), 0.0), 0)
-    b = tl.sum(tl.where(less, power_term(x, e, Q_B), 0.0), 0)
-    return tl.sum(tl.where(less, e, 0.0), 0) + ties, a + ties, b + ties
+    ties = tl.maximum(_of_all((~less).to(tl.float32)) - 1.0, 0.0)
+    a = _of_all(tl.where(less, power_term(x, e, Q_A), 0.0))
+    b = _of_all(tl.where(less, power_term(x, e, Q_B), 0.0))
+    return _of_all(tl.where(less, e, 0.0)) + ties, a + ties, b + ties
 
 
 @triton.jit
-def _unmasked(base, place, label, classes, origin, WIDTH: tl.constexpr, DEPTH: tl.constexpr):
+def _unmasked(base, place, label, classes, origin, LANES: tl.constexpr, BLOCK: tl.constexpr):
     """How many classes other than the label are not masked, and the sum of their logits less the origin."""
-    count = tl.zeros([WIDTH], tl.float32)
-    total = tl.zeros([WIDTH], tl.float32)
-    for start in range(0, classes, WIDTH * DEPTH):
+    count = tl.zeros([LANES], tl.float32)
+    total = tl.zeros([LANES], tl.float32)
+    for start in range(0, classes, BLOCK):
         column = start + place
         z = tl.load(base + column, mask=column < classes, other=float("-inf")).to(tl.float32)
         alive = (z > float("-inf")) & (column != label)
-        count += tl.sum(alive.to(tl.float32), 0)
-        total += tl.sum(tl.where(alive, z - origin, 0.0), 0)
+        count += _over(alive.to(tl.float32))
+        total += _over(tl.where(alive, z - origin, 0.0))
     return tl.sum(count, 0), tl.sum(total, 0)
 
 
 @triton.jit
 def _lanes(
-    base, place, label, classes, origin, WIDTH: tl.constexpr, DEPTH: tl.constexpr, NLL: tl.constexpr,
+    base, place, ahead, label, classes, origin,
+    AHEAD: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr, SUM: tl.constexpr, MOMENT: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
 ):  # fmt: skip
-    """Each lane's maximum, and its sums of e, z - origin, e^q and e^q, without the label."""
-    m = tl.full([WIDTH], LOWEST, tl.float32)
-    d, s, a, b = tl.zeros_like(m), tl.zeros_like(m), tl.zeros_like(m), tl.zeros_like(m)
-    for start in range(0, classes, WIDTH * DEPTH):
+    """Each lane's maximum, and its sums of e, z - origin, e x, e^q and e^q, without the label; ``ahead`` is the first block."""
+    m = tl.full([LANES], LOWEST, tl.float32)
+    d, s, t, a, b = tl.zeros_like(m), tl.zeros_like(m), tl.zeros_like(m), tl.zeros_like(m), tl.zeros_like(m)
+    for start in range(0, classes, LANES * EACH):
         column = start + place
-        z = tl.load(base + column, mask=column < classes, other=float("-inf")).to(tl.float32)
-        if ((label >= start) & (label < start + WIDTH * DEPTH)) | (start + WIDTH * DEPTH > classes):
+        z = ahead.to(tl.float32) if AHEAD else _read(base, column, classes).to(tl.float32)
+        if AHEAD:
+            ahead = _read(base, column + LANES * EACH, classes)
+        if ((label >= start) & (label < start + LANES * EACH)) | (start + LANES * EACH > classes):
             counted = (column < classes) & (column != label)
             z = tl.where(counted, z, float("-inf"))
-            m, d, s, a, b = _step(z, counted, m, d, s, a, b, origin, True, NLL, DEPTH, POWER_A, Q_A, POWER_B, Q_B)
+            m, d, s, t, a, b = _step(
+                z, counted, m, d, s, t, a, b, origin, True, SUM, MOMENT, EACH, POWER_A, Q_A, POWER_B, Q_B
+            )  # fmt: skip
         else:
-            m, d, s, a, b = _step(z, z, m, d, s, a, b, origin, False, NLL, DEPTH, POWER_A, Q_A, POWER_B, Q_B)
-    return m, d, s, a, b
+            m, d, s, t, a, b = _step(
+                z, z, m, d, s, t, a, b, origin, False, SUM, MOMENT, EACH, POWER_A, Q_A, POWER_B, Q_B
+            )  # fmt: skip
+    return m, d, s, t, a, b
 
 
 @triton.jit
-def _origin(base, z_y, classes, WIDTH: tl.constexpr, NLL: tl.constexpr):
+def _origin(base, z_y, classes, LANES: tl.constexpr, SUM: tl.constexpr):
     """The largest of the first logits, or if they are masked the label's."""
     origin = 0.0
-    if NLL:
-        column = tl.arange(0, WIDTH)
+    if SUM:
+        column = tl.arange(0, LANES)
         origin = tl.max(tl.load(base + column, mask=column < classes, other=float("-inf")).to(tl.float32), 0)
         if origin == float("-inf"):
             origin = tl.where(z_y > float("-inf"), z_y, 0.0)
@@ -128,37 +161,63 @@ def _origin(base, z_y, classes, WIDTH: tl.constexpr, NLL: tl.constexpr):
 
 
 @triton.jit
+def _focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, GAMMA: tl.constexpr, DETACH: tl.constexpr):
+    """The sums of f and h of so many classes that ``(1-p)^gamma = 1 - gamma p`` will do for all but the largest::
+
+        sum f = sum nll - gamma sum p nll        sum h = (K-1) - gamma sum p + gamma sum p nll
+
+    What is neglected is at most a few hundredths, by classes with a p near a half; sum f is at least (K-1) log(K-1), and sum h
+    about K-1. :func:`noiseproof.kernels.rows.moments_suffice` has the bound.
+    """
+    p_nll = (log_sum * d - t) * inverse
+    p = d * inverse
+    f, h, nll = focal_terms(tl.zeros_like(d), tl.zeros_like(d) + 1.0, log_sum, inverse, top_miss, GAMMA, DETACH)
+    f_top, h_top = f - nll * (1.0 - GAMMA * inverse), h - (1.0 - GAMMA * inverse)
+    h_sum = left - GAMMA * p
+    if not DETACH:
+        h_sum += GAMMA * p_nll
+        h_top -= GAMMA * inverse * nll
+    return nll_others - GAMMA * p_nll + one * f_top, h_sum + one * h_top
+
+
+@triton.jit
 def _focal_step(
     x, e, alive, log_sum, inverse, top_miss, f_sum, h_sum, EDGE: tl.constexpr, USED: tl.constexpr,
     GAMMA: tl.constexpr, DETACH: tl.constexpr, MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
 ):  # fmt: skip
-    """The lanes' sums of f and h after DEPTH more terms; with EDGE only of those that are ``alive``."""
+    """The lanes' sums of f and h after more terms; with EDGE only of those that are ``alive``."""
     if USED:
         f, h, nll = focal_terms(x, e, log_sum, inverse, top_miss, GAMMA, DETACH)
         if MINIMUM > 0:
             f, h = room_terms(f, h, nll, CEILING, HIGHEST)
         if EDGE:
             f, h = tl.where(alive, f, 0.0), tl.where(alive, h, 0.0)
-        f_sum += tl.sum(f, 0)
-        h_sum += tl.sum(h, 0)
+        f_sum += _over(f)
+        h_sum += _over(h)
     return f_sum, h_sum
 
 
 @triton.jit
 def _focal_sums(
-    base, place, label, classes, masked, top, log_sum, inverse, top_miss, WIDTH: tl.constexpr, DEPTH: tl.constexpr,
+    base, place, label, classes, masked, top, log_sum, inverse, top_miss,
+    AHEAD: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
     FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
     MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
 ):  # fmt: skip
     """Of each of two focal sums or rooms: its value, and the sum of h."""
-    f_a = tl.zeros([WIDTH], tl.float32)
+    f_a = tl.zeros([LANES], tl.float32)
     h_a, f_b, h_b = tl.zeros_like(f_a), tl.zeros_like(f_a), tl.zeros_like(f_a)
-    for start in range(0, classes, WIDTH * DEPTH):
+    last = ((classes - 1) // BLOCK) * BLOCK
+    ahead = _read_again(base, last + place, classes)
+    for done in range(0, last + 1, BLOCK):
+        start = last - done
         column = start + place
-        z = tl.load(base + column, mask=column < classes, other=float("-inf")).to(tl.float32)
-        if masked | ((label >= start) & (label < start + WIDTH * DEPTH)) | (start + WIDTH * DEPTH > classes):
+        z = ahead.to(tl.float32) if AHEAD else _read_again(base, column, classes).to(tl.float32)
+        if AHEAD:
+            ahead = _read_again(base, column - BLOCK, classes)
+        if masked | ((label >= start) & (label < start + BLOCK)) | (start + BLOCK > classes):
             alive = (z > float("-inf")) & (column != label)
             x = tl.where(alive, z - top, 0.0)
             e = exp(x)
@@ -185,12 +244,43 @@ def _focal_sums(
 
 
 @triton.jit
+def _focals(
+    base, shallow, place, label, classes, masked, nll_others, d, t, one, left, top, log_sum, inverse, top_miss,
+    AHEAD: tl.constexpr, LANES: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, MOMENT: tl.constexpr,
+    FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
+    MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
+    FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
+    MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
+):  # fmt: skip
+    """As :func:`_focal_sums`, from moments if they will do."""
+    top_miss = tl.maximum(top_miss, TINY)
+    if MOMENT:
+        f_a, h_a = _focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, GAMMA_A, DETACH_A)
+        f_b, h_b = _focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, GAMMA_B, DETACH_B)
+        if masked:
+            f_a, h_a, f_b, h_b = _focal_sums(
+                base, shallow, label, classes, masked, top, log_sum, inverse, top_miss, False, LANES, WIDTH,
+                FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
+                FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
+            )  # fmt: skip
+    else:
+        f_a, h_a, f_b, h_b = _focal_sums(
+            base, place, label, classes, masked, top, log_sum, inverse, top_miss, AHEAD, LANES, WIDTH * DEPTH,
+            FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
+            FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
+        )  # fmt: skip
+    return f_a, h_a, f_b, h_b
+
+
+@triton.jit
 def _keep(rows_of, which, rows, row, value):
     tl.store(rows_of + which * rows.to(tl.int64) + row, value)
 
 
 @triton.jit
-def _keep_row(saved, rows, row, top, own, d, log_sum, left):
+def _keep_row(primitives, saved, rows, row, top, own, e_y, d, log_sum, left, spoilt):
+    _keep(primitives, 0, rows, row, log_sum - own + spoilt)
+    _keep(primitives, 1, rows, row, -log1p(e_y / d) + spoilt)
     _keep(saved, 0, rows, row, top)
     _keep(saved, 1, rows, row, own)
     _keep(saved, 2, rows, row, d)
@@ -199,16 +289,27 @@ def _keep_row(saved, rows, row, top, own, d, log_sum, left):
 
 
 @triton.jit
-def _keep_power(primitives, saved, which, rows, row, rest, rest_q, one, own, inverse, log_sum, spoilt, Q: tl.constexpr):
+def _keep_power(
+    primitives, saved, rows, row, rest, rest_q, one, own, inverse, log_sum, spoilt, WHICH: tl.constexpr, Q: tl.constexpr
+):
     """The power sum, and for its gradient the sum of e^q - e, or of e^q where the label is the largest class."""
-    _keep(primitives, which, rows, row, (rest_q + one) * norm_power(inverse, log_sum, Q) + spoilt)
-    _keep(saved, 3 + which, rows, row, tl.where(own < 0.0, rest_q - rest, rest_q + one))
+    if WHICH:
+        _keep(primitives, WHICH, rows, row, (rest_q + one) * norm_power(inverse, log_sum, Q) + spoilt)
+        _keep(saved, 3 + WHICH, rows, row, tl.where(own < 0.0, rest_q - rest, rest_q + one))
+
+
+@triton.jit
+def _keep_focal(primitives, saved, rows, row, f, h, spoilt, WHICH: tl.constexpr):
+    if WHICH:
+        _keep(primitives, WHICH, rows, row, f + spoilt)
+        _keep(saved, 3 + WHICH, rows, row, h)
 
 
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride"])
 def stream_forward(
     logits, target, primitives, saved, rows, units, stride_units, target_stride,
-    UNIT: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, STEPS: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
+    UNIT: tl.constexpr, LANES: tl.constexpr, ACROSS: tl.constexpr, DEPTH: tl.constexpr, STEPS: tl.constexpr,
+    AHEAD: tl.constexpr, MOMENT: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
@@ -217,144 +318,51 @@ def stream_forward(
 ):  # fmt: skip
     """The primitives of one row; what :func:`tile_forward` saves; and, for each sum, what the gradient needs of it."""
     row, classes = tl.program_id(0), units * UNIT
+    WIDTH: tl.constexpr = LANES * ACROSS  # noqa: N806 - a constant of the kernel
+    EACH: tl.constexpr = DEPTH * ACROSS  # noqa: N806
+    SUM: tl.constexpr = NLL + FOCAL_A  # noqa: N806
+    base = logits + row.to(tl.int64) * (stride_units.to(tl.int64) * UNIT)
+    # In this order of axes the compiler gives each thread a lane of its own.
+    shallow = tl.arange(0, LANES)[:, None, None] * ACROSS + tl.arange(0, ACROSS)[None, None, :]
+    place = shallow + tl.arange(0, DEPTH)[None, :, None] * WIDTH
+    ahead = _read(base, place, classes)
     label, valid = safe_label(target, row, row < rows, classes, target_stride)
     spoilt = tl.where(valid, 0.0, float("nan"))
-    base = logits + row.to(tl.int64) * (stride_units.to(tl.int64) * UNIT)
-    place = tl.arange(0, DEPTH)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
     z_y = tl.load(base + label).to(tl.float32)
-    origin = _origin(base, z_y, classes, WIDTH, NLL + FOCAL_A)
-    m, d, s, a, b = _lanes(base, place, label, classes, origin, WIDTH, DEPTH, NLL + FOCAL_A, POWER_A, Q_A, POWER_B, Q_B)
+    origin = _origin(base, z_y, classes, LANES, SUM)
+    m, d, s, t, a, b = _lanes(
+        base, place, ahead, label, classes, origin, AHEAD, LANES, EACH, SUM, MOMENT, POWER_A, Q_A, POWER_B, Q_B
+    )
     largest, lane = tl.max(m, 0, return_indices=True)
+    elsewhere = tl.arange(0, LANES) != lane
     top = tl.maximum(largest, z_y)
     own = z_y - top
     e_y, factor = exp(own), exp(m - top)
-    elsewhere = tl.arange(0, WIDTH) != lane
-    rest, rest_a, rest_b = _top_lane(base, lane, top, label, classes, WIDTH, STEPS, Q_A, Q_B)
+    rest, rest_a, rest_b = _top_lane(base, lane, top, label, classes, WIDTH, ACROSS, STEPS, Q_A, Q_B)
+    t = tl.sum((t + (m - top) * d) * factor, 0)
     rest += tl.sum(tl.where(elsewhere, d * factor, 0.0), 0)
     rest_a += tl.sum(tl.where(elsewhere, a * power_term(m - top, factor, Q_A), 0.0), 0)
     rest_b += tl.sum(tl.where(elsewhere, b * power_term(m - top, factor, Q_B), 0.0), 0)
     one = tl.where(largest < z_y, 0.0, 1.0)  # the largest class, where it is not the label
     d = tl.maximum(rest + one, FLOOR)
     above = tl.where(own == 0.0, d, rest + e_y)  # D - 1
-    log_sum, inverse = log1p(above), 1.0 / (d + e_y)
-    left, total = classes - 1.0, tl.sum(s, 0)
+    log_sum, inverse, left, total = log1p(above), 1.0 / (d + e_y), classes - 1.0, tl.sum(s, 0)
     masked = total == float("-inf")  # which no other sum shows
+    if masked:
+        left, total = _unmasked(base, shallow, label, classes, origin, LANES, WIDTH)
+    nll_others = left * log_sum + (left * (top - origin) - total)
     if NLL:
-        if masked:
-            left, total = _unmasked(base, place, label, classes, origin, WIDTH, DEPTH)
-        _keep(primitives, NLL, rows, row, left * log_sum + (left * (top - origin) - total) + spoilt)
-    _keep(primitives, 0, rows, row, log_sum - own + spoilt)
-    _keep(primitives, 1, rows, row, -log1p(e_y / d) + spoilt)
+        _keep(primitives, NLL, rows, row, nll_others + spoilt)
     if LEAD:
         _keep(primitives, LEAD, rows, row, z_y - largest + spoilt)
-    if POWER_A:
-        _keep_power(primitives, saved, POWER_A, rows, row, rest, rest_a, one, own, inverse, log_sum, spoilt, Q_A)
-    if POWER_B:
-        _keep_power(primitives, saved, POWER_B, rows, row, rest, rest_b, one, own, inverse, log_sum, spoilt, Q_B)
+    _keep_power(primitives, saved, rows, row, rest, rest_a, one, own, inverse, log_sum, spoilt, POWER_A, Q_A)
+    _keep_power(primitives, saved, rows, row, rest, rest_b, one, own, inverse, log_sum, spoilt, POWER_B, Q_B)
     if FOCAL_A:
-        f_a, h_a, f_b, h_b = _focal_sums(
-            base, place, label, classes, masked, top, log_sum, inverse, tl.maximum(above * inverse, TINY), WIDTH, DEPTH,
-            FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
+        f_a, h_a, f_b, h_b = _focals(
+            base, shallow, place, label, classes, masked, nll_others, d, t, one, left, top, log_sum, inverse, above * inverse,
+            AHEAD, LANES, WIDTH, DEPTH, MOMENT, FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
             FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip
-        _keep(primitives, FOCAL_A, rows, row, f_a + spoilt)
-        _keep(saved, 3 + FOCAL_A, rows, row, h_a)
-        if FOCAL_B:
-            _keep(primitives, FOCAL_B, rows, row, f_b + spoilt)
-            _keep(saved, 3 + FOCAL_B, rows, row, h_b)
-    _keep_row(saved, rows, row, top, own, d, log_sum, left)
-
-
-@triton.jit
-def _load(rows_of, which, rows, row):
-    return tl.load(rows_of + which * rows.to(tl.int64) + row)
-
-
-@triton.jit
-def _upstream(grads, which, by_row, by_column, row, wanted):
-    """The gradient of a primitive; 0 where the label is masked, since its nll is infinite there and its slopes may be too."""
-    return tl.load(grads + which * by_row.to(tl.int64) + row.to(tl.int64) * by_column, mask=wanted, other=0.0)
-
-
-@triton.jit
-def _add_power(
-    factor, primitives, saved, which, rows, row, wanted, x, e, own, hit, inverse, log_sum, slope, dz_y, out, Q: tl.constexpr
-):
-    factor = Q * factor
-    dz_y -= factor * tl.load(primitives + which * rows.to(tl.int64) + row, mask=wanted, other=0.0) * hit
-    factor *= norm_power(inverse, log_sum, Q)
-    slope += factor * (tl.where(own < 0.0, hit, 0.0) - _load(saved, 3 + which, rows, row) * inverse)
-    return slope, dz_y, out + factor * (power_term(x, e, Q) - tl.where(own < 0.0, e, 0.0))
-
-
-@triton.jit
-def _add_focal(
-    factor, saved, which, rows, row, x, e, hit, inverse, log_sum, slope, dz_y, out,
-    GAMMA: tl.constexpr, DETACH: tl.constexpr, MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
-):  # fmt: skip
-    f, h, nll = focal_terms(x, e, log_sum, inverse, tl.maximum(expm1(log_sum) * inverse, TINY), GAMMA, DETACH)
-    if MINIMUM > 0:
-        f, h = room_terms(f, h, nll, CEILING, HIGHEST)
-    total = factor * _load(saved, 3 + which, rows, row)
-    return slope + total * inverse, dz_y + total * hit, out - factor * h
-
-
-@triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride", "by_row", "by_column", "out_stride"])
-def stream_backward(
-    grads, logits, target, primitives, saved, gradient, rows, units, stride_units, target_stride, by_row, by_column, out_stride,
-    UNIT: tl.constexpr, WIDTH: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
-    POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
-    FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
-    MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
-    FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
-    MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
-):  # fmt: skip
-    """``dz_j = c0 e_j + c2 (e_j^q - e_j) + u + w h_j`` for WIDTH classes of a row, and dz_y at the label's place."""
-    classes = units * UNIT
-    blocks = (classes + WIDTH - 1) // WIDTH
-    row, start = tl.program_id(0) // blocks, (tl.program_id(0) % blocks) * WIDTH
-    label, _ = safe_label(target, row, row < rows, classes, target_stride)
-    column = start + tl.arange(0, WIDTH)
-    base = logits + row.to(tl.int64) * (stride_units.to(tl.int64) * UNIT)
-    z = tl.load(base + column, mask=column < classes, other=float("-inf")).to(tl.float32)
-    top, own, d = _load(saved, 0, rows, row), _load(saved, 1, rows, row), _load(saved, 2, rows, row)
-    log_sum, left = _load(saved, 3, rows, row), _load(saved, 4, rows, row)
-    wanted = left >= 0.0
-    by_nll = _upstream(grads, 0, by_row, by_column, row, wanted)
-    by_log_miss = _upstream(grads, 1, by_row, by_column, row, wanted)
-    inverse, hit, slope, dz_y = row_factors(by_nll, by_log_miss, own, d)
-    x = z - top
-    if FOCAL_A:
-        x = tl.where(z > float("-inf"), x, 0.0)
-    e = exp(x)
-    out = tl.zeros_like(e)
-    if NLL:
-        uniform = _upstream(grads, NLL, by_row, by_column, row, wanted)
-        slope += uniform * left * inverse
-        dz_y += uniform * left * hit
-        out -= uniform
-    if POWER_A:
-        slope, dz_y, out = _add_power(
-            _upstream(grads, POWER_A, by_row, by_column, row, wanted), primitives, saved, POWER_A, rows, row, wanted,
-            x, e, own, hit, inverse, log_sum, slope, dz_y, out, Q_A,
-        )  # fmt: skip
-    if POWER_B:
-        slope, dz_y, out = _add_power(
-            _upstream(grads, POWER_B, by_row, by_column, row, wanted), primitives, saved, POWER_B, rows, row, wanted,
-            x, e, own, hit, inverse, log_sum, slope, dz_y, out, Q_B,
-        )  # fmt: skip
-    if FOCAL_A:
-        slope, dz_y, out = _add_focal(
-            _upstream(grads, FOCAL_A, by_row, by_column, row, wanted), saved, FOCAL_A, rows, row, x, e, hit, inverse, log_sum,
-            slope, dz_y, out, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
-        )  # fmt: skip
-    if FOCAL_B:
-        slope, dz_y, out = _add_focal(
-            _upstream(grads, FOCAL_B, by_row, by_column, row, wanted), saved, FOCAL_B, rows, row, x, e, hit, inverse, log_sum,
-            slope, dz_y, out, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
-        )  # fmt: skip
-    out = tl.where(z > float("-inf"), out + e * slope, 0.0)
-    if (label >= start) & (label < start + WIDTH):
-        out = tl.where(column == label, dz_y, out)
-    place = gradient + row.to(tl.int64) * (out_stride.to(tl.int64) * UNIT) + column
-    tl.store(place, out.to(gradient.dtype.element_ty), mask=column < classes)
+        _keep_focal(primitives, saved, rows, row, f_a, h_a, spoilt, FOCAL_A)
+        _keep_focal(primitives, saved, rows, row, f_b, h_b, spoilt, FOCAL_B)
+    _keep_row(primitives, saved, rows, row, top, own, e_y, d, log_sum, left, spoilt)

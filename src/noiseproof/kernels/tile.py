@@ -47,11 +47,21 @@ def _put(rows_of, which, rows, row, real, value, valid):
 
 
 @triton.jit
-def _put_power(
-    primitives, saved, which, rows, row, real, valid, x, e, alive, tops, rest, own, inverse, log_sum, Q: tl.constexpr
-):
+def _put_row(saved, rows, row, real, top, own, d, log_sum, left):
+    _put(saved, 0, rows, row, real, top, real)
+    _put(saved, 1, rows, row, real, own, real)
+    _put(saved, 2, rows, row, real, d, real)
+    _put(saved, 3, rows, row, real, log_sum, real)
+    _put(saved, 4, rows, row, real, tl.where(own == float("-inf"), -1.0, left), real)
+
+
+@triton.jit
+def _put_power(primitives, saved, which, rows, row, real, valid, x, e_less, tops, rest, own, inverse, log_sum, Q: tl.constexpr):
     """The power sum, and for its gradient the sum of e^q - e, or of e^q where the label is the largest class."""
-    rest_q = tl.sum(tl.where(alive & (x < 0.0), power_term(x, e, Q), 0.0), 1)
+    term = power_term(x, e_less, Q)
+    if Q != 1 and Q != 2 and Q != 3:  # not made of e_less
+        term = tl.where(x == 0.0, 0.0, term)
+    rest_q = tl.sum(term, 1)
     _put(primitives, which, rows, row, real, (rest_q + tops) * norm_power(inverse, log_sum, Q), valid)
     _put(saved, 3 + which, rows, row, real, tl.where(own < 0.0, rest_q - rest, rest_q + tops), real)
 
@@ -84,17 +94,22 @@ def tile_forward(
     stride = stride_units.to(tl.int64) * UNIT
     row, real, label, valid, is_label, z = _tile(logits, target, rows, units * UNIT, stride, target_stride, ROWS, COLUMNS)
     z_y = tl.load(logits + row.to(tl.int64) * stride + label, mask=real, other=0.0).to(tl.float32)
-    alive = (z > float("-inf")) & ~is_label
-    largest = tl.maximum(tl.max(tl.where(alive, z, LOWEST), 1), LOWEST)
+    z = tl.where(is_label, float("-inf"), z)
+    largest = tl.maximum(tl.max(z, 1), LOWEST)
     top = tl.maximum(largest, z_y)
     own = z_y - top
-    x = tl.where(alive, z - top[:, None], 0.0)
+    x = z - top[:, None]  # -inf at the label, at masked classes and past the end, where e is 0
     e = exp(x)
     e_y = exp(own)
-    # The largest classes have e = 1: they are counted, so that what the others add to them is not rounded away.
-    counts = tl.sum(tl.where(alive, tl.where(x == 0.0, 65537, 1), 0), 1)  # two in one sum
-    tops, left = (counts // 65536).to(tl.float32), (counts % 65536).to(tl.float32)
-    rest = tl.sum(tl.where(alive & (x < 0.0), e, 0.0), 1)
+    # The largest classes have e = 1: they are left out, so that what the others add to them is not rounded away, and counted.
+    e_less = tl.where(x == 0.0, 0.0, e)
+    rest = tl.sum(e_less, 1)
+    tops = tl.floor(tl.sum(e, 1) - rest + 0.5)
+    left = (units * UNIT - 1).to(tl.float32) + tl.zeros_like(rest)
+    alive = z > float("-inf")
+    if NLL + FOCAL_A:
+        left = tl.sum(alive.to(tl.float32), 1)
+        x = tl.where(alive, x, 0.0)
     d = tl.maximum(rest + tops, FLOOR)
     above = tl.where(own == 0.0, d, tl.maximum(rest + (tops - 1.0), 0.0) + e_y)  # D - 1
     log_sum = log1p(above)
@@ -107,11 +122,11 @@ def tile_forward(
         _put(primitives, LEAD, rows, row, real, z_y - largest, valid)
     if POWER_A:
         _put_power(
-            primitives, saved, POWER_A, rows, row, real, valid, x, e, alive, tops, rest, own, inverse, log_sum, Q_A
+            primitives, saved, POWER_A, rows, row, real, valid, x, e_less, tops, rest, own, inverse, log_sum, Q_A
         )  # fmt: skip
     if POWER_B:
         _put_power(
-            primitives, saved, POWER_B, rows, row, real, valid, x, e, alive, tops, rest, own, inverse, log_sum, Q_B
+            primitives, saved, POWER_B, rows, row, real, valid, x, e_less, tops, rest, own, inverse, log_sum, Q_B
         )  # fmt: skip
     top_miss = tl.maximum(above * inverse, TINY)
     if FOCAL_A:
@@ -124,11 +139,7 @@ def tile_forward(
             primitives, saved, FOCAL_B, rows, row, real, valid, x, e, alive, log_sum, inverse, top_miss,
             GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip
-    _put(saved, 0, rows, row, real, top, real)
-    _put(saved, 1, rows, row, real, own, real)
-    _put(saved, 2, rows, row, real, d, real)
-    _put(saved, 3, rows, row, real, log_sum, real)
-    _put(saved, 4, rows, row, real, tl.where(z_y == float("-inf"), -1.0, left), real)
+    _put_row(saved, rows, row, real, top, own, d, log_sum, left)
 
 
 @triton.jit
