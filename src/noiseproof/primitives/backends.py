@@ -10,9 +10,22 @@ from torch import Tensor
 from noiseproof.primitives import reference
 from noiseproof.primitives.request import Primitive
 
-__all__ = ["REFERENCE", "Backend", "backend_for", "is_traced", "offer_backend", "register_backend"]
+__all__ = ["REFERENCE", "Backend", "ProgramRunner", "backend_for", "is_traced", "offer_backend", "register_backend"]
 
 VARIABLE = "NOISEPROOF_BACKEND"
+
+
+class ProgramRunner(NamedTuple):
+    """How a device runs the program of a loss on the primitives.
+
+    ``suits(formula, logits)`` says whether it can. ``run(formula, primitives, target, weight, ignore_index, reduction, dtype,
+    want_slopes, classes)`` gives the loss in ``dtype``, its slopes ``[2 + R, N]`` by the primitives, and what
+    ``scaled(slopes, grad, numbers, reduction)`` wants to make their gradients of them.
+    """
+
+    suits: Callable[..., bool]
+    run: Callable[..., tuple[Tensor, Tensor, Tensor]]
+    scaled: Callable[..., Tensor]
 
 
 class Backend(NamedTuple):
@@ -30,6 +43,8 @@ class Backend(NamedTuple):
     backward: Callable[..., Tensor]
     scale: Callable[[Tensor, Tensor], Tensor] = reference.scale
     """A gradient times a number, in place"""
+    programs: ProgramRunner | None = None
+    """None: programs are not run on this device, except by the reference on a CPU"""
 
 
 REFERENCE = Backend("reference", reference.forward, reference.backward)

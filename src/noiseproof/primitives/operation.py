@@ -272,11 +272,11 @@ class _Passes(torch.autograd.Function):
             ctx.save_for_backward(logits, target, primitives, saved)
             return primitives.unbind()
         if _is_small(logits):
-            done = reference.small_pass(logits, target, asked, dtype, ctx.needs_input_grad[0])
+            done = reference.small_pass(logits, target, asked, dtype)
             if done is not None:
                 ctx.is_small = True
-                ctx.save_for_backward(logits, target, *done.slopes)
-                return tuple(done.primitives)
+                ctx.save_for_backward(logits, target, *small.to_keep(done))
+                return tuple([value.squeeze(1) for value in done.values])
         passed = reference.first_pass(logits, target, asked, dtype)
         ctx.save_for_backward(logits, target, *passed.primitives, *passed.saved)
         return tuple(passed.primitives)
@@ -286,7 +286,9 @@ class _Passes(torch.autograd.Function):
         logits, target, *rest = ctx.saved_tensors
         directly = _directly(logits)
         if directly and ctx.is_small:
-            gradient = small.gradient(grads, rest)
+            done = small.kept(rest)
+            columns = [None if grad is None else grad.unsqueeze(1) for grad in grads]
+            gradient = small.second_pass(columns, done, decode(ctx.request), reference.LEAST[done.d.dtype])
             return gradient if gradient.dtype == logits.dtype else gradient.to(logits.dtype), None, None
         if directly and ctx.backend is REFERENCE:
             passed = reference.Passed(rest[: len(grads)], rest[len(grads) :])

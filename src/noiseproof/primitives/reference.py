@@ -17,7 +17,8 @@ from noiseproof.primitives import small
 from noiseproof.primitives.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
 from noiseproof.primitives.request import FOCAL_KINDS, Primitive
 
-__all__ = ["Passed", "backward", "checked_labels", "first_pass", "forward", "on_cpu", "scale", "second_pass", "small_pass"]
+__all__ = ["Passed", "backward", "checked_labels", "first_pass", "forward", "on_cpu", "scale", "second_pass"]
+__all__ += ["LEAST", "small_pass"]
 
 # Rows go in chunks. On the CPU all passes over a chunk then stay in the cache, and temporaries are chunk-sized; elsewhere
 # a chunk is large enough that the number of launches does not count.
@@ -103,15 +104,16 @@ def first_pass(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype
 
 
 def small_pass(
-    logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype, want_slopes: bool
+    logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype, want_log_miss: bool = True
 ) -> small.Small | None:
-    """Both passes over a small batch; None where it has masked classes."""
+    """The first pass over a small batch; None where it has masked classes."""
+    z = logits if logits.dtype == dtype else logits.to(dtype)
     try:
-        done = small.both_passes(logits.to(dtype), target, asked, LEAST[dtype], want_slopes)
+        done = small.first_pass(z, target, asked, LEAST[dtype], want_log_miss)
     except RuntimeError:
         checked_labels(target, logits.shape[1])
         raise
-    return done if all_finite(done.primitives) else None
+    return done if all_finite(done.values) else None
 
 
 def all_finite(primitives: list[Tensor]) -> bool:
