@@ -19,33 +19,27 @@ SUPPORTED = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3
 """Compiled kernels take all arguments, constants too, since then."""
 WORD = 2**31
 
-_compiled: dict[Any, Any] = {}
+_compiled: dict[Any, tuple[Any, list[Any]]] = {}
 
 
-def launch(
-    kernel: Any,
-    programs: int,
-    tensors: tuple[Tensor, ...],
-    sizes: tuple[int, ...],
-    constants: tuple[Any, ...],
-    warps: int,
-) -> None:
-    """Run ``kernel(*tensors, *sizes, *constants)`` in so many programs, on the device of the first tensor.
+def launch(kernel: Any, programs: int, tensors: tuple[Tensor, ...], sizes: tuple[int, ...], /, **constants: Any) -> None:
+    """Run ``kernel(*tensors, *sizes, **constants)`` in so many programs, on the device of the first tensor.
 
-    The kernel must not be specialised on its sizes.
+    The kernel must not be specialised on its sizes. A constant that it does not name is an option of Triton's.
     """
     first = tensors[0]
     with on(first):
         key = None
         if SUPPORTED and max(map(abs, sizes)) < WORD and all([tensor.data_ptr() % 16 == 0 for tensor in tensors]):
-            key = (id(kernel), first.device, constants, warps, *[tensor.dtype for tensor in tensors])
+            key = (id(kernel), first.device, *constants.values(), *[tensor.dtype for tensor in tensors])
             ready = _compiled.get(key)
             if ready is not None:
-                ready[(programs, 1, 1)](*tensors, *sizes, *constants)
+                ready[0][(programs, 1, 1)](*tensors, *sizes, *ready[1])
                 return
-        made = kernel[(programs,)](*tensors, *sizes, *constants, num_warps=warps)
+        made = kernel[(programs,)](*tensors, *sizes, **constants)
         if key is not None and made is not None:  # the interpreter makes nothing
-            _compiled[key] = made
+            named = kernel.arg_names[len(tensors) + len(sizes) :]
+            _compiled[key] = made, [constants[name] for name in named]
 
 
 def on(tensor: Tensor) -> Any:

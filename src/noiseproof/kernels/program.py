@@ -161,10 +161,17 @@ def run_program(
     tensors = (primitives, target, primitives if weight is None else weight, slopes, value, numbers)
     sizes = (rows, programs * BLOCK, classes, target.stride(0), ignore_index)
     alone = programs == 1 and not each
-    constants = (BLOCK, weight is not None, mean, each, alone, want_slopes)
-    launch(_kernel(formula), programs, tensors, sizes, constants, 4)
+    constants = {
+        "BLOCK": BLOCK,
+        "WEIGHTED": weight is not None,
+        "MEAN": mean,
+        "EACH": each,
+        "ALONE": alone,
+        "SLOPES": want_slopes,
+    }
+    launch(_kernel(formula), programs, tensors, sizes, **constants)
     if not (each or alone):
-        launch(add_up, 1, (value, numbers), (programs,), (MOST, mean), 4)
+        launch(add_up, 1, (value, numbers), (programs,), MOST=MOST, MEAN=mean)
     return value, slopes, numbers
 
 
@@ -175,5 +182,5 @@ def scaled_slopes(slopes: Tensor, grad: Tensor, numbers: Tensor, reduction: Redu
     sizes = (slopes.numel(), slopes.shape[1], grad.stride(0) if each else 0)
     blocks = triton.cdiv(slopes.numel(), BLOCK)
     if blocks:
-        launch(scaled, blocks, (slopes, grad, numbers, out), sizes, (BLOCK, reduction == "mean", each), 4)
+        launch(scaled, blocks, (slopes, grad, numbers, out), sizes, BLOCK=BLOCK, MEAN=reduction == "mean", EACH=each)
     return out

@@ -54,5 +54,6 @@ def scaled(slopes, grad, numbers, out, count, rows, grad_stride, BLOCK: tl.const
     by = tl.load(grad + (place % rows) * grad_stride, mask=here, other=0.0) if EACH else tl.load(grad)
     by = by.to(tl.float32)
     if MEAN:
-        by /= tl.load(numbers)
+        weights = tl.load(numbers)
+        by /= tl.where(weights == 0.0, 1.0, weights)  # where all rows are ignored, and their slopes 0
     tl.store(out + place, tl.load(slopes + place, mask=here, other=0.0) * by, mask=here)

@@ -135,7 +135,7 @@ def _on_cpu(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
     if rows.reduction == "mean":
         total = small.number(target.shape[0], formula.dtype) if scale is None else scale.sum()
     if ctx is not None:
-        ctx.total = total
+        ctx.total = total if scale is None or total is None or total.item() != 0 else None  # all ignored: slopes are 0
         factors = [None if isinstance(slope, float) and slope == 0.0 else slope for slope in slopes]
         if done is not None:
             ctx.is_small = True
