@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from noiseproof.checks import check_range
 from noiseproof.losses.checks import arguments_of, by_name, check_tensors, check_weight, raise_unknown
-from noiseproof.losses.programs import CONTRACT, Programs
+from noiseproof.losses.programs import CONTRACT, programs_of
 from noiseproof.primitives import accumulation_dtype, can_look, rows_of_labels
-from noiseproof.program import Formula, Reduction, Rows, loss_of_rows, suits
+from noiseproof.program import Reduction, Rows, loss_of_rows, runner_of
 from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
 __all__ = ["Contract", "Reduction", "RobustLoss", "Sum", "pair_terms"]
@@ -139,35 +139,35 @@ class RobustLoss(nn.Module):
             raise_unknown(self, unknown)
         logits, target, classes, shape = self._flatten(logits, target)
         if not torch.compiler.is_compiling():
-            formula = self._formula(logits, target, classes)
-            if formula is not None:
-                return self._from_formula(formula, logits, target.long(), shape)
+            result = self._in_one_step(logits, target, shape)
+            if result is not None:
+                return result
         return self.from_source(Logits(logits, classes), target, shape)
 
-    def _formula(self, logits: Tensor, target: Tensor, classes: int) -> Formula | None:
-        """The loss as a program, if it has one and the batch is one for it."""
-        if self.needs is None or self.label_smoothing > 0 or target.is_floating_point() or not suits(logits, target):
+    def _in_one_step(self, logits: Tensor, target: Tensor, shape: Sequence[int]) -> Tensor | None:
+        """What :meth:`from_source` gives, where the loss has a program and the batch is one for it."""
+        if self.needs is None or self.label_smoothing > 0 or target.is_floating_point():
             return None
-        if "_programs" not in self.__dict__:
-            self.__dict__["_programs"] = Programs()
-        programs: Programs = self.__dict__["_programs"]
-        return programs.get(self, classes, logits)
-
-    def _from_formula(self, formula: Formula, logits: Tensor, target: Tensor, shape: Sequence[int]) -> Tensor:
-        """What :meth:`from_source` gives, in one step."""
-        weight = None if self._buffers["weight"] is None else self._class_weight(logits.shape[1])
-        rows = Rows(
-            *(formula, None, self.ignore_index, weight, self.reduction),
-            *(_result_dtype(logits.dtype, formula.dtype, logits.device.type), self._by_autograd),
-        )
-        if logits.is_cpu and 0 <= self.ignore_index < logits.shape[1]:
+        backend = runner_of(logits, target)
+        if backend is None:
+            return None
+        formula = programs_of(self).get(self, logits, backend)
+        if formula is None:
+            return None
+        classes = logits.shape[1]
+        weight = None if self._buffers["weight"] is None else self._class_weight(classes)
+        dtype = _result_dtype(logits.dtype, formula.dtype, logits)
+        rows = Rows(formula, backend, None, self.ignore_index, weight, self.reduction, dtype, self._by_autograd)
+        if target.dtype != torch.int64:
+            target = target.long()
+        if logits.is_cpu and 0 <= self.ignore_index < classes:
             rows = rows._replace(ignored=self._ignored(target))
         try:
             result = loss_of_rows(logits, target, rows)
         except IndexError:  # an ignored label is out of range as a rule, so that looking for one costs nothing
             rows = rows._replace(ignored=self._ignored(target))
             result = loss_of_rows(logits, target, rows)
-        return result if self.reduction != "none" else result.reshape(shape)
+        return result.reshape(shape) if self.reduction == "none" else result
 
     def _by_autograd(self, logits: Tensor, target: Tensor) -> Tensor:
         """The same, each operation by itself and in the dtype of the statistics."""
@@ -192,7 +192,7 @@ class RobustLoss(nn.Module):
     def reduced(self, rows: Tensor, total: Tensor | None, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
         """What a call returns, from what ``weighted_rows`` gives; ``dtype`` is that of the logits."""
         result = rows.reshape(shape) if self.reduction == "none" else self._total_of(rows, total)
-        return result if rows.dtype == dtype else result.to(_result_dtype(dtype, rows.dtype, rows.device.type))
+        return result if rows.dtype == dtype else result.to(_result_dtype(dtype, rows.dtype, rows))
 
     def _total_of(self, rows: Tensor, total: Tensor | None) -> Tensor:
         if self.reduction == "sum":
@@ -371,9 +371,11 @@ class Sum(RobustLoss):
         return " + ".join(f"{c!r} * {loss!r}" for c, loss in self.terms)
 
 
-def _result_dtype(logits: torch.dtype, rows: torch.dtype, device: str) -> torch.dtype:
+def _result_dtype(logits: torch.dtype, rows: torch.dtype, like: Tensor) -> torch.dtype:
     """What F.cross_entropy would return for logits of this dtype: under autocast that runs in float32."""
-    autocast = rows != logits and device != "meta" and torch.is_autocast_enabled(device)
+    if rows == logits:
+        return logits
+    autocast = like.device.type != "meta" and torch.is_autocast_enabled(like.device.type)
     return accumulation_dtype(logits) if autocast else logits
 
 

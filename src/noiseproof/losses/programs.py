@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noiseproof.primitives import accumulation_dtype, backend_for
+from noiseproof.primitives import Backend, accumulation_dtype
 from noiseproof.program import Formula, traced
 from noiseproof.statistics import Statistic, request_of, statistics_of
 
-__all__ = ["CONTRACT", "Programs", "signature"]
+__all__ = ["CONTRACT", "Programs", "programs_of", "signature"]
 
 PACKAGE = __name__.rpartition(".")[0] + "."
 CONTRACT = frozenset({"reduction", "ignore_index", "label_smoothing", "training"})
@@ -37,18 +37,26 @@ class Programs:
     def __reduce__(self) -> Any:
         return Programs, ()
 
-    def get(self, loss: Any, classes: int, logits: Tensor) -> Formula | None:
-        """The one for so many classes; None: the loss has none, or the device of the logits does not run it."""
+    def get(self, loss: Any, logits: Tensor, backend: Backend) -> Formula | None:
+        """The one for these logits; None: the loss has none, or the backend does not run it."""
         state = _state(loss)
         if state != self.state:
             self.made, self.state = {}, state
-        backend = backend_for(logits)
+        classes = logits.shape[1]
         key = (classes, logits.dtype, backend.name)
         if key not in self.made:
             formula = _formula(loss, classes, accumulation_dtype(logits.dtype))
             runs = formula is not None and (backend.programs is None or backend.programs.suits(formula, logits))
             self.made[key] = formula if runs else None
         return self.made[key]
+
+
+def programs_of(loss: Any) -> Programs:
+    """What a loss keeps its programs in."""
+    kept: Programs | None = loss.__dict__.get("_programs")
+    if kept is None:
+        kept = loss.__dict__["_programs"] = Programs()
+    return kept
 
 
 def _state(loss: Any) -> Any:

@@ -10,7 +10,16 @@ from torch import Tensor
 from noiseproof.primitives import reference
 from noiseproof.primitives.request import Primitive
 
-__all__ = ["REFERENCE", "Backend", "ProgramRunner", "backend_for", "is_traced", "offer_backend", "register_backend"]
+__all__ = [
+    "REFERENCE",
+    "Backend",
+    "ProgramRunner",
+    "backend_for",
+    "backend_of_device",
+    "is_traced",
+    "offer_backend",
+    "register_backend",
+]
 
 VARIABLE = "NOISEPROOF_BACKEND"
 
@@ -64,10 +73,11 @@ def offer_backend(device_type: str, load: Callable[[], Backend | None]) -> None:
 
 def backend_for(logits: Tensor) -> Backend:
     """The backend of the logits' device. Where there is a choice, NOISEPROOF_BACKEND in the environment may name one."""
-    return REFERENCE if torch.compiler.is_compiling() else _backend_of(logits.device.type)  # no other is ever traced
+    return REFERENCE if torch.compiler.is_compiling() else backend_of_device(logits.device.type)  # no other is ever traced
 
 
-def _backend_of(device_type: str) -> Backend:
+def backend_of_device(device_type: str) -> Backend:
+    """As :func:`backend_for`, where nothing is compiled."""
     backend = _registered.get(device_type) or _load(device_type)
     if backend is REFERENCE:
         return REFERENCE
@@ -89,7 +99,7 @@ def _load(device_type: str) -> Backend:
 
 
 def _is_reference(device_type: str) -> bool:
-    return _backend_of(device_type) is REFERENCE
+    return backend_of_device(device_type) is REFERENCE
 
 
 # As torch.compiler.assume_constant_result marks it, without importing the compiler.

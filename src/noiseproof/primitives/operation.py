@@ -15,8 +15,11 @@ from noiseproof.primitives.backends import REFERENCE, backend_for, is_traced
 from noiseproof.primitives.request import decode, focal_term
 
 __all__ = ["accumulation_dtype", "can_look", "is_transformed", "only_autograd", "plain_primitives", "primitives_of"]
-__all__ += ["rows_of_labels", "rows_of_primitives"]
+__all__ += ["rows_of_labels", "rows_of_primitives", "transforms_active"]
 __all__ += ["row_primitives", "row_primitives_backward"]
+
+
+_functorch_is_active = torch._C._are_functorch_transforms_active
 
 
 def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
@@ -123,9 +126,12 @@ def _(info: Any, in_dims: tuple[Any, ...], target: Tensor, classes: int) -> tupl
 
 def is_transformed() -> bool:
     """Whether a torch.func transform or forward-mode AD is active: they need a Function with ``setup_context`` and ``jvp``."""
-    if torch.compiler.is_compiling():
-        return False
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return not torch.compiler.is_compiling() and transforms_active()
+
+
+def transforms_active() -> bool:
+    """:func:`is_transformed`, where nothing is compiled."""
+    return _functorch_is_active() or forward_ad._current_level >= 0
 
 
 def only_autograd() -> bool:

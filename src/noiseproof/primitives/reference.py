@@ -104,12 +104,17 @@ def first_pass(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype
 
 
 def small_pass(
-    logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype, want_log_miss: bool = True
+    logits: Tensor,
+    target: Tensor,
+    asked: Sequence[Primitive],
+    dtype: torch.dtype,
+    want_log_miss: bool = True,
+    share: float = 1.0,
 ) -> small.Small | None:
     """The first pass over a small batch; None where it has masked classes."""
     z = logits if logits.dtype == dtype else logits.to(dtype)
     try:
-        done = small.first_pass(z, target, asked, LEAST[dtype], want_log_miss)
+        done = small.first_pass(z, target, asked, LEAST[dtype], want_log_miss, share)
     except RuntimeError:
         checked_labels(target, logits.shape[1])
         raise

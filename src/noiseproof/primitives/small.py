@@ -30,7 +30,7 @@ class Small(NamedTuple):
     odds: Tensor
     """``p_y / (1 - p_y)``; ``d`` where log_miss is not wanted"""
     inverse: Tensor
-    """1/D"""
+    """1/D, times the share of a row"""
     d: Tensor
     log_sum: Tensor
     e: Tensor
@@ -60,10 +60,13 @@ def number(value: float, dtype: torch.dtype) -> Tensor:
         return torch.tensor(value, dtype=dtype, device="cpu")
 
 
-def first_pass(z: Tensor, target: Tensor, asked: Sequence[Primitive], least: float, want_log_miss: bool = True) -> Small:
+def first_pass(
+    z: Tensor, target: Tensor, asked: Sequence[Primitive], least: float, want_log_miss: bool = True, share: float = 1.0
+) -> Small:
     """The primitives of ``z``, where no class is masked. Exponents below ``least`` count as it.
 
-    Without ``want_log_miss`` there is nll in its place.
+    Without ``want_log_miss`` there is nll in its place. ``share`` multiplies the gradient of the second pass, for nothing, if
+    no primitive is asked for.
     """
     label = target.unsqueeze(1)
     others = z.shape[1] - 1
@@ -71,11 +74,15 @@ def first_pass(z: Tensor, target: Tensor, asked: Sequence[Primitive], least: flo
     own = shifted.gather(1, label)
     if asked:
         shifted.scatter_(1, label, 0.0)
-    e = (shifted.clamp_min(least) if asked else shifted.clamp_min_(least)).exp_().scatter_(1, label, 0.0)
+        e = shifted.clamp_min(least)
+    else:
+        e = shifted.clamp_min_(least) if want_log_miss else shifted  # nothing divides by a sum of these
+    e.exp_().scatter_(1, label, 0.0)
     odds = d = e.sum(1, keepdim=True)
     # log1p(D - 1), which is d where the label is the largest class; of two classes one has e = 1, the other is D - 1.
-    log_sum = (torch.minimum(own.exp(), d) if others == 1 else own.expm1().add_(d)).log1p_()
-    inverse = log_sum.neg().exp_()
+    above = torch.minimum(own.exp(), d) if others == 1 else own.expm1().add_(d)
+    inverse = number(share, z.dtype) / (above + number(1.0, z.dtype))
+    log_sum = above.log1p_()
     nll = log_miss = log_sum - own
     if want_log_miss:
         odds = own.exp().div_(d)

@@ -11,7 +11,7 @@ step     value and gradient of a loss in one step, and where that is possible
 """
 
 from noiseproof.program.code import Node, Program, Value
-from noiseproof.program.step import Formula, Reduction, Rows, loss_of_rows, suits
+from noiseproof.program.step import Formula, Reduction, Rows, loss_of_rows, runner_of
 from noiseproof.program.trace import traced
 
-__all__ = ["Formula", "Node", "Program", "Reduction", "Rows", "Value", "loss_of_rows", "suits", "traced"]
+__all__ = ["Formula", "Node", "Program", "Reduction", "Rows", "Value", "loss_of_rows", "runner_of", "traced"]

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from noiseproof.primitives import REFERENCE, backend_for, decode, only_autograd, reference, small
+from noiseproof.primitives import REFERENCE, Backend, backend_of_device, decode, reference, small, transforms_active
 from noiseproof.program.code import Program
 from noiseproof.program.vectors import compiled
 
-__all__ = ["Formula", "Reduction", "Rows", "loss_of_rows", "suits"]
+__all__ = ["Formula", "Reduction", "Rows", "loss_of_rows", "runner_of"]
 
 Reduction = Literal["none", "mean", "sum"]
+_dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
 class Formula:
@@ -37,6 +38,7 @@ class Rows(NamedTuple):
     """What is to be done with the rows of a batch."""
 
     formula: Formula
+    backend: Backend
     ignored: Tensor | None
     """Which labels are, on a CPU; None: none"""
     ignore_index: int
@@ -49,13 +51,18 @@ class Rows(NamedTuple):
     """The loss of logits and labels by autograd"""
 
 
-def suits(logits: Tensor, target: Tensor) -> bool:
-    """Whether these are ordinary tensors on one device that runs programs, and nothing but autograd looks at them."""
-    if type(logits) not in (Tensor, Parameter) or type(target) is not Tensor or logits.device != target.device:
-        return False
-    if not only_autograd() or torch._C._len_torch_dispatch_stack() > 0:
-        return False
-    return logits.is_cpu if (backend := backend_for(logits)) is REFERENCE else backend.programs is not None
+def runner_of(logits: Tensor, target: Tensor) -> Backend | None:
+    """The backend that runs programs for these: None where something else than autograd looks at them, a transform, a dispatch
+    mode or a tensor's own type, or where their device has none. Not to be asked by a compiler."""
+    if type(logits) not in (Tensor, Parameter) or type(target) is not Tensor:
+        return None
+    if not (logits.is_cpu and target.is_cpu) and logits.device != target.device:
+        return None
+    if transforms_active() or _dispatch_modes() > 0:
+        return None
+    backend = backend_of_device("cpu" if logits.is_cpu else logits.device.type)
+    runs = logits.is_cpu if backend is REFERENCE else backend.programs is not None
+    return backend if runs else None
 
 
 def loss_of_rows(logits: Tensor, target: Tensor, rows: Rows) -> Tensor:
@@ -69,7 +76,7 @@ def loss_of_rows(logits: Tensor, target: Tensor, rows: Rows) -> Tensor:
 class _Step(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, rows: Rows) -> Tensor:
-        ctx.rows, ctx.total, ctx.is_small, ctx.backend = rows, None, False, None
+        ctx.rows, ctx.total, ctx.is_small = rows, None, False
         return _forward(logits, target, rows, ctx)
 
     @staticmethod
@@ -81,10 +88,10 @@ class _Step(torch.autograd.Function):
             value = rows.again(logits, target)
             return torch.autograd.grad(value, logits, grad.to(value.dtype), create_graph=True)[0], None, None
         asked = rows.formula.asked
-        if ctx.backend is not None:
+        if rows.backend.programs is not None:
             primitives, rest, slopes, numbers = saved
-            factors = ctx.backend.programs.scaled(slopes, grad, numbers, rows.reduction)
-            return ctx.backend.backward(factors, logits, target, primitives, rest, asked), None, None
+            factors = rows.backend.programs.scaled(slopes, grad, numbers, rows.reduction)
+            return rows.backend.backward(factors, logits, target, primitives, rest, asked), None, None
         if ctx.total is not None:
             grad = grad / ctx.total
         if ctx.is_small:
@@ -98,31 +105,29 @@ class _Step(torch.autograd.Function):
 
 
 def _forward(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
-    backend = backend_for(logits)
-    if backend is REFERENCE:
-        return _on_cpu(logits, target, rows, ctx)
-    formula, programs = rows.formula, backend.programs
+    """The loss; what a gradient needs goes into ``ctx``, if there will be one."""
+    formula, programs = rows.formula, rows.backend.programs
     if programs is None:
-        raise RuntimeError(f"the backend {backend.name} does not run programs")
-    primitives, saved = backend.forward(logits, target, formula.asked, formula.dtype)
+        return _on_cpu(logits, target, rows, ctx)
+    primitives, saved = rows.backend.forward(logits, target, formula.asked, formula.dtype)
     value, slopes, numbers = programs.run(
         *(formula, primitives, target, rows.weight, rows.ignore_index, rows.reduction, rows.dtype),
         *(ctx is not None, logits.shape[1]),
     )
     if ctx is not None:
-        ctx.backend = backend
         ctx.save_for_backward(logits, target, primitives, saved, slopes, numbers)
     return value
 
 
 def _on_cpu(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
-    """The loss; what a gradient needs goes into ``ctx``, if there will be one."""
     formula = rows.formula
     labels = target if rows.ignored is None else target.masked_fill(rows.ignored, 0)
     run = formula.alone if ctx is None else formula.with_slopes
     done = passed = scale = total = None
+    is_divided = rows.reduction == "mean" and not formula.asked and rows.weight is None and rows.ignored is None
     if 0 < logits.numel() <= small.SMALL:
-        done = reference.small_pass(logits, labels, formula.asked, formula.dtype, formula.reads_log_miss)
+        share = 1 / target.shape[0] if is_divided else 1.0
+        done = reference.small_pass(logits, labels, formula.asked, formula.dtype, formula.reads_log_miss, share)
     if done is not None:
         values, slopes = run(*done.values)
     else:
@@ -135,7 +140,9 @@ def _on_cpu(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
     if rows.reduction == "mean":
         total = small.number(target.shape[0], formula.dtype) if scale is None else scale.sum()
     if ctx is not None:
-        ctx.total = total if scale is None or total is None or total.item() != 0 else None  # all ignored: slopes are 0
+        is_divided = is_divided and done is not None
+        if total is not None and not is_divided and (scale is None or total.item() != 0):  # else all are ignored, all slopes 0
+            ctx.total = total
         factors = [None if isinstance(slope, float) and slope == 0.0 else slope for slope in slopes]
         if done is not None:
             ctx.is_small = True
