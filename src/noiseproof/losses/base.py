@@ -139,35 +139,34 @@ class RobustLoss(nn.Module):
             raise_unknown(self, unknown)
         logits, target, classes, shape = self._flatten(logits, target)
         if not torch.compiler.is_compiling():
-            result = self._in_one_step(logits, target, shape)
-            if result is not None:
-                return result
+            rows = self.rows_of_program(logits, target)
+            if rows is not None:
+                result = self._in_one_step(rows, logits, target)
+                return result.reshape(shape) if self.reduction == "none" else result
         return self.from_source(Logits(logits, classes), target, shape)
 
-    def _in_one_step(self, logits: Tensor, target: Tensor, shape: Sequence[int]) -> Tensor | None:
-        """What :meth:`from_source` gives, where the loss has a program and the batch is one for it."""
+    def rows_of_program(self, logits: Tensor, target: Tensor) -> Rows | None:
+        """What a step with the program of this loss is given; None if it has none, or the batch is not one for it."""
         if self.needs is None or self.label_smoothing > 0 or target.is_floating_point():
             return None
         backend = runner_of(logits, target)
-        if backend is None:
+        formula = None if backend is None else programs_of(self).get(self, logits, backend)
+        if backend is None or formula is None:
             return None
-        formula = programs_of(self).get(self, logits, backend)
-        if formula is None:
-            return None
-        classes = logits.shape[1]
-        weight = None if self._buffers["weight"] is None else self._class_weight(classes)
+        weight = None if self._buffers["weight"] is None else self._class_weight(logits.shape[1])
         dtype = _result_dtype(logits.dtype, formula.dtype, logits)
-        rows = Rows(formula, backend, None, self.ignore_index, weight, self.reduction, dtype, self._by_autograd)
+        return Rows(formula, backend, None, self.ignore_index, weight, self.reduction, dtype, self._by_autograd)
+
+    def _in_one_step(self, rows: Rows, logits: Tensor, target: Tensor) -> Tensor:
+        """What :meth:`from_source` gives, before it is shaped."""
         if target.dtype != torch.int64:
             target = target.long()
-        if logits.is_cpu and 0 <= self.ignore_index < classes:
+        if logits.is_cpu and 0 <= self.ignore_index < logits.shape[1]:
             rows = rows._replace(ignored=self._ignored(target))
         try:
-            result = loss_of_rows(logits, target, rows)
+            return loss_of_rows(logits, target, rows)
         except IndexError:  # an ignored label is out of range as a rule, so that looking for one costs nothing
-            rows = rows._replace(ignored=self._ignored(target))
-            result = loss_of_rows(logits, target, rows)
-        return result.reshape(shape) if self.reduction == "none" else result
+            return loss_of_rows(logits, target, rows._replace(ignored=self._ignored(target)))
 
     def _by_autograd(self, logits: Tensor, target: Tensor) -> Tensor:
         """The same, each operation by itself and in the dtype of the statistics."""

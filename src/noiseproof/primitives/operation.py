@@ -293,6 +293,8 @@ class _Passes(torch.autograd.Function):
         directly = _directly(logits)
         if directly and ctx.is_small:
             done = small.kept(rest)
+            if not done.values[2:]:
+                done = done._replace(e=done.e.clone())  # the gradient is formed in its place, and may be wanted again
             columns = [None if grad is None else grad.unsqueeze(1) for grad in grads]
             gradient = small.second_pass(columns, done, decode(ctx.request), reference.LEAST[done.d.dtype])
             return gradient if gradient.dtype == logits.dtype else gradient.to(logits.dtype), None, None

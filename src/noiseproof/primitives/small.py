@@ -4,6 +4,7 @@ What the first pass has formed is kept for the second, and what is a column stay
 derivation, which the differences ``e - 1`` keep exact for any number of classes.
 """
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,10 +15,13 @@ from torch import Tensor
 from noiseproof.primitives.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
 from noiseproof.primitives.request import Primitive
 
-__all__ = ["SMALL", "Factor", "Small", "first_pass", "kept", "number", "second_pass", "to_keep"]
+__all__ = ["SMALL", "Factor", "Small", "fast_exp_", "first_pass", "kept", "number", "second_pass", "to_keep"]
 
 SMALL = 2**14
 """Logits in the largest batch that counts as small."""
+# From so many numbers on, one more pass costs less than what exp2 is faster than exp (measured: 0.3 against 0.8 ns each).
+MANY = 2**13
+LOG2_E = math.log2(math.e)
 Factor = Tensor | float | None
 """What multiplies the slopes of a primitive: a column, a number for all rows, or nothing."""
 
@@ -41,6 +45,11 @@ class Small(NamedTuple):
     """nll, log_miss, then those asked for"""
 
 
+def fast_exp_(x: Tensor) -> Tensor:
+    """``exp`` on a CPU, in place."""
+    return x.mul_(LOG2_E).exp2_() if x.numel() > MANY and x.dtype == torch.float32 else x.exp_()
+
+
 def to_keep(done: Small) -> list[Tensor]:
     """All tensors of it in one list."""
     *columns, values = done
@@ -61,23 +70,30 @@ def number(value: float, dtype: torch.dtype) -> Tensor:
 
 
 def first_pass(
-    z: Tensor, target: Tensor, asked: Sequence[Primitive], least: float, want_log_miss: bool = True, share: float = 1.0
+    z: Tensor,
+    target: Tensor,
+    asked: Sequence[Primitive],
+    least: float,
+    want_log_miss: bool = True,
+    share: float = 1.0,
+    place: Tensor | None = None,
 ) -> Small:
     """The primitives of ``z``, where no class is masked. Exponents below ``least`` count as it.
 
-    Without ``want_log_miss`` there is nll in its place. ``share`` multiplies the gradient of the second pass, for nothing, if
-    no primitive is asked for.
+    Without ``want_log_miss`` there is nll in its place. Where no primitive is asked for, ``share`` multiplies the gradient of
+    the second pass, for nothing, and the exponentials are formed in ``place``.
     """
     label = target.unsqueeze(1)
     others = z.shape[1] - 1
-    shifted = z - z.amax(1, keepdim=True)
+    shifted = torch.sub(z, z.amax(1, keepdim=True), out=place)
     own = shifted.gather(1, label)
     if asked:
         shifted.scatter_(1, label, 0.0)
         e = shifted.clamp_min(least)
     else:
-        e = shifted.clamp_min_(least) if want_log_miss else shifted  # nothing divides by a sum of these
-    e.exp_().scatter_(1, label, 0.0)
+        # Alone it is not divided by, and may underflow; of many that would take long.
+        e = shifted.clamp_min_(least) if want_log_miss or z.numel() > MANY else shifted
+    fast_exp_(e).scatter_(1, label, 0.0)
     odds = d = e.sum(1, keepdim=True)
     # log1p(D - 1), which is d where the label is the largest class; of two classes one has e = 1, the other is D - 1.
     above = torch.minimum(own.exp(), d) if others == 1 else own.expm1().add_(d)
@@ -105,7 +121,10 @@ def first_pass(
 
 
 def second_pass(grads: Sequence[Factor], done: Small, asked: Sequence[Primitive], least: float) -> Tensor:
-    """The gradient with respect to the logits, given that of each primitive: ``slope e_j + extra_j - uniform``."""
+    """The gradient with respect to the logits, given that of each primitive: ``slope e_j + extra_j - uniform``.
+
+    Where no primitive is asked for it is formed in the place of the exponentials.
+    """
     by_nll, by_log_miss, *others = grads
     if by_log_miss is not None:  # its slopes are those of nll times p_y / (1 - p_y)
         by_log_miss = _times(done.odds, by_log_miss)
@@ -116,7 +135,8 @@ def second_pass(grads: Sequence[Factor], done: Small, asked: Sequence[Primitive]
     if done.e.shape[1] == 2:
         return _of_two_classes(wanted, done, at_label)
     if not wanted:
-        return (done.e * slope).scatter_(1, done.label, at_label)
+        gradient = done.e * slope if asked else done.e.mul_(slope)
+        return gradient.scatter_(1, done.label, at_label)
     return _Gradient(done, slope, at_label, least).of(wanted)
 
 

@@ -7,11 +7,14 @@ left runs as straight-line code without autograd on a CPU, and as one kernel on 
 code     a program, and how one is built and simplified
 trace    a program from a function of primitives
 vectors  a program on vectors, in torch
+rows     what a step is given beside the logits
+on_cpu   a step on the CPU
 step     value and gradient of a loss in one step, and where that is possible
 """
 
 from noiseproof.program.code import Node, Program, Value
-from noiseproof.program.step import Formula, Reduction, Rows, loss_of_rows, runner_of
+from noiseproof.program.rows import Formula, Reduction, Rows
+from noiseproof.program.step import loss_of_rows, runner_of
 from noiseproof.program.trace import traced
 
 __all__ = ["Formula", "Node", "Program", "Reduction", "Rows", "Value", "loss_of_rows", "runner_of", "traced"]
