@@ -152,6 +152,9 @@ DATA: dict[str, Callable[[Path | None, int | None], Examined]] = {
     "digits": _digits,
     "cifar10n": lambda folder, rows: _cifar("cifar10", "cifar10n", folder, rows),
     "cifar100n": lambda folder, rows: _cifar("cifar100", "cifar100n", folder, rows),
+    "cifar10n-images": lambda folder, rows: replace(
+        _cifar("cifar10", "cifar10n-images", folder, rows or ROWS), model=None, noises=("worst",)
+    ),
     "cifar10n-patches": _cifar_patches,
     "mnist-patches": lambda folder, rows: _grey_patches("mnist", folder, rows),
     "fashion-mnist-patches": lambda folder, rows: _grey_patches("fashion-mnist", folder, rows),

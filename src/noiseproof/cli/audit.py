@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rich.markup import escape
 
 from noiseproof.audit import Audit, audit_labels, audit_probabilities
+from noiseproof.audit.labels import SMALL_NETWORK, learnt_small
 from noiseproof.audit.probabilities import checked_features
 from noiseproof.audit.tables import read_decisions
 from noiseproof.cli.audit_view import Followed, as_json_text, print_verdict
@@ -50,7 +51,7 @@ Quick = Annotated[bool, typer.Option("--quick", help="Train one network on all l
 Folds = Annotated[int | None, typer.Option(help="Of the cross-validation; 5 if not said.", min=2)]
 Epochs = Annotated[int | None, typer.Option(help="Of each network; by the kind of data if not said.", min=1)]
 Seed = Annotated[int, typer.Option(help="Of the folds and the networks.", min=0, max=2**32 - 1)]
-Model = Annotated[str | None, typer.Option(help="cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
+Model = Annotated[str | None, typer.Option(help="cnn5, cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")]
 Decisions = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Decisions that the page exported: write the data with them, train nothing.")
@@ -87,8 +88,8 @@ def audit(
     """Which labels are wrong, how many are, and what they are mistaken for.
 
     Networks are trained with a noise-robust loss, each without a part of the examples that it then judges; --quick trains one
-    on all of them. --probabilities takes the predictions of a model of yours instead. Stopped and started again, finished
-    networks are not trained again.
+    on all of them. Without a GPU images are learnt by a small network, cnn5. --probabilities takes the predictions of a model
+    of yours instead. Stopped and started again, finished networks are not trained again.
 
     The folder gets **audit.html**, an offline page with the verdict, the matrix, every class, and the most suspicious examples,
     to keep, relabel or drop; **audit.csv**, a line for every label: index, path, given, suggested, p_wrong, p_suggested,
@@ -202,6 +203,9 @@ def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out
                 sys.path.insert(0, os.getcwd())  # where a user's own module usually is
             options = {name: value for name, value in how.items() if value is not None}
             options |= {"folder": out / "folds", "device": device_named(device)}
+            if shown_by is not None and learnt_small(dataset.train, how["model"], options["device"]):
+                text = f"no GPU: the images are learnt by a small network, {SMALL_NETWORK}; --model names another"
+                shown_by.print(text, highlight=False, soft_wrap=True)
             return audit_labels(dataset.train, classes=dataset.classes, progress=followed, **options)
         except KeyboardInterrupt:
             followed.close()
