@@ -77,19 +77,25 @@ def test_predictions_of_ones_own_model_are_enough():
     assert re.search(r"ost often: \d labelled as \d \(3\)", lines[3])
     assert lines[4].startswith("Look first at the labels ")
     assert lines[5].startswith("out/audit.html shows the most suspicious and takes decisions; audit.csv")
-    assert lines[6] == "next: noiseproof train jal-ce --data mine.npz --labels out/posterior.npz"
+    assert lines[6:] == [
+        "next, for the loss and settings that suit such labels: noiseproof advise mine.npz --noise out",
+        "next, to train on the probability of every class: noiseproof train jal-ce --data mine.npz --labels out/posterior.npz",
+    ]
     assert sorted(path.name for path in Path("out").iterdir()) == ["audit.csv", "audit.html", "posterior.npz", "transition.csv"]
     flagged = [row for row in rows_of("out/audit.csv") if row["flagged"] == "1"]
     assert [int(row["index"]) for row in flagged] == np.flatnonzero(WRONG).tolist()
     assert [int(row["suggested"]) for row in flagged] == TRUE[WRONG].tolist()
 
 
-def test_the_command_that_is_printed_next_trains_on_soft_labels():
+def test_the_commands_that_are_printed_next_advise_and_train_on_soft_labels():
     done = audit(*arrays(), "--out", "out dir")
-    words = shlex.split(done.stdout.splitlines()[-1].removeprefix("next: noiseproof "))
-    assert words[-1] == "out dir/posterior.npz"
-    dry = run(*words, "--dry-run")
+    advise, train = (shlex.split(line.partition(": noiseproof ")[2]) for line in done.stdout.splitlines()[-2:])
+    assert train[-1] == "out dir/posterior.npz"
+    dry = run(*train, "--dry-run")
     assert dry.exit_code == 0, dry.output
+    said = run(*advise)
+    assert said.exit_code == 0, said.output
+    assert "wrong labels" in said.stdout
 
 
 def test_a_table_of_features_is_audited_by_name():
@@ -139,7 +145,7 @@ def test_networks_are_trained_and_those_of_a_stopped_audit_are_not_trained_again
     assert re.search(r"^soft labels, network 2/2  epoch 1/1", done.stdout, re.MULTILINE)
     assert {row["fold"] for row in rows_of("out/audit.csv")} == {"0", "1"}
     whole = audit("mine.npz", *SHORT, "--out", "other", "--quiet")
-    assert len(whole.stdout.splitlines()) == 7
+    assert len(whole.stdout.splitlines()) == 8
     assert Path("other/audit.csv").read_text() == Path("out/audit.csv").read_text()
 
 

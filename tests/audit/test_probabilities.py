@@ -101,7 +101,7 @@ def test_a_class_that_hardly_any_example_has_gets_the_mean_rate_and_is_said_not_
     assert np.isfinite(noiseproof.theory.required_a(found.transition))
     assert [each.estimated for each in found.per_class] == [True, True, True, False]
     assert sum(each.expected for each in found.per_class) == pytest.approx(300, abs=1e-3)
-    said = "hardly any example seems to be of it, so its row of the matrix is not estimated but the mean rate"
+    said = "hardly any example seems to be of it; its row of the matrix is the mean rate, not an estimate"
     assert f"class 3: no example has this label; {said}" in found.warnings
 
 

@@ -28,12 +28,14 @@ EPOCHS = 40
 SMALL_IMAGES = ((50, 5e-5), (2**62, 5e-6))
 """The L1 decay that JAL is published with for small images: with fewer classes than this, and with more"""
 SMALL_NETWORK, SMALL_SIDE = "cnn5", (32, 32)
-SMALL: dict[str, Any] = {"optimiser": "adam", "lr": 2e-3, "nesterov": False, "l1": 0.0, "l2": 0.0, "clip": None, "epochs": 30}
+SMALL: dict[str, Any] = {"optimiser": "adam", "lr": 2e-3, "nesterov": False, "l1": 0.0, "l2": 0.0, "clip": None}
+SMALL_SEEN, SMALL_EPOCHS = 300_000, (10, 100)
 SMALL_NOTE = (
     f"without a GPU the images were learnt by a small network, {SMALL_NETWORK}, at about 32x32 pixels: what it cannot tell "
     "looks wrong; a larger one on a GPU, or features of a pretrained model, would judge better"
 )
-"""How images are learnt without a GPU, and the size of image files that are of no small size themselves"""
+"""How images are learnt without a GPU: the size of files that are of no small size themselves, how many images a network sees,
+which makes their epochs, and the least and most of these"""
 NAMED = 10  # classes that a note names
 
 
@@ -194,7 +196,7 @@ def _robust_recipe(dataset: Dataset, model: str | None, seed: int, options: RunO
         recipe = own_recipe(dataset, "audit", ROBUST, model=SMALL_NETWORK, seed=seed, gpu=gpu)
         if examples.kind == "files" and recipe.size is None and not options.skip_corrupt:  # which leaves files as they are
             recipe = own_recipe(dataset, "audit", ROBUST, model=SMALL_NETWORK, size=SMALL_SIDE, seed=seed, gpu=gpu)
-        return override(recipe, SMALL)
+        return override(recipe, SMALL | {"epochs": int(np.clip(SMALL_SEEN // len(examples), *SMALL_EPOCHS))})
     recipe = own_recipe(dataset, "audit", ROBUST, model=model, seed=seed, gpu=gpu)
     changes: dict[str, Any] = {"epochs": EPOCHS} if examples.kind == "features" else {}
     if recipe.l2 and recipe.augment == "crop-flip":

@@ -66,7 +66,8 @@ def _warning(found: ClassAudit, close: str | None) -> str:
     elif close is not None and found.estimated:
         said.append(f"its examples are called {close} almost as often: suggestions between the two are guesses")
     if not found.estimated:
-        said.append("hardly any example seems to be of it, so its row of the matrix is not estimated but the mean rate")
+        learnt = ": perhaps it was not learnt" if found.given else ""
+        said.append(f"hardly any example seems to be of it{learnt}; its row of the matrix is the mean rate, not an estimate")
     return "; ".join(said)
 
 

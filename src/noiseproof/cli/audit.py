@@ -21,11 +21,10 @@ from noiseproof.audit import Audit, audit_labels, audit_probabilities
 from noiseproof.audit.labels import SMALL_NETWORK, learnt_small
 from noiseproof.audit.probabilities import checked_features
 from noiseproof.audit.tables import read_decisions
-from noiseproof.cli.audit_view import Followed, as_json_text, print_verdict
+from noiseproof.cli.audit_view import Followed, as_json_text, print_verdict, print_warnings
 from noiseproof.cli.output import Console, console, errors_reported
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
-from noiseproof.cli.train_view import warn
 from noiseproof.data import Dataset, check_classes, open_dataset
 from noiseproof.data.cleaned import write_cleaned
 from noiseproof.files import write_whole
@@ -117,17 +116,22 @@ def audit(
         shown_by = None if quiet else Console(stderr=True) if as_json else console
         found = _trained(dataset, place, how, device, out, shown_by)
     with errors_reported():
-        soft = f"noiseproof train jal-ce --data {shlex.quote(place)} --labels {shlex.quote(str(out / 'posterior.npz'))}"
-        _write(found, dataset, place, labels, soft, seed, out, examples)
-    for text in found.warnings[:WARNED]:
-        warn(text)
+        commands = _next(place, out)
+        _write(found, dataset, place, labels, commands, seed, out, examples)
     if as_json:
+        print_warnings(found)
         typer.echo(as_json_text(found, out))
     else:
-        print_verdict(found, dataset.name, out, soft)
+        print_verdict(found, dataset.name, out, commands)
 
 
-WARNED = 8  # the page has all
+def _next(place: str, out: Path) -> dict[str, str]:
+    """What to run after an audit, by what it is for."""
+    data, folder, soft = (shlex.quote(word) for word in (place, str(out), str(out / "posterior.npz")))
+    return {
+        "for the loss and settings that suit such labels": f"noiseproof advise {data} --noise {folder}",
+        "to train on the probability of every class": f"noiseproof train jal-ce --data {data} --labels {soft}",
+    }
 
 
 def _with_given(dataset: Dataset, labels: str | None) -> Dataset:
@@ -218,16 +222,14 @@ def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out
 
 
 def _write(
-    found: Audit, dataset: Dataset, place: str, labels: str | None, soft: str, seed: int, out: Path, examples: int
+    found: Audit, dataset: Dataset, place: str, labels: str | None, after: dict[str, str], seed: int, out: Path, examples: int
 ) -> None:
     paths = dataset.train.paths
     found.save(out, paths=paths)
     given = "" if labels is None else f" --labels {shlex.quote(labels)}"
     again = f"noiseproof audit {shlex.quote(place)}{given} --decisions decisions.csv --out {shlex.quote(str(out))}"
-    commands = {
-        "Train on the probabilities of every class as soft labels:": soft,
-        "Or decide above, export, and write the data with your decisions:": again,
-    }
+    commands = {f"{purpose[0].upper()}{purpose[1:]}:": command for purpose, command in after.items()}
+    commands["Or decide above, export, and write the data with your decisions:"] = again
     facts = {"data": place, "labels": labels or "the data's own", "seed": str(seed)}
     facts |= {} if dataset.test is None else {"not audited": f"the test split, {len(dataset.test):,} examples"}
     facts |= {f"SHA-256 of {name}": digest for name, digest in list(dataset.sources.items())[:8]}
