@@ -252,6 +252,14 @@ def test_decisions_make_data_to_train_on(kind):
         (("mine.npz", "--features", "short.npy"), "features must be numbers [90, D]"),
         (("mine.npz", "--labels", "few.npy"), "few.npy: 3 labels for 90 examples"),
         (("mine.npz", "--labels", "high.npy"), "high.npy: labels must be in [0, 2], the classes of the data, got 7"),
+        (("mine.npz", "--probabilities", "nan.npy"), "nan.npy: probabilities must be finite numbers"),
+        (
+            ("mine.npz", "--probabilities", "half.npy"),
+            "half.npy: labels must be in [0, 1], the columns of the probabilities, got 2",
+        ),
+        (("nan.npz",), "nan.npz, x and y: inputs must be finite; example 0 is not"),
+        (("one.npz",), "one.npz: all examples are of one class, '0'; at least two are needed"),
+        (("lengths.npz",), "lengths.npz, x and y: 90 inputs for 89 labels"),
         (("mine.npz", "--folds", "91"), "folds must be in [2, 90]"),
         (("mine.npz", "--device", "tpu9"), "--device must be auto, cpu, cuda or cuda:NUMBER"),
         (("mine.csv", "--label-column", "z"), "mine.csv: no columns are called 'z'"),
@@ -267,12 +275,32 @@ def test_what_is_wrong_is_said_in_one_line(words, message):
     np.savez("two.npz", a=np.ones(3), b=np.ones(3))
     np.save("few.npy", np.arange(3))
     np.save("high.npy", np.full(ROWS, 7))
+    np.save("nan.npy", np.full((ROWS, 3), np.nan))
+    np.save("half.npy", np.full((ROWS, 2), 0.5))
+    np.savez("nan.npz", x=np.full((ROWS, 2), np.nan), y=GIVEN)
+    np.savez("one.npz", x=features(), y=np.zeros(ROWS, int))
+    np.savez("lengths.npz", x=features(), y=GIVEN[:-1])
     done = audit(*words)
     assert done.exit_code == 2, done.output
     assert done.stderr.startswith("error: ")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not Path("audit/audit.csv").exists()
+
+
+def test_a_class_that_is_never_predicted_and_one_with_fewer_examples_than_folds_are_said():
+    arrays()
+    p = np.load("p.npy")
+    p[:, 2] = 0
+    np.save("never.npy", p / p.sum(1, keepdims=True))
+    done = audit("mine.npz", "--probabilities", "never.npy", "--quiet")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"class 2: \d+ of its \d+ labels are flagged: .* perhaps it was not learnt", done.stderr)
+    np.savez("few.npz", x=features()[:40], y=np.array([0, 1] * 18 + [2, 2, 2, 3]))
+    done = audit("few.npz", "--epochs", "1", "--out", "few", "--quiet")
+    assert done.exit_code == 0, done.output
+    assert "classes with one example cannot be held out and learnt: nothing is known of their label: 3" in done.stderr
+    assert "classes with fewer examples than the 5 folds are in fewer folds: 2" in done.stderr
 
 
 def test_one_array_of_several_can_be_named():

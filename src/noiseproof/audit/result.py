@@ -21,6 +21,8 @@ LEAST_AGREEMENT, LEAST_FOUND = 0.4, 0.85
 """Predictions are weak that agree with fewer of the labels than the first, or than the second of those that should be right.
 On digits with a few pixels left and no or 20 % noise the latter is 0.75 to 0.83 where the rate is 8 to 37 points too high, 0.93
 where it is 2; with all pixels and up to 40 % noise 0.89 or more"""
+CLEAN = 0.005
+"""A rate below this is hardly any; by weak predictions it is no bound"""
 CLOSE = 0.15
 """By how much the clean label must lead the next one in its row of T for suggestions between the two to be more than guesses"""
 
@@ -161,7 +163,10 @@ class Audit:
         found = list(self.notes)
         if self.weak:
             said = f"predictions agree with {self.agreement:.0%} of the labels only, right ones would with {1 - self.rate:.0%}"
-            found.insert(0, f"{said}: they are weak, and what they cannot tell counts as wrong; the rate is likely too high")
+            follows = "they are weak, and what they cannot tell counts as wrong; the rate is likely too high"
+            if self.rate < CLEAN:
+                follows = "they are so weak that nothing is known of any label"
+            found.insert(0, f"{said}: {follows}")
         return (*found, *(f"class {each.name}: {each.warning}" for each in self.per_class if each.warning))
 
     def __str__(self) -> str:
