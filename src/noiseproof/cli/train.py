@@ -41,7 +41,7 @@ Data = Annotated[
 ]
 SOFT = "Labels to train on, or the posterior.npz of an audit; the data's own, if they differ, count as clean."
 Labels = Annotated[str | None, typer.Option(metavar="FILE", help=SOFT)]
-Model = Annotated[str | None, typer.Option(help="cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
+Model = Annotated[str | None, typer.Option(help="cnn5, cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: epochs=100, lr=0.02, loss.a=20, loss.a=auto."),
