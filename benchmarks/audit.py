@@ -4,8 +4,9 @@
     python benchmarks/audit.py --json records/audit_h200.jsonl --dataset cifar10n --data DIR --device cuda --train --seeds 0
 
 Data sets: ``digits``, with noise that is put on them; ``cifar10n`` and ``cifar100n``, images that cnn8 learns from people's
-labels alone; ``cifar10n-patches``, features of 10,000 images of CIFAR-10 that need no training, for a CPU. DIR has CIFAR's
-official files and CIFAR-N's label files. ``--rows`` and ``--epochs`` make a run shorter, to try it.
+labels alone; for a CPU ``cifar10n-images``, 10,000 of them learnt by cnn5, and ``cifar10n-patches``, ``mnist-patches`` and
+``fashion-mnist-patches``, features of 10,000 images that need no training. DIR has the official files, and CIFAR-N's label files.
+``--rows`` and ``--epochs`` make a run shorter, to try it.
 
 Ways: ``audit`` and ``quick`` are ``audit_labels``; ``cleanlab`` (pip install cleanlab) has the predictions of the same networks
 on the same folds trained by cross entropy, ``cleanlab stopped`` those after the epoch with the least loss on a tenth of the
@@ -102,7 +103,8 @@ class Case:
             return recipe
         dataset = Dataset("audit", self.data.train, None, self.data.classes)
         own = own_recipe(dataset, "audit", loss, model=self.data.model, seed=self.seed)
-        return override(recipe, {"loss": loss, "loss_options": {}, "l1": own.l1, "l2": own.l2})
+        decay = {"l1": own.l1, "l2": own.l2} if own.optimiser == recipe.optimiser else {}
+        return override(recipe, {"loss": loss, "loss_options": {}, **decay})
 
     def test_accuracies(self, soft: NDArray[np.float32]) -> dict[str, dict[str, float]]:
         """By loss and by what was trained on: the labels as given, the audit's soft ones, the true ones."""
