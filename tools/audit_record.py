@@ -12,7 +12,7 @@ __all__ = ["audit_tables"]
 
 FILES = ("audit_cpu.jsonl", "audit_h200.jsonl")
 CLEAN = "none"
-WAYS = ("audit", "quick", "cleanlab", "cleanlab stopped")
+WAYS = ("audit", "audit, 3 folds", "quick", "cleanlab", "cleanlab stopped")
 TITLES = {
     "digits": "Digits, 1,797 images of 8x8 pixels as features",
     "mnist-patches": "MNIST, the first 10,000 images, 512 features of random patches",
