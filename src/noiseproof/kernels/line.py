@@ -43,6 +43,7 @@ def _sum_of_z(z, is_label, units, USED: tl.constexpr, UNIT: tl.constexpr, PARTS:
     if USED:
         some = (tl.arange(0, UNIT)[None, :] == 0) & ~is_label
         origin = tl.max(tl.max(tl.where(some, z, LOWEST), 1), 0)
+        origin = tl.where(origin > LOWEST, origin, 0.0)
         by_part = tl.sum(tl.where(is_label, 0.0, z - origin), 1)
         total = tl.sum(tl.where(tl.arange(0, PARTS) < units, by_part, 0.0), 0)
     return origin, total
@@ -82,6 +83,15 @@ def _unmasked(
 def _put(rows_of, which, rows, row, value, valid):
     """NaN where the label is not valid."""
     tl.store(rows_of + which * rows.to(tl.int64) + row, tl.where(valid, value, float("nan")), mask=row < rows)
+
+
+@triton.jit
+def _put_row(saved, rows, row, top, own, d, log_sum, left):
+    _put(saved, 0, rows, row, top, row < rows)
+    _put(saved, 1, rows, row, own, row < rows)
+    _put(saved, 2, rows, row, d, row < rows)
+    _put(saved, 3, rows, row, log_sum, row < rows)
+    _put(saved, 4, rows, row, tl.where(own == float("-inf"), -1.0, left), row < rows)
 
 
 @triton.jit
@@ -137,6 +147,7 @@ def line_forward(
     tops = tl.floor(every - rest + 0.5)  # how many they are
     left = tl.zeros_like(rest) + (units * UNIT - 1).to(tl.float32)
     if tl.min(total, 0) == float("-inf"):
+        origins = largest
         left, total = _unmasked(logits, target, first, origins, rows, units, stride, target_stride, UNIT, ROWS, PARTS)
     top = tl.maximum(largest, z_y)
     own, shift = z_y - top, largest - top
@@ -152,8 +163,4 @@ def line_forward(
         _put(primitives, LEAD, rows, row, z_y - largest, valid)
     _put_power(primitives, saved, rows, row, valid, rest, rest_a, tops, shift, factor, own, inverse, log_sum, POWER_A, Q_A)
     _put_power(primitives, saved, rows, row, valid, rest, rest_b, tops, shift, factor, own, inverse, log_sum, POWER_B, Q_B)
-    _put(saved, 0, rows, row, top, row < rows)
-    _put(saved, 1, rows, row, own, row < rows)
-    _put(saved, 2, rows, row, d, row < rows)
-    _put(saved, 3, rows, row, log_sum, row < rows)
-    _put(saved, 4, rows, row, tl.where(z_y == float("-inf"), -1.0, left), row < rows)
+    _put_row(saved, rows, row, top, own, d, log_sum, left)
