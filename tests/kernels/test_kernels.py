@@ -48,7 +48,7 @@ def test_rows_one_after_the_other_agree_with_float64():
     """Two programs, the second with a part of their rows; nine parts of eight classes, where there is room for sixteen."""
     powers = [Primitive("power", 0.7), Primitive("lead"), Primitive("nll"), Primitive("power", 2.0)]
     check(["wrong", "masked"], powers, 72, count=9)
-    logits, target = drawn("shifted", 3, 72, torch.float32, DEVICE)
+    logits, target = drawn("shifted", 8, 72, torch.float32, DEVICE)
     logits[:, ::8] = -math.inf  # all that an origin would be chosen from
     found = errors(logits, target // 8 * 8 + 1, powers)
     assert found.passes(torch.float32), found
