@@ -41,7 +41,7 @@ LONGER = 16384  # classes from which on a row is worth several warps
 SHORT, LONG = Shape(warps=1, depth=4), Shape(warps=4, depth=2)
 TWICE = Shape(warps=8, depth=2)  # where a long row is read twice: few rows at a time, so that they stay in the cache
 BACK = Shape(warps=4, depth=2, times=4)
-NEGLECTED = 1e-6  # of a sum of slopes, where it is made of moments
+NEGLECTED = 2e-6  # of a sum of slopes, where it is made of moments
 
 
 def suits(logits: Tensor, asked: Sequence[Primitive]) -> bool:
