@@ -22,10 +22,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -35,17 +37,20 @@ from numpy.typing import NDArray
 from noiseproof import audit_labels
 from noiseproof.audit.folds import Plan, Store, cross_validated
 from noiseproof.audit.labels import PLAIN, ROBUST, planned
-from noiseproof.data import Dataset, Split, held_out
+from noiseproof.data import Dataset, Examples, held_out
 from noiseproof.noise import NoisyLabels
 from noiseproof.train import Recipe, RunOptions, Task, override, own_recipe
-from noiseproof.train.engine_choice import start_run
+from noiseproof.train.engine_choice import fast_path_suits, start_run
 from noiseproof.train.options import precision_of
+from noiseproof.train.queue import width_of
 from noiseproof.train.record import environment
+from noiseproof.train.side_by_side import in_threads
 
 AUDITS = {"audit": False, "quick": True}
 WAYS = (*AUDITS, "cleanlab", "cleanlab stopped")
 BINS = 15
 VALIDATION = 0.1
+T = TypeVar("T")
 
 
 class Answer(NamedTuple):
@@ -97,7 +102,7 @@ class Case:
             return recipe
         dataset = Dataset("audit", self.data.train, None, self.data.classes)
         own = own_recipe(dataset, "audit", loss, model=self.data.model, seed=self.seed)
-        return override(recipe, {"loss": loss, "l1": own.l1, "l2": own.l2})
+        return override(recipe, {"loss": loss, "loss_options": {}, "l1": own.l1, "l2": own.l2})
 
     def test_accuracies(self, soft: NDArray[np.float32]) -> dict[str, dict[str, float]]:
         """By loss and by what was trained on: the labels as given, the audit's soft ones, the true ones."""
@@ -108,22 +113,37 @@ class Case:
             "audit": replace(plan.task, soft=soft),
             "true": replace(plan.task, train=plan.task.train.with_labels(true.labels)),
         }
-        return {
-            loss: {name: self.test_accuracy(self.by(loss, recipe), task, plan.options) for name, task in tasks.items()}
-            for loss in (PLAIN, ROBUST)
-        }
+        wanted = [(loss, name) for loss in (PLAIN, ROBUST) for name in tasks]
+        found = together(
+            plan,
+            recipe,
+            len(wanted),
+            lambda place, options: self.test_accuracy(self.by(wanted[place][0], recipe), tasks[wanted[place][1]], options),
+        )
+        by_loss: dict[str, dict[str, float]] = {loss: {} for loss, _ in wanted}
+        for (loss, name), accuracy in zip(wanted, found, strict=True):
+            by_loss[loss][name] = accuracy
+        return by_loss
 
     def test_accuracy(self, recipe: Recipe, task: Task, options: RunOptions) -> float:
         test = self.data.test
         if test is None:
             raise ValueError(f"{self.data.name} has no test split to train for")
-        with precision_of(recipe, options.deterministic):
-            run = start_run(recipe, task, options)
-            for epoch in range(recipe.epochs):
-                run.train_epoch(epoch)
-            predicted = run.probabilities(test).argmax(1)
-            run.close()
+        run = start_run(recipe, task, options)
+        for epoch in range(recipe.epochs):
+            run.train_epoch(epoch)
+        predicted = run.probabilities(test).argmax(1)
+        run.close()
         return float((predicted == test.labels).mean())
+
+
+def together(plan: Plan, recipe: Recipe, count: int, one: Callable[[int, RunOptions], T]) -> list[T]:
+    """``one(0, options)``, ``one(1, options)``, ..., side by side where the fast engine is used."""
+    fast = fast_path_suits(recipe, plan.task.train, plan.options)
+    at_once = min(count, width_of(recipe.model, plan.options.device.type)) if fast else 1
+    options = replace(plan.options, at_once=at_once)
+    with precision_of(recipe, options.deterministic):
+        return in_threads(lambda place: one(place, options), count, at_once, threading.Event())
 
 
 def by_cleanlab(p: NDArray[Any], given: NDArray[np.int64]) -> Answer:
@@ -139,29 +159,31 @@ def by_cleanlab(p: NDArray[Any], given: NDArray[np.int64]) -> Answer:
 
 def stopped(plan: Plan, recipe: Recipe) -> NDArray[np.float32]:
     """Out-of-fold probabilities after the epoch with the least loss on given labels that were not trained on."""
-    fold, task = plan.fold, plan.task
-    if fold is None or not task.train.in_memory:
+    task = plan.task
+    if plan.fold is None or not task.train.in_memory:
         raise TypeError("the folds of examples in memory are needed")
     p = np.empty((len(task.train), len(task.classes)), np.float32)
-    for number in range(plan.folds):
-        kept, held = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
+
+    def one(number: int, options: RunOptions) -> None:
+        held, kept = plan.parts(number)
         mask = held_out(task.train.labels[kept], VALIDATION)
-        parts = task.train.take(kept[mask]), task.train.take(held)
-        p[held] = _stopped_fold(recipe, replace(task, train=task.train.take(kept[~mask])), plan.options, *parts)
+        parts = [task.train.take(rows) for rows in (kept[mask], held)]
+        p[held] = _stopped_fold(recipe, replace(task, train=task.train.take(kept[~mask])), options, *parts)
+
+    together(plan, recipe, plan.folds, one)
     return p
 
 
-def _stopped_fold(recipe: Recipe, task: Task, options: RunOptions, validation: Split, held: Split) -> NDArray[np.float32]:
+def _stopped_fold(recipe: Recipe, task: Task, options: RunOptions, validation: Examples, held: Examples) -> NDArray[np.float32]:
     least, found = np.inf, np.empty((0, 0), np.float32)
-    with precision_of(recipe, options.deterministic):
-        run = start_run(recipe, task, options)
-        for epoch in range(recipe.epochs):
-            run.train_epoch(epoch)
-            theirs = run.probabilities(validation)[np.arange(len(validation)), validation.labels]
-            loss = float(-np.log(np.maximum(theirs, 1e-12)).mean())
-            if loss < least:
-                least, found = loss, run.probabilities(held)
-        run.close()
+    run = start_run(recipe, task, options)
+    for epoch in range(recipe.epochs):
+        run.train_epoch(epoch)
+        theirs = run.probabilities(validation)[np.arange(len(validation)), validation.labels]
+        loss = float(-np.log(np.maximum(theirs, 1e-12)).mean())
+        if loss < least:
+            least, found = loss, run.probabilities(held)
+    run.close()
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +17,10 @@ from noiseproof.paper.noise import resolve_noise
 __all__ = ["CLEAN", "DATA", "Examined", "opened"]
 
 CLEAN = "none"
-DIGITS = ("symmetric:0.2", "symmetric:0.4", "pairflip:0.2", "pairflip:0.4", "instance:0.3")
+MADE = ("symmetric:0.2", "symmetric:0.4", "pairflip:0.2", "pairflip:0.4", "instance:0.3")
 PEOPLE = {"cifar10": ("aggregate", "random1", "worst"), "cifar100": ("noisy",)}
 ROWS, TEST_ROWS = 10_000, 5_000
-"""Images of CIFAR-10 whose features are computed, the first of each split: the official order is random"""
+"""Images whose features are computed, the first of each split: the official order is random"""
 SIDE, FILTERS = 6, 128
 CONTRAST, WHITENING, THRESHOLD = 10.0, 0.1, 0.25
 AT_ONCE = 100  # images
@@ -42,7 +42,7 @@ class Examined:
 
 
 def opened(name: str, folder: Path | None, rows: int | None) -> Examined:
-    """A data set by name, the first ``rows`` examples of it if given; CIFAR and people's labels are in ``folder``."""
+    """A data set by name, the first ``rows`` examples of it if given; official files and people's labels are in ``folder``."""
     return DATA[name](folder, rows)
 
 
@@ -52,12 +52,19 @@ def _digits(folder: Path | None, rows: int | None) -> Examined:
     parts = [split for split in (data.train, data.test) if split is not None and split.in_memory]
     inputs, labels = (np.concatenate([getattr(part, name) for part in parts])[:rows] for name in ("inputs", "labels"))
 
+    noisy = _made("digits", inputs, labels)
+    return Examined("digits", Split(inputs, labels), None, data.classes, MADE, None, noisy)
+
+
+def _made(name: str, inputs: NDArray[np.floating | np.uint8], labels: NDArray[np.int64]) -> Callable[[str, int], NoisyLabels]:
+    """Noise that is put on true labels of ten classes."""
+
     def noisy(noise: str, seed: int) -> NoisyLabels:
         if noise == CLEAN:
             return NoisyLabels.compare(labels, labels, 10)
-        return NoiseSpec.parse(noise).apply(labels, seed, classes=10, images=inputs, dataset="digits")[0]
+        return NoiseSpec.parse(noise).apply(labels, seed, classes=10, images=inputs, dataset=name)[0]
 
-    return Examined("digits", Split(inputs, labels), None, data.classes, DIGITS, None, noisy)
+    return noisy
 
 
 def _cifar(name: str, title: str, folder: Path | None, rows: int | None) -> Examined:
@@ -82,15 +89,30 @@ def _cifar(name: str, title: str, folder: Path | None, rows: int | None) -> Exam
     return Examined(title, *examples, data.classes, PEOPLE[name], "cnn8", noisy)
 
 
-def _patches(folder: Path | None, rows: int | None) -> Examined:
+def _cifar_patches(folder: Path | None, rows: int | None) -> Examined:
+    return _patches(_cifar("cifar10", "cifar10n-patches", folder, rows or ROWS))
+
+
+def _grey_patches(name: str, folder: Path | None, rows: int | None) -> Examined:
+    """MNIST or Fashion-MNIST from its official files, with noise that is put on the labels."""
+    if folder is None:
+        raise ValueError(f"{name}-patches needs --data DIR, with the official files of {name}")
+    data = open_dataset(name, folder)
+    if data.test is None or not data.train.in_memory or not data.test.in_memory:
+        raise TypeError(f"{name} is in memory, with a test split")
+    train = data.train.take(np.arange(min(rows or ROWS, len(data.train))))
+    noisy = _made(name, train.inputs, train.labels)
+    return _patches(Examined(f"{name}-patches", train, data.test, data.classes, MADE, None, noisy))
+
+
+def _patches(whole: Examined) -> Examined:
     """Features of images that nobody has trained: how far random patches of them are found in each quarter."""
-    whole = _cifar("cifar10", "cifar10n-patches", folder, rows or ROWS)
     if whole.test is None:
         raise TypeError("the test images are needed")
     filters = _filters(whole.train.inputs)
     test = whole.test.take(np.arange(min(len(whole.test), TEST_ROWS)))
     train, test = (Split(_features(split.inputs, *filters), split.labels) for split in (whole.train, test))
-    return Examined(whole.name, train, test, whole.classes, whole.noises, None, whole.noisy)
+    return replace(whole, train=train, test=test, model=None)
 
 
 def _filters(images: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -98,6 +120,7 @@ def _filters(images: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     some = _normalised(torch.from_numpy(images[:2_000])).flatten(0, 1)
     drawn = some[torch.randint(len(some), (50_000,), generator=generator)]
+    drawn = drawn[drawn.any(1)]  # a blank patch is no pattern
     mean = drawn.mean(0)
     values, vectors = torch.linalg.eigh(torch.cov((drawn - mean).T))
     whiten = vectors @ torch.diag((values + WHITENING).rsqrt()) @ vectors.T
@@ -129,5 +152,10 @@ DATA: dict[str, Callable[[Path | None, int | None], Examined]] = {
     "digits": _digits,
     "cifar10n": lambda folder, rows: _cifar("cifar10", "cifar10n", folder, rows),
     "cifar100n": lambda folder, rows: _cifar("cifar100", "cifar100n", folder, rows),
-    "cifar10n-patches": _patches,
+    "cifar10n-images": lambda folder, rows: replace(
+        _cifar("cifar10", "cifar10n-images", folder, rows or ROWS), model=None, noises=("worst",)
+    ),
+    "cifar10n-patches": _cifar_patches,
+    "mnist-patches": lambda folder, rows: _grey_patches("mnist", folder, rows),
+    "fashion-mnist-patches": lambda folder, rows: _grey_patches("fashion-mnist", folder, rows),
 }

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,11 @@ def digits_recipe(dataset: Dataset, optimiser: str, noise: str, way: str, seed: 
     return with_way(override(plain, OPTIMISERS[optimiser]), way)
 
 
-def cifar_recipes() -> Iterator[Recipe]:
+def cifar_recipes(ways: Sequence[str] = CIFAR_WAYS) -> Iterator[Recipe]:
     """Those that are compared first, each run once."""
     seen: list[Recipe] = []
     for seed in SEEDS:
-        for way in CIFAR_WAYS:
+        for way in ways:
             for noise in CIFAR_NOISES:
                 plain = override(recipe(f"cifar10/{LOSS}", noise=noise, seed=seed), {"precision": "bf16"})
                 if (one := with_way(plain, way)) not in seen:
@@ -100,12 +100,14 @@ def main() -> None:
     small = parts.add_parser("digits")
     small.add_argument("--json", type=Path, required=True)
     small.add_argument("--seeds", default="1,2,3,4,5")
-    Runner.add_arguments(parts.add_parser("cifar10"))
+    large = parts.add_parser("cifar10")
+    large.add_argument("--ways", default=",".join(CIFAR_WAYS), help="auto,30 is the comparison that matters most")
+    Runner.add_arguments(large)
     given = parser.parse_args()
     if given.data_set == "digits":
         measure_digits(given.json, [int(seed) for seed in given.seeds.split(",")])
     else:
-        Runner(given).run(cifar_recipes(), lambda one: f"a {one.loss_options['a']:<6.4g} {one.noise:22}")
+        Runner(given).run(cifar_recipes(given.ways.split(",")), lambda one: f"a {one.loss_options['a']:<6.4g} {one.noise:22}")
 
 
 if __name__ == "__main__":

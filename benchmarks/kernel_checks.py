@@ -48,6 +48,7 @@ def checked(clock: Any, losses: Sequence[str]) -> None:
     clock.say(checks=len(results), passed=sum(r["passed"] for r in results), worst_float32_gradient=worst)
     for name in losses:
         clock.say(whole=name, **whole(name))
+    programs(clock)
 
 
 def errors_of(cases: Any, name: str, classes: int, dtype: torch.dtype, kind: str) -> dict[str, Any]:
@@ -104,3 +105,40 @@ def whole(name: str) -> dict[str, Any]:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     return said
+
+
+def programs(clock: Any) -> None:
+    """Every loss that has a program, reduced and weighted in every way, against float64."""
+    worst, failed, without = 0.0, [], []
+    for entry in noiseproof.list_losses():
+        if entry.reads != "statistics":
+            continue
+        for rows, reduction in ((300, "mean"), (300, "none"), (20000, "mean"), (20000, "sum")):
+            weight = torch.rand(10) if rows == 300 else None
+            try:
+                loss = entry.cls(reduction=reduction, weight=weight).to(DEVICE)
+                error = program_error(loss, rows)
+                if not any(vars(loss)["_programs"].made.values()):
+                    without.append(entry.name)
+            except Exception as raised:
+                traceback.print_exc(limit=-4)
+                error = float("nan")
+                clock.say(program=entry.name, rows=rows, reduction=reduction, error=f"{type(raised).__name__}: {raised}"[:400])
+            worst = max(worst, error)
+            if not error <= 1e-5:
+                failed.append([entry.name, rows, reduction, error])
+    clock.say(programs="all", worst=worst, failed=failed, without=sorted(set(without)))
+
+
+def program_error(loss: Any, rows: int) -> float:
+    """The larger relative error of value and gradient, with ignored rows."""
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    logits = 3 * torch.randn(rows, 10, device=DEVICE, generator=generator)
+    target = torch.randint(10, (rows,), device=DEVICE, generator=generator)
+    target[::7] = -100
+    leaf, exact = logits.clone().requires_grad_(), logits.double().requires_grad_()
+    value, truth = loss(leaf, target), loss(exact, target)
+    up = torch.rand(value.shape, device=DEVICE, generator=generator)
+    (ours,), (theirs,) = torch.autograd.grad(value, leaf, up), torch.autograd.grad(truth, exact, up.double())
+    off = float((value - truth).norm() / truth.norm())
+    return max(off, float((ours - theirs).norm() / theirs.norm()), float(ours[::7].abs().max()))

@@ -1,6 +1,6 @@
 """Speed of the losses on a GPU: ours, plain formulas eager and compiled, F.cross_entropy, Liger's, and a copy as the floor.
 
-    python benchmarks/kernels.py [--check] [--tune] [--alone] [--seconds 150] [--json FILE] [--only big wide]
+    python benchmarks/kernels.py [--check] [--launches] [--tune] [--alone] [--seconds 150] [--json FILE] [--only big wide]
 
 Forward plus backward, mean reduction. The contestants of a shape take turns within one run; each number is a median with its
 quartiles. Inputs rotate where they would fit into the cache. ``GB/s`` counts the passes that the two kernels make over the
@@ -52,6 +52,8 @@ def _plain_anl_ce(logits: Tensor, target: Tensor) -> Tensor:
 
 
 FORMULAS: dict[str, Loss] = {**PLAIN, "ce": F.cross_entropy, "anl-ce": _plain_anl_ce}
+OURS = ("tile_", "stream_", "program", "scaled", "add_up")
+"""How the names of our kernels begin"""
 LOSSES = ("jal-ce", "ce", "jal-fl", "anl-ce", "gce")
 
 
@@ -80,7 +82,7 @@ CASES = (
     Case("compiled", 32768, 4096, BF16, ("jal-ce",), ("compiled", "plain compiled", "ours")),
     Case("plain", 8192, 128256, BF16, ("jal-ce", "jal-fl"), ("plain", "ours"), 0.2),
     Case("more", 16384, 32768, BF16, LOSSES, ("ours", "copy", "cross entropy")),
-    Case("more", 128, 100, FP32, LOSSES, ("ours", "graph", "cross entropy"), 0.05),
+    Case("small", 128, 100, FP32, LOSSES, ("ours", "graph", "cross entropy", "graph cross entropy"), 0.05),
     Case("float32", 8192, 128256, FP32, ("jal-ce", "ce", "jal-fl"), ("ours", "copy", "cross entropy")),
     Case("float32", 32768, 1000, FP32, ("jal-ce", "ce"), ("ours", "copy", "cross entropy")),
     Case("float32", 32768, 4096, FP32, ("jal-ce", "ce"), ("ours", "copy", "cross entropy")),
@@ -339,13 +341,14 @@ def launches(clock: Clock) -> None:
             run()
             torch.cuda.synchronize()
         found = [event for event in profiler.events() if str(event.device_type).endswith("CUDA")]
-        ours = sorted({event.name for event in found if event.name.startswith(("tile_", "stream_"))})
+        ours = sorted({event.name for event in found if event.name.startswith(OURS)})
         clock.say(launches=len(found), loss=name, way=way, ours=ours)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare with float64 first")
+    parser.add_argument("--launches", action="store_true", help="also count the kernels of a step at 128 rows of 10 classes")
     parser.add_argument("--tune", action="store_true", help="also time the kernels alone, and in other shapes")
     parser.add_argument("--alone", action="store_true", help="time the kernels alone, and nothing else")
     parser.add_argument("--seconds", type=float, default=600.0, help="start nothing after that")
@@ -359,6 +362,8 @@ def main() -> None:
     jobs: list[tuple[str, Step]] = [
         (f"{case.group} {case.rows} {case.classes}", partial(measured, case, clock)) for case in cases
     ]
+    if arguments.launches and not arguments.tune:
+        jobs.insert(0, ("launches", partial(launches, clock)))
     if arguments.tune:
         jobs[6:6] = [("tune", partial(tuned, Case("tune", 8192, 128256, BF16), clock))]
         jobs[4:4] = [("launches", partial(launches, clock))]

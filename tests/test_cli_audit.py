@@ -77,19 +77,25 @@ def test_predictions_of_ones_own_model_are_enough():
     assert re.search(r"ost often: \d labelled as \d \(3\)", lines[3])
     assert lines[4].startswith("Look first at the labels ")
     assert lines[5].startswith("out/audit.html shows the most suspicious and takes decisions; audit.csv")
-    assert lines[6] == "next: noiseproof train jal-ce --data mine.npz --labels out/posterior.npz"
+    assert lines[6:] == [
+        "next, for the loss and settings that suit such labels: noiseproof advise mine.npz --noise out",
+        "next, to train on the probability of every class: noiseproof train jal-ce --data mine.npz --labels out/posterior.npz",
+    ]
     assert sorted(path.name for path in Path("out").iterdir()) == ["audit.csv", "audit.html", "posterior.npz", "transition.csv"]
     flagged = [row for row in rows_of("out/audit.csv") if row["flagged"] == "1"]
     assert [int(row["index"]) for row in flagged] == np.flatnonzero(WRONG).tolist()
     assert [int(row["suggested"]) for row in flagged] == TRUE[WRONG].tolist()
 
 
-def test_the_command_that_is_printed_next_trains_on_soft_labels():
+def test_the_commands_that_are_printed_next_advise_and_train_on_soft_labels():
     done = audit(*arrays(), "--out", "out dir")
-    words = shlex.split(done.stdout.splitlines()[-1].removeprefix("next: noiseproof "))
-    assert words[-1] == "out dir/posterior.npz"
-    dry = run(*words, "--dry-run")
+    advise, train = (shlex.split(line.partition(": noiseproof ")[2]) for line in done.stdout.splitlines()[-2:])
+    assert train[-1] == "out dir/posterior.npz"
+    dry = run(*train, "--dry-run")
     assert dry.exit_code == 0, dry.output
+    said = run(*advise)
+    assert said.exit_code == 0, said.output
+    assert "wrong labels" in said.stdout
 
 
 def test_a_table_of_features_is_audited_by_name():
@@ -139,7 +145,7 @@ def test_networks_are_trained_and_those_of_a_stopped_audit_are_not_trained_again
     assert re.search(r"^soft labels, network 2/2  epoch 1/1", done.stdout, re.MULTILINE)
     assert {row["fold"] for row in rows_of("out/audit.csv")} == {"0", "1"}
     whole = audit("mine.npz", *SHORT, "--out", "other", "--quiet")
-    assert len(whole.stdout.splitlines()) == 7
+    assert len(whole.stdout.splitlines()) == 8
     assert Path("other/audit.csv").read_text() == Path("out/audit.csv").read_text()
 
 
@@ -246,6 +252,14 @@ def test_decisions_make_data_to_train_on(kind):
         (("mine.npz", "--features", "short.npy"), "features must be numbers [90, D]"),
         (("mine.npz", "--labels", "few.npy"), "few.npy: 3 labels for 90 examples"),
         (("mine.npz", "--labels", "high.npy"), "high.npy: labels must be in [0, 2], the classes of the data, got 7"),
+        (("mine.npz", "--probabilities", "nan.npy"), "nan.npy: probabilities must be finite numbers"),
+        (
+            ("mine.npz", "--probabilities", "half.npy"),
+            "half.npy: labels must be in [0, 1], the columns of the probabilities, got 2",
+        ),
+        (("nan.npz",), "nan.npz, x and y: inputs must be finite; example 0 is not"),
+        (("one.npz",), "one.npz: all examples are of one class, '0'; at least two are needed"),
+        (("lengths.npz",), "lengths.npz, x and y: 90 inputs for 89 labels"),
         (("mine.npz", "--folds", "91"), "folds must be in [2, 90]"),
         (("mine.npz", "--device", "tpu9"), "--device must be auto, cpu, cuda or cuda:NUMBER"),
         (("mine.csv", "--label-column", "z"), "mine.csv: no columns are called 'z'"),
@@ -261,12 +275,32 @@ def test_what_is_wrong_is_said_in_one_line(words, message):
     np.savez("two.npz", a=np.ones(3), b=np.ones(3))
     np.save("few.npy", np.arange(3))
     np.save("high.npy", np.full(ROWS, 7))
+    np.save("nan.npy", np.full((ROWS, 3), np.nan))
+    np.save("half.npy", np.full((ROWS, 2), 0.5))
+    np.savez("nan.npz", x=np.full((ROWS, 2), np.nan), y=GIVEN)
+    np.savez("one.npz", x=features(), y=np.zeros(ROWS, int))
+    np.savez("lengths.npz", x=features(), y=GIVEN[:-1])
     done = audit(*words)
     assert done.exit_code == 2, done.output
     assert done.stderr.startswith("error: ")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not Path("audit/audit.csv").exists()
+
+
+def test_a_class_that_is_never_predicted_and_one_with_fewer_examples_than_folds_are_said():
+    arrays()
+    p = np.load("p.npy")
+    p[:, 2] = 0
+    np.save("never.npy", p / p.sum(1, keepdims=True))
+    done = audit("mine.npz", "--probabilities", "never.npy", "--quiet")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"class 2: \d+ of its \d+ labels are flagged: .* perhaps it was not learnt", done.stderr)
+    np.savez("few.npz", x=features()[:40], y=np.array([0, 1] * 18 + [2, 2, 2, 3]))
+    done = audit("few.npz", "--epochs", "1", "--out", "few", "--quiet")
+    assert done.exit_code == 0, done.output
+    assert "classes with one example cannot be held out and learnt: nothing is known of their label: 3" in done.stderr
+    assert "classes with fewer examples than the 5 folds are in fewer folds: 2" in done.stderr
 
 
 def test_one_array_of_several_can_be_named():

@@ -15,7 +15,10 @@ CLEAN = "none"
 WAYS = ("audit", "quick", "cleanlab", "cleanlab stopped")
 TITLES = {
     "digits": "Digits, 1,797 images of 8x8 pixels as features",
+    "mnist-patches": "MNIST, the first 10,000 images, 512 features of random patches",
+    "fashion-mnist-patches": "Fashion-MNIST, the first 10,000 images, 512 features of random patches",
     "cifar10n-patches": "CIFAR-10N, people's labels of 10,000 images, 512 features of random patches",
+    "cifar10n-images": "CIFAR-10N, people's labels of 10,000 images, cnn5, the network of images without a GPU",
     "cifar10n": "CIFAR-10N, people's labels of 50,000 images, cnn8",
     "cifar100n": "CIFAR-100N, people's labels of 50,000 images, cnn8",
 }

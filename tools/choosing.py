@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,11 +13,13 @@ from results import RECORDS, _lines, _table, _where
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
-from auto_a import NOISES, OPTIMISERS, WAYS, a_of
+from auto_a import CIFAR_WAYS, NOISES, OPTIMISERS, WAYS, a_of, cifar_recipes
 
+from noiseproof.report.distributions import t_quantile
 from noiseproof.theory.choice import rounded
+from noiseproof.train import Recipe
 
-__all__ = ["choice_of_a", "selection"]
+__all__ = ["a_on_cifar", "choice_of_a", "selection"]
 
 RULES = {
     "noisy": "labels as given",
@@ -102,13 +105,43 @@ def choice_of_a() -> str:
     return "\n".join([*parts, _where(lines)])
 
 
+def a_on_cifar() -> str:
+    """Mean accuracy on CIFAR-10 by the paper's recipe, and the difference to its 30 on the same seeds with its interval."""
+    lines = [*_lines("auto_a.jsonl"), *_lines("reproduction.jsonl")]
+    made, used = {_run(one["recipe"]): one for one in lines}, []
+    runs: dict[str, dict[str, dict[int, float]]] = {}
+    for one in cifar_recipes():
+        of_noise = runs.setdefault(one.noise, {way: {} for way in CIFAR_WAYS})
+        if (found := made.get(_run(one.as_dict()))) is not None:
+            used.append(found)
+            for way in CIFAR_WAYS:
+                if one.loss_options["a"] == a_of(way, one.noise):
+                    of_noise[way][one.seed] = 100 * found["result"]["test_accuracy"]
+    rows = [
+        [noise, *(_cell(found[way], found["30"], a_of(way, noise), interval=True) for way in CIFAR_WAYS)]
+        for noise, found in runs.items()
+    ]
+    kept = [place for place, way in enumerate(CIFAR_WAYS) if any(row[place + 1] != "-" for row in rows)]
+    shown = [[row[0], *(row[place + 1] for place in kept)] for row in rows]
+    return "\n".join([_table(["CIFAR-10", *(CIFAR_WAYS[place] for place in kept)], shown), _where(used)])
+
+
+def _run(recipe: Mapping[str, Any]) -> str:
+    """What tells runs apart; an older record has not all fields."""
+    return json.dumps({**Recipe(dataset="", loss="ce").as_dict(), **recipe, "confidence_epochs": None}, sort_keys=True)
+
+
 def _by_seed(found: dict[Any, float], optimiser: str, noise: str, a: float) -> dict[int, float]:
     return {key[3]: value for key, value in found.items() if key[:3] == (optimiser, noise, a)}
 
 
-def _cell(runs: dict[int, float], reference: dict[int, float], a: float) -> str:
+def _cell(runs: dict[int, float], reference: dict[int, float], a: float, *, interval: bool = False) -> str:
     if not runs:
         return "-"
     both = [runs[seed] - reference[seed] for seed in runs if seed in reference]
-    change = "" if runs is reference or not both or a == 30 else f" ({statistics.fmean(both):+.1f})"
-    return f"{a:g}: {statistics.fmean(runs.values()):.1f}{change}, n {len(runs)}"
+    change = f"{statistics.fmean(both):+.1f}" if both else ""
+    if interval and len(both) > 1:
+        half = t_quantile(0.05, len(both) - 1) * statistics.stdev(both) / len(both) ** 0.5
+        change = f"{statistics.fmean(both):+.2f}, {statistics.fmean(both) - half:+.2f} to {statistics.fmean(both) + half:+.2f}"
+    said = "" if runs is reference or not both or a == 30 else f" ({change})"
+    return f"{a:g}: {statistics.fmean(runs.values()):.1f}{said}, n {len(runs)}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from architecture import picture, rooms_table
 from audit_record import audit_tables
-from choosing import choice_of_a, selection
+from choosing import a_on_cifar, choice_of_a, selection
 from differences import difference_lists
 from evidence import EVIDENCE, evidence
 from kernel_record import kernels
@@ -79,7 +79,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "README.md": {"losses": losses_table},
     ROOT / "docs" / "architecture.md": {"rooms": rooms_table, "imports": picture},
     ROOT / "docs" / "audit.md": {"audit": audit_tables},
-    ROOT / "docs" / "choosing.md": {"selection": selection, "a": choice_of_a},
+    ROOT / "docs" / "choosing.md": {"selection": selection, "a": choice_of_a, "cifar": a_on_cifar},
     ROOT / "docs" / "differences.md": {"differences": difference_lists},
     ROOT / "docs" / "own_data.md": {"defaults": own_defaults},
     ROOT / "docs" / "speed.md": {"kernels": kernels},

@@ -62,9 +62,30 @@ class _Rows(Logits):
         return statistics_of(self.values.unbind(), keys, self.classes)
 
 
+def _by_program(logits: Tensor, target: Tensor, criterion: RobustLoss, in_place: bool) -> tuple[Tensor, Tensor] | None:
+    """Loss and gradient without autograd in between, where a device runs the program of the criterion."""
+    rows = criterion.rows_of_program(logits, target)
+    if rows is None or rows.backend.programs is None:
+        return None
+    formula, programs = rows.formula, rows.backend.programs
+    labels = target.long()
+    primitives, saved = rows.backend.forward(logits, labels, formula.asked, formula.dtype)
+    given = (rows.weight, rows.ignore_index, rows.reduction, rows.dtype, True, logits.shape[1])
+    loss, slopes, numbers = programs.run(formula, primitives, labels, *given)
+    grads = programs.scaled(slopes, torch.ones_like(loss), numbers, rows.reduction)
+    return loss, rows.backend.backward(grads, logits, labels, primitives, saved, formula.asked, logits if in_place else None)
+
+
 class _Step(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, criterion: RobustLoss, in_place: bool) -> Tensor:
+        programmed = _by_program(logits.detach(), target, criterion, in_place)
+        if programmed is not None:
+            loss, ctx.gradient = programmed
+            ctx.scale = backend_for(logits).scale
+            if in_place:
+                torch.autograd.graph.increment_version(logits)
+            return loss
         rows = _Rows(logits.detach())
         with torch.enable_grad():
             loss = criterion.from_source(rows, target, target.shape)

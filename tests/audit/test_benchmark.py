@@ -74,6 +74,21 @@ def test_features_of_patches_tell_images_apart(bench, cifar):
     assert not data.noisy("none", 0).mask.any()
 
 
+def test_grey_images_get_noise_that_is_put_on_them(bench, tmp_path, monkeypatch):
+    true = np.arange(80) % 10
+    images = np.random.default_rng(0).integers(0, 256, (80, 28, 28, 1), dtype=np.uint8)
+    images[:, :14] = 0  # blank patches are no filters
+    data = Dataset("mnist", Split(images, true), Split(images[:20], true[:20]), tuple("0123456789"))
+    monkeypatch.setattr(sys.modules["audit_data"], "open_dataset", lambda *_: data)
+    found = bench.opened("mnist-patches", tmp_path, 50)
+    assert (found.train.inputs.shape, found.train.kind, len(found.test)) == ((50, 512), "features", 20)
+    assert np.isfinite(found.train.inputs).all()
+    assert found.noisy("symmetric:0.2", 3).mask.mean() == pytest.approx(0.2)
+    assert found.noisy("instance:0.3", 3).mask.any()
+    with pytest.raises(ValueError, match="needs --data"):
+        bench.opened("mnist-patches", None, None)
+
+
 @pytest.mark.slow
 def test_a_run_that_has_a_line_is_not_repeated(bench, tmp_path):
     words = ["--json", str(tmp_path / "lines.jsonl"), "--rows", "150", "--epochs", "2", "--ways", "quick", "--noises"]

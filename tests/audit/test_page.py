@@ -66,6 +66,32 @@ def test_a_rate_by_weak_predictions_is_called_a_bound(agreement, rate, weak):
     assert bool(audit.warnings) is weak
 
 
+def test_a_row_of_the_matrix_that_is_not_estimated_is_not_shown_as_numbers():
+    posterior = np.tile(np.array([[0.9, 0.1, 0], [0.1, 0.9, 0]], np.float32), (50, 1))
+    audit = Audit(np.arange(100) % 2, posterior, np.full((3, 3), 1 / 3), 0.1, (0.0, 0.2), 0.9, ("a", "b", "c"), "by hand")
+    page = audit_page(audit)
+    assert '<th scope="row">c</th><td class="none quiet" colspan="3">not estimated: hardly any example' in page
+    assert page.count("33.3</td>") == 6
+    assert "⚠ no example has this label; hardly any example seems to be of it; its row of the matrix is the mean rate" in page
+
+
+def test_weak_predictions_that_find_nothing_do_not_call_labels_clean():
+    audit = dataclasses.replace(made(), agreement=0.6, rate=0.001)
+    assert verdict(audit).headline == "Predictions are too weak to say which of the 60 labels are wrong"
+    assert audit.warnings[0].endswith("they are so weak that nothing is known of any label")
+
+
+def test_of_two_classes_a_confusion_stands_out_if_it_has_most_of_the_wrong_labels():
+    """20 of 100 labels are wrong, each surely; of class 0 all or half of them."""
+    for flipped, stands in ((range(0, 40, 2), True), (range(20), False)):
+        given = np.arange(100) % 2
+        posterior = np.eye(2, dtype=np.float32)[np.where(np.isin(np.arange(100), flipped), 1 - given, given)]
+        audit = Audit(given, posterior, np.eye(2), 0.2, (0.1, 0.3), 0.8, ("a", "b"), "by hand")
+        assert (
+            verdict(audit).sentences[2].startswith("Most often: b labelled as a (20)" if stands else "No confusion stands out")
+        )
+
+
 def test_clean_labels_are_called_clean():
     posterior = np.tile(np.array([[0.9995, 0.0005], [0.0005, 0.9995]], np.float32), (50, 1))
     audit = Audit(np.arange(100) % 2, posterior, np.eye(2), 0.0005, (0.0, 0.002), 0.99, ("a", "b"), "by hand")

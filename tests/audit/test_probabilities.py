@@ -87,13 +87,22 @@ def test_the_matrix_and_the_rate_say_the_same():
     assert np.diag(fit_mixture([log_view(p)], true).transition).max() < 0.97
 
 
-def test_a_class_that_hardly_any_example_has_keeps_the_row_of_the_fit():
+def test_a_class_that_hardly_any_example_has_gets_the_mean_rate_and_is_said_not_to_be_estimated():
+    """Pseudo-counts alone would say that its examples are given any label, and no loss could learn it."""
     p, _, given = drawn(300, symmetric(3, 0.2).matrix)
     p = np.hstack([0.999 * p, np.full((300, 1), 0.001)])
     found = audit.audit_probabilities(p, given)
-    assert found.posterior[:, 3].sum() < 1
+    own = found.posterior[:, 3].sum(dtype=np.float64)
+    assert own < 0.5
+    counted = found.posterior[:, 3] @ np.eye(4)[given]
+    usual = [found.rate / 3] * 3 + [1 - found.rate]
+    np.testing.assert_allclose(found.transition[3], counted + (1 - own) * np.array(usual), atol=1e-6)
     np.testing.assert_allclose(found.transition.sum(1), 1)
-    assert "class 3: no example has this label" in found.warnings
+    assert np.isfinite(noiseproof.theory.required_a(found.transition))
+    assert [each.estimated for each in found.per_class] == [True, True, True, False]
+    assert sum(each.expected for each in found.per_class) == pytest.approx(300, abs=1e-3)
+    said = "hardly any example seems to be of it; its row of the matrix is the mean rate, not an estimate"
+    assert f"class 3: no example has this label; {said}" in found.warnings
 
 
 def test_expected_counts_are_sums_of_posteriors():

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from noiseproof.audit import Audit
+from noiseproof.audit import Audit, audit_probabilities
 from noiseproof.audit.tables import COLUMNS, read_decisions
 from noiseproof.printing import cell
 
@@ -61,6 +61,23 @@ def test_the_columns_of_datalab(audit):
     np.testing.assert_allclose(columns["label_score"], [0.9, 0.2, 0.2, 1.0], atol=1e-6)
     assert columns["given_label"].tolist() == ["=cat()", "=cat()", "dog", "'-fish"]
     assert columns["predicted_label"].tolist() == ["=cat()", "dog", "b\x1b[2J,ird", "'-fish"]
+
+
+@pytest.mark.filterwarnings("default")  # pandas has words for cleanlab
+def test_the_columns_are_those_that_datalab_itself_has():
+    pytest.importorskip("datasets")  # without it there is no Datalab
+    cleanlab = pytest.importorskip("cleanlab")
+    true, names = np.arange(60) % 3, ("ant", "bee", "cat")
+    p = np.full((60, 3), 0.1)
+    p[np.arange(60), true] = 0.8
+    given = np.where(np.arange(60) == 7, (true + 1) % 3, true)
+    lab = cleanlab.Datalab({"y": [names[k] for k in given]}, task="classification", label_name="y", verbosity=0)
+    lab.find_issues(pred_probs=p, issue_types={"label": {}})
+    theirs, ours = lab.get_issues("label"), audit_probabilities(p, given, classes=names).datalab_columns()
+    assert list(ours) == list(theirs.columns)
+    for name in ("is_label_issue", "given_label", "predicted_label"):
+        assert ours[name].tolist() == theirs[name].tolist()
+    assert ours["label_score"].argmin() == theirs["label_score"].argmin() == 7
 
 
 def test_confusions_are_counted_by_the_posterior():

@@ -223,14 +223,15 @@ def test_progress_is_told_member_by_member_though_they_are_empty(tmp_path, name)
             for k in range(count):
                 archive.writestr(str(k), b"")
     else:
-        write_tar(tmp_path / name, *(tar_entry(f"{k * 7919:x}", mtime=k * 104729) for k in range(count)))
+        text = random.Random(0).randbytes(45 * count).hex()  # which hardly packs: gzip reads up to 128 KiB ahead
+        write_tar(tmp_path / name, *(tar_entry(text[90 * k :][:90], mtime=k * 104729) for k in range(count)))
     assert len(unpack(tmp_path / name, tmp_path / "into", progress=lambda *now: told.append(now))) == count
     size = (tmp_path / name).stat().st_size
     assert {(about, total) for about, _, total in told} == {(f"unpacking {name}", size)}
     done = [count for _, count, _ in told]
     assert done == sorted(done)
     assert done[-1] == size
-    assert archives.STEPS + 1 >= len(done) > (2 if name == "x.tar.gz" else 50)  # gzip reads ahead
+    assert archives.STEPS + 1 >= len(done) > (1 if name == "x.tar.gz" else 50)
 
 
 def test_an_archive_may_unpack_to_a_multiple_of_its_size(tmp_path, monkeypatch):

@@ -155,6 +155,7 @@ CASES = [
     Case("headers-endless", tar(*[pax(comment="x")] * 2000, member()), "unpack", "headers of more|recursion"),
     Case("header-size", tar(pax(size=2**60), member("x", b"1")), "unpack", "unexpected end|cut short|damaged"),
     Case("header-size-negative", tar(pax(size=-512), member("x", b"1")), "unpack", "damaged|cut short|no end"),
+    Case("header-size-negative-first", tar(pax(size=-512), member("x"), member("y", b"1")), "unpack", "damaged|cut short"),
     Case("header-size-text", tar(pax(size="many"), member("x", b"1")), "unpack", "no end of archive"),
     Case("header-path", tar(pax(path="../../evil"), member("x", b"1")), "unpack", r"must not have '\.\.'"),
     Case("header-link", tar(pax(linkpath="/etc/passwd"), member("x", type=tarfile.SYMTYPE)), "unpack", "is a symbolic link"),

@@ -17,8 +17,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from noiseproof.kernels import rows
-from noiseproof.primitives import Primitive
+import noiseproof
+from noiseproof.kernels import BACKEND, rows
+from noiseproof.primitives import Primitive, register_backend
 
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int64: "*i64"}
 REQUESTS = {
@@ -30,6 +31,7 @@ REQUESTS = {
     ],
 }
 FEW = [("jal-ce", 10), ("jal-fl", 128256)]
+PROGRAMS = ("ce", "jal-ce", "jal-fl", "anl-fl", "js", "nfl+agce", "efl+mae")
 launches = {}
 label = ""
 
@@ -69,6 +71,11 @@ def main():
         logits, target = torch.zeros((2, classes), dtype=torch.bfloat16), torch.zeros(2, dtype=torch.int64)
         values, saved = rows.forward(logits, target, REQUESTS[name], torch.float32)
         rows.backward(torch.zeros_like(values), logits, target, values, saved, REQUESTS[name])
+    register_backend("cpu", BACKEND)
+    for name in PROGRAMS if "--all" in sys.argv else PROGRAMS[:2]:
+        label = name
+        logits = torch.zeros((9000 if name == "ce" else 4, 10), requires_grad=True)  # so many are shared out
+        noiseproof.create_loss(name)(logits, torch.zeros(len(logits), dtype=torch.int64)).backward()
     for capability in sys.argv[1].split(","):
         for (what, kernel_name), (kernel, signature, constants, attrs, options) in launches.items():
             source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attrs)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from cases import ENTRIES, NAMES, RANDOM, build, call, draw, gradient
+from cases import ENTRIES, NAMES, RANDOM, STATISTIC, build, call, draw, gradient
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 EVERY = pytest.mark.parametrize("name", NAMES)
@@ -108,3 +108,48 @@ def test_half_precision_is_finite_on_the_gpu(name, dtype):
     loss = build(name, 5, reduction="none").cuda()
     assert bool(torch.isfinite(call(loss, logits, target)).all())
     assert bool(torch.isfinite(gradient(loss, logits, target)).all())
+
+
+@pytest.mark.parametrize("name", STATISTIC)
+@pytest.mark.parametrize("rows", [128, 20000])  # of one program, and shared out among several
+def test_the_generated_kernel_agrees_with_float64(name, rows):
+    logits, target = draw(rows, 10, scale=3.0, dtype=torch.float32)
+    target[::5] = -100
+    for options in ({}, {"reduction": "sum", "weight": torch.rand(10)}):
+        loss = build(name, 10, **options).cuda()
+        values, gradients = [], []
+        for z in (logits.cuda(), logits.double().cuda()):
+            leaf = z.requires_grad_()
+            values.append(loss(leaf, target.cuda()))
+            gradients += torch.autograd.grad(values[-1], leaf)
+        torch.testing.assert_close(values[0].double(), values[1], rtol=1e-5, atol=0.0)
+        assert (gradients[0] - gradients[1]).norm() <= 1e-5 * gradients[1].norm()
+        assert not gradients[0][::5].any()
+
+
+@pytest.mark.parametrize("name", ["ce", "jal-ce", "jal-fl", "anl-ce", "gce"])
+def test_a_step_of_a_small_batch_is_at_most_six_kernels(name):
+    from torch.profiler import ProfilerActivity, profile
+
+    logits, target = (t.cuda() for t in draw(128, 10, dtype=torch.float32))
+    loss, leaf = build(name, 10).cuda(), logits.requires_grad_()
+    for _ in range(3):
+        leaf.grad = None
+        loss(leaf, target).backward()
+    leaf.grad = None
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        loss(leaf, target).backward()
+        torch.cuda.synchronize()
+    assert 0 < sum(str(event.device_type).endswith("CUDA") for event in profiler.events()) <= 6
+
+
+def test_of_no_row_that_counts_the_mean_is_nan_and_the_gradient_0_on_the_gpu():
+    logits, target = (t.cuda() for t in draw(16, 10, dtype=torch.float32))
+    leaf = logits.requires_grad_()
+    value = build("jal-ce", 10).cuda()(leaf, torch.full_like(target, -100))
+    assert value.isnan()
+    assert not torch.autograd.grad(value, leaf)[0].any()
+    empty = logits.detach()[:0].requires_grad_()
+    assert build("jal-ce", 10).cuda()(empty, target[:0]).isnan()
+    assert torch.autograd.grad(build("jal-ce", 10, reduction="sum").cuda()(empty, target[:0]), empty)[0].shape == (0, 10)

@@ -24,9 +24,9 @@ def test_case_and_hyphens_do_not_matter(name):
     ("name", "message"),
     [
         ("resnt34", "unknown model 'resnt34'; did you mean 'resnet34'?"),
-        ("cnn", "unknown model 'cnn'; did you mean 'cnn8'?"),
-        ("vit", "unknown model 'vit'; known are cnn8, mlp, resnet18, resnet34, resnet50"),
-        ("", "unknown model ''; known are cnn8, mlp, resnet18, resnet34, resnet50"),
+        ("cnn", "unknown model 'cnn'; did you mean 'cnn5'?"),
+        ("vit", "unknown model 'vit'; known are cnn5, cnn8, mlp, resnet18, resnet34, resnet50"),
+        ("", "unknown model ''; known are cnn5, cnn8, mlp, resnet18, resnet34, resnet50"),
     ],
 )
 def test_an_unknown_name_says_which_was_meant(name, message):

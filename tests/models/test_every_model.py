@@ -6,9 +6,10 @@ import pickle
 import pytest
 import torch
 
-from noiseproof.models import CNN8, MLP, create_model, list_models, replace_head, resnet18, resnet34, resnet50
+from noiseproof.models import CNN5, CNN8, MLP, create_model, list_models, replace_head, resnet18, resnet34, resnet50
 
 SMALL = {
+    "cnn5": lambda classes=10, **options: CNN5(classes, **options),
     "cnn8": lambda classes=10, **options: CNN8(classes, **options),
     "mlp": lambda classes=10: MLP(classes, 3 * 32 * 32, hidden=(32, 16)),
     "resnet18": lambda classes=10, **options: resnet18(classes, **options),
@@ -16,8 +17,8 @@ SMALL = {
     "resnet50": lambda classes=10, **options: resnet50(classes, **options),
 }
 """Every model of the catalogue, for images of 32x32."""
-FEATURES = {"cnn8": 256, "mlp": 16, "resnet18": 512, "resnet34": 512, "resnet50": 2048}
-CHEAP = ["cnn8", "mlp", "resnet18"]
+FEATURES = {"cnn5": 128, "cnn8": 256, "mlp": 16, "resnet18": 512, "resnet34": 512, "resnet50": 2048}
+CHEAP = ["cnn5", "cnn8", "mlp", "resnet18"]
 
 
 def images(number=2, channels=3, side=32, seed=0, dtype=torch.float32):
@@ -47,6 +48,7 @@ def test_every_model_of_the_catalogue_is_tested_here():
 @pytest.mark.parametrize(
     ("build", "parameters"),
     [
+        (lambda: CNN5(10), 3 * 32 * 16 + 9 * (32 * 64 + 64 * 128 + 128 * 128) + 2 * (32 + 64 + 128 + 128) + 128 * 10 + 10),
         (lambda: CNN8(10), 1_639_794),
         (lambda: CNN8(10, in_channels=1), 1_639_794 - 2 * 9 * 64),
         (lambda: resnet34(100), 21_328_292),
@@ -56,7 +58,7 @@ def test_every_model_of_the_catalogue_is_tested_here():
         (lambda: MLP(3, 4, hidden=(5,)), 4 * 5 + 5 + 5 * 3 + 3),
         (lambda: MLP(3, 4, hidden=()), 4 * 3 + 3),
     ],
-    ids=["cnn8", "cnn8-grey", "resnet34-cifar", "resnet18", "resnet34", "resnet50", "mlp", "logistic"],
+    ids=["cnn5", "cnn8", "cnn8-grey", "resnet34-cifar", "resnet18", "resnet34", "resnet50", "mlp", "logistic"],
 )
 def test_the_number_of_parameters_is_the_published_one(build, parameters):
     assert size(build()) == parameters
@@ -276,3 +278,18 @@ def test_other_channels_are_an_option():
         create_model("cnn8", 10, in_channels=0)
     with pytest.raises(ValueError, match=r"^hidden\[1\] must be at least 1, got 0$"):
         MLP(10, 64, hidden=(5, 0))
+
+
+@pytest.mark.parametrize(("height", "width"), [(2, 2), (8, 8), (28, 20), (47, 47), (64, 48), (224, 224), (300, 2)])
+def test_cnn5_takes_images_of_any_size_and_large_ones_as_their_means(height, width):
+    model = CNN5(10).eval()
+    x = torch.randn(2, 3, height, width, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        features = model.penultimate(x)
+        assert features.shape == (2, 128)
+        assert bool(features.isfinite().all())
+        if height == width == 224:
+            means = x.reshape(2, 3, 32, 7, 32, 7).mean((3, 5))
+            torch.testing.assert_close(features, model.penultimate(means))
+    with pytest.raises(ValueError, match=r"of 2x2 or more, got \[2, 3, 1, 9\]"):
+        model(torch.zeros(2, 3, 1, 9))

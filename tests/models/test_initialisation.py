@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from noiseproof.models import CNN8, MLP, replace_head, resnet18, resnet34, resnet50
+from noiseproof.models import CNN5, CNN8, MLP, replace_head, resnet18, resnet34, resnet50
 
 
 def layers(model, kind):
@@ -46,8 +46,15 @@ def assert_torchvision(model):
 
 @pytest.mark.parametrize(
     "build",
-    [lambda: CNN8(10), lambda: MLP(10, 64), lambda: resnet18(10), lambda: resnet34(100), lambda: resnet50(10)],
-    ids=["cnn8", "mlp", "resnet18", "resnet34", "resnet50"],
+    [
+        lambda: CNN5(10),
+        lambda: CNN8(10),
+        lambda: MLP(10, 64),
+        lambda: resnet18(10),
+        lambda: resnet34(100),
+        lambda: resnet50(10),
+    ],
+    ids=["cnn5", "cnn8", "mlp", "resnet18", "resnet34", "resnet50"],
 )
 def test_models_for_32x32_and_features_are_drawn_as_published(build):
     torch.manual_seed(123)

@@ -17,12 +17,15 @@ from noiseproof.train.options import precision_of
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def images_task(recipe, count=336, classes=10, size=(32, 32)):
+def images_task(recipe, count=336, classes=10, size=(32, 32), soft=False):
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (count, *size, 3), dtype=np.uint8)
     labels = generator.integers(0, classes, count)
     dataset = from_arrays(images, labels, images[:64], labels[:64], name="random", classes=tuple(map(str, range(classes))))
-    return with_noise(dataset, recipe)
+    task = with_noise(dataset, recipe)
+    if not soft:
+        return task
+    return dataclasses.replace(task, soft=generator.dirichlet(np.ones(classes), count).astype(np.float32))
 
 
 def recipe_of(model="cnn8", **changes):
@@ -67,15 +70,16 @@ def away(state, other):
 
 
 @pytest.mark.parametrize(
-    ("shared", "kernels", "changes"),
+    ("shared", "kernels", "changes", "soft"),
     [
-        pytest.param(False, "triton", {"model_options": {"widths": [8, 5, 8]}}, marks=pytest.mark.slow),
-        pytest.param(True, "triton", {"clip": None, "l1": 0.0, "l2": 1e-4, "nesterov": True}, marks=pytest.mark.slow),
-        (False, "torch", {}),
+        pytest.param(False, "triton", {"model_options": {"widths": [8, 5, 8]}}, False, marks=pytest.mark.slow),
+        pytest.param(True, "triton", {"clip": None, "l1": 0.0, "l2": 1e-4, "nesterov": True}, False, marks=pytest.mark.slow),
+        (False, "torch", {}, False),
+        (True, "torch", {}, True),
     ],
-    ids=["alone", "beside others", "torch's kernels"],
+    ids=["alone", "beside others", "torch's kernels", "soft labels"],
 )
-def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(shared, kernels, changes, monkeypatch):
+def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(shared, kernels, changes, soft, monkeypatch):
     """An epoch of three parts, the last batch a smaller one; then an evaluation, the state, and another epoch from there."""
     if torch.cuda.is_available():
         pytest.skip("there is a device")
@@ -87,7 +91,7 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(sha
     no_device.take_away(monkeypatch)
     monkeypatch.setattr(staging, "STAGED", 1)
     recipe = recipe_of(batch=6, **{"model_options": {"widths": [8, 8, 8]}, **changes})
-    task, options = images_task(recipe, count=16), RunOptions(at_once=2 if shared else 1)
+    task, options = images_task(recipe, count=16, soft=soft), RunOptions(at_once=2 if shared else 1)
     plain, fast = Run(recipe, task, options), fast_run(recipe, task, options, kernels)
     (expected, facts), (ours, our_facts) = losses_of(plain, [0]), losses_of(fast, [0])
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
@@ -107,13 +111,15 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(sha
 
 @cuda
 @pytest.mark.parametrize(
-    "changes", [{}, {"l1": 0.0, "l2": 1e-4, "nesterov": True}, {"clip": None}], ids=["l1", "l2", "unclipped"]
+    ("changes", "soft"),
+    [({}, False), ({"l1": 0.0, "l2": 1e-4, "nesterov": True}, False), ({"clip": None}, False), ({}, True)],
+    ids=["l1", "l2", "unclipped", "soft labels"],
 )
 @pytest.mark.parametrize("kernels", ["triton", "compiled", "torch"])
-def test_the_fast_path_is_the_plain_one_in_float32(kernels, changes):
+def test_the_fast_path_is_the_plain_one_in_float32(kernels, changes, soft):
     """As near to it as the plain one is to itself with its sums in another order; rounding grows from step to step."""
     recipe = recipe_of(**changes)
-    task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
+    task, options = images_task(recipe, soft=soft), RunOptions(device=torch.device("cuda"))
     with precision_of(recipe, deterministic=False):
         plain, fast = Run(recipe, task, options), fast_run(recipe, task, options, kernels)
         backwards = Run(recipe, task, options, Backwards)

@@ -14,10 +14,7 @@ from noiseproof import noise
 from noiseproof.cli import app
 from noiseproof.data import load_digits
 from noiseproof.train import Recipe, Record, Run, RunStore, prepare, train, with_noise
-from noiseproof.train.engine import PlainEngine
-from noiseproof.train.engine_choice import start_run
 from noiseproof.train.feed import EpochPlan
-from noiseproof.train.options import RunOptions
 from noiseproof.train.record import task_facts
 
 TRUE = load_digits().train.labels
@@ -120,12 +117,6 @@ def test_another_file_is_another_run_and_a_copy_is_not(soft, tmp_path):
     assert found(copy) == "one"
     np.savez(copy, posterior=posterior(1), given=GIVEN)
     assert found(copy) != "one"
-
-
-def test_only_the_plain_engine_takes_them(soft, monkeypatch):
-    monkeypatch.setattr(sys.modules["noiseproof.train.engine_choice"], "fast_path_suits", lambda *_: True)
-    run = start_run(soft[0], prepare(soft[0]), RunOptions())
-    assert isinstance(run.engine, PlainEngine)
 
 
 def changed(row, values):

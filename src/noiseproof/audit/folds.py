@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -16,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data import Examples
-from noiseproof.files import write_whole
+from noiseproof.files import is_file, write_whole
 from noiseproof.noise import label_hash
 from noiseproof.reading import NpzFile, ReadError
 from noiseproof.train import Recipe, RunOptions, Task
-from noiseproof.train.engine_choice import start_run
+from noiseproof.train.engine_choice import fast_path_suits, start_run
 from noiseproof.train.options import precision_of
+from noiseproof.train.queue import width_of
 from noiseproof.train.runs import claimed
+from noiseproof.train.side_by_side import in_threads
 
 __all__ = ["HeldOut", "Plan", "Progress", "Store", "cross_validated", "stratified_folds"]
 
@@ -75,6 +78,12 @@ class Plan:
     def folds(self) -> int:
         return 1 if self.fold is None else int(self.fold.max()) + 1
 
+    def parts(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The examples that the network of a fold judges, and those that it is trained on."""
+        if self.fold is None:
+            return np.arange(len(self.task.train)), np.arange(len(self.task.train))
+        return np.flatnonzero(self.fold == number), np.flatnonzero(self.fold != number)
+
 
 def stratified_folds(labels: NDArray[np.int64], folds: int, seed: int) -> NDArray[np.int64]:
     """The fold of each example, at random; the examples of each class are in as many folds as possible, evenly.
@@ -98,46 +107,69 @@ def cross_validated(
 ) -> HeldOut:
     """The predictions for every example by the network that was trained without its fold, on ``soft`` labels if given.
 
-    A fold that is in the store is not trained again. ``on_epoch`` gets the fold, from 0, the epochs done, and its state.
+    A fold that is in the store is not trained again. ``on_epoch`` gets the fold, from 0, the epochs done, and its state; it may
+    be called from several threads: on the fast engine the folds are trained side by side.
     """
-    task, fold = plan.task, plan.fold
-    parts: list[tuple[NDArray[np.int64], HeldOut]] = []
-    for number in range(plan.folds):
+    stopping = threading.Event()
+    at_once = min(plan.folds, width_of(recipe.model, plan.options.device.type))
+    if not fast_path_suits(recipe, plan.task.train, plan.options):
+        at_once = 1  # plain runs share torch's generator, and are no faster side by side
+    options = replace(plan.options, at_once=at_once)
+
+    def one(number: int) -> tuple[NDArray[np.int64], HeldOut]:
+        held, kept = plan.parts(number)
         seed = int(np.random.SeedSequence((plan.seed, number, soft is not None)).generate_state(1)[0])
         mine = replace(recipe, seed=seed)
-        held = np.arange(len(task.train)) if fold is None else np.flatnonzero(fold == number)
-        kept = held if fold is None else np.flatnonzero(fold != number)
         key = _key(plan, mine, kept, soft)
-        found = store.read(key, len(held), len(task.classes))
+        found = store.read(key, len(held), len(plan.task.classes))
         state: State = "trained before" if found is not None else "trained"
         if found is None:
-            part = replace(task, train=task.train.take(kept), soft=None if soft is None else soft[kept])
-            told = partial(on_epoch, number)
-            found = _trained(mine, part, task.train.take(held), plan.options, told)
+            task = replace(plan.task, train=plan.task.train.take(kept), soft=None if soft is None else soft[kept])
+            found = _trained(mine, task, plan.task.train.take(held), options, partial(on_epoch, number), stopping)
             store.write(key, found)
         on_epoch(number, recipe.epochs, state)
-        parts.append((held, found))
-    return _joined(parts, len(task.train))
+        return held, found
+
+    with precision_of(recipe, options.deterministic):
+        if at_once == 1:  # in this thread, which Ctrl-C stops at once
+            parts = [one(number) for number in range(plan.folds)]
+        else:
+            parts = in_threads(one, plan.folds, at_once, stopping)
+    return _joined(parts, len(plan.task.train))
 
 
 def _trained(
-    recipe: Recipe, task: Task, held: Examples, options: RunOptions, on_epoch: Callable[[int, State], object]
+    recipe: Recipe,
+    task: Task,
+    held: Examples,
+    options: RunOptions,
+    on_epoch: Callable[[int, State], object],
+    stopping: threading.Event,
 ) -> HeldOut:
     averaged = min(AVERAGED, max(1, recipe.epochs // 2))
-    with precision_of(recipe, options.deterministic):
-        run = start_run(recipe, task, options)
-        try:
-            total = np.zeros((len(held), len(task.classes)))
-            for epoch in range(recipe.epochs):
-                run.train_epoch(epoch)
-                if epoch >= recipe.epochs - averaged:
-                    total += run.probabilities(held)
-                on_epoch(epoch + 1, "training")
-            features = run.features(held)
-        finally:
-            run.close()
+
+    def on_batch(done: int) -> None:
+        if stopping.is_set():
+            raise _StoppedError
+
+    on_batch(0)
+    run = start_run(recipe, task, options)
+    try:
+        total = np.zeros((len(held), len(task.classes)))
+        for epoch in range(recipe.epochs):
+            run.train_epoch(epoch, on_batch)
+            if epoch >= recipe.epochs - averaged:
+                total += run.probabilities(held)
+            on_epoch(epoch + 1, "training")
+        features = run.features(held)
+    finally:
+        run.close()
     nothing = np.zeros((len(held), 0), dtype=np.float32)
     return HeldOut((total / averaged).astype(np.float32), nothing if features is None else features)
+
+
+class _StoppedError(Exception):
+    """Another fold has failed, or all are to stop."""
 
 
 def _joined(parts: list[tuple[NDArray[np.int64], HeldOut]], rows: int) -> HeldOut:
@@ -192,7 +224,7 @@ class Store:
 
     def read(self, key: str, rows: int, classes: int) -> HeldOut | None:
         """What is stored, None if nothing is or it is damaged: it is computed again then."""
-        if self.folder is None or not (path := self.folder / _name(key)).is_file():
+        if self.folder is None or not is_file(path := self.folder / _name(key)):
             return None
         try:
             with NpzFile(path) as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,27 @@ from noiseproof.data import DataError, Dataset, Examples, Split
 from noiseproof.data.dataset import as_split
 from noiseproof.train import Recipe, RunOptions, override, own_recipe, with_noise
 
-__all__ = ["audit_labels", "planned"]
+__all__ = ["SMALL_NETWORK", "audit_labels", "learnt_small", "planned"]
 
 ROBUST, PLAIN = "jal-ce", "ce"
 FOLDS = 5
 EPOCHS = 40
 """Of features; images keep their recipe's"""
-SMALL_IMAGES = ((50, 5e-5), (2**62, 5e-6))
-"""The L1 decay that JAL is published with for small images: with fewer classes than this, and with more"""
+MANY = 50
+SMALL_IMAGES: dict[bool, dict[str, Any]] = {
+    False: {"l1": 5e-5, "l2": 0.0},
+    True: {"l1": 5e-6, "l2": 0.0, "lr": 0.1, "loss_options": {"alpha": 5.0, "beta": 1.0, "a": 20.0}},
+}
+"""What JAL-CE is published with for small images, of few classes and of many (CIFAR-10 and CIFAR-100)"""
+SMALL_NETWORK, SMALL_SIDE = "cnn5", (32, 32)
+SMALL: dict[str, Any] = {"optimiser": "adam", "lr": 2e-3, "nesterov": False, "l1": 0.0, "l2": 0.0, "clip": None}
+SMALL_SEEN, SMALL_EPOCHS = 300_000, (10, 100)
+SMALL_NOTE = (
+    f"without a GPU the images were learnt by a small network, {SMALL_NETWORK}, at about 32x32 pixels: what it cannot tell "
+    "looks wrong; a larger one on a GPU, or features of a pretrained model, would judge better"
+)
+"""How images are learnt without a GPU: the size of files that are of no small size themselves, how many images a network sees,
+which makes their epochs, and the least and most of these"""
 NAMED = 10  # classes that a note names
 
 
@@ -57,9 +71,10 @@ def audit_labels(
     entropy on these opinions as soft labels say it again, better. ``quick`` trains one network on all labels, which JAL-CE does
     not memorise, and is less exact. docs/audit.md has the way in full, and what it is worth.
 
-    ``model`` and ``epochs`` change the recipe, that of :func:`noiseproof.train.own_recipe` for the kind of the data. With a
-    ``folder`` finished folds are kept there, and the same call does not train them again. ``progress`` is told after each
-    epoch. The same ``seed`` gives the same answer on the same machine.
+    ``model`` and ``epochs`` change the recipe, that of :func:`noiseproof.train.own_recipe` for the kind of the data; without a
+    GPU images are learnt by a small network, ``cnn5``, unless ``model`` names another. With a ``folder`` finished folds are
+    kept there, and the same call does not train them again. ``progress`` is told after each epoch. The same ``seed`` gives the
+    same answer on the same machine.
     """
     examples = _examples(x, y, classes)
     names = tuple(classes) if classes is not None else tuple(map(str, range(int(examples.labels.max()) + 1)))
@@ -81,7 +96,8 @@ def audit_labels(
             views = [log_view(_known(second, unread, given)), *votes]
             found = fit_mixture([view[part] for view in views], given[part], transition=found.transition)
             posterior = posterior_of(found, views, given)
-    return _answer(plan, found, views, posterior, first, unread, own is not None)
+    notes = [SMALL_NOTE] if learnt_small(examples, model, plan.options.device) else []
+    return _answer(plan, found, views, posterior, first, [*notes, *_notes(plan, unread)], own is not None)
 
 
 def _answer(
@@ -90,12 +106,13 @@ def _answer(
     views: list[View],
     posterior: NDArray[np.float32],
     first: HeldOut,
-    unread: NDArray[np.bool_],
+    notes: list[str],
     own_features: bool,
 ) -> Audit:
     given = plan.task.train.labels
     found = concluded(model, views, posterior, given, np.random.default_rng(plan.seed))
-    agreement = float((first.probabilities.argmax(1) == given)[~unread].mean())
+    read = np.isfinite(first.probabilities).all(1)
+    agreement = float((first.probabilities.argmax(1) == given)[read].mean())
     if plan.fold is None:
         how = f"one network trained on all labels with {ROBUST}, its predictions in sample"
     else:
@@ -103,8 +120,7 @@ def _answer(
     opinion = "features that were given" if own_features else "the network's features" if first.features.shape[1] else ""
     how += f"; labels of the nearest examples by {opinion}" if opinion else ""
     how += "; maximum likelihood of a transition matrix and recalibrated predictions"
-    notes = tuple(_notes(plan, unread))
-    return Audit(given, posterior, *found, agreement, plan.task.classes, how, plan.fold, plan.fold is not None, notes)
+    return Audit(given, posterior, *found, agreement, plan.task.classes, how, plan.fold, plan.fold is not None, tuple(notes))
 
 
 def _notes(plan: Plan, unread: NDArray[np.bool_]) -> list[str]:
@@ -165,15 +181,34 @@ def planned(
     if not quick and not 2 <= folds <= len(examples):
         raise ValueError(f"folds must be in [2, {len(examples)}], the number of examples, got {folds}")
     dataset = Dataset("audit", examples, None, names)
-    recipe = own_recipe(dataset, "audit", ROBUST, model=model, seed=seed, gpu=options.device.type == "cuda")
-    changes: dict[str, Any] = {"epochs": EPOCHS} if examples.kind == "features" else {}
-    if recipe.l2 and recipe.augment == "crop-flip":
-        changes |= {"l2": 0.0, "l1": next(l1 for most, l1 in SMALL_IMAGES if len(names) < most)}
-    recipe = override(recipe, changes | ({} if epochs is None else {"epochs": epochs}))
+    recipe = _robust_recipe(dataset, model, seed, options)
+    recipe = recipe if epochs is None else override(recipe, {"epochs": epochs})
     task = with_noise(dataset, recipe)
     fold = None if quick else stratified_folds(examples.labels, folds, seed)
     recipe = override(recipe, {"batch": _batch(recipe.batch, len(examples), fold)})
     return Plan(task, fold, seed, options, digest_of(task)), recipe
+
+
+def learnt_small(examples: Examples, model: str | None, device: torch.device) -> bool:
+    """Whether examples are learnt by the small network: images, where there is no GPU, and no other network is named."""
+    return model is None and examples.kind != "features" and device.type == "cpu"
+
+
+def _robust_recipe(dataset: Dataset, model: str | None, seed: int, options: RunOptions) -> Recipe:
+    """For the given labels, by the kind of the examples."""
+    examples, gpu = dataset.train, options.device.type == "cuda"
+    if learnt_small(examples, model, options.device):
+        recipe = own_recipe(dataset, "audit", ROBUST, model=SMALL_NETWORK, seed=seed, gpu=gpu)
+        if examples.kind == "files" and recipe.size is None and not options.skip_corrupt:  # which leaves files as they are
+            recipe = own_recipe(dataset, "audit", ROBUST, model=SMALL_NETWORK, size=SMALL_SIDE, seed=seed, gpu=gpu)
+        return override(recipe, SMALL | {"epochs": int(np.clip(SMALL_SEEN // len(examples), *SMALL_EPOCHS))})
+    recipe = own_recipe(dataset, "audit", ROBUST, model=model, seed=seed, gpu=gpu)
+    changes: dict[str, Any] = {"epochs": EPOCHS} if examples.kind == "features" else {}
+    if recipe.l2 and recipe.augment == "crop-flip":
+        changes |= SMALL_IMAGES[len(dataset.classes) >= MANY]
+    if gpu and examples.kind != "features" and torch.cuda.is_bf16_supported(including_emulation=False):
+        changes["precision"] = "bf16"  # twice as fast as tf32, and what is published for CIFAR comes out the same in it
+    return override(recipe, changes)
 
 
 def _batch(batch: int, rows: int, fold: NDArray[np.int64] | None) -> int:
@@ -185,11 +220,11 @@ def _batch(batch: int, rows: int, fold: NDArray[np.int64] | None) -> int:
 
 
 def _soft_recipe(plan: Plan, recipe: Recipe) -> Recipe:
-    """Cross entropy with the decay of its own default, for half the epochs."""
+    """Cross entropy with the decay of its own default, if that is of the same optimiser, for half the epochs."""
     dataset = Dataset("audit", plan.task.train, None, plan.task.classes)
     plain = own_recipe(dataset, "audit", PLAIN, model=recipe.model, size=recipe.size, seed=plan.seed)
-    kept = {"loss": PLAIN, "l1": plain.l1, "l2": plain.l2, "epochs": _half(recipe.epochs)}
-    return override(recipe, kept)
+    decay = {"l1": plain.l1, "l2": plain.l2} if plain.optimiser == recipe.optimiser else {}
+    return override(recipe, {"loss": PLAIN, "loss_options": {}, **decay, "epochs": _half(recipe.epochs)})
 
 
 def _half(epochs: int) -> int:
@@ -208,14 +243,15 @@ def _votes(plan: Plan, first: HeldOut, own: NDArray[np.floating] | None) -> list
     Features that were given compare all examples, those of networks only the examples of one fold: each network has its own.
     """
     given, classes = plan.task.train.labels, len(plan.task.classes)
+    device = plan.options.device
     if own is not None:
-        return [log_view(neighbour_votes(own, given, classes))]
+        return [log_view(neighbour_votes(own, given, classes, device=device))]
     if not first.features.shape[1]:
         return []
     votes = np.empty((len(given), classes), dtype=np.float32)
     for number in range(plan.folds):
         mine = np.arange(len(given)) if plan.fold is None else np.flatnonzero(plan.fold == number)
-        votes[mine] = neighbour_votes(np.nan_to_num(first.features[mine]), given[mine], classes)
+        votes[mine] = neighbour_votes(np.nan_to_num(first.features[mine]), given[mine], classes, device=device)
     return [log_view(votes)]
 
 
@@ -231,14 +267,17 @@ class _Told:
 
     def __init__(self, progress: Callable[[Progress], object] | None, folds: int, first: int, second: int) -> None:
         self.progress, self.folds, self.epochs = progress, folds, {"given labels": first, "soft labels": second}
+        self.done: dict[tuple[str, int], int] = {}
+        self.lock = threading.Lock()
 
     def of(self, stage: str) -> Callable[[int, int, State], None]:
-        before = 0 if stage == "given labels" else self.folds * self.epochs["given labels"]
         total, epochs = self.folds * sum(self.epochs.values()), self.epochs[stage]
 
         def told(fold: int, epoch: int, state: State) -> None:
             if self.progress is not None:
-                done = before + fold * epochs + epoch
-                self.progress(Progress(stage, fold + 1, self.folds, epoch, epochs, done, total, state))
+                with self.lock:  # folds that are trained side by side tell it in turn
+                    self.done[stage, fold] = epoch
+                    done = sum(self.done.values())
+                    self.progress(Progress(stage, fold + 1, self.folds, epoch, epochs, done, total, state))
 
         return told

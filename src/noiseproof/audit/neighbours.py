@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 __all__ = ["neighbour_votes"]
@@ -13,7 +16,12 @@ BLOCK = 2**24  # similarities at a time
 
 
 def neighbour_votes(
-    features: NDArray[np.floating], given: NDArray[np.int64], classes: int, *, neighbours: int = NEIGHBOURS
+    features: NDArray[np.floating],
+    given: NDArray[np.int64],
+    classes: int,
+    *,
+    neighbours: int = NEIGHBOURS,
+    device: torch.device | None = None,
 ) -> NDArray[np.float32]:
     """The share ``[N, K]`` of each class among the given labels of the nearest other examples, by the angle between features.
 
@@ -24,15 +32,23 @@ def neighbour_votes(
     size = np.linalg.norm(features, axis=1, keepdims=True)
     unit = np.divide(features, size, out=np.zeros_like(features, np.float32), where=size > 0).astype(np.float32, copy=False)
     votes = np.zeros((rows, classes), dtype=np.float32)
-    step = max(1, BLOCK // rows)
-    for start in range(0, rows, step):
-        part = np.arange(start, min(start + step, rows))
-        likeness = unit[part] @ unit.T
-        likeness[np.arange(len(part)), part] = -np.inf
-        nearest = np.argpartition(-likeness, count - 1, axis=1)[:, :count]
+    for part, nearest in _nearest(unit, count, device):
         np.add.at(votes, (part[:, None], given[nearest]), 1.0)
     votes += SMOOTHING
     votes /= count + SMOOTHING * classes
     nowhere = size[:, 0] == 0
     votes[nowhere] = (np.bincount(given, minlength=classes) + SMOOTHING) / (rows + SMOOTHING * classes)
     return votes
+
+
+def _nearest(
+    unit: NDArray[np.float32], count: int, device: torch.device | None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Some rows, and for each the other rows that are most alike, in any order."""
+    there = torch.from_numpy(unit).to(device)
+    step = max(1, BLOCK // len(unit))
+    for start in range(0, len(unit), step):
+        likeness = there[start : start + step] @ there.T
+        likeness.diagonal(start).fill_(-torch.inf)
+        nearest = likeness.topk(count, sorted=False).indices
+        yield np.arange(start, start + len(nearest)), nearest.cpu().numpy()

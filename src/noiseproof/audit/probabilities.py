@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from noiseproof.audit.mixture import ITERATIONS, Floats, Labels, Mixture, View, expected_counts, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
 from noiseproof.audit.result import Audit
+from noiseproof.noise import symmetric
 
 __all__ = ["audit_probabilities"]
 
@@ -72,12 +73,13 @@ def concluded(
     """The transition matrix, the rate and its interval.
 
     The matrix is that of the posteriors, so that it and the rate say the same. The fitted one has labels added to every entry:
-    that steadies the fit, but clean labels would look as if some were wrong. It stands for classes that hardly any example has.
+    that steadies the fit, but clean labels would look as if some were wrong. Where less than one example is of a class, the
+    rest to one example counts as the labels of all classes do: wrong at the rate, and then any other.
     """
     counts = expected_counts(posterior, given)
-    there = counts.sum(1, keepdims=True)
-    transition = np.where(there < 1, model.transition, counts / np.maximum(there, 1))
     rate = 1 - float(np.trace(counts) / len(given))
+    there, usual = counts.sum(1, keepdims=True), symmetric(len(counts), min(max(rate, 0.0), 1.0)).matrix
+    transition = (counts + np.maximum(1 - there, 0) * usual) / np.maximum(there, 1)
     return transition, rate, _interval(model, views, given, rate, generator)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,8 @@ LEAST_AGREEMENT, LEAST_FOUND = 0.4, 0.85
 """Predictions are weak that agree with fewer of the labels than the first, or than the second of those that should be right.
 On digits with a few pixels left and no or 20 % noise the latter is 0.75 to 0.83 where the rate is 8 to 37 points too high, 0.93
 where it is 2; with all pixels and up to 40 % noise 0.89 or more"""
+CLEAN = 0.005
+"""A rate below this is hardly any; by weak predictions it is no bound"""
 CLOSE = 0.15
 """By how much the clean label must lead the next one in its row of T for suggestions between the two to be more than guesses"""
 
@@ -39,6 +41,8 @@ class ClassAudit:
     """Those of them that are probably wrong"""
     rate: float
     """The expected share of them that is wrong"""
+    expected: float
+    """How many examples are of this class, by the posterior"""
     kept: float
     """``transition[label, label]``: the probability that an example of this class has its own label"""
     mistaken_for: int
@@ -46,6 +50,27 @@ class ClassAudit:
     warning: str = ""
     mostly_flagged: bool = False
     """Too many are flagged for the flags to be trusted: the class may be rare, and swamped by noise"""
+
+    @property
+    def estimated(self) -> bool:
+        """Whether there are examples to estimate its row of the matrix by; the row is that of the mean rate if not."""
+        return self.expected >= 1
+
+
+def _warning(found: ClassAudit, close: str | None) -> str:
+    """What to beware of in a class; ``close`` is the label that its examples are given almost as often as their own."""
+    said = []
+    if not found.given:
+        said.append("no example has this label")
+    elif found.mostly_flagged:
+        way = "look at them before any is removed, as training on soft labels does too"
+        said.append(f"{found.flagged} of its {found.given} labels are flagged: {way}")
+    elif close is not None and found.estimated:
+        said.append(f"its examples are called {close} almost as often: suggestions between the two are guesses")
+    if not found.estimated:
+        learnt = ": perhaps it was not learnt" if found.given else ""
+        said.append(f"hardly any example seems to be of it{learnt}; its row of the matrix is the mean rate, not an estimate")
+    return "; ".join(said)
 
 
 class Confusion(NamedTuple):
@@ -105,22 +130,15 @@ class Audit:
         given = np.bincount(self.given, minlength=number).tolist()
         flagged = np.bincount(self.given[self.flagged], minlength=number).tolist()
         wrong = np.bincount(self.given, self.p_wrong, number).tolist()
+        expected = self.posterior.sum(0, dtype=np.float64).tolist()
         others = self.transition - 2 * np.eye(number)  # the diagonal is never the largest
         found = []
         for label, name in enumerate(self.classes):
             rival, kept = int(others[label].argmax()), float(self.transition[label, label])
-            warning, most = "", flagged[label] > MOST_FLAGGED * given[label]
-            if not given[label]:
-                warning = "no example has this label"
-            elif most:
-                way = "look at them before any is removed, as training on soft labels does too"
-                warning = f"{flagged[label]} of its {given[label]} labels are flagged: {way}"
-            elif kept - others[label, rival] < CLOSE:
-                warning = (
-                    f"its examples are called {self.classes[rival]} almost as often: suggestions between the two are guesses"
-                )
-            rate = wrong[label] / given[label] if given[label] else 0.0
-            found.append(ClassAudit(label, name, given[label], flagged[label], rate, kept, rival, warning, most))
+            rate, most = wrong[label] / max(given[label], 1), flagged[label] > MOST_FLAGGED * given[label]
+            one = ClassAudit(label, name, given[label], flagged[label], rate, expected[label], kept, rival, "", most)
+            close = kept - others[label, rival] < CLOSE
+            found.append(replace(one, warning=_warning(one, self.classes[rival] if close else None)))
         return tuple(found)
 
     @functools.cached_property
@@ -145,7 +163,10 @@ class Audit:
         found = list(self.notes)
         if self.weak:
             said = f"predictions agree with {self.agreement:.0%} of the labels only, right ones would with {1 - self.rate:.0%}"
-            found.insert(0, f"{said}: they are weak, and what they cannot tell counts as wrong; the rate is likely too high")
+            follows = "they are weak, and what they cannot tell counts as wrong; the rate is likely too high"
+            if self.rate < CLEAN:
+                follows = "they are so weak that nothing is known of any label"
+            found.insert(0, f"{said}: {follows}")
         return (*found, *(f"class {each.name}: {each.warning}" for each in self.per_class if each.warning))
 
     def __str__(self) -> str:

@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from rich.markup import escape
 
 from noiseproof.audit import Audit, audit_labels, audit_probabilities
+from noiseproof.audit.labels import SMALL_NETWORK, learnt_small
 from noiseproof.audit.probabilities import checked_features
 from noiseproof.audit.tables import read_decisions
-from noiseproof.cli.audit_view import Followed, as_json_text, print_verdict
+from noiseproof.cli.audit_view import Followed, as_json_text, print_verdict, print_warnings
 from noiseproof.cli.output import Console, console, errors_reported
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
-from noiseproof.cli.train_view import warn
 from noiseproof.data import Dataset, check_classes, open_dataset
 from noiseproof.data.cleaned import write_cleaned
-from noiseproof.files import write_whole
+from noiseproof.files import exists, write_whole
 from noiseproof.noise import load_labels
 from noiseproof.reading import NpzFile, ReadError, read_npy, read_table, shown
 from noiseproof.report.audit_page import SHOWN, audit_page
@@ -50,7 +50,7 @@ Quick = Annotated[bool, typer.Option("--quick", help="Train one network on all l
 Folds = Annotated[int | None, typer.Option(help="Of the cross-validation; 5 if not said.", min=2)]
 Epochs = Annotated[int | None, typer.Option(help="Of each network; by the kind of data if not said.", min=1)]
 Seed = Annotated[int, typer.Option(help="Of the folds and the networks.", min=0, max=2**32 - 1)]
-Model = Annotated[str | None, typer.Option(help="cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
+Model = Annotated[str | None, typer.Option(help="cnn5, cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")]
 Decisions = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Decisions that the page exported: write the data with them, train nothing.")
@@ -87,8 +87,8 @@ def audit(
     """Which labels are wrong, how many are, and what they are mistaken for.
 
     Networks are trained with a noise-robust loss, each without a part of the examples that it then judges; --quick trains one
-    on all of them. --probabilities takes the predictions of a model of yours instead. Stopped and started again, finished
-    networks are not trained again.
+    on all of them. Without a GPU images are learnt by a small network, cnn5. --probabilities takes the predictions of a model
+    of yours instead. Stopped and started again, finished networks are not trained again.
 
     The folder gets **audit.html**, an offline page with the verdict, the matrix, every class, and the most suspicious examples,
     to keep, relabel or drop; **audit.csv**, a line for every label: index, path, given, suggested, p_wrong, p_suggested,
@@ -116,17 +116,22 @@ def audit(
         shown_by = None if quiet else Console(stderr=True) if as_json else console
         found = _trained(dataset, place, how, device, out, shown_by)
     with errors_reported():
-        soft = f"noiseproof train jal-ce --data {shlex.quote(place)} --labels {shlex.quote(str(out / 'posterior.npz'))}"
-        _write(found, dataset, place, labels, soft, seed, out, examples)
-    for text in found.warnings[:WARNED]:
-        warn(text)
+        commands = _next(place, out)
+        _write(found, dataset, place, labels, commands, seed, out, examples)
     if as_json:
+        print_warnings(found)
         typer.echo(as_json_text(found, out))
     else:
-        print_verdict(found, dataset.name, out, soft)
+        print_verdict(found, dataset.name, out, commands)
 
 
-WARNED = 8  # the page has all
+def _next(place: str, out: Path) -> dict[str, str]:
+    """What to run after an audit, by what it is for."""
+    data, folder, soft = (shlex.quote(word) for word in (place, str(out), str(out / "posterior.npz")))
+    return {
+        "for the loss and settings that suit such labels": f"noiseproof advise {data} --noise {folder}",
+        "to train on the probability of every class": f"noiseproof train jal-ce --data {data} --labels {soft}",
+    }
 
 
 def _with_given(dataset: Dataset, labels: str | None) -> Dataset:
@@ -147,7 +152,7 @@ def _with_given(dataset: Dataset, labels: str | None) -> Dataset:
 def _file_and_name(text: str) -> tuple[Path, str | None]:
     """FILE, or FILE#NAME where that is no file itself."""
     file, mark, name = text.rpartition("#")
-    whole = not mark or Path(text).expanduser().exists()
+    whole = not mark or exists(Path(text).expanduser())
     return Path(text if whole else file).expanduser(), None if whole else name
 
 
@@ -202,6 +207,9 @@ def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out
                 sys.path.insert(0, os.getcwd())  # where a user's own module usually is
             options = {name: value for name, value in how.items() if value is not None}
             options |= {"folder": out / "folds", "device": device_named(device)}
+            if shown_by is not None and learnt_small(dataset.train, how["model"], options["device"]):
+                text = f"no GPU: the images are learnt by a small network, {SMALL_NETWORK}; --model names another"
+                shown_by.print(text, highlight=False, soft_wrap=True)
             return audit_labels(dataset.train, classes=dataset.classes, progress=followed, **options)
         except KeyboardInterrupt:
             followed.close()
@@ -214,16 +222,14 @@ def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out
 
 
 def _write(
-    found: Audit, dataset: Dataset, place: str, labels: str | None, soft: str, seed: int, out: Path, examples: int
+    found: Audit, dataset: Dataset, place: str, labels: str | None, after: dict[str, str], seed: int, out: Path, examples: int
 ) -> None:
     paths = dataset.train.paths
     found.save(out, paths=paths)
     given = "" if labels is None else f" --labels {shlex.quote(labels)}"
     again = f"noiseproof audit {shlex.quote(place)}{given} --decisions decisions.csv --out {shlex.quote(str(out))}"
-    commands = {
-        "Train on the probabilities of every class as soft labels:": soft,
-        "Or decide above, export, and write the data with your decisions:": again,
-    }
+    commands = {f"{purpose[0].upper()}{purpose[1:]}:": command for purpose, command in after.items()}
+    commands["Or decide above, export, and write the data with your decisions:"] = again
     facts = {"data": place, "labels": labels or "the data's own", "seed": str(seed)}
     facts |= {} if dataset.test is None else {"not audited": f"the test split, {len(dataset.test):,} examples"}
     facts |= {f"SHA-256 of {name}": digest for name, digest in list(dataset.sources.items())[:8]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,12 +16,14 @@ from noiseproof.audit import Audit
 from noiseproof.audit import Progress as Told
 from noiseproof.cli.output import Console, console
 from noiseproof.cli.progress import LINE_SECONDS, duration
+from noiseproof.cli.train_view import warn
 from noiseproof.printing import printable
 from noiseproof.report.audit_page import verdict
 
-__all__ = ["Followed", "as_json_text", "print_verdict"]
+__all__ = ["Followed", "as_json_text", "print_verdict", "print_warnings"]
 
 CONFUSIONS = 100  # in the JSON object
+WARNED = 8
 LONG = 30 * 60  # seconds that a person may want to avoid
 SHORTER = "--quick trains one network instead of {}; features of a pretrained model, audited as they are, need no large network"
 
@@ -86,17 +89,30 @@ class Followed:
         return (told.total - told.done) * (time.monotonic() - self.start) / (told.done - self.first)
 
 
-def print_verdict(audit: Audit, name: str, out: Path, train: str) -> None:
-    """The verdict in a few lines, where its files are, and what to do next."""
+def print_verdict(audit: Audit, name: str, out: Path, commands: Mapping[str, str]) -> None:
+    """The verdict in a few lines, warnings, where its files are, and what to do next: commands by what each is for."""
     found = verdict(audit)
-    lines = [
-        f"[bold]{escape(printable(name))}: {escape(found.headline[0].lower() + found.headline[1:])}[/]",
-        *map(escape, found.sentences),
-        f"{escape(str(out / 'audit.html'))} shows the most suspicious and takes decisions; audit.csv beside it has all labels",
-        f"next: {escape(train)}",
-    ]
-    for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
+    _print(f"[bold]{escape(printable(name))}: {escape(found.headline[0].lower() + found.headline[1:])}[/]")
+    for sentence in found.sentences:
+        _print(escape(sentence))
+    print_warnings(audit)
+    _print(
+        f"{escape(str(out / 'audit.html'))} shows the most suspicious and takes decisions; audit.csv beside it has all labels"
+    )
+    for purpose, command in commands.items():
+        _print(f"next, {purpose}: {escape(command)}")
+
+
+def print_warnings(audit: Audit) -> None:
+    """The first ones, on stderr."""
+    for text in audit.warnings[:WARNED]:
+        warn(text)
+    if (further := len(audit.warnings) - WARNED) > 0:
+        warn(f"and {further} more, in audit.html with the classes")
+
+
+def _print(line: str) -> None:
+    console.print(line, highlight=False, soft_wrap=True)
 
 
 def as_json_text(audit: Audit, out: Path) -> str:

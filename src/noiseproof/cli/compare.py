@@ -20,7 +20,7 @@ from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_fro
 from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
 from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, Share, SkipCorrupt, Workers
 from noiseproof.data import Dataset, data_root, open_dataset
-from noiseproof.files import write_whole
+from noiseproof.files import is_dir, is_file, write_whole
 from noiseproof.losses import find_loss
 from noiseproof.report.comparison import FORMATS, Compared, draw
 from noiseproof.train import Recipe, RunOptions, RunStore, Task, override, own_recipe, settled, with_noise
@@ -107,7 +107,7 @@ def compare(
     with sigterm_as_ctrl_c() as stopped, _endings(stopped):
         if how not in FORMATS:
             raise ValueError(f"--format must be one of {', '.join(FORMATS)}, got {how!r}")
-        if png is not None and not png.parent.is_dir():
+        if png is not None and not is_dir(png.parent):
             raise FileNotFoundError(f"{png.parent}: no such folder for --png")
         wanted = changes_from(changes or [], model, test_share)
         _check(wanted, decay)
@@ -270,7 +270,7 @@ class Setting:
             own = open_dataset(str(data))
             of_ce = own_recipe(own, str(data), "ce", noise=noise, seed=0, gpu=gpu, **defining)
             return Setting(own, lambda loss, seed: dataclasses.replace(of_ce, seed=seed), None)
-        if data is not None and Path(data).expanduser().is_file():
+        if data is not None and is_file(Path(data).expanduser()):
             raise ValueError(
                 f"{data}: with --dataset, --data is the folder of data sets; leave --dataset out for data of your own"
             )

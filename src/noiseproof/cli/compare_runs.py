@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from noiseproof.cli.compare_labels import noise_of_test_labels, on_clean_labels, said_of_correction, said_of_labels
 from noiseproof.cli.compare_processes import Advance, in_processes, in_words
+from noiseproof.files import is_file
 from noiseproof.noise import LabelNoise
 from noiseproof.report.comparison import Entrant
 from noiseproof.train import Recipe, RunOptions, RunStore, StoredRun, Task, identity
@@ -72,7 +73,7 @@ class Runs:
     def planned(self, seed: int, recipe: Recipe) -> Planned[Recipe]:
         """With its run in the store, which must have been trained on the same content of the data."""
         stored = self.store.find(identity(recipe.as_dict(), self.known[seed]))
-        if stored is None and ((folder := self.store.folder_for(recipe)) / RECORD).is_file():
+        if stored is None and is_file((folder := self.store.folder_for(recipe)) / RECORD):
             raise ValueError(f"the data have changed since {folder} was trained: choose another --out, or move it away")
         return Planned(recipe, recipe.as_dict(), stored, None)
 

@@ -26,6 +26,7 @@ from noiseproof.data import fetch as fetch_files
 from noiseproof.data.download import Progress
 from noiseproof.data.known import ELSEWHERE, NAMES, SOURCES
 from noiseproof.data.places import find_dataset
+from noiseproof.files import is_file
 from noiseproof.noise import NoisyLabels
 
 app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_help=True)
@@ -194,7 +195,7 @@ def _where(name: str, root: Path | None) -> str | None:
         return "comes with scikit-learn"
     if name in SOURCES and name not in NAMES:  # another form of a data set that has a name
         folder = data_root(root) / SOURCES[name].folder
-        return str(folder) if all((folder / file).is_file() for file in SOURCES[name].holds) else None
+        return str(folder) if all(is_file(folder / file) for file in SOURCES[name].holds) else None
     try:
         return str(find_dataset(name, root)) if name in NAMES else None
     except FileNotFoundError:

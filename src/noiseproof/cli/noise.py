@@ -16,6 +16,7 @@ from noiseproof import noise as label_noise
 from noiseproof.cli.completion import datasets, noises
 from noiseproof.cli.output import console, errors_reported
 from noiseproof.data import open_dataset
+from noiseproof.files import is_dir
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels
 from noiseproof.noise.instance import INSTANCE
 from noiseproof.noise.matrix import MATRIX_NOISES, LabelError
@@ -165,7 +166,7 @@ def matrix_of(spec: str, classes: int | None) -> tuple[str, NDArray[np.float64],
 
     A realised matrix has a row of zeros for a class without examples, so it may not be a noise's matrix.
     """
-    if Path(spec).name == "manifest.json" or Path(spec).is_dir():
+    if Path(spec).name == "manifest.json" or is_dir(Path(spec)):
         facts = label_noise.verify(spec)
         realised = np.asarray(facts["matrix_realised"], np.float64)
         if classes is not None and len(realised) != classes:

@@ -12,6 +12,7 @@ import torch
 
 from noiseproof import paper
 from noiseproof.data import open_dataset
+from noiseproof.files import is_file
 from noiseproof.losses import find_loss
 from noiseproof.train import Recipe, RunStore, Task, override, own_recipe, prepare, settled, with_noise
 from noiseproof.train.network import check_model
@@ -49,7 +50,7 @@ def plan_run(
     dataset = None
     if "/" in name:
         recipe = paper.recipe(name, noise=noise, seed=seed, profile=profile)
-        if data is not None and Path(data).expanduser().is_file():
+        if data is not None and is_file(Path(data).expanduser()):
             raise ValueError(
                 f"{data}: with DATASET/LOSS, --data is the folder of data sets; for data of your own give the loss alone: "
                 f"noiseproof train {recipe.loss} --data {data}"

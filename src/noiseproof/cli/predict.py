@@ -27,7 +27,7 @@ from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.cli.train_view import warn
 from noiseproof.data import Unlabelled, open_unlabelled
-from noiseproof.files import write_whole
+from noiseproof.files import exists, is_dir, write_whole
 from noiseproof.printing import cell
 from noiseproof.train import TrainedClassifier, load
 
@@ -157,9 +157,9 @@ def _form(out: str, written: Format | None, data: str) -> Format:
     if out == "-":
         return form
     file, given = Path(out).expanduser(), Path(data).expanduser()
-    if not file.parent.is_dir():
+    if not is_dir(file.parent):
         raise FileNotFoundError(f"--out {out}: no folder {file.parent}")
-    if file.exists() and given.exists() and file.samefile(given):
+    if exists(file) and exists(given) and file.samefile(given):
         raise ValueError(f"--out {out}: the data would be written over; choose another file")
     return form
 

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.cli.output import Console
 from noiseproof.cli.progress import duration
-from noiseproof.files import locked
+from noiseproof.files import exists, locked
 from noiseproof.paper import Cell, cells
 from noiseproof.paper.queue import PlannedRun
 from noiseproof.report import compact, merge, read_records, write_records
@@ -114,7 +114,7 @@ class Keeper:
         folder = self.file.resolve().parent
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, wait=True):
-            before = read_records(self.file) if self.file.exists() else []
+            before = read_records(self.file) if exists(self.file) else []
             after = merge(before, lines)
             if after != before:
                 write_records(self.file, after)

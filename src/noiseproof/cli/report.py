@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from noiseproof.cli.output import console, fail
 from noiseproof.cli.plan import device_named
-from noiseproof.files import write_whole
+from noiseproof.files import is_file, write_whole
 from noiseproof.models import load_weights
 from noiseproof.models.base import Classifier
 from noiseproof.paper import cells
@@ -83,7 +83,7 @@ def _embedding(folder: Path, data: str | None) -> Embedding:
     """The test examples of a run in the plane, from what its network has before the last layer."""
     from sklearn.manifold import TSNE
 
-    if not (folder / RECORD).is_file() or not (folder / WEIGHTS).is_file():
+    if not is_file(folder / RECORD) or not is_file(folder / WEIGHTS):
         raise FileNotFoundError(f"{folder} is not the folder of a finished run: it lacks {RECORD} or {WEIGHTS}")
     recipe = Recipe.from_dict(json.loads((folder / RECORD).read_text(encoding="utf-8"))["recipe"])
     run = Run(recipe, prepare(recipe, data), RunOptions(device_named("auto")))

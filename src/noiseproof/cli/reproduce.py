@@ -19,6 +19,7 @@ from noiseproof.cli.queue_view import Display, Keeper, plan_text, say
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.data import data_root
 from noiseproof.data.places import find_dataset
+from noiseproof.files import exists, is_file
 from noiseproof.paper import PROFILES, SEEDS, Cell
 from noiseproof.paper.queue import PlannedRun, chosen_cells, planned_runs
 from noiseproof.report import formatted, join, read_records
@@ -216,9 +217,9 @@ def _where(engine: str, address: str | None, device: str, *, to_run: bool) -> Lo
 def _existing(files: list[Path], *, to_run: bool) -> list[Path]:
     """The files of results; the first need not exist if runs are to be written to it."""
     for i, file in enumerate(files):
-        if not file.is_file() and (i or not to_run or file.exists()):
+        if not is_file(file) and (i or not to_run or exists(file)):
             raise ValueError(f"--records {file}: no such file; runs with --data write it")
-    return [file for file in files if file.is_file()]
+    return [file for file in files if is_file(file)]
 
 
 def _precision(wanted: str | None, device: str, data: str | None, records: list[dict[str, Any]]) -> str:

@@ -21,6 +21,7 @@ from noiseproof.cli.plan import Plan, changes_from, device_named, means_gpu, noi
 from noiseproof.cli.progress import Bar, Lines, TensorBoard
 from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
 from noiseproof.cli.train_view import EveryNth, Legend, as_json_text, print_recipe, print_result, print_start
+from noiseproof.files import exists, is_file
 from noiseproof.report.curves import CURVES, draw_curves
 from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task
 from noiseproof.train import train as run_recipe
@@ -40,7 +41,7 @@ Data = Annotated[
 ]
 SOFT = "Labels to train on, or the posterior.npz of an audit; the data's own, if they differ, count as clean."
 Labels = Annotated[str | None, typer.Option(metavar="FILE", help=SOFT)]
-Model = Annotated[str | None, typer.Option(help="cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
+Model = Annotated[str | None, typer.Option(help="cnn5, cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: epochs=100, lr=0.02, loss.a=20, loss.a=auto."),
@@ -165,7 +166,7 @@ def _draw(record: Record, folder: Path) -> None:
     """The curves beside the record, unless they are there and no older."""
     with suppress(OSError, ImportError):  # the folder of a finished run may be read-only
         drawn = folder / CURVES
-        if record.epochs and not (drawn.exists() and drawn.stat().st_mtime_ns >= (folder / RECORD).stat().st_mtime_ns):
+        if record.epochs and not (exists(drawn) and drawn.stat().st_mtime_ns >= (folder / RECORD).stat().st_mtime_ns):
             draw_curves(record.as_dict(), folder)
 
 
@@ -178,7 +179,7 @@ def _endings(plan: Plan, as_json: bool, observers: list[Observer], stopped: Stop
         yield
     except KeyboardInterrupt:
         _close(observers)
-        kept = (plan.folder / "checkpoint.safetensors").is_file()
+        kept = is_file(plan.folder / "checkpoint.safetensors")
         way = "goes on from the last checkpoint" if kept else "starts anew, there was no checkpoint yet"
         problem.print(f"stopped; the same command {way} in {escape(str(plan.folder))}", highlight=False, soft_wrap=True)
         raise typer.Exit(stopped.status) from None

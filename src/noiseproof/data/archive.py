@@ -14,11 +14,12 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, Protocol, Self, TypeVar
 
 from noiseproof.data.download import Progress
 from noiseproof.data.examples import DataError
 from noiseproof.data.images import open_file
+from noiseproof.files import exists, is_dir
 
 __all__ = ["unpack"]
 
@@ -50,7 +51,7 @@ def unpack(
     ``progress`` is told how much of the archive has been read.
     """
     archive, into = Path(archive), Path(into)
-    if into.exists() or into.is_symlink():
+    if exists(into) or into.is_symlink():
         raise DataError(f"{archive}: {into} is already there; remove it to unpack again")
     into.parent.mkdir(parents=True, exist_ok=True)
     with open_file(str(archive)) as raw, tempfile.TemporaryDirectory(dir=into.parent, prefix=f".{into.name}.") as beside:
@@ -58,7 +59,7 @@ def unpack(
         content.mkdir()
         files = _Members(archive, raw, content, at_most, progress).unpack()
         whole = content if top is None else content / top
-        if top is not None and ([path.name for path in content.iterdir()] != [top] or not whole.is_dir()):
+        if top is not None and ([path.name for path in content.iterdir()] != [top] or not is_dir(whole)):
             found = ", ".join(sorted(repr(path.name) for path in content.iterdir())[:5])
             raise DataError(f"{archive}: should hold one folder {top!r}, found {found or 'nothing'}")
         os.rename(whole, into)
@@ -108,7 +109,7 @@ class _Members:
         with contextlib.nullcontext(self.raw) if plain else gzip.open(self.raw) as raw:
             blocks = _Blocks(raw, self)
             # Block by block: no more is read than the bound allows, whatever a header claims, and the last block is known.
-            with blocks.headers(lambda: tarfile.open(fileobj=blocks, mode="r|", bufsize=BLOCK)) as tar:
+            with blocks.headers(lambda: tarfile.open(fileobj=blocks, mode="r|", bufsize=BLOCK, tarinfo=_Entry)) as tar:
                 self._tar_members(tar, blocks)
             # tarfile takes a damaged header or a missing end for the end, and would silently lose files.
             if blocks.last != bytes(BLOCK):
@@ -230,6 +231,17 @@ class _Members:
 
     def _refusal(self, fault: str) -> DataError:
         return DataError(f"{self.archive}: member {_short(self.member)} {fault}")
+
+
+class _Entry(tarfile.TarInfo):
+    """A member whose header is right: tarfile may pass over one that is not, and lose a file silently."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(tarfile_)
+        except tarfile.InvalidHeaderError as error:  # type: ignore[attr-defined] # typeshed lacks it
+            raise tarfile.ReadError(f"no end of archive where one should be, but a damaged header: {error}") from error
 
 
 class _Blocks(io.RawIOBase):

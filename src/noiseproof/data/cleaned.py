@@ -15,7 +15,7 @@ from noiseproof.data.examples import DataError, ImageFiles
 from noiseproof.data.list_lines import is_name
 from noiseproof.data.places import find_table
 from noiseproof.data.tables import relabelled
-from noiseproof.files import write_whole
+from noiseproof.files import exists, write_whole
 
 __all__ = ["write_cleaned"]
 
@@ -32,7 +32,7 @@ def write_cleaned(dataset: Dataset, place: str, labels: NDArray[np.int64], kept:
     if table is not None:
         path, column = table
         to = folder / "cleaned.csv"
-        if to.exists() and to.samefile(path):
+        if exists(to) and to.samefile(path):
             raise DataError(f"{path}: the data would be written over; choose another folder")
         write_whole(to, lambda beside: relabelled(path, column, labels, kept, beside))
         return to

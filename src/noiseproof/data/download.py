@@ -128,6 +128,7 @@ class Download:
                     self._keep_tag(response)
                 for piece in _pieces(response):
                     have += file.write(piece)
+                    file.flush()  # what has come is kept, though the process be killed
                     if have > AT_MOST:
                         raise DataError(f"{response.url}: more than {AT_MOST} bytes; that is not the file")
                     if self.progress is not None:

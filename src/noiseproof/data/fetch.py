@@ -15,7 +15,7 @@ from noiseproof.data.download import Download, Progress, UnreachableError
 from noiseproof.data.examples import DataError
 from noiseproof.data.known import ELSEWHERE, SOURCES, RemoteFile, Source
 from noiseproof.data.places import data_root
-from noiseproof.files import checksum, locked
+from noiseproof.files import checksum, exists, is_file, locked
 
 __all__ = ["fetch"]
 
@@ -44,14 +44,14 @@ def fetch(
     with locked(place, wait=True) as held:
         if held:  # else another process may be at work
             _remove(place / UNDER_WAY)
-        if source.archived and folder.exists():
+        if source.archived and exists(folder):
             _check_unpacked(folder, source.holds)
             return folder
         for file in source.files:
             path = place / file.name
             download = Download(path.with_name(f"{path.name}.part"), file.fault, progress, pause=pause)
             download.timeout = timeout or download.timeout
-            if path.exists():
+            if exists(path):
                 _check_there(path, file)
                 download.discard()
                 continue
@@ -101,7 +101,7 @@ def _find(name: str, sources: Mapping[str, Source]) -> Source:
 
 
 def _check_there(path: Path, file: RemoteFile) -> None:
-    if not path.is_file():
+    if not is_file(path):
         raise DataError(f"{path}: not a regular file; move it away and run the same command again")
     if fault := file.fault(path):
         aside = path.with_name(f"{path.name}.wrong")
@@ -113,7 +113,7 @@ def _check_unpacked(folder: Path, holds: Mapping[str, str]) -> None:
     for name, expected in holds.items():
         path = folder / name
         algorithm = {32: "md5", 40: "sha1", 64: "sha256"}[len(expected)]
-        found = checksum(path, algorithm) if path.is_file() else "no such file"
+        found = checksum(path, algorithm) if is_file(path) else "no such file"
         if found != expected:
             raise DataError(
                 f"{path}: checksum {expected} expected, found {found}; remove {folder} and run the same command again"
@@ -121,7 +121,7 @@ def _check_unpacked(folder: Path, holds: Mapping[str, str]) -> None:
 
 
 def _by_hand(source: Source, place: Path) -> str:
-    missing = [file.url for file in source.files if not (place / file.name).exists()]
+    missing = [file.url for file in source.files if not exists(place / file.name)]
     what = "it" if len(missing) == 1 else "them"
     return (
         f"on another machine, download {' and '.join(missing)} by hand (described at {source.page}), "

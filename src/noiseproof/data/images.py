@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data.dataset import Dataset
 from noiseproof.data.examples import DataError, Examples, ImageFiles
+from noiseproof.files import is_dir
 from noiseproof.reading import ReadError, open_regular
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def load_image_folder(folder: str | Path, *, name: str | None = None, test: str 
     FileNotFoundError: no/such/folder: no such folder
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    if not is_dir(folder):
         raise FileNotFoundError(f"{folder}: no such folder")
     train_folder, test_folder = _split_folders(folder, test)
     labels = {kind: k for k, kind in enumerate(_class_names(train_folder))}
@@ -179,15 +180,15 @@ def _as_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
 
 def _split_folders(folder: Path, test: str | None) -> tuple[Path, Path | None]:
     train = folder / "train"
-    if not (train.is_dir() and any(entry.is_dir() for entry in _entries(train))):
+    if not (is_dir(train) and any(entry.is_dir() for entry in _entries(train))):
         if test is not None:
             raise DataError(f"{folder}: test={test!r} needs a folder 'train' with class folders beside it")
         return folder, None
     if test is not None:
-        if not (folder / test).is_dir():
+        if not is_dir(folder / test):
             raise FileNotFoundError(f"{folder / test}: no such folder")
         return train, folder / test
-    found = [name for name in TEST_FOLDERS if (folder / name).is_dir()]
+    found = [name for name in TEST_FOLDERS if is_dir(folder / name)]
     if len(found) > 1:
         raise DataError(f"{folder}: {' and '.join(found)} are both there; choose with test={found[0]!r}")
     return train, folder / found[0] if found else None

@@ -18,7 +18,7 @@ from noiseproof.data.dataset import Dataset
 from noiseproof.data.examples import DataError, ImageFiles
 from noiseproof.data.images import class_files
 from noiseproof.data.list_lines import Line, not_empty, read_lists, read_numbered, text_lines
-from noiseproof.files import checksum
+from noiseproof.files import checksum, exists, is_dir, is_file
 
 __all__ = ["imagenet_beside", "listed_files", "load_clothing1m", "load_list", "load_webvision"]
 
@@ -82,7 +82,7 @@ def load_webvision(
     train_list, test_list = info / "train_filelist_google.txt", info / "val_filelist.txt"
     images = _place(folder, ("", "train", "google_resized_256"), GOOGLE)
     train = _files(train_list, _read_first(train_list, classes), images, check_files)
-    place = next((p for p in ("val_images_256", "val_images", "val") if (folder / p).is_dir()), "val_images_256")
+    place = next((p for p in ("val_images_256", "val_images", "val") if is_dir(folder / p)), "val_images_256")
     test = _files(test_list, _read_first(test_list, classes), folder / place, check_files)
     sources = _sources([train_list, info / "synsets.txt", test_list])
     if imagenet is None:
@@ -95,7 +95,7 @@ def imagenet_beside(folder: Path) -> Path | None:
     """ImageNet's validation images, if they are in or next to WebVision's folder, with one sub-folder per class."""
     places = (place / name for place in (folder, folder.parent) for name in ("ilsvrc12", "imagenet", "ILSVRC2012"))
     firsts = [Path(inside, name) for inside in ("val", "") for name in FIRST_OF_IMAGENET]
-    return next((place for place in places if any((place / first).is_dir() for first in firsts)), None)
+    return next((place for place in places if any(is_dir(place / first) for first in firsts)), None)
 
 
 def load_clothing1m(
@@ -112,7 +112,7 @@ def load_clothing1m(
     notes = _place(folder, ("", "annotations"), "noisy_train_key_list.txt")
     names, sources = _clothing_names(notes / "category_names_eng.txt")
     # The keys start with images/, a folder that some copies lack.
-    prefix = "images/" if not (folder / "images").is_dir() and (folder / "0").is_dir() else ""
+    prefix = "images/" if not is_dir(folder / "images") and is_dir(folder / "0") else ""
     splits, labels = [], {}
     for keys in (train, test):
         values = notes / f"{keys.split('_')[0]}_label_kv.txt"
@@ -185,7 +185,7 @@ def _sources(paths: Sequence[Path]) -> dict[str, str]:
 def _place(folder: Path, places: Sequence[str], witness: str) -> Path:
     """The first of some folders that holds a file or folder."""
     for place in places:
-        if (folder / place / witness).exists():
+        if exists(folder / place / witness):
             return folder / place
     looked = " or ".join(str(folder / place) for place in places)
     raise FileNotFoundError(f"{looked}: no {witness} there")
@@ -204,13 +204,13 @@ def _synsets(path: Path, classes: int) -> tuple[list[str], tuple[str, ...]]:
 
 def _ilsvrc12(folder: Path, synsets: list[str], check_files: bool) -> tuple[ImageFiles, dict[str, str]]:
     """ImageNet's validation images of ``synsets``, from a list or a folder with one sub-folder per class, and the checksum."""
-    if folder.is_file():
+    if is_file(folder):
         lines = _read_first(folder, len(synsets))
-        inside = "val" if (folder.parent / "val" / lines[0].path).is_file() else ""
+        inside = "val" if is_file(folder.parent / "val" / lines[0].path) else ""
         return _files(folder, lines, folder.parent / inside, check_files), _sources([folder])
     for place in (folder / "val", folder):
         for names in (synsets, [str(k) for k in range(len(synsets))]):
-            if (place / names[0]).is_dir():
+            if is_dir(place / names[0]):
                 digest = hashlib.sha256()
                 files = class_files(place, {name: k for k, name in enumerate(names)}, digest.update, root=folder)
                 return files, {folder.resolve().name: digest.hexdigest()}
@@ -219,7 +219,7 @@ def _ilsvrc12(folder: Path, synsets: list[str], check_files: bool) -> tuple[Imag
 
 def _clothing_names(path: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     known = class_names("clothing1m")
-    if not path.is_file():
+    if not is_file(path):
         return known, {}
     names = tuple(text for _, text in text_lines(path))
     if len(names) != len(known):

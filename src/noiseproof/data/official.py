@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from noiseproof.classes import class_names
 from noiseproof.data.dataset import Dataset, as_split, assembled
 from noiseproof.data.examples import DataError, Split
-from noiseproof.files import checksum
+from noiseproof.files import checksum, is_file
 from noiseproof.reading import ReadError, check_promise, check_unpacked, fill, open_regular, read_pickle, shown
 
 __all__ = ["load_cifar10", "load_cifar100", "load_idx", "read_idx"]
@@ -86,7 +86,7 @@ def load_idx(folder: str | Path, name: str = "mnist") -> Dataset:
 
 def _idx_path(folder: Path, stem: str) -> Path:
     for name in (stem, f"{stem}.gz", stem.replace("-idx", ".idx")):
-        if (folder / name).is_file():
+        if is_file(folder / name):
             return folder / name
     raise FileNotFoundError(f"{folder}: no {stem} or {stem}.gz")
 
@@ -148,7 +148,7 @@ def _cifar(name: str, folder: Path, readers: dict[str, Reader], check: bool) -> 
     tests = {layout: [*CHECKSUMS[layout]][-1] for layout in readers}
     for layout, test in tests.items():
         for place in (folder, folder / layout):
-            if (place / test).is_file():
+            if is_file(place / test):
                 return _read_cifar(name, place, CHECKSUMS[layout], readers[layout], check)
     raise FileNotFoundError(f"{folder}: no {' or '.join(tests)} there (looked for {', '.join(tests.values())})")
 
@@ -157,7 +157,7 @@ def _read_cifar(name: str, folder: Path, sums: dict[str, str], read: Reader, che
     parts, sources = [], {}
     for file, expected in sums.items():
         path = folder / file
-        if not path.is_file():
+        if not is_file(path):
             raise FileNotFoundError(f"{path}: missing; the folder is incomplete")
         raw = path.read_bytes()
         if check:

@@ -13,7 +13,7 @@ from noiseproof.data.known import IDX, NAMES, SOURCES, Named
 from noiseproof.data.lists import load_list
 from noiseproof.data.official import load_idx
 from noiseproof.data.tables import is_table, load_table
-from noiseproof.files import checksum
+from noiseproof.files import checksum, is_dir, is_file
 
 __all__ = ["data_root", "find_dataset", "find_table", "open_dataset"]
 
@@ -43,15 +43,15 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
     if name in NAMES:
         return NAMES[name].read(find_dataset(name, root), check)
     path = Path(name_or_path).expanduser()
-    if path.is_dir():
+    if is_dir(path):
         return _open_folder(path, check)
     if (table := find_table(name)) is not None:
         return load_table(*table)
-    if path.is_file() and path.suffix not in (".npz", *LISTS):
+    if is_file(path) and path.suffix not in (".npz", *LISTS):
         raise ValueError(
             f"{path}: a data set is an .npz file, a list or a table ({', '.join(LISTS)}) or a folder, got {path.suffix!r}"
         )
-    if path.is_file():
+    if is_file(path):
         return load_npz(path) if path.suffix == ".npz" else load_list(path)
     if len(path.parts) > 1 or path.suffix:
         raise FileNotFoundError(f"{path}: no such file or folder")
@@ -63,11 +63,11 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
 def find_table(place: str) -> tuple[Path, str | None] | None:
     """The file and the label column that FILE or FILE#COLUMN names, if the file is a table of features."""
     path = Path(place).expanduser()
-    if path.is_file():
+    if is_file(path):
         return (path, None) if path.suffix in LISTS and is_table(path) else None
     file, mark, column = place.rpartition("#")
     path = Path(file).expanduser()
-    return (path, column) if mark and path.suffix in LISTS and path.is_file() else None
+    return (path, column) if mark and path.suffix in LISTS and is_file(path) else None
 
 
 def find_dataset(name: str, root: str | Path | None = None) -> Path:
@@ -93,13 +93,13 @@ def find_dataset(name: str, root: str | Path | None = None) -> Path:
 
 
 def _is_there(folder: Path, known: Named) -> bool:
-    return any((folder / witness).is_file() for witness in known.witnesses)
+    return any(is_file(folder / witness) for witness in known.witnesses)
 
 
 def _published(folder: Path) -> str | None:
     """Whose idx files a folder has, by the checksum of the training images; None if they are not as published."""
     images = folder / SOURCES["mnist"].files[0].name
-    found = checksum(images, "md5") if images.is_file() else ""
+    found = checksum(images, "md5") if is_file(images) else ""
     return next((name for name in ("mnist", "fashion-mnist") if SOURCES[name].files[0].md5 == found), None)
 
 

@@ -16,6 +16,7 @@ from noiseproof.data.images import EXTENSIONS, class_files
 from noiseproof.data.list_lines import PATH_WORDS, Line, has_header, text_lines
 from noiseproof.data.lists import listed_files, load_list
 from noiseproof.data.tables import read_features
+from noiseproof.files import exists, is_dir, is_file
 from noiseproof.reading import NpzFile, ReadError, shown
 
 __all__ = ["Unlabelled", "open_unlabelled"]
@@ -44,10 +45,10 @@ def open_unlabelled(place: str | Path, classes: Sequence[str], features: int | N
     """
     path = Path(place).expanduser()
     suffix = path.suffix.lower()
-    if path.is_dir():
+    if is_dir(path):
         return _folder(path, classes)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: {'no regular file' if path.exists() else 'no such file'} or folder")
+    if not is_file(path):
+        raise FileNotFoundError(f"{path}: {'no regular file' if exists(path) else 'no such file'} or folder")
     if suffix == ".npz":
         return _arrays(path, len(classes))
     if suffix in TEXTS:
@@ -103,7 +104,7 @@ def _list(path: Path, classes: Sequence[str]) -> Unlabelled:
     if not lines:
         raise DataError(f"{path}: no images listed")
     column = lines[0][1].lower() in PATH_WORDS
-    if column or (not has_header(lines[0][1]) and (path.parent / lines[0][1]).is_file()):
+    if column or (not has_header(lines[0][1]) and is_file(path.parent / lines[0][1])):
         return _unlabelled(listed_files(path, [Line(text, 0, number) for number, text in lines[column:]]))
     dataset = load_list(path)
     files = dataset.train

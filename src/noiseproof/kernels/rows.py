@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ import torch
 import triton
 from torch import Tensor
 
+from noiseproof.kernels.launch import launch
 from noiseproof.kernels.line import line_forward
 from noiseproof.kernels.stream import stream_forward
 from noiseproof.kernels.stream_back import stream_backward
@@ -115,22 +115,21 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
     if rows == 0:
         return primitives, saved
     unit = _unit(classes, logits.stride(0))
-    given = (logits, target, primitives, saved, rows, classes // unit, logits.stride(0) // unit, target.stride(0))
-    with _on(logits):
-        if FEW < classes <= TILE and not slots["FOCAL_A"]:
-            sizes = {"ROWS": LINES, "PARTS": triton.next_power_of_2(classes // unit), "AHEAD": LINE_AHEAD, "num_warps": 1}
-            line_forward[(triton.cdiv(rows, LINES),)](*given, UNIT=unit, **slots, **sizes)
-        elif classes <= TILE:
-            sizes = _tile_of(classes)
-            tile_forward[(triton.cdiv(rows, sizes["ROWS"]),)](*given, UNIT=unit, **slots, **sizes)
-        else:
-            moment = slots["FOCAL_A"] > 0 and all(_moments_suffice(p, classes) for p in asked if p.kind in ("focal", "room"))
-            again = slots["FOCAL_A"] and not moment
-            shape = SHORT if classes <= LONGER else TWICE if again else LONG
-            lanes, across = shape.warps * 32, ACROSS // logits.element_size()
-            steps = triton.next_power_of_2(triton.cdiv(classes, lanes * across))
-            sizes = {"LANES": lanes, "ACROSS": across, "DEPTH": shape.depth, "STEPS": steps, "num_warps": shape.warps}
-            stream_forward[(rows,)](*given, UNIT=unit, AHEAD=STREAM_AHEAD, MOMENT=moment, **slots, **sizes)
+    given: Any = (logits, target, primitives, saved), (rows, classes // unit, logits.stride(0) // unit, target.stride(0))
+    if FEW < classes <= TILE and not slots["FOCAL_A"]:
+        sizes = {"ROWS": LINES, "PARTS": triton.next_power_of_2(classes // unit), "AHEAD": LINE_AHEAD, "num_warps": 1}
+        launch(line_forward, triton.cdiv(rows, LINES), *given, UNIT=unit, **slots, **sizes)
+    elif classes <= TILE:
+        sizes = _tile_of(classes)
+        launch(tile_forward, triton.cdiv(rows, sizes["ROWS"]), *given, UNIT=unit, **slots, **sizes)
+    else:
+        moment = slots["FOCAL_A"] > 0 and all(_moments_suffice(p, classes) for p in asked if p.kind in ("focal", "room"))
+        again = slots["FOCAL_A"] and not moment
+        shape = SHORT if classes <= LONGER else TWICE if again else LONG
+        lanes, across = shape.warps * 32, ACROSS // logits.element_size()
+        steps = triton.next_power_of_2(triton.cdiv(classes, lanes * across))
+        sizes = {"LANES": lanes, "ACROSS": across, "DEPTH": shape.depth, "STEPS": steps, "num_warps": shape.warps}
+        launch(stream_forward, rows, *given, UNIT=unit, AHEAD=STREAM_AHEAD, MOMENT=moment, **slots, **sizes)
     return primitives, saved
 
 
@@ -157,26 +156,19 @@ def backward(
     unit = _unit(classes, z.stride(0), gradient.stride(0))
     tensors = (grads, z, target, primitives.contiguous(), saved.contiguous(), gradient)
     strides = (z.stride(0) // unit, target.stride(0), grads.stride(0), grads.stride(1), gradient.stride(0) // unit)
-    with _on(logits):
-        if classes <= FEW:
-            sizes: dict[str, int] = _tile_of(classes)
-            grid: Any = (triton.cdiv(rows, sizes["ROWS"]),)
-            tile_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, EXACT=classes > 2, **slots, **sizes)
-        else:
-            width = min(BACK.depth * BACK.warps * 32 * ACROSS // logits.element_size(), triton.next_power_of_2(classes))
-            times = min(BACK.times, triton.cdiv(classes, width))
-            grid = (rows * triton.cdiv(classes, width * times),)
-            sizes = {"WIDTH": width, "TIMES": times, "num_warps": BACK.warps if width > TILE else 1}
-            stream_backward[grid](*tensors, rows, classes // unit, *strides, UNIT=unit, AHEAD=BACK_AHEAD, **slots, **sizes)
+    given: Any = tensors, (rows, classes // unit, *strides)
+    if classes <= FEW:
+        sizes: dict[str, int] = _tile_of(classes)
+        launch(tile_backward, triton.cdiv(rows, sizes["ROWS"]), *given, UNIT=unit, EXACT=classes > 2, **slots, **sizes)
+    else:
+        width = min(BACK.depth * BACK.warps * 32 * ACROSS // logits.element_size(), triton.next_power_of_2(classes))
+        times = min(BACK.times, triton.cdiv(classes, width))
+        sizes = {"WIDTH": width, "TIMES": times, "num_warps": BACK.warps if width > TILE else 1}
+        grid = rows * triton.cdiv(classes, width * times)
+        launch(stream_backward, grid, *given, UNIT=unit, AHEAD=BACK_AHEAD, **slots, **sizes)
     return gradient
 
 
 def _rows_apart(logits: Tensor) -> Tensor:
     """Rows at any distance, each without gaps."""
     return logits if logits.stride(1) == 1 or logits.shape[1] == 1 else logits.contiguous()
-
-
-def _on(logits: Tensor) -> Any:
-    """Triton launches on the current device, which need not be the logits'."""
-    elsewhere = logits.is_cuda and logits.device.index != torch.cuda.current_device()
-    return torch.cuda.device(logits.device) if elsewhere else nullcontext()

@@ -5,19 +5,20 @@ weights, ignored rows, smoothing, reduction and dtypes are handled here, once, f
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast
 
 import torch
 from torch import Tensor, nn
 
 from noiseproof.checks import check_range
 from noiseproof.losses.checks import arguments_of, by_name, check_tensors, check_weight, raise_unknown
+from noiseproof.losses.programs import CONTRACT, programs_of
 from noiseproof.primitives import accumulation_dtype, can_look, rows_of_labels
+from noiseproof.program import Reduction, Rows, loss_of_rows, runner_of
 from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
 __all__ = ["Contract", "Reduction", "RobustLoss", "Sum", "pair_terms"]
 
-Reduction = Literal["none", "mean", "sum"]
 REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -62,6 +63,8 @@ class RobustLoss(nn.Module):
     """Whether the training loop must also call its method ``update``."""
 
     weight: Tensor | None
+    _changes = 0
+    """How often something was set on which a program depends"""
 
     @by_name
     def __init__(self, **contract: Unpack[Contract]) -> None:
@@ -92,6 +95,8 @@ class RobustLoss(nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in parameters_of(type(self)):
             raise AttributeError(f"{name} of {type(self).__name__} is fixed at construction; make a new loss")
+        if name not in CONTRACT:
+            self.__dict__["_changes"] = self._changes + 1
         super().__setattr__(name, value)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
@@ -133,7 +138,40 @@ class RobustLoss(nn.Module):
         if unknown:
             raise_unknown(self, unknown)
         logits, target, classes, shape = self._flatten(logits, target)
+        if not torch.compiler.is_compiling():
+            rows = self.rows_of_program(logits, target)
+            if rows is not None:
+                result = self._in_one_step(rows, logits, target)
+                return result.reshape(shape) if self.reduction == "none" else result
         return self.from_source(Logits(logits, classes), target, shape)
+
+    def rows_of_program(self, logits: Tensor, target: Tensor) -> Rows | None:
+        """What a step with the program of this loss is given; None if it has none, or the batch is not one for it."""
+        if self.needs is None or self.label_smoothing > 0 or target.is_floating_point():
+            return None
+        backend = runner_of(logits, target)
+        formula = None if backend is None else programs_of(self).get(self, logits, backend)
+        if backend is None or formula is None:
+            return None
+        weight = None if self._buffers["weight"] is None else self._class_weight(logits.shape[1])
+        dtype = _result_dtype(logits.dtype, formula.dtype, logits)
+        return Rows(formula, backend, None, self.ignore_index, weight, self.reduction, dtype, self._by_autograd)
+
+    def _in_one_step(self, rows: Rows, logits: Tensor, target: Tensor) -> Tensor:
+        """What :meth:`from_source` gives, before it is shaped."""
+        if target.dtype != torch.int64:
+            target = target.long()
+        if logits.is_cpu and 0 <= self.ignore_index < logits.shape[1]:
+            rows = rows._replace(ignored=self._ignored(target))
+        try:
+            return loss_of_rows(logits, target, rows)
+        except IndexError:  # an ignored label is out of range as a rule, so that looking for one costs nothing
+            return loss_of_rows(logits, target, rows._replace(ignored=self._ignored(target)))
+
+    def _by_autograd(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The same, each operation by itself and in the dtype of the statistics."""
+        rows, total = self.weighted_rows(Logits(logits), target)
+        return rows if self.reduction == "none" else self._total_of(rows, total)
 
     def from_source(self, source: Source, target: Tensor, shape: Sequence[int]) -> Tensor:
         """The loss of N rows for ``target``, labels ``[N]`` or probabilities ``[N, K]``; unreduced it has this shape."""
@@ -152,17 +190,13 @@ class RobustLoss(nn.Module):
 
     def reduced(self, rows: Tensor, total: Tensor | None, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
         """What a call returns, from what ``weighted_rows`` gives; ``dtype`` is that of the logits."""
-        if self.reduction == "none":
-            result = rows.reshape(shape)
-        elif self.reduction == "sum":
-            result = rows.sum()
-        else:
-            result = rows.mean() if total is None else rows.sum() / total
-        if rows.dtype == dtype:
-            return result
-        # What F.cross_entropy would return: under autocast that runs in float32.
-        autocast = rows.device.type != "meta" and torch.is_autocast_enabled(rows.device.type)
-        return result.to(accumulation_dtype(dtype) if autocast else dtype)
+        result = rows.reshape(shape) if self.reduction == "none" else self._total_of(rows, total)
+        return result if rows.dtype == dtype else result.to(_result_dtype(dtype, rows.dtype, rows))
+
+    def _total_of(self, rows: Tensor, total: Tensor | None) -> Tensor:
+        if self.reduction == "sum":
+            return rows.sum()
+        return rows.mean() if total is None else rows.sum() / total
 
     def _labelled_rows(self, source: Source, target: Tensor) -> tuple[Tensor, Tensor | None]:
         target = target.long()
@@ -175,12 +209,12 @@ class RobustLoss(nn.Module):
         total = None if ignored is None else (~ignored).sum()
         if self._buffers["weight"] is not None:
             # Clamped, because on a GPU a label out of range has made its row NaN and raised nothing.
-            scale = self._class_weight(rows, source.classes)[labels.clamp(0, source.classes - 1)]
+            scale = self._class_weight(source.classes).to(rows.dtype)[labels.clamp(0, source.classes - 1)]
             rows, total = rows * scale, (scale if ignored is None else scale.masked_fill(ignored, 0.0)).sum()
         if self.label_smoothing > 0:
             every, masked = self._every_label_of(source)
             every = every.masked_fill(masked, 0.0)
-            smooth = (every if self.weight is None else every * self._class_weight(every, source.classes)).sum(1)
+            smooth = (every if self.weight is None else every * self._class_weight(source.classes).to(every.dtype)).sum(1)
             rows = (1 - self.label_smoothing) * rows + self.label_smoothing / source.classes * smooth
         return rows if ignored is None else rows.masked_fill(ignored, 0.0), total
 
@@ -204,7 +238,7 @@ class RobustLoss(nn.Module):
             share = torch.where(masked, 0.0, self.label_smoothing / source.classes)
             target = target * (1 - self.label_smoothing) + share
         if self.weight is not None:
-            target = target * self._class_weight(every, source.classes)
+            target = target * self._class_weight(source.classes).to(every.dtype)
         return (every.masked_fill(target == 0, 0.0) * target).sum(1)  # of a masked class it may be infinite
 
     def _every_label_of(self, source: Source) -> tuple[Tensor, Tensor]:
@@ -214,11 +248,11 @@ class RobustLoss(nn.Module):
         s = source.every_label(self.needs)
         return self.from_statistics(s), s.nll == torch.inf
 
-    def _class_weight(self, like: Tensor, classes: int) -> Tensor:
+    def _class_weight(self, classes: int) -> Tensor:
         if self.weight is None or len(self.weight) != classes:
             given = None if self.weight is None else len(self.weight)
             raise ValueError(f"weight must have one entry per class: {classes} classes, got {given} entries")
-        return self.weight.to(like.dtype)
+        return self.weight
 
     def _flatten(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, int, Sequence[int]]:
         """As rows: ``logits [N, K]`` with ``target [N]`` or ``[N, K]``; the number of classes; the unreduced result's shape."""
@@ -334,6 +368,14 @@ class Sum(RobustLoss):
         if type(self) is not Sum:
             return super().__repr__()
         return " + ".join(f"{c!r} * {loss!r}" for c, loss in self.terms)
+
+
+def _result_dtype(logits: torch.dtype, rows: torch.dtype, like: Tensor) -> torch.dtype:
+    """What F.cross_entropy would return for logits of this dtype: under autocast that runs in float32."""
+    if rows == logits:
+        return logits
+    autocast = like.device.type != "meta" and torch.is_autocast_enabled(like.device.type)
+    return accumulation_dtype(logits) if autocast else logits
 
 
 def _times(coefficient: float, value: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """The networks that the losses train: images of 32x32 and 224x224, and plain feature vectors.
 
+cnn5       CNN5                                    a small one for images of any size, on a CPU
 cnn8       CNN8                                    the paper's 8-layer network for CIFAR-10
 resnet     ResNet, resnet18, resnet34, resnet50    stem "cifar" for 32x32, "imagenet" for 224x224; torchvision's names
 mlp        MLP                                     on features, or anything flattened to them
@@ -23,6 +24,7 @@ import pkgutil
 
 from noiseproof.models.base import Classifier, replace_head
 from noiseproof.models.catalog import create_model, find_model, list_models, register_model
+from noiseproof.models.cnn5 import CNN5
 from noiseproof.models.cnn8 import CNN8
 from noiseproof.models.mlp import MLP
 from noiseproof.models.resnet import ResNet, resnet18, resnet34, resnet50
@@ -31,5 +33,5 @@ from noiseproof.models.weights import load_weights
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["CNN8", "MLP", "Classifier", "ResNet", "resnet18", "resnet34", "resnet50"]
+__all__ = ["CNN5", "CNN8", "MLP", "Classifier", "ResNet", "resnet18", "resnet34", "resnet50"]
 __all__ += ["create_model", "find_model", "list_models", "load_weights", "register_model", "replace_head"]

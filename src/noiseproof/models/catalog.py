@@ -27,7 +27,7 @@ def list_models() -> tuple[str, ...]:
     """The names that :func:`create_model` knows.
 
     >>> list_models()
-    ('cnn8', 'mlp', 'resnet18', 'resnet34', 'resnet50')
+    ('cnn5', 'cnn8', 'mlp', 'resnet18', 'resnet34', 'resnet50')
     """
     return tuple(BUILDERS)
 

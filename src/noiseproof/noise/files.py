@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.files import checksum, write_whole
+from noiseproof.files import checksum, is_dir, write_whole
 from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
 from noiseproof.noise.matrix import MATRIX_NOISES, LabelNoise, NoisyLabels, as_labels, label_hash, rows_of_numbers
 from noiseproof.noise.sampling import RULES
@@ -155,7 +155,7 @@ def verify(manifest: str | Path, clean: ArrayLike | None = None, images: NDArray
     with the first thing that is not as the manifest says.
     """
     path = Path(manifest)
-    path = path / MANIFEST if path.is_dir() else path
+    path = path / MANIFEST if is_dir(path) else path
     facts = _read_manifest(path)
     labels_path = path.parent / Path(facts["labels_file"]).name
     labels = load_labels(labels_path)

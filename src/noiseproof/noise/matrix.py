@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.checks import check_integer, check_range
 from noiseproof.classes import class_facts
+from noiseproof.files import is_dir, is_file
 from noiseproof.noise.sampling import RULES, Labels, Rule, corrupt
 from noiseproof.reading import ReadError, csv_rows, read_json, read_npy, read_table, shown
 
@@ -159,8 +160,8 @@ def from_matrix(matrix: ArrayLike) -> LabelNoise:
 def from_file(path: str | Path) -> LabelNoise:
     """Noise with the transition matrix in a ``.npy``, ``.csv`` or ``.json`` file, or in the folder of an audit."""
     path = Path(path).expanduser()
-    if path.is_dir() and path.suffix not in MATRIX_FILES:
-        if not (path / TRANSITION).is_file():
+    if is_dir(path) and path.suffix not in MATRIX_FILES:
+        if not is_file(path / TRANSITION):
             raise ValueError(f"{path}: not the folder of an audit, it has no {TRANSITION}; 'noiseproof audit' makes one")
         path = path / TRANSITION
     if path.suffix not in MATRIX_FILES:

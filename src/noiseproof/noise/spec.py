@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from noiseproof.checks import check_range
-from noiseproof.files import find_file
+from noiseproof.files import find_file, is_dir
 from noiseproof.noise.files import SoftLabels, read_noisy_labels, read_soft_labels
 from noiseproof.noise.instance import INSTANCE, asked_noise, instance_dependent
 from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES, LabelError, LabelNoise, NoisyLabels, from_file
@@ -77,7 +77,7 @@ class NoiseSpec:
             if self.file in RATED:
                 raise ValueError(f"{self.file} noise needs a rate, such as {self.file}:0.4")
             place = Path(self.file).expanduser()
-            if not place.suffix and not place.is_dir() and (hint := _did_you_mean(self.file, ":0.4")):
+            if not place.suffix and not is_dir(place) and (hint := _did_you_mean(self.file, ":0.4")):
                 raise ValueError(f"unknown noise {self.file!r}; {hint}a kind has a rate, and a matrix's file a suffix")
             noise = from_file(self.file)
         elif self.kind == INSTANCE:

@@ -48,7 +48,17 @@ backends    which implementation of the passes runs on which device
 operation   the registered operations, their gradients and vmap rules, and the plain definition
 """
 
-from noiseproof.primitives.backends import Backend, backend_for, offer_backend, register_backend
+from noiseproof.primitives import reference as reference
+from noiseproof.primitives import small as small
+from noiseproof.primitives.backends import (
+    REFERENCE,
+    Backend,
+    ProgramRunner,
+    backend_for,
+    backend_of_device,
+    offer_backend,
+    register_backend,
+)
 from noiseproof.primitives.operation import (
     accumulation_dtype,
     can_look,
@@ -60,11 +70,23 @@ from noiseproof.primitives.operation import (
     row_primitives_backward,
     rows_of_labels,
     rows_of_primitives,
+    transforms_active,
 )
 from noiseproof.primitives.request import Primitive, ceiling, decode, encode, focal_term, key_of, parse
 
-__all__ = ["Backend", "Primitive", "backend_for", "ceiling", "decode", "encode", "focal_term", "key_of", "parse"]
-__all__ += ["offer_backend", "register_backend"]
+__all__ = [
+    "Backend",
+    "Primitive",
+    "backend_for",
+    "backend_of_device",
+    "ceiling",
+    "decode",
+    "encode",
+    "focal_term",
+    "key_of",
+    "parse",
+]
+__all__ += ["REFERENCE", "ProgramRunner", "offer_backend", "register_backend"]
 __all__ += ["accumulation_dtype", "can_look", "is_transformed", "only_autograd", "plain_primitives"]
-__all__ += ["primitives_of", "rows_of_labels", "rows_of_primitives"]
+__all__ += ["primitives_of", "rows_of_labels", "rows_of_primitives", "transforms_active"]
 __all__ += ["row_primitives", "row_primitives_backward"]

@@ -10,9 +10,31 @@ from torch import Tensor
 from noiseproof.primitives import reference
 from noiseproof.primitives.request import Primitive
 
-__all__ = ["REFERENCE", "Backend", "backend_for", "is_traced", "offer_backend", "register_backend"]
+__all__ = [
+    "REFERENCE",
+    "Backend",
+    "ProgramRunner",
+    "backend_for",
+    "backend_of_device",
+    "is_traced",
+    "offer_backend",
+    "register_backend",
+]
 
 VARIABLE = "NOISEPROOF_BACKEND"
+
+
+class ProgramRunner(NamedTuple):
+    """How a device runs the program of a loss on the primitives.
+
+    ``suits(formula, logits)`` says whether it can. ``run(formula, primitives, target, weight, ignore_index, reduction, dtype,
+    want_slopes, classes)`` gives the loss in ``dtype``, its slopes ``[2 + R, N]`` by the primitives, and what
+    ``scaled(slopes, grad, numbers, reduction)`` wants to make their gradients of them.
+    """
+
+    suits: Callable[..., bool]
+    run: Callable[..., tuple[Tensor, Tensor, Tensor]]
+    scaled: Callable[..., Tensor]
 
 
 class Backend(NamedTuple):
@@ -30,6 +52,8 @@ class Backend(NamedTuple):
     backward: Callable[..., Tensor]
     scale: Callable[[Tensor, Tensor], Tensor] = reference.scale
     """A gradient times a number, in place"""
+    programs: ProgramRunner | None = None
+    """None: programs are not run on this device, except by the reference on a CPU"""
 
 
 REFERENCE = Backend("reference", reference.forward, reference.backward)
@@ -49,10 +73,11 @@ def offer_backend(device_type: str, load: Callable[[], Backend | None]) -> None:
 
 def backend_for(logits: Tensor) -> Backend:
     """The backend of the logits' device. Where there is a choice, NOISEPROOF_BACKEND in the environment may name one."""
-    return REFERENCE if torch.compiler.is_compiling() else _backend_of(logits.device.type)  # no other is ever traced
+    return REFERENCE if torch.compiler.is_compiling() else backend_of_device(logits.device.type)  # no other is ever traced
 
 
-def _backend_of(device_type: str) -> Backend:
+def backend_of_device(device_type: str) -> Backend:
+    """As :func:`backend_for`, where nothing is compiled."""
     backend = _registered.get(device_type) or _load(device_type)
     if backend is REFERENCE:
         return REFERENCE
@@ -74,7 +99,7 @@ def _load(device_type: str) -> Backend:
 
 
 def _is_reference(device_type: str) -> bool:
-    return _backend_of(device_type) is REFERENCE
+    return backend_of_device(device_type) is REFERENCE
 
 
 # As torch.compiler.assume_constant_result marks it, without importing the compiler.

@@ -15,8 +15,11 @@ from noiseproof.primitives.backends import REFERENCE, backend_for, is_traced
 from noiseproof.primitives.request import decode, focal_term
 
 __all__ = ["accumulation_dtype", "can_look", "is_transformed", "only_autograd", "plain_primitives", "primitives_of"]
-__all__ += ["rows_of_labels", "rows_of_primitives"]
+__all__ += ["rows_of_labels", "rows_of_primitives", "transforms_active"]
 __all__ += ["row_primitives", "row_primitives_backward"]
+
+
+_functorch_is_active = torch._C._are_functorch_transforms_active
 
 
 def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
@@ -123,9 +126,12 @@ def _(info: Any, in_dims: tuple[Any, ...], target: Tensor, classes: int) -> tupl
 
 def is_transformed() -> bool:
     """Whether a torch.func transform or forward-mode AD is active: they need a Function with ``setup_context`` and ``jvp``."""
-    if torch.compiler.is_compiling():
-        return False
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return not torch.compiler.is_compiling() and transforms_active()
+
+
+def transforms_active() -> bool:
+    """:func:`is_transformed`, where nothing is compiled."""
+    return _functorch_is_active() or forward_ad._current_level >= 0
 
 
 def only_autograd() -> bool:
@@ -272,11 +278,11 @@ class _Passes(torch.autograd.Function):
             ctx.save_for_backward(logits, target, primitives, saved)
             return primitives.unbind()
         if _is_small(logits):
-            done = reference.small_pass(logits, target, asked, dtype, ctx.needs_input_grad[0])
+            done = reference.small_pass(logits, target, asked, dtype)
             if done is not None:
                 ctx.is_small = True
-                ctx.save_for_backward(logits, target, *done.slopes)
-                return tuple(done.primitives)
+                ctx.save_for_backward(logits, target, *small.to_keep(done))
+                return tuple([value.squeeze(1) for value in done.values])
         passed = reference.first_pass(logits, target, asked, dtype)
         ctx.save_for_backward(logits, target, *passed.primitives, *passed.saved)
         return tuple(passed.primitives)
@@ -286,7 +292,11 @@ class _Passes(torch.autograd.Function):
         logits, target, *rest = ctx.saved_tensors
         directly = _directly(logits)
         if directly and ctx.is_small:
-            gradient = small.gradient(grads, rest)
+            done = small.kept(rest)
+            if not done.values[2:]:
+                done = done._replace(e=done.e.clone())  # the gradient is formed in its place, and may be wanted again
+            columns = [None if grad is None else grad.unsqueeze(1) for grad in grads]
+            gradient = small.second_pass(columns, done, decode(ctx.request), reference.LEAST[done.d.dtype])
             return gradient if gradient.dtype == logits.dtype else gradient.to(logits.dtype), None, None
         if directly and ctx.backend is REFERENCE:
             passed = reference.Passed(rest[: len(grads)], rest[len(grads) :])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -16,17 +17,21 @@ from numpy.typing import NDArray
 
 from noiseproof.reading.opening import ReadError, open_regular, shown
 
-__all__ = ["csv_rows", "read_json", "read_table", "text_lines"]
+__all__ = ["check_nesting", "csv_rows", "read_json", "read_table", "text_lines"]
 
 LONGEST = 2**24  # bytes of a line
 WHOLE = 2**30  # bytes of a text that is read as one
 SEPARATORS = ",;\t"
+DEEPEST = 950  # lists and objects of JSON inside each other, about as many as Python 3.11 reads; 3.14 has almost no limit
+BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)  # and whole strings, whose brackets do not count
 
 
 def read_json(path: str | Path) -> Any:
     """What a JSON file holds. A key that comes twice in an object is refused, and so is NaN, which JSON does not have."""
+    text = _text(path)
     try:
-        return json.loads(_text(path), object_pairs_hook=_object, parse_constant=_constant)
+        check_nesting(text)
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except json.JSONDecodeError as error:
         raise ReadError(path, f"not JSON: {error}") from error
     except RecursionError as error:
@@ -35,6 +40,18 @@ def read_json(path: str | Path) -> Any:
         raise
     except ValueError as error:
         raise ReadError(path, f"not read as JSON: {shown(error, 200)}") from error
+
+
+def check_nesting(text: str) -> None:
+    """A ValueError if JSON has more than ``DEEPEST`` lists and objects inside each other, which not all code can walk."""
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return
+    depth = 0
+    for found in BRACKETS.finditer(text):
+        first = found[0][0]
+        depth += (first in "[{") - (first in "]}")
+        if depth > DEEPEST:
+            raise ValueError(f"it is nested too deeply, more than {DEEPEST} lists and objects inside each other")
 
 
 def read_table(path: str | Path) -> NDArray[Any]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit import Audit
+from noiseproof.audit.result import CLEAN
 from noiseproof.data import DataError, Dataset
 from noiseproof.data.images import example_image
 from noiseproof.printing import cell, printable
@@ -41,9 +42,10 @@ TABLE, CHART = 20, 100
 ROWS = 100  # classes in the table of classes
 WARNED = 6  # warnings at the top
 PAIRS = 12
-CLEAN = 0.005  # a rate below this is hardly any
 SHADES = 9
-STANDS_OUT = 3  # times what wrong labels would be if all pairs had as many
+STANDS_OUT, MOST = 3, 2 / 3
+"""A confusion stands out that has this many times the wrong labels that it would have if all pairs had as many, or this share
+of all wrong labels"""
 
 
 class Verdict(NamedTuple):
@@ -79,25 +81,27 @@ class Suspect:
 def verdict(audit: Audit) -> Verdict:
     """How noisy, how sure, what is confused with what, and where to look first."""
     count, flagged, (low, high) = len(audit.given), int(audit.flagged.sum()), audit.rate_interval
-    if audit.rate < CLEAN:
+    if audit.weak and audit.rate < CLEAN:
+        headline = f"Predictions are too weak to say which of the {count:,} labels are wrong"
+    elif audit.rate < CLEAN:
         headline = f"Hardly any of the {count:,} labels looks wrong: {percent(audit.rate)}"
     elif audit.weak:
         headline = f"At most about {percent(audit.rate)} of the {count:,} labels are wrong, by predictions too weak to say more"
     else:
         headline = f"About {percent(audit.rate)} of the {count:,} labels are wrong"
+    flags = "1 label is flagged" if flagged == 1 else f"{flagged:,} labels are flagged"
     where = "out of sample" if audit.out_of_sample else "in sample"
     sentences = [
-        f"95 % interval {percent(low)} to {percent(high)}; {flagged:,} labels are flagged, more likely wrong than right.",
+        f"95 % interval {percent(low)} to {percent(high)}; {flags}, more likely wrong than right.",
         f"Predictions ({where}) agree with {percent(audit.agreement)} of the labels, perfect ones would with "
         f"{percent(1 - audit.rate)}: the further apart, the weaker the predictions and the less sure the rate.",
     ]
     names = [short(name) for name in audit.classes]
     if pairs := audit.confusions[:3]:
         said = ", ".join(f"{names[each.true]} labelled as {names[each.given]} ({each.expected:.0f})" for each in pairs)
-        evenly = count * audit.rate / (len(names) * (len(names) - 1))
-        sentences.append(
-            f"{'Most often' if pairs[0].expected > STANDS_OUT * evenly else 'No confusion stands out; most often'}: {said}."
-        )
+        wrong = count * audit.rate
+        most = min(STANDS_OUT * wrong / (len(names) * (len(names) - 1)), MOST * wrong)
+        sentences.append(f"{'Most often' if pairs[0].expected > most else 'No confusion stands out; most often'}: {said}.")
     worst = sorted((each for each in audit.per_class if each.flagged), key=lambda each: -each.rate)[:3]
     if worst:
         said = ", ".join(f"{names[each.label]} ({each.flagged:,} of {each.given:,} flagged)" for each in worst)

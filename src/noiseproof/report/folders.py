@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from noiseproof.files import checksum
+from noiseproof.files import checksum, is_file
 from noiseproof.reading import NpzFile, ReadError, read_json
 from noiseproof.report.records import compact
 
@@ -30,7 +30,7 @@ def run_line(folder: Path) -> dict[str, Any]:
     if not all(isinstance(line.get(key), dict) for key in ("recipe", "result")):
         raise ValueError(f"{path}: not the record of a run, which has 'recipe' and 'result'; move it away")
     for name, file, read in (("confidence", CONFIDENCE, _confidence), ("weights", WEIGHTS, _weights)):
-        if name in line or not (folder / file).is_file():
+        if name in line or not is_file(folder / file):
             continue
         if isinstance(digests, dict) and file in digests and checksum(folder / file) != digests[file]:
             raise ValueError(f"{folder / file}: damaged: its content is not what the run wrote; move it away to leave it out")

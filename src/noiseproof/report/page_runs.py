@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from noiseproof import paper
+from noiseproof.files import is_dir, is_file
 from noiseproof.losses import find_loss, list_losses
 from noiseproof.paper.queue import NOT_COMPARED
 from noiseproof.report.agreement import Sample
@@ -42,11 +43,11 @@ def read_runs(places: Iterable[Path]) -> Found:
     records: list[dict[str, Any]] = []
     folders: dict[int, Path] = {}
     for place in places:
-        if place.is_dir():
-            for path in sorted(path for path in place.rglob(RECORD) if path.is_file()):
+        if is_dir(place):
+            for path in sorted(path for path in place.rglob(RECORD) if is_file(path)):
                 folders[len(records)] = path.parent
                 records.append(run_line(path.parent))
-        elif place.is_file():
+        elif is_file(place):
             records += read_records(place)
         else:
             raise FileNotFoundError(f"{place} does not exist; give folders of runs or .jsonl files of records")

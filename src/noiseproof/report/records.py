@@ -11,6 +11,7 @@ from typing import Any
 
 from noiseproof.files import write_whole
 from noiseproof.paper import list_recipes
+from noiseproof.reading import check_nesting
 
 __all__ = ["compact", "identity", "merge", "read_records", "setting", "write_records"]
 
@@ -33,8 +34,9 @@ def read_records(*files: Path) -> list[dict[str, Any]]:
             if not line.strip():
                 continue
             try:
+                check_nesting(line)
                 record = json.loads(line)
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(
                     f"{file}, line {number}: not JSON ({error}); remove the line or fetch the file again"
                 ) from error

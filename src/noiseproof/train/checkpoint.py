@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noiseproof.files import write_whole
+from noiseproof.files import is_file, write_whole
+from noiseproof.reading import check_nesting
 
 __all__ = ["CHECKPOINT", "Checkpoint", "CheckpointError", "read_checkpoint", "write_checkpoint", "write_tensors"]
 
@@ -45,7 +46,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     from safetensors import SafetensorError, safe_open
 
     path = folder / CHECKPOINT
-    if not path.is_file():
+    if not is_file(path):
         return None
     try:
         with safe_open(path, "pt") as file:
@@ -61,6 +62,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     if _digest(tensors, metadata["facts"]) != metadata.get("sha256"):
         raise CheckpointError(f"{path}: damaged, its content is not what was written; move it away to start anew")
     try:
+        check_nesting(metadata["facts"])
         return tensors, json.loads(metadata["facts"])
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: its facts are not JSON: {error}; move it away to start anew") from error

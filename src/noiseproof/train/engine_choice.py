@@ -18,8 +18,8 @@ DRAWING = ("nl", "jnpl")
 
 
 def start_run(recipe: Recipe, task: Task, options: RunOptions) -> Run:
-    """A run ready for its first epoch, on the fast engine where that can be used; it has no soft labels."""
-    if task.soft is None and fast_path_suits(recipe, task.train, options):
+    """A run ready for its first epoch, on the fast engine where that can be used."""
+    if fast_path_suits(recipe, task.train, options):
         from noiseproof.train.fast.graph import GraphEngine  # needs Triton, which only CUDA builds of torch bring
 
         return Run(recipe, task, options, GraphEngine)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noiseproof.files import checksum
+from noiseproof.files import checksum, is_file
 from noiseproof.train.auto import settled
 from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
 from noiseproof.train.confidence import CONFIDENCE, read_confidence, write_confidence
@@ -316,6 +316,6 @@ def _check_files(folder: Path, digests: dict[str, str]) -> None:
     """An error if a file of a finished run is gone, or not what was written."""
     for name, digest in digests.items():
         path = folder / name
-        fault = "gone" if not path.is_file() else "damaged" if checksum(path) != digest else None
+        fault = "gone" if not is_file(path) else "damaged" if checksum(path) != digest else None
         if fault is not None:
             raise CheckpointError(f"{path}: {fault}, in a run that is finished; move the folder away to run it again")

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from noiseproof.files import write_whole
+from noiseproof.files import is_file, write_whole
 from noiseproof.reading import ReadError, read_json
 from noiseproof.train.network import model_code_hash
 from noiseproof.train.recipe import Recipe
@@ -116,7 +116,7 @@ class Record:
     def read(folder: Path) -> Record | None:
         """The record in a folder, if there is one; a ValueError if it is not readable as one."""
         path = folder / RECORD
-        if not path.is_file():
+        if not is_file(path):
             return None
         try:
             return Record.from_dict(read_json(path))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from noiseproof.files import locked, make_folder
+from noiseproof.files import is_dir, locked, make_folder
 from noiseproof.reading import read_json
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import RECORD, Record, check_facts, fault_of
@@ -125,7 +125,7 @@ class RunStore:
 
     def runs(self) -> Iterator[StoredRun]:
         """All runs that have a record, by the names of their folders."""
-        for path in sorted(self.root.glob(f"*/{RECORD}")):
+        for path in sorted(self.root.glob(f"*/{RECORD}")) if is_dir(self.root) else ():
             try:
                 facts = path.stat()
             except OSError:  # removed meanwhile

@@ -6,8 +6,9 @@ import dataclasses
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import TypeVar
 
 from noiseproof.data import data_root, open_dataset
 from noiseproof.train.auto import settled
@@ -20,7 +21,9 @@ from noiseproof.train.record import task_facts
 from noiseproof.train.runs import RunStore
 from noiseproof.train.task import with_noise
 
-__all__ = ["NotStartedError", "train_together"]
+__all__ = ["NotStartedError", "in_threads", "train_together"]
+
+T = TypeVar("T")
 
 STOP_SECONDS = 5.0
 """That running runs get to write a checkpoint and end, after Ctrl-C"""
@@ -81,17 +84,20 @@ def train_together(
         return outcome
 
     with precision_of(recipes[0], options.deterministic):
-        return _in_threads(one, len(recipes), at_once, stopping)
+        return in_threads(one, len(recipes), at_once, stopping)
 
 
-def _in_threads(
-    one: Callable[[int], Outcome | Exception], count: int, at_once: int, stopping: threading.Event
-) -> list[Outcome | Exception]:
+def in_threads(one: Callable[[int], T], count: int, at_once: int, stopping: threading.Event) -> list[T]:
+    """``one(0)``, ``one(1)``, ..., ``at_once`` of them at a time; an error, or Ctrl-C, sets ``stopping`` for the others."""
     pool = ThreadPoolExecutor(at_once)
     futures = [pool.submit(one, place) for place in range(count)]
     try:
+        ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in ended:
+            if (error := future.exception()) is not None:
+                raise error
         return [future.result() for future in futures]
-    except BaseException:  # Ctrl-C: running runs stop at their next batch
+    except BaseException:  # Ctrl-C, say: running runs stop at their next batch
         stopping.set()
         pool.shutdown(wait=False, cancel_futures=True)
         wait(futures, timeout=STOP_SECONDS)  # one that compiles or captures a graph takes longer, and is not waited for

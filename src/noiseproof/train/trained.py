@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from noiseproof.data import Examples, ImageFiles, Split
 from noiseproof.data.dataset import as_split
-from noiseproof.files import checksum
+from noiseproof.files import checksum, is_dir, is_file
 from noiseproof.models import create_model, load_weights
 from noiseproof.models.weights import weights_header
-from noiseproof.reading import read_json, shown
+from noiseproof.reading import check_nesting, read_json, shown
 from noiseproof.train.bf16_check import check_bf16
 from noiseproof.train.loop import WEIGHTS
 from noiseproof.train.network import drawing_from, logits_of, model_code_hash, nothing_drawn, user_model
@@ -177,8 +177,8 @@ def load(
     An unfinished, damaged or other folder is a ValueError or OSError.
     """
     path = Path(run).expanduser()
-    record, weights = _finished(path) if path.is_dir() else (None, path)
-    if not weights.is_file():
+    record, weights = _finished(path) if is_dir(path) else (None, path)
+    if not is_file(weights):
         fault = "the weights of this finished run are gone; train it again" if record else "no run, and no file of weights"
         raise FileNotFoundError(f"{weights}: {fault}")
     if record is not None and record.files.get(WEIGHTS, digest := checksum(weights)) != digest:
@@ -190,7 +190,7 @@ def load(
 
 def _finished(folder: Path) -> tuple[Record, Path]:
     path = folder / RECORD
-    if not path.is_file():
+    if not is_file(path):
         inside = sorted(place.parent.name for place in folder.glob(f"*/{RECORD}"))
         held = f"; give a run in it, such as {folder / inside[0]}" if inside else "; 'noiseproof train' makes runs"
         raise FileNotFoundError(f"{folder}: not the folder of a run, it has no {RECORD}{held}")
@@ -233,6 +233,7 @@ def _facts(weights: Path, metadata: dict[str, str]) -> dict[str, Any]:
     if len(text) > METADATA:
         raise ValueError(f"{weights}: describes its network in {len(text)} characters, at most {METADATA}")
     try:
+        check_nesting(text)
         facts = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{weights}: its description of the network is not JSON: {shown(error, 200)}") from error

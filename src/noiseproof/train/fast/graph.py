@@ -70,8 +70,8 @@ class GraphEngine(Engine):
         self.stream = self.streams.take(priority=-1)  # what the network waits for goes first
         self.side = SideStream(self.streams.take() if parts.options.at_once == 1 else None)
         channels, dtype = next(iter(self.lean.leaves.values())).shape[1], torch.bfloat16 if half else torch.float32
-        stream = self.streams.take()
-        self.staging = Staging(self.feed, parts.clean, channels=channels, dtype=dtype, stream=stream, reader=self.stream)
+        staged: dict[str, Any] = {"stream": self.streams.take(), "reader": self.stream}
+        self.staging = Staging(self.feed, parts.clean, parts.soft, channels=channels, dtype=dtype, **staged)
         self.tally = Tally(self.feed.steps(), device)
         size = next(iter(self.feed.in_order())).inputs.shape[2:]
         self.examined = torch.zeros((self.feed.evaluation_batch, *size, channels), dtype=dtype, device=device).movedim(-1, 1)
@@ -124,9 +124,9 @@ class GraphEngine(Engine):
     def _step(self, size: int, table: Tensor) -> list[Tensor | None]:
         """Train on the next ``size`` staged examples; returns the gradients in the order of the weights."""
         lean, (network, criterion) = self.lean, self._functions(size)
-        inputs, labels = self.staging.batch(size)
+        inputs, labels, target = self.staging.batch(size)
         logits = network(lean.leaves, lean.buffers, inputs)
-        loss = criterion(dict(self.criterion.named_buffers()), logits, labels[0])
+        loss = criterion(dict(self.criterion.named_buffers()), logits, target)
         ready = self.side.mark()
         self.side.launch(ready, lambda: self._count(logits.detach(), labels, loss.detach()), logits, labels, loss)
         found = torch.autograd.grad(loss, list(lean.leaves.values()))
@@ -223,7 +223,8 @@ class GraphEngine(Engine):
             network = self._compiled_once((shapes, repr(self.lean.template), inputs), network)
         if self.kernels != "torch" and size == self.recipe.batch:  # compiling is not worth it for one step per epoch
             held = tuple((name, tuple(buffer.shape)) for name, buffer in self.criterion.named_buffers())
-            criterion = self._compiled_once((repr(self.criterion), held, self.parts.classes, size), criterion)
+            key = repr(self.criterion), held, self.parts.classes, size, self.parts.soft is None
+            criterion = self._compiled_once(key, criterion)
         return network, criterion
 
     def _compiled_once(self, key: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -261,8 +262,8 @@ def _pass_of(template: Classifier) -> Callable[..., Tensor]:
 def _loss_of(criterion: RobustLoss) -> Callable[..., Tensor]:
     """The loss with its tensors, class weights say, as an argument: runs share the code but not the tensors."""
 
-    def loss(held: dict[str, Tensor], logits: Tensor, labels: Tensor) -> Tensor:
-        value: Tensor = functional_call(criterion, held, (logits.float(), labels))
+    def loss(held: dict[str, Tensor], logits: Tensor, target: Tensor) -> Tensor:
+        value: Tensor = functional_call(criterion, held, (logits.float(), target))
         return value
 
     return loss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +13,16 @@ from noiseproof.train.feed import EpochPlan, MemoryFeed
 __all__ = ["Staging"]
 
 STAGED = 64  # batches that are augmented at once
+
+
+class Staged(NamedTuple):
+    """The examples of a step."""
+
+    inputs: Tensor
+    labels: Tensor
+    """``[2, N]``, given and clean"""
+    target: Tensor
+    """What the loss is of: the given labels ``[N]``, or class probabilities ``[N, K]``"""
 
 
 class Staging:
@@ -24,13 +35,14 @@ class Staging:
         self,
         feed: MemoryFeed,
         clean: Tensor | None,
+        soft: Tensor | None,
         *,
         channels: int,
         dtype: torch.dtype,
         stream: torch.cuda.Stream,
         reader: torch.cuda.Stream,
     ) -> None:
-        self.feed, self.clean, self.stream, self.reader = feed, clean, stream, reader
+        self.feed, self.clean, self.soft, self.stream, self.reader = feed, clean, soft, stream, reader
         self.planned: dict[int, EpochPlan] = {0: self._plan(0)}
         with torch.cuda.stream(stream):
             _, self.channels, height, width = feed.examples(self.planned[0].part(0, 1)).shape
@@ -38,6 +50,7 @@ class Staging:
         device = feed.device
         self.inputs = torch.zeros((2 * self.room, height, width, channels), dtype=dtype, device=device)
         self.labels = torch.zeros((2, 2 * self.room), dtype=torch.int64, device=device)
+        self.probabilities = None if soft is None else soft.new_zeros((2 * self.room, soft.shape[1]))
         self.row = torch.zeros(1, dtype=torch.int64, device=device)
         self.offsets = torch.arange(feed.batch, device=device)
 
@@ -61,10 +74,12 @@ class Staging:
         """Draw the plan of an epoch while the device is busy."""
         self.planned = {epoch: self._plan(epoch)}
 
-    def batch(self, size: int) -> tuple[Tensor, Tensor]:
-        """The next examples: inputs, and labels ``[2, size]``, given and clean."""
+    def batch(self, size: int) -> Staged:
+        """The next ``size`` examples."""
         rows = self.row + self.offsets[:size]
-        return self.inputs.index_select(0, rows).movedim(-1, 1), self.labels.index_select(1, rows)
+        labels = self.labels.index_select(1, rows)
+        target = labels[0] if self.probabilities is None else self.probabilities.index_select(0, rows)
+        return Staged(self.inputs.index_select(0, rows).movedim(-1, 1), labels, target)
 
     def _plan(self, epoch: int) -> EpochPlan:
         with torch.cuda.stream(self.stream):
@@ -81,6 +96,8 @@ class Staging:
             self.labels[0, rows].copy_(self.feed.labels[part.order])
             if self.clean is not None:
                 self.labels[1, rows].copy_(self.clean[part.order])
+            if self.soft is not None and self.probabilities is not None:
+                self.probabilities[rows].copy_(self.soft[part.order])
             ready = torch.cuda.Event()
             ready.record(self.stream)
         return ready

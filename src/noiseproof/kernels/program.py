@@ -1,0 +1,186 @@
+"""A program as a kernel: the values of all rows, their sum or mean, and the slopes, in one launch.
+
+The text of a kernel is made from a closed table of expressions, the numbers of registers and floats, and from nothing else. A
+program with an operation that the table lacks has no kernel.
+
+Up to ``ALONE`` rows one program of the GPU goes over all of them. More are shared out, each leaves its sums, and a second
+kernel adds them up: in one order, whatever the GPU does first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import math
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from noiseproof.kernels.launch import launch
+from noiseproof.kernels.reductions import add_up, exp, finish, logaddexp, scaled, softplus
+from noiseproof.kernels.terms import expm1, log1p
+from noiseproof.program import Formula, Node, Program, Reduction, Value
+
+__all__ = ["has_kernel", "run_program", "scaled_slopes"]
+
+BLOCK = 512
+ALONE = 8192
+MOST = 256
+"""Programs among which rows are shared out"""
+
+
+EXPRESSIONS = {
+    **{"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "neg": "-{0}"},
+    **{"exp": "exp({0})", "expm1": "expm1({0})", "log": "tl.log({0})", "log1p": "log1p({0})"},
+    **{"lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}", "eq": "{0} == {1}"},
+    **{"both": "{0} & {1}", "where": "tl.where({0}, {1}, {2})"},
+    # Not Triton's own, which drop a NaN: it says that a label is out of range.
+    "minimum": "tl.where(({0} > {1}) | ({1} != {1}), {1}, {0})",
+    "maximum": "tl.where(({0} < {1}) | ({1} != {1}), {1}, {0})",
+    **{"softplus": "softplus({0})", "sigmoid": "1.0 / (1.0 + exp(-{0}))", "logaddexp": "logaddexp({0}, {1})"},
+}
+"""By the name of an operation; its inputs are names of registers or numbers in brackets."""
+
+HEAD = """def program(
+    primitives, target, weight, slopes, value, numbers, rows, at_once, classes, target_stride, ignore_index,
+    BLOCK: tl.constexpr, WEIGHTED: tl.constexpr, MEAN: tl.constexpr, EACH: tl.constexpr, ALONE: tl.constexpr,
+    SLOPES: tl.constexpr,
+):
+    total = tl.zeros([BLOCK], tl.float32)
+    weights = tl.zeros([BLOCK], tl.float32)
+    stride = rows.to(tl.int64)
+    for start in range(0, rows, at_once):
+        row = start + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        real = row < rows
+        label = tl.load(target + row.to(tl.int64) * target_stride, mask=real, other=0)
+        counted = real & (label != ignore_index)
+        scale = counted.to(tl.float32)
+        if WEIGHTED:
+            valid = (label >= 0) & (label < classes)
+            scale = tl.load(weight + tl.where(valid, label, 0), mask=counted, other=0.0).to(tl.float32)
+"""
+TAIL = """        result = tl.where(counted, {value} * scale, 0.0)
+        if EACH:
+            tl.store(value + row, result.to(value.dtype.element_ty), mask=real)
+        total += result
+        weights += scale
+    if not EACH:
+        finish(value, numbers, tl.sum(total, 0), tl.sum(weights, 0), MEAN, ALONE)
+"""
+
+
+def _name(value: Value) -> str:
+    if isinstance(value, int):
+        return f"r{value}"
+    if not (value == 0 or 2.0**-126 <= abs(value) < 2.0**128) or math.isnan(value):
+        raise KeyError(value)  # Triton would compute in float64
+    return f"({value!r})"
+
+
+def _expression(node: Node) -> str:
+    if node.name != "pow":
+        return EXPRESSIONS[node.name].format(*[_name(value) for value in node.inputs])
+    base, exponent = _name(node.inputs[0]), node.inputs[1]
+    if not isinstance(exponent, float):
+        raise KeyError(node.name)
+    if exponent in (1, 2, 3, 4, 5):
+        return " * ".join([base] * int(exponent))
+    return f"tl.sqrt({base})" if exponent == 0.5 else f"tl.exp2({exponent!r} * tl.log2({base}))"
+
+
+def text_of(program: Program) -> str | None:
+    """The text of the kernel; None if it has an operation without an expression."""
+    count = program.primitives
+    try:
+        lines = [f"r{i} = tl.load(primitives + {i} * stride + row, mask=counted, other=0.5)" for i in range(count)]
+        lines += [f"r{i} = {_expression(node)}" for i, node in enumerate(program.nodes, start=count)]
+        lines += ["if SLOPES:"]
+        for i, slope in enumerate(program.slopes):
+            store = f"tl.store(slopes + {i} * stride + row, tl.where(counted, {_name(slope)} * scale, 0.0), mask=real)"
+            lines.append(f"    {store}")
+        # An ignored label may have made a row NaN, and no multiple of that is 0.
+        lines += [
+            f"    tl.store(primitives + {i} * stride + row, 0.0, mask=real & (label == ignore_index))" for i in range(count)
+        ]
+        return HEAD + "".join(f"        {line}\n" for line in lines) + TAIL.replace("{value}", _name(program.value))
+    except KeyError:
+        return None
+
+
+def _compiled(text: str) -> Any:
+    """The kernel with this text, which Triton reads back from where Python keeps the lines of sources."""
+    name = f"<noiseproof program {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    space: dict[str, Any] = {"tl": tl, "exp": exp, "expm1": expm1, "log1p": log1p, "softplus": softplus}
+    space |= {"logaddexp": logaddexp, "finish": finish, "__name__": __name__}
+    exec(compile(text, name, "exec"), space)
+    return triton.jit(do_not_specialize=["rows", "at_once", "classes", "target_stride", "ignore_index"])(space["program"])
+
+
+_kernels: dict[str, Any] = {}
+
+
+def _kernel(formula: Formula) -> Any:
+    """The kernel of a formula, or None; looked for once."""
+    if "triton" not in formula.kernels:
+        text = text_of(formula.program)
+        if text is not None and text not in _kernels:
+            _kernels[text] = _compiled(text)
+        formula.kernels["triton"] = None if text is None else _kernels[text]
+    return formula.kernels["triton"]
+
+
+def has_kernel(formula: Formula) -> bool:
+    """Whether a formula can run here: in float32, with operations that there are expressions for."""
+    return formula.dtype == torch.float32 and _kernel(formula) is not None
+
+
+def run_program(
+    formula: Formula,
+    primitives: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: Reduction,
+    dtype: torch.dtype,
+    want_slopes: bool,
+    classes: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss in ``dtype``, the slopes ``[P, N]`` before a mean is divided, and in front of the third by what it is."""
+    rows = primitives.shape[1]
+    each, mean = reduction == "none", reduction == "mean"
+    programs = 1 if rows <= ALONE else min(MOST, triton.cdiv(rows, BLOCK))
+    if each:
+        programs = max(1, min(MOST, triton.cdiv(rows, BLOCK)))
+    value = primitives.new_empty((rows,) if each else (), dtype=dtype)
+    slopes = torch.empty_like(primitives) if want_slopes else primitives
+    numbers = primitives.new_empty(1 + 2 * programs)
+    tensors = (primitives, target, primitives if weight is None else weight, slopes, value, numbers)
+    sizes = (rows, programs * BLOCK, classes, target.stride(0), ignore_index)
+    alone = programs == 1 and not each
+    constants = {
+        "BLOCK": BLOCK,
+        "WEIGHTED": weight is not None,
+        "MEAN": mean,
+        "EACH": each,
+        "ALONE": alone,
+        "SLOPES": want_slopes,
+    }
+    launch(_kernel(formula), programs, tensors, sizes, **constants)
+    if not (each or alone):
+        launch(add_up, 1, (value, numbers), (programs,), MOST=MOST, MEAN=mean)
+    return value, slopes, numbers
+
+
+def scaled_slopes(slopes: Tensor, grad: Tensor, numbers: Tensor, reduction: Reduction) -> Tensor:
+    """The slopes times the gradient of the loss, and of a mean divided by what that is divided by."""
+    out = torch.empty_like(slopes)
+    each = reduction == "none"
+    sizes = (slopes.numel(), slopes.shape[1], grad.stride(0) if each else 0)
+    blocks = triton.cdiv(slopes.numel(), BLOCK)
+    if blocks:
+        launch(scaled, blocks, (slopes, grad, numbers, out), sizes, BLOCK=BLOCK, MEAN=reduction == "mean", EACH=each)
+    return out

@@ -1,0 +1,187 @@
+"""A program, and how one is built: equal operations are one, numbers are computed, and what nothing reads is left out."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+__all__ = ["OPERATIONS", "Builder", "Node", "Program", "Value"]
+
+Value = int | float
+"""The number of a register, or a number: the first is always an ``int``, the second always a ``float``."""
+
+
+class Node(NamedTuple):
+    """One operation, whose result is a register."""
+
+    name: str
+    inputs: tuple[Value, ...]
+
+
+class Program(NamedTuple):
+    """Registers below ``primitives`` are those of the row; the node of number i is in register ``primitives + i``."""
+
+    primitives: int
+    nodes: tuple[Node, ...]
+    value: Value
+    slopes: tuple[Value, ...]
+    """The derivative of the value by each primitive"""
+
+    def reads(self, primitive: int) -> bool:
+        """Whether the value or a slope depends on a primitive."""
+        return primitive in (self.value, *self.slopes) or any(primitive in _registers(node) for node in self.nodes)
+
+    def without_slopes(self) -> "Program":
+        return pruned(Program(self.primitives, self.nodes, self.value, ()))
+
+
+OPERATIONS: dict[str, Callable[..., float]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "neg": lambda a: -a,
+    "exp": math.exp,
+    "expm1": math.expm1,
+    "log": math.log,
+    "log1p": math.log1p,
+    "pow": math.pow,
+    "minimum": min,
+    "maximum": max,
+    "lt": lambda a, b: float(a < b),
+    "le": lambda a, b: float(a <= b),
+    "gt": lambda a, b: float(a > b),
+    "ge": lambda a, b: float(a >= b),
+    "eq": lambda a, b: float(a == b),
+    "both": lambda a, b: float(bool(a) and bool(b)),
+    "where": lambda condition, a, b: a if condition else b,
+    "softplus": lambda a: max(a, 0.0) + math.log1p(math.exp(-abs(a))),
+    "sigmoid": lambda a: 1 / (1 + math.exp(-a)),
+    "logaddexp": lambda a, b: max(a, b) + math.log1p(math.exp(-abs(a - b))),
+    "atan2": math.atan2,
+}
+"""All there are, as they are on numbers. ``lt`` to ``both`` give conditions, which only ``both`` and ``where`` take."""
+
+
+class Builder:
+    """Adds operations one by one."""
+
+    def __init__(self, primitives: int) -> None:
+        self.primitives = primitives
+        self.nodes: list[Node] = []
+        self._numbers: dict[Node, int] = {}
+
+    def add(self, name: str, *inputs: Value) -> Value:
+        """The result of an operation: a register, or a number where it can be computed now."""
+        simpler = self._simpler(name, inputs)
+        if simpler is not None:
+            return simpler
+        if all(isinstance(value, float) for value in inputs):
+            try:
+                return float(OPERATIONS[name](*inputs))
+            except (ArithmeticError, ValueError):
+                pass  # of what torch says is infinite or NaN
+        node = Node(name, tuple(sorted(inputs, key=_order)) if name in ("add", "mul") else inputs)
+        if node not in self._numbers:
+            self._numbers[node] = self.primitives + len(self.nodes)
+            self.nodes.append(node)
+        return self._numbers[node]
+
+    def finished(self, value: Value, slopes: Sequence[Value]) -> Program:
+        return pruned(Program(self.primitives, tuple(self.nodes), value, tuple(slopes)))
+
+    def _node(self, value: Value, name: str) -> Node | None:
+        """The operation behind a register, if it has this name."""
+        if isinstance(value, float) or value < self.primitives:
+            return None
+        node = self.nodes[value - self.primitives]
+        return node if node.name == name else None
+
+    def _simpler(self, name: str, inputs: tuple[Value, ...]) -> Value | None:
+        if name in ("add", "sub"):
+            return self._simpler_sum(name, *inputs)
+        if name == "mul":
+            return self._simpler_product(*sorted(inputs, key=_order))
+        if name == "div":
+            a, b = inputs
+            if b == 1.0 and isinstance(b, float):
+                return a
+            inner = self._node(a, "neg")
+            return None if inner is None else self.add("neg", self.add("div", *inner.inputs, b))
+        if name == "neg":
+            return self._simpler_negative(inputs[0])
+        if name == "where" and inputs[1] == inputs[2] and type(inputs[1]) is type(inputs[2]):
+            return inputs[1]
+        return None
+
+    def _simpler_sum(self, name: str, a: Value, b: Value) -> Value | None:
+        if b == 0.0 and isinstance(b, float):
+            return a
+        if a == 0.0 and isinstance(a, float):
+            return b if name == "add" else self.add("neg", b)
+        if name == "sub" and a == b and type(a) is type(b):
+            return 0.0
+        other = "sub" if name == "add" else "add"
+        inner = self._node(b, "neg")
+        if inner is not None:
+            return self.add(other, a, *inner.inputs)
+        inner = self._node(a, "neg") if name == "add" else None
+        return None if inner is None else self.add("sub", b, *inner.inputs)
+
+    def _simpler_product(self, a: Value, b: Value) -> Value | None:
+        """Of a register and, in the second place, a number, or of two registers."""
+        for one, other in ((a, b), (b, a)):
+            inner = self._node(one, "neg")
+            if inner is not None:
+                return self.add("neg", self.add("mul", *inner.inputs, other))
+        if isinstance(b, int) or isinstance(a, float):
+            return None
+        if b == 1.0:
+            return a
+        if b == -1.0:
+            return self.add("neg", a)
+        inner = self._node(a, "mul")
+        if inner is not None and isinstance(inner.inputs[1], float):
+            return self.add("mul", inner.inputs[0], inner.inputs[1] * b)
+        return None
+
+    def _simpler_negative(self, a: Value) -> Value | None:
+        inner = self._node(a, "neg")
+        if inner is not None:
+            return inner.inputs[0]
+        inner = self._node(a, "sub")
+        if inner is not None:
+            return self.add("sub", inner.inputs[1], inner.inputs[0])
+        inner = self._node(a, "mul")
+        if inner is not None and isinstance(inner.inputs[1], float):
+            return self.add("mul", inner.inputs[0], -inner.inputs[1])
+        return None
+
+
+def _order(value: Value) -> tuple[bool, Value]:
+    """Registers, then numbers."""
+    return isinstance(value, float), value
+
+
+def _registers(node: Node) -> Iterator[int]:
+    return (value for value in node.inputs if isinstance(value, int))
+
+
+def pruned(program: Program) -> Program:
+    """Only the nodes that the value and the slopes depend on, numbered anew."""
+    results = (program.value, *program.slopes)
+    wanted = {value for value in results if isinstance(value, int)}
+    for number in range(program.primitives + len(program.nodes) - 1, program.primitives - 1, -1):
+        if number in wanted:
+            wanted.update(_registers(program.nodes[number - program.primitives]))
+    numbers: dict[Value, int] = {number: number for number in range(program.primitives)}
+    nodes: list[Node] = []
+    for number, node in enumerate(program.nodes, start=program.primitives):
+        if number in wanted:
+            numbers[number] = program.primitives + len(nodes)
+            nodes.append(Node(node.name, tuple([_renumbered(value, numbers) for value in node.inputs])))
+    value, *slopes = [_renumbered(result, numbers) for result in results]
+    return Program(program.primitives, tuple(nodes), value, tuple(slopes))
+
+
+def _renumbered(value: Value, numbers: dict[Value, int]) -> Value:
+    return value if isinstance(value, float) else numbers[value]

@@ -1,0 +1,183 @@
+"""Losses run as programs where they can: the same values and gradients, and never those of a loss that has changed since."""
+
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from cases import STATISTIC, all_options, build, draw
+
+import noiseproof
+from noiseproof.losses.programs import programs_of, signature
+from noiseproof.primitives import small
+from noiseproof.program import Program, traced
+from noiseproof.program.vectors import compiled
+from noiseproof.statistics import RowStatistics, request_of, statistics_of
+
+WITHOUT = {"ogc", "logit-bias"}
+"""One has a threshold that follows the training, the other an operation that programs do not have."""
+
+
+def program_of(loss, classes=7, dtype=torch.float64):
+    keys, _ = request_of(loss.needs)
+    return traced(lambda rows: loss.from_statistics(statistics_of(rows, keys, classes)), 2 + len(keys), dtype)
+
+
+def has_program(loss):
+    return any(programs_of(loss).made.values())
+
+
+def both(loss, logits, target):
+    """Value and gradient in one step, and by autograd."""
+    leaf = logits.clone().requires_grad_()
+    value, expected = loss(leaf, target), loss._by_autograd(leaf, target)
+    up = torch.rand(value.shape, dtype=value.dtype, generator=torch.Generator().manual_seed(1))
+    return [(v, torch.autograd.grad(v, leaf, up)[0]) for v in (value, expected)]
+
+
+@pytest.mark.parametrize("name", STATISTIC)
+def test_every_loss_of_statistics_runs_as_a_program(name):
+    loss = build(name)
+    loss(*draw(dtype=torch.float32))
+    assert has_program(loss) == (name not in WITHOUT)
+
+
+@pytest.mark.parametrize(("name", "options"), [case for case in all_options(STATISTIC) if case[0] not in WITHOUT], ids=str)
+def test_a_program_gives_the_values_and_slopes_of_its_loss(name, options):
+    loss = build(name, **options)
+    keys, _ = request_of(loss.needs)
+    generator = torch.Generator().manual_seed(0)
+    rows = [torch.rand(64, dtype=torch.float64, generator=generator) * 4 + 1e-3 for _ in range(2 + len(keys))]
+    rows[1] = torch.log(-torch.expm1(-rows[0]))
+    leaves = [row.requires_grad_() for row in rows]
+    expected = loss.from_statistics(statistics_of(leaves, keys, 7))
+    slopes = torch.autograd.grad(expected.sum(), leaves, allow_unused=True)
+    value, ours = compiled(program_of(loss), torch.float64)(*[leaf.detach() for leaf in leaves])
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-12, atol=1e-14)
+    for mine, slope in zip(ours, slopes, strict=True):
+        wanted = torch.zeros_like(value) if slope is None else slope
+        torch.testing.assert_close(torch.as_tensor(mine, dtype=value.dtype).expand_as(wanted), wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("largest", [small.SMALL, 0], ids=["small", "large"])
+@pytest.mark.parametrize("name", ["ce", "gce", "mae", "jal-ce", "anl-fl"])
+def test_a_step_is_the_loss_by_autograd(name, largest, reduction, monkeypatch):
+    monkeypatch.setattr(small, "SMALL", largest)
+    monkeypatch.setattr("noiseproof.primitives.reference.CPU_CHUNK", 21)  # three rows of seven
+    logits, target = draw(8, 7)
+    some = target.clone()
+    some[[0, 4]] = -100
+    for labels, options in ((target, {}), (some, {}), (some, {"weight": torch.rand(7)}), (target, {"ignore_index": 3})):
+        loss = build(name, 7, reduction=reduction, **options)
+        (value, gradient), (expected, theirs) = both(loss, logits, labels)
+        assert has_program(loss)
+        torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(gradient, theirs, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("largest", [small.SMALL, 0], ids=["small", "large"])
+def test_of_no_row_that_counts_the_mean_is_nan_and_the_gradient_0(largest, monkeypatch):
+    monkeypatch.setattr(small, "SMALL", largest)
+    for name in ("ce", "jal-ce"):
+        logits, target = draw(8, 7)
+        leaf = logits.requires_grad_()
+        value = build(name, 7)(leaf, torch.full_like(target, -100))
+        assert value.isnan()
+        assert not torch.autograd.grad(value, leaf)[0].any()
+        assert build(name, 7)(logits[:0], target[:0]).isnan()
+
+
+@pytest.mark.parametrize("largest", [small.SMALL, 0], ids=["small", "large"])
+@pytest.mark.parametrize("name", ["ce", "jal-ce"])
+def test_a_step_can_be_differentiated_again_and_again(name, largest, monkeypatch):
+    monkeypatch.setattr(small, "SMALL", largest)
+    logits, target = draw(8, 7)
+    loss, leaf = build(name, 7), logits.requires_grad_()
+    value = loss(leaf, target)
+    first, second = (torch.autograd.grad(value, leaf, torch.tensor(0.5), retain_graph=True)[0] for _ in range(2))
+    torch.testing.assert_close(first, second, rtol=1e-12, atol=0.0)
+    (graph,) = torch.autograd.grad(value, leaf, torch.tensor(0.5), create_graph=True)
+    torch.testing.assert_close(graph, first, rtol=1e-12, atol=1e-15)
+    curvature, expected = (
+        torch.autograd.grad(gradient.square().sum(), leaf)[0]
+        for gradient in (graph, torch.autograd.grad(0.5 * loss._by_autograd(leaf, target), leaf, create_graph=True)[0])
+    )
+    torch.testing.assert_close(curvature, expected)
+
+
+def test_what_is_given_to_backward_twice_is_not_changed_by_the_first():
+    """A gradient that the caller scales in place is not the one that the next call starts from."""
+    logits, target = draw(300, 70, dtype=torch.float32)
+    leaf = logits.requires_grad_()
+    value = build("ce")(leaf, target)
+    (first,) = torch.autograd.grad(value, leaf, retain_graph=True)
+    kept = first.clone()
+    first.mul_(2)
+    torch.testing.assert_close(torch.autograd.grad(value, leaf)[0], kept)
+
+
+def test_a_label_out_of_range_is_refused_as_ever():
+    logits, target = draw(8, 7)
+    target[2] = 7
+    for shape in (logits, logits.repeat(1, 400)):
+        with pytest.raises(IndexError, match=r"target must be in \[0, "):
+            build("jal-ce")(shape, torch.where(target == 7, shape.shape[1], target))
+
+
+def test_a_sum_that_is_changed_runs_its_new_program():
+    logits, target = draw()
+    loss = 1.0 * noiseproof.NCE() + 1.0 * noiseproof.MAE()
+    nce, mae = (part(logits, target) for part in loss.losses)
+    torch.testing.assert_close(loss(logits, target), nce + mae)
+    loss.coefficients[1] = 3.0
+    torch.testing.assert_close(loss(logits, target), nce + 3 * mae)
+    loss.losses[0] = noiseproof.MAE()
+    torch.testing.assert_close(loss(logits, target), 4 * mae)
+    loss.losses[1].from_statistics = lambda s: s.miss  # half of what it was
+    torch.testing.assert_close(loss(logits, target), (1 + 1.5) * mae)
+
+
+def test_only_losses_of_the_package_that_stay_as_they_are_have_a_program():
+    class Mine(noiseproof.MAE):
+        def from_statistics(self, s: RowStatistics):
+            return super().from_statistics(s)
+
+    assert signature(noiseproof.MAE()) is not None
+    assert signature(Mine()) is None
+    assert signature(noiseproof.MAE() + Mine()) is None
+    assert signature(noiseproof.OGC()) is None
+    changed = noiseproof.MAE()
+    changed.from_statistics = lambda s: s.miss
+    assert signature(changed) is None
+    logits, target = draw()
+    torch.testing.assert_close(2 * changed(logits, target), noiseproof.MAE()(logits, target))
+
+
+def test_what_looks_at_a_value_or_is_not_elementwise_has_no_program():
+    assert traced(lambda rows: rows[0] * rows[0].max().item(), 2, torch.float64) is None
+    assert traced(lambda rows: rows[0] / rows[0].sum(), 2, torch.float64) is None
+    assert traced(lambda rows: rows[0] * torch.rand(3, dtype=torch.float64), 2, torch.float64) is None
+    assert traced(lambda rows: rows[0] + torch.arange(3.0, dtype=torch.float64), 2, torch.float64) is None
+    assert isinstance(traced(lambda rows: rows[0] * 2, 2, torch.float64), Program)
+
+
+def test_a_program_computes_nothing_twice_and_nothing_with_one_or_zero():
+    program = traced(lambda rows: (rows[0] * 1.0 + torch.zeros_like(rows[0])).exp() + (2 * rows[0] / 2).exp(), 2, torch.float64)
+    assert [node.name for node in program.nodes].count("exp") <= 2
+    twice = traced(lambda rows: rows[0].exp() * rows[0].exp(), 2, torch.float64)
+    assert [node.name for node in twice.nodes].count("exp") == 1
+
+
+def test_a_loss_that_has_run_can_be_copied_pickled_and_shared_by_threads():
+    logits, target = draw(dtype=torch.float32)
+    loss = build("jal-ce")
+    expected = loss(logits, target)
+    for other in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        assert not programs_of(other).made
+        assert torch.equal(other(logits, target), expected)
+    with ThreadPoolExecutor(4) as pool:
+        fresh = build("jal-fl")
+        values = list(pool.map(lambda _: fresh(logits, target).item(), range(16)))
+    assert len(set(values)) == 1

@@ -1,0 +1,37 @@
+"""JSON that nests: how deep it may be, whatever limit Python itself has."""
+
+import json
+
+import pytest
+
+from noiseproof.reading import ReadError, check_nesting, read_json
+from noiseproof.report.records import read_records
+
+
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a": ', "}"), ('[{"a": ', "}]")])
+def test_nine_hundred_and_fifty_lists_and_objects_inside_each_other_are_the_most(opens, closes):
+    levels = 950 // len(opens.replace('"a": ', ""))
+    check_nesting(opens * levels + "1" + closes * levels)
+    with pytest.raises(ValueError, match="nested too deeply, more than 950"):
+        check_nesting(opens * (levels + 1) + "1" + closes * (levels + 1))
+
+
+@pytest.mark.parametrize("text", ["[" * 2000, "{[" * 2000, '"' * 2001 + "[" * 2000, '\\"' * 2000 + "[" * 2000])
+def test_brackets_inside_strings_and_beside_each_other_do_not_count(tmp_path, text):
+    value = {"[": [text, [], {}, *([[1], {"a": [2]}] * 2000)], text: text}
+    (tmp_path / "x.json").write_text(json.dumps(value), encoding="utf-8")
+    assert read_json(tmp_path / "x.json") == value
+
+
+def test_a_string_without_an_end_is_looked_at_once():
+    check_nesting('["' + '\\"[' * 300_000)  # again at each quote, it would take minutes
+
+
+def test_deep_json_is_refused_in_a_file_and_in_a_line_of_records(tmp_path):
+    deep = '{"recipe": ' * 960 + "1" + "}" * 960
+    (tmp_path / "x.json").write_text(deep, encoding="utf-8")
+    with pytest.raises(ReadError, match=r"x\.json: not read as JSON: it is nested too deeply"):
+        read_json(tmp_path / "x.json")
+    (tmp_path / "x.jsonl").write_text(f"\n{deep}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"x\.jsonl, line 2: not JSON \(it is nested too deeply"):
+        read_records(tmp_path / "x.jsonl")
