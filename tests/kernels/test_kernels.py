@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def short_tiles(monkeypatch):
     """Rows of a few hundred classes are long, so that the interpreter has less to do."""
     monkeypatch.setattr(rows, "TILE", 128)
-    for name in ("SHORT", "LONG", "TWICE", "BACK"):
+    for name in ("SHORT", "LONG", "BACK"):
         monkeypatch.setattr(rows, name, rows.Shape(1, 2, 2))
 
 
@@ -45,7 +45,7 @@ def test_rows_in_a_tile_agree_with_float64(name, classes):
 
 
 def test_rows_one_after_the_other_agree_with_float64():
-    """Two programs, the second with a part of their rows; nine parts of eight classes, where there is room for sixteen."""
+    """Three programs, the last with a part of its rows; nine parts of eight classes, where there is room for sixteen."""
     powers = [Primitive("power", 0.7), Primitive("lead"), Primitive("nll"), Primitive("power", 2.0)]
     check(["wrong", "masked"], powers, 72, count=9)
     logits, target = drawn("shifted", 8, 72, torch.float32, DEVICE)

@@ -24,7 +24,7 @@ def _over(terms):
 def _read(logits, row, rows, units, stride, UNIT: tl.constexpr, PARTS: tl.constexpr):
     part = tl.arange(0, PARTS)[:, None]
     place = logits + row.to(tl.int64) * stride + part * UNIT + tl.arange(0, UNIT)[None, :]
-    return tl.load(place, mask=part < tl.where(row < rows, units, 0), other=float("-inf"))
+    return tl.load(place, mask=part < tl.where(row < rows, units, 0), other=float("-inf")).to(tl.float32)
 
 
 @triton.jit
@@ -70,7 +70,7 @@ def _unmasked(
     line = tl.arange(0, ROWS)
     left, total = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
     for i in range(0, ROWS):
-        z = _read(logits, first + i, rows, units, stride, UNIT, PARTS).to(tl.float32)
+        z = _read(logits, first + i, rows, units, stride, UNIT, PARTS)
         is_label = _is_label(target, first + i, rows, units, target_stride, UNIT, PARTS)
         alive = (z > float("-inf")) & ~is_label
         origin = tl.sum(tl.where(line == i, origins, 0.0), 0)
@@ -109,7 +109,7 @@ def _put_power(
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride"])
 def line_forward(
     logits, target, primitives, saved, rows, units, stride_units, target_stride,
-    UNIT: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
+    UNIT: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
@@ -118,7 +118,6 @@ def line_forward(
 ):  # fmt: skip
     """What :func:`noiseproof.kernels.tile.tile_forward` gives, for requests without a focal sum or room."""
     first, stride = tl.program_id(0) * ROWS, stride_units.to(tl.int64) * UNIT
-    ahead = _read(logits, first, rows, units, stride, UNIT, PARTS)
     line = tl.arange(0, ROWS)
     row = first + line
     label, valid = safe_label(target, row, row < rows, units * UNIT, target_stride)
@@ -128,9 +127,7 @@ def line_forward(
     rest_a, rest_b, origins = tl.zeros_like(largest), tl.zeros_like(largest), tl.zeros_like(largest)
     for i in range(0, ROWS):
         is_label = _is_label(target, first + i, rows, units, target_stride, UNIT, PARTS)
-        z = ahead.to(tl.float32) if AHEAD else _read(logits, first + i, rows, units, stride, UNIT, PARTS).to(tl.float32)
-        if AHEAD:
-            ahead = _read(logits, first + i + 1, tl.minimum(first + ROWS, rows), units, stride, UNIT, PARTS)
+        z = _read(logits, first + i, rows, units, stride, UNIT, PARTS)
         origin, sum_of_z = _sum_of_z(z, is_label, units, NLL, UNIT, PARTS)
         z = tl.where(is_label, float("-inf"), z)
         top = tl.maximum(tl.max(tl.max(z, 1), 0), LOWEST)
