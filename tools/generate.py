@@ -14,7 +14,7 @@ from audit_record import audit_tables
 from choosing import a_on_cifar, choice_of_a, selection
 from differences import difference_lists
 from evidence import EVIDENCE, evidence
-from kernel_record import kernels
+from kernel_record import kernels, linear
 from own_data import own_defaults
 from results import RESULTS, results
 
@@ -81,6 +81,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "docs" / "audit.md": {"audit": audit_tables},
     ROOT / "docs" / "choosing.md": {"selection": selection, "a": choice_of_a, "cifar": a_on_cifar},
     ROOT / "docs" / "differences.md": {"differences": difference_lists},
+    ROOT / "docs" / "many_classes.md": {"linear": linear},
     ROOT / "docs" / "own_data.md": {"defaults": own_defaults},
     ROOT / "docs" / "speed.md": {"kernels": kernels},
 }

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def short_tiles(monkeypatch):
     """Rows of a few hundred classes are long, so that the interpreter has less to do."""
     monkeypatch.setattr(rows, "TILE", 128)
-    for name in ("SHORT", "LONG", "TWICE", "BACK"):
+    for name in ("SHORT", "LONG", "BACK"):
         monkeypatch.setattr(rows, name, rows.Shape(1, 2, 2))
 
 
@@ -45,9 +45,13 @@ def test_rows_in_a_tile_agree_with_float64(name, classes):
 
 
 def test_rows_one_after_the_other_agree_with_float64():
-    """Two programs, the second with a part of their rows; nine parts of eight classes, where there is room for sixteen."""
+    """Three programs, the last with a part of its rows; nine parts of eight classes, where there is room for sixteen."""
     powers = [Primitive("power", 0.7), Primitive("lead"), Primitive("nll"), Primitive("power", 2.0)]
-    check(KINDS, powers, 72, (torch.float32, torch.bfloat16), count=11)
+    check(["wrong", "masked"], powers, 72, count=9)
+    logits, target = drawn("shifted", 8, 72, torch.float32, DEVICE)
+    logits[:, ::8] = -math.inf  # all that an origin would be chosen from
+    found = errors(logits, target // 8 * 8 + 1, powers)
+    assert found.passes(torch.float32), found
 
 
 @pytest.mark.parametrize("name", ["anl-fl", "all"])
@@ -66,13 +70,14 @@ def test_a_focal_sum_from_moments_agrees_with_float64(short_tiles):
 
 @pytest.mark.slow
 def test_focal_sums_of_very_many_classes_come_from_moments():
-    classes = 128256
-    assert rows._moments_suffice(Primitive("focal", 0.5), classes)
+    classes, focal = 32768, Primitive("focal", 0.5)
+    assert rows._moments_suffice(focal, classes)
     check(["random", "wrong", "right", "masked"], REQUESTS["jal-fl"], classes, count=1)
-    half = torch.full((1, classes), -9.0, device=DEVICE)  # two classes near a half, where most is neglected
-    half[0, [7, 70000]] = 9.0
-    found = errors(half, torch.tensor([3], device=DEVICE), [Primitive("focal", 0.5)], alone=True)
-    assert found.passes(torch.float32), found
+    for few in (2, 3, 5, 9):  # that have all the probability, and would be far from 1 - gamma p
+        logits = torch.full((1, classes), -20.0, device=DEVICE)
+        logits[0, 7 : 7 + few] = 9.0
+        found = errors(logits, torch.tensor([3], device=DEVICE), [focal], alone=True)
+        assert found.passes(torch.float32), (few, found)
 
 
 @pytest.mark.parametrize("classes", [10, 100, 777])

@@ -24,7 +24,7 @@ def _over(terms):
 def _read(logits, row, rows, units, stride, UNIT: tl.constexpr, PARTS: tl.constexpr):
     part = tl.arange(0, PARTS)[:, None]
     place = logits + row.to(tl.int64) * stride + part * UNIT + tl.arange(0, UNIT)[None, :]
-    return tl.load(place, mask=part < tl.where(row < rows, units, 0), other=float("-inf"))
+    return tl.load(place, mask=part < tl.where(row < rows, units, 0), other=float("-inf")).to(tl.float32)
 
 
 @triton.jit
@@ -43,6 +43,7 @@ def _sum_of_z(z, is_label, units, USED: tl.constexpr, UNIT: tl.constexpr, PARTS:
     if USED:
         some = (tl.arange(0, UNIT)[None, :] == 0) & ~is_label
         origin = tl.max(tl.max(tl.where(some, z, LOWEST), 1), 0)
+        origin = tl.where(origin > LOWEST, origin, 0.0)
         by_part = tl.sum(tl.where(is_label, 0.0, z - origin), 1)
         total = tl.sum(tl.where(tl.arange(0, PARTS) < units, by_part, 0.0), 0)
     return origin, total
@@ -69,7 +70,7 @@ def _unmasked(
     line = tl.arange(0, ROWS)
     left, total = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
     for i in range(0, ROWS):
-        z = _read(logits, first + i, rows, units, stride, UNIT, PARTS).to(tl.float32)
+        z = _read(logits, first + i, rows, units, stride, UNIT, PARTS)
         is_label = _is_label(target, first + i, rows, units, target_stride, UNIT, PARTS)
         alive = (z > float("-inf")) & ~is_label
         origin = tl.sum(tl.where(line == i, origins, 0.0), 0)
@@ -82,6 +83,15 @@ def _unmasked(
 def _put(rows_of, which, rows, row, value, valid):
     """NaN where the label is not valid."""
     tl.store(rows_of + which * rows.to(tl.int64) + row, tl.where(valid, value, float("nan")), mask=row < rows)
+
+
+@triton.jit
+def _put_row(saved, rows, row, top, own, d, log_sum, left):
+    _put(saved, 0, rows, row, top, row < rows)
+    _put(saved, 1, rows, row, own, row < rows)
+    _put(saved, 2, rows, row, d, row < rows)
+    _put(saved, 3, rows, row, log_sum, row < rows)
+    _put(saved, 4, rows, row, tl.where(own == float("-inf"), -1.0, left), row < rows)
 
 
 @triton.jit
@@ -99,7 +109,7 @@ def _put_power(
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride"])
 def line_forward(
     logits, target, primitives, saved, rows, units, stride_units, target_stride,
-    UNIT: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
+    UNIT: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
@@ -108,7 +118,6 @@ def line_forward(
 ):  # fmt: skip
     """What :func:`noiseproof.kernels.tile.tile_forward` gives, for requests without a focal sum or room."""
     first, stride = tl.program_id(0) * ROWS, stride_units.to(tl.int64) * UNIT
-    ahead = _read(logits, first, rows, units, stride, UNIT, PARTS)
     line = tl.arange(0, ROWS)
     row = first + line
     label, valid = safe_label(target, row, row < rows, units * UNIT, target_stride)
@@ -118,9 +127,7 @@ def line_forward(
     rest_a, rest_b, origins = tl.zeros_like(largest), tl.zeros_like(largest), tl.zeros_like(largest)
     for i in range(0, ROWS):
         is_label = _is_label(target, first + i, rows, units, target_stride, UNIT, PARTS)
-        z = ahead.to(tl.float32) if AHEAD else _read(logits, first + i, rows, units, stride, UNIT, PARTS).to(tl.float32)
-        if AHEAD:
-            ahead = _read(logits, first + i + 1, tl.minimum(first + ROWS, rows), units, stride, UNIT, PARTS)
+        z = _read(logits, first + i, rows, units, stride, UNIT, PARTS)
         origin, sum_of_z = _sum_of_z(z, is_label, units, NLL, UNIT, PARTS)
         z = tl.where(is_label, float("-inf"), z)
         top = tl.maximum(tl.max(tl.max(z, 1), 0), LOWEST)
@@ -137,6 +144,7 @@ def line_forward(
     tops = tl.floor(every - rest + 0.5)  # how many they are
     left = tl.zeros_like(rest) + (units * UNIT - 1).to(tl.float32)
     if tl.min(total, 0) == float("-inf"):
+        origins = largest
         left, total = _unmasked(logits, target, first, origins, rows, units, stride, target_stride, UNIT, ROWS, PARTS)
     top = tl.maximum(largest, z_y)
     own, shift = z_y - top, largest - top
@@ -152,8 +160,4 @@ def line_forward(
         _put(primitives, LEAD, rows, row, z_y - largest, valid)
     _put_power(primitives, saved, rows, row, valid, rest, rest_a, tops, shift, factor, own, inverse, log_sum, POWER_A, Q_A)
     _put_power(primitives, saved, rows, row, valid, rest, rest_b, tops, shift, factor, own, inverse, log_sum, POWER_B, Q_B)
-    _put(saved, 0, rows, row, top, row < rows)
-    _put(saved, 1, rows, row, own, row < rows)
-    _put(saved, 2, rows, row, d, row < rows)
-    _put(saved, 3, rows, row, log_sum, row < rows)
-    _put(saved, 4, rows, row, tl.where(z_y == float("-inf"), -1.0, left), row < rows)
+    _put_row(saved, rows, row, top, own, d, log_sum, left)

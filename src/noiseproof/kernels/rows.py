@@ -23,8 +23,7 @@ __all__ = ["backward", "forward", "suits"]
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FEW = 64  # classes up to which differences are formed from e - 1, as in the reference
 TILE = 1024  # classes of a row that is kept in registers, by one warp: sums across warps would wait for each other
-LINE_AHEAD = STREAM_AHEAD = BACK_AHEAD = True
-LINES = 8  # rows of such a size to a program, one after the other
+LINES = 4  # rows of such a size to a program, one after the other
 ACROSS = 16  # bytes that a thread reads at a time
 
 
@@ -38,10 +37,9 @@ class Shape(NamedTuple):
 
 
 LONGER = 16384  # classes from which on a row is worth several warps
-SHORT, LONG = Shape(warps=1, depth=4), Shape(warps=4, depth=2)
-TWICE = Shape(warps=8, depth=2)  # where a long row is read twice: few rows at a time, so that they stay in the cache
+SHORT, LONG = Shape(warps=1, depth=2), Shape(warps=4, depth=2)
 BACK = Shape(warps=4, depth=2, times=4)
-NEGLECTED = 1e-6  # of a sum of slopes, where it is made of moments
+NEGLECTED = 2e-6  # of a sum of slopes, where it is made of moments
 
 
 def suits(logits: Tensor, asked: Sequence[Primitive]) -> bool:
@@ -117,19 +115,18 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
     unit = _unit(classes, logits.stride(0))
     given: Any = (logits, target, primitives, saved), (rows, classes // unit, logits.stride(0) // unit, target.stride(0))
     if FEW < classes <= TILE and not slots["FOCAL_A"]:
-        sizes = {"ROWS": LINES, "PARTS": triton.next_power_of_2(classes // unit), "AHEAD": LINE_AHEAD, "num_warps": 1}
+        sizes = {"ROWS": LINES, "PARTS": triton.next_power_of_2(classes // unit), "num_warps": 1}
         launch(line_forward, triton.cdiv(rows, LINES), *given, UNIT=unit, **slots, **sizes)
     elif classes <= TILE:
         sizes = _tile_of(classes)
         launch(tile_forward, triton.cdiv(rows, sizes["ROWS"]), *given, UNIT=unit, **slots, **sizes)
     else:
         moment = slots["FOCAL_A"] > 0 and all(_moments_suffice(p, classes) for p in asked if p.kind in ("focal", "room"))
-        again = slots["FOCAL_A"] and not moment
-        shape = SHORT if classes <= LONGER else TWICE if again else LONG
+        shape = SHORT if classes <= LONGER else LONG
         lanes, across = shape.warps * 32, ACROSS // logits.element_size()
         steps = triton.next_power_of_2(triton.cdiv(classes, lanes * across))
         sizes = {"LANES": lanes, "ACROSS": across, "DEPTH": shape.depth, "STEPS": steps, "num_warps": shape.warps}
-        launch(stream_forward, rows, *given, UNIT=unit, AHEAD=STREAM_AHEAD, MOMENT=moment, **slots, **sizes)
+        launch(stream_forward, rows, *given, UNIT=unit, MOMENT=moment, **slots, **sizes)
     return primitives, saved
 
 
@@ -165,7 +162,7 @@ def backward(
         times = min(BACK.times, triton.cdiv(classes, width))
         sizes = {"WIDTH": width, "TIMES": times, "num_warps": BACK.warps if width > TILE else 1}
         grid = rows * triton.cdiv(classes, width * times)
-        launch(stream_backward, grid, *given, UNIT=unit, AHEAD=BACK_AHEAD, **slots, **sizes)
+        launch(stream_backward, grid, *given, UNIT=unit, **slots, **sizes)
     return gradient
 
 

@@ -42,17 +42,6 @@ def _over(terms):
 
 
 @triton.jit
-def _read(base, column, classes):
-    return tl.load(base + column, mask=column < classes, other=float("-inf"))
-
-
-@triton.jit
-def _read_again(base, column, classes):
-    """For the last time; before the first column there is nothing."""
-    return tl.load(base + column, mask=(column >= 0) & (column < classes), other=float("-inf"), eviction_policy="evict_first")
-
-
-@triton.jit
 def _rescaled(total, x, e, change, factor, USED: tl.constexpr, Q: tl.constexpr):
     """A lane's sum of e^q after more terms, when its maximum has changed by ``change``."""
     if USED:
@@ -123,18 +112,15 @@ def _unmasked(base, place, label, classes, origin, LANES: tl.constexpr, BLOCK: t
 
 @triton.jit
 def _lanes(
-    base, place, ahead, label, classes, origin,
-    AHEAD: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr, SUM: tl.constexpr, MOMENT: tl.constexpr,
+    base, place, label, classes, origin, LANES: tl.constexpr, EACH: tl.constexpr, SUM: tl.constexpr, MOMENT: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
 ):  # fmt: skip
-    """Each lane's maximum, and its sums of e, z - origin, e x, e^q and e^q, without the label; ``ahead`` is the first block."""
+    """Each lane's maximum, and its sums of e, z - origin, e x, e^q and e^q, without the label."""
     m = tl.full([LANES], LOWEST, tl.float32)
     d, s, t, a, b = tl.zeros_like(m), tl.zeros_like(m), tl.zeros_like(m), tl.zeros_like(m), tl.zeros_like(m)
     for start in range(0, classes, LANES * EACH):
         column = start + place
-        z = ahead.to(tl.float32) if AHEAD else _read(base, column, classes).to(tl.float32)
-        if AHEAD:
-            ahead = _read(base, column + LANES * EACH, classes)
+        z = tl.load(base + column, mask=column < classes, other=float("-inf")).to(tl.float32)
         if ((label >= start) & (label < start + LANES * EACH)) | (start + LANES * EACH > classes):
             counted = (column < classes) & (column != label)
             z = tl.where(counted, z, float("-inf"))
@@ -199,8 +185,7 @@ def _focal_step(
 
 @triton.jit
 def _focal_sums(
-    base, place, label, classes, masked, top, log_sum, inverse, top_miss,
-    AHEAD: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr,
+    base, place, label, classes, masked, top, log_sum, inverse, top_miss, LANES: tl.constexpr, BLOCK: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
     FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
@@ -210,13 +195,10 @@ def _focal_sums(
     f_a = tl.zeros([LANES], tl.float32)
     h_a, f_b, h_b = tl.zeros_like(f_a), tl.zeros_like(f_a), tl.zeros_like(f_a)
     last = ((classes - 1) // BLOCK) * BLOCK
-    ahead = _read_again(base, last + place, classes)
     for done in range(0, last + 1, BLOCK):
         start = last - done
         column = start + place
-        z = ahead.to(tl.float32) if AHEAD else _read_again(base, column, classes).to(tl.float32)
-        if AHEAD:
-            ahead = _read_again(base, column - BLOCK, classes)
+        z = tl.load(base + column, mask=column < classes, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
         if masked | ((label >= start) & (label < start + BLOCK)) | (start + BLOCK > classes):
             alive = (z > float("-inf")) & (column != label)
             x = tl.where(alive, z - top, 0.0)
@@ -246,7 +228,7 @@ def _focal_sums(
 @triton.jit
 def _focals(
     base, shallow, place, label, classes, masked, nll_others, d, t, one, left, top, log_sum, inverse, top_miss,
-    AHEAD: tl.constexpr, LANES: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, MOMENT: tl.constexpr,
+    LANES: tl.constexpr, WIDTH: tl.constexpr, DEPTH: tl.constexpr, MOMENT: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
     FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
@@ -259,13 +241,13 @@ def _focals(
         f_b, h_b = _focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, GAMMA_B, DETACH_B)
         if masked:
             f_a, h_a, f_b, h_b = _focal_sums(
-                base, shallow, label, classes, masked, top, log_sum, inverse, top_miss, False, LANES, WIDTH,
+                base, shallow, label, classes, masked, top, log_sum, inverse, top_miss, LANES, WIDTH,
                 FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
                 FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
             )  # fmt: skip
     else:
         f_a, h_a, f_b, h_b = _focal_sums(
-            base, place, label, classes, masked, top, log_sum, inverse, top_miss, AHEAD, LANES, WIDTH * DEPTH,
+            base, place, label, classes, masked, top, log_sum, inverse, top_miss, LANES, WIDTH * DEPTH,
             FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
             FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip
@@ -309,7 +291,7 @@ def _keep_focal(primitives, saved, rows, row, f, h, spoilt, WHICH: tl.constexpr)
 def stream_forward(
     logits, target, primitives, saved, rows, units, stride_units, target_stride,
     UNIT: tl.constexpr, LANES: tl.constexpr, ACROSS: tl.constexpr, DEPTH: tl.constexpr, STEPS: tl.constexpr,
-    AHEAD: tl.constexpr, MOMENT: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
+    MOMENT: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
@@ -325,14 +307,11 @@ def stream_forward(
     # In this order of axes the compiler gives each thread a lane of its own.
     shallow = tl.arange(0, LANES)[:, None, None] * ACROSS + tl.arange(0, ACROSS)[None, None, :]
     place = shallow + tl.arange(0, DEPTH)[None, :, None] * WIDTH
-    ahead = _read(base, place, classes)
     label, valid = safe_label(target, row, row < rows, classes, target_stride)
     spoilt = tl.where(valid, 0.0, float("nan"))
     z_y = tl.load(base + label).to(tl.float32)
     origin = _origin(base, z_y, classes, LANES, SUM)
-    m, d, s, t, a, b = _lanes(
-        base, place, ahead, label, classes, origin, AHEAD, LANES, EACH, SUM, MOMENT, POWER_A, Q_A, POWER_B, Q_B
-    )
+    m, d, s, t, a, b = _lanes(base, place, label, classes, origin, LANES, EACH, SUM, MOMENT, POWER_A, Q_A, POWER_B, Q_B)
     largest, lane = tl.max(m, 0, return_indices=True)
     elsewhere = tl.arange(0, LANES) != lane
     top = tl.maximum(largest, z_y)
@@ -360,7 +339,7 @@ def stream_forward(
     if FOCAL_A:
         f_a, h_a, f_b, h_b = _focals(
             base, shallow, place, label, classes, masked, nll_others, d, t, one, left, top, log_sum, inverse, above * inverse,
-            AHEAD, LANES, WIDTH, DEPTH, MOMENT, FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
+            LANES, WIDTH, DEPTH, MOMENT, FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
             FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip
         _keep_focal(primitives, saved, rows, row, f_a, h_a, spoilt, FOCAL_A)

@@ -40,11 +40,12 @@ def _read(base, column, end):
 
 @triton.jit
 def _power_factors(
-    factor, primitives, saved, rows, row, wanted, own, hit, inverse, log_sum, slope, dz_y, WHICH: tl.constexpr, Q: tl.constexpr
-):
+    grads, by_row, by_column, primitives, saved, rows, row, wanted, own, hit, inverse, log_sum, slope, dz_y,
+    WHICH: tl.constexpr, Q: tl.constexpr,
+):  # fmt: skip
     """The factor of ``e^q - e``, or of ``e^q`` where the label is the largest class; and what it adds to c0 and dz_y."""
+    factor = Q * _asked(grads, by_row, by_column, row, wanted, WHICH)
     if WHICH:
-        factor = Q * factor
         dz_y -= factor * tl.load(primitives + WHICH * rows.to(tl.int64) + row, mask=wanted, other=0.0) * hit
         factor *= norm_power(inverse, log_sum, Q)
         slope += factor * (tl.where(own < 0.0, hit, 0.0) - _load(saved, 3 + WHICH, rows, row) * inverse)
@@ -52,11 +53,13 @@ def _power_factors(
 
 
 @triton.jit
-def _focal_factors(factor, saved, rows, row, hit, inverse, slope, dz_y, WHICH: tl.constexpr):
+def _focal_factors(grads, by_row, by_column, saved, rows, row, wanted, hit, inverse, slope, dz_y, WHICH: tl.constexpr):
+    """The factor of h, and what it adds to c0 and dz_y."""
+    factor = _asked(grads, by_row, by_column, row, wanted, WHICH)
     if WHICH:
         total = factor * _load(saved, 3 + WHICH, rows, row)
         slope, dz_y = slope + total * inverse, dz_y + total * hit
-    return slope, dz_y
+    return factor, slope, dz_y
 
 
 @triton.jit
@@ -90,7 +93,7 @@ def _add_focal(
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride", "by_row", "by_column", "out_stride"])
 def stream_backward(
     grads, logits, target, primitives, saved, gradient, rows, units, stride_units, target_stride, by_row, by_column, out_stride,
-    UNIT: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr, AHEAD: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
+    UNIT: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
@@ -103,8 +106,8 @@ def stream_backward(
     row, start = tl.program_id(0) // parts, (tl.program_id(0) % parts) * (WIDTH * TIMES)
     base = logits + row.to(tl.int64) * (stride_units.to(tl.int64) * UNIT)
     end = tl.minimum(start + WIDTH * TIMES, classes)
-    column = start + tl.arange(0, WIDTH)
-    ahead = _read(base, column, end)  # a block before it is needed, the first one beside what is known of the row
+    if TIMES > 1:
+        ahead = _read(base, start + tl.arange(0, WIDTH), end)  # a block before it is needed
     label, _ = safe_label(target, row, row < rows, classes, target_stride)
     top, own, d = _load(saved, 0, rows, row), _load(saved, 1, rows, row), _load(saved, 2, rows, row)
     log_sum, left = _load(saved, 3, rows, row), _load(saved, 4, rows, row)
@@ -112,29 +115,29 @@ def stream_backward(
     by_nll = _upstream(grads, by_row, by_column, row, wanted, 0)
     by_log_miss = _upstream(grads, by_row, by_column, row, wanted, 1)
     uniform = _asked(grads, by_row, by_column, row, wanted, NLL)
-    power_a = _asked(grads, by_row, by_column, row, wanted, POWER_A)
-    power_b = _asked(grads, by_row, by_column, row, wanted, POWER_B)
-    focal_a = _asked(grads, by_row, by_column, row, wanted, FOCAL_A)
-    focal_b = _asked(grads, by_row, by_column, row, wanted, FOCAL_B)
     inverse, hit, slope, dz_y = row_factors(by_nll, by_log_miss, own, d)
     slope += uniform * left * inverse
     dz_y += uniform * left * hit
     power_a, slope, dz_y = _power_factors(
-        power_a, primitives, saved, rows, row, wanted, own, hit, inverse, log_sum, slope, dz_y, POWER_A, Q_A
+        grads, by_row, by_column, primitives, saved, rows, row, wanted, own, hit, inverse, log_sum, slope, dz_y, POWER_A, Q_A
     )
     power_b, slope, dz_y = _power_factors(
-        power_b, primitives, saved, rows, row, wanted, own, hit, inverse, log_sum, slope, dz_y, POWER_B, Q_B
+        grads, by_row, by_column, primitives, saved, rows, row, wanted, own, hit, inverse, log_sum, slope, dz_y, POWER_B, Q_B
     )
-    slope, dz_y = _focal_factors(focal_a, saved, rows, row, hit, inverse, slope, dz_y, FOCAL_A)
-    slope, dz_y = _focal_factors(focal_b, saved, rows, row, hit, inverse, slope, dz_y, FOCAL_B)
+    focal_a, slope, dz_y = _focal_factors(
+        grads, by_row, by_column, saved, rows, row, wanted, hit, inverse, slope, dz_y, FOCAL_A
+    )
+    focal_b, slope, dz_y = _focal_factors(
+        grads, by_row, by_column, saved, rows, row, wanted, hit, inverse, slope, dz_y, FOCAL_B
+    )
     top_miss = tl.maximum(expm1(log_sum) * inverse, TINY)
     below = tl.where(own < 0.0, 1.0, 0.0)
     place = gradient + row.to(tl.int64) * (out_stride.to(tl.int64) * UNIT)
     for step in range(0, TIMES):
         first = start + step * WIDTH
         column = first + tl.arange(0, WIDTH)
-        z = ahead.to(tl.float32) if AHEAD else _read(base, column, end).to(tl.float32)
-        if AHEAD and TIMES > 1:
+        z = ahead.to(tl.float32) if TIMES > 1 else _read(base, column, end).to(tl.float32)
+        if TIMES > 1:
             ahead = _read(base, column + WIDTH, end)
         x = z - top
         e = exp(x)
