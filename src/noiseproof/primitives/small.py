@@ -132,11 +132,11 @@ def second_pass(grads: Sequence[Factor], done: Small, asked: Sequence[Primitive]
     slope = torch.zeros_like(done.d) if by_nll is None else _times(done.inverse, by_nll)
     at_label = torch.mul(slope, done.d).neg_()
     wanted = [(row, asked[row - 2], factor) for row, factor in enumerate(others, start=2) if factor is not None]
-    if done.e.shape[1] == 2:
-        return _of_two_classes(wanted, done, at_label)
     if not wanted:
         gradient = done.e * slope if asked else done.e.mul_(slope)
         return gradient.scatter_(1, done.label, at_label)
+    if done.e.shape[1] == 2:
+        return _of_two_classes(wanted, done, at_label)
     return _Gradient(done, slope, at_label, least).of(wanted)
 
 
