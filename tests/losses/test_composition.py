@@ -7,6 +7,7 @@ from cases import draw, gradient
 import noiseproof
 from noiseproof import AMSE, CE, FL, GCE, JALCE, JALFL, MAE, MSE, NCE, NFL, RCE, SCE, LogitClip, Sum
 from noiseproof import primitives as implementation
+from noiseproof.primitives import small
 
 
 def test_the_papers_loss_is_the_sum_of_its_parts():
@@ -25,9 +26,15 @@ def test_a_sum_makes_one_pass_over_the_logits(monkeypatch):
     original = noiseproof.statistics.rows_of_primitives
     monkeypatch.setattr(noiseproof.statistics, "rows_of_primitives", lambda *args: calls.append(1) or original(*args))
     logits, target = draw(8, 10)
-    (NCE() + 3.0 * AMSE() + 0.5 * (GCE() + FL(gamma=2.0)))(logits, target)
+    loss = NCE() + 3.0 * AMSE() + 0.5 * (GCE() + FL(gamma=2.0))
+    loss._by_autograd(logits, target)
     assert len(calls) == 1
     assert implementation.rows_of_primitives is original
+    passes = []
+    first_pass = small.first_pass
+    monkeypatch.setattr(small, "first_pass", lambda *args: passes.append(1) or first_pass(*args))
+    loss(logits, target)  # as a program
+    assert (len(passes), len(calls)) == (1, 1)
 
 
 def test_terms_are_flattened_and_scaled():

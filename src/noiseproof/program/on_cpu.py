@@ -26,32 +26,34 @@ class _Done(NamedTuple):
 
 def forward(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
     """The loss; what a gradient needs goes into ``ctx``, if there will be one."""
-    formula = rows.formula
-    labels = _labels(target, rows)
-    total = None
-    is_plain = rows.weight is None and rows.ignored is None
-    share = 1 / max(1, target.shape[0]) if is_plain and rows.reduction == "mean" and not formula.asked else 1.0
-    done = None
-    if logits.numel() <= small.SMALL:
-        done = _at_once(logits, labels, rows.ignored, rows, share, ctx is not None, None) if logits.numel() else None
-    elif ctx is not None and not formula.asked and logits.dtype == formula.dtype:
+    formula, size = rows.formula, logits.numel()
+    labels = target if rows.ignored is None else target.masked_fill(rows.ignored, 0)
+    want_gradient = ctx is not None
+    kept: list[Any] = []
+    done, share, total = None, 1.0, None
+    if not formula.asked and rows.reduction == "mean" and rows.weight is None and rows.ignored is None and size:
+        share = 1 / target.shape[0]
+    if 0 < size <= small.SMALL:
+        done = _at_once(logits, labels, rows.ignored, rows, share, want_gradient, None)
+    elif want_gradient and size and not formula.asked and logits.dtype == formula.dtype:
         done = _in_chunks(logits, labels, rows, share)
-    kept = [] if done is None or done.gradient is None else [done.gradient]
     if done is None:
         share = 1.0
-        done, kept = _first_pass(logits, labels, rows, ctx is not None)
+        done, kept = _first_pass(logits, labels, rows, want_gradient)
+    values, scale, gradient = done
     if rows.reduction == "mean":
-        total = small.number(target.shape[0], formula.dtype) if done.scale is None else done.scale.sum()
-    if ctx is not None:
+        total = small.number(target.shape[0], formula.dtype) if scale is None else scale.sum()
+    if want_gradient:
         # Where all rows are ignored all slopes are 0, and a mean of nothing should not make them NaN.
-        is_divided = total is None or share != 1.0 or (done.scale is not None and total.item() == 0)
+        is_divided = share != 1.0 or total is None or (scale is not None and total.item() == 0)
         ctx.total = None if is_divided else total
-        ctx.has_gradient = done.gradient is not None
-        ctx.given = None
-        if logits.numel() > small.SMALL and ctx.has_gradient:
-            ctx.given, kept = kept[0], []
-        ctx.save_for_backward(logits, target, *kept)
-    result = done.values.view(-1) if rows.reduction == "none" else done.values.sum()
+        ctx.way = "second pass" if gradient is None else "saved" if size <= small.SMALL else "given"
+        if ctx.way == "saved":
+            ctx.save_for_backward(logits, target, gradient)
+        else:
+            ctx.given = gradient
+            ctx.save_for_backward(logits, target, *kept)
+    result = values.view(-1) if rows.reduction == "none" else values.sum()
     if total is not None:
         result = result / total
     return result if result.dtype == rows.dtype else result.to(rows.dtype)
@@ -61,10 +63,10 @@ def backward(ctx: Any, logits: Tensor, target: Tensor, saved: list[Tensor], rows
     """The gradient; None: it was given away the first time."""
     if ctx.total is not None:
         grad = grad / ctx.total
-    if ctx.has_gradient and saved:
+    if ctx.way == "saved":
         gradient = torch.mul(saved[0], grad.unsqueeze(1) if grad.dim() else grad)
         return gradient if gradient.dtype == logits.dtype else gradient.to(logits.dtype)
-    if ctx.has_gradient:
+    if ctx.way == "given":
         given: Tensor | None = ctx.given
         ctx.given = None
         if given is None or (grad.dim() == 0 and grad.item() == 1):
@@ -74,11 +76,8 @@ def backward(ctx: Any, logits: Tensor, target: Tensor, saved: list[Tensor], rows
     count = 2 + len(asked)
     factors = [None if slope is None else slope * grad for slope in saved[:count]]
     passed = reference.Passed(saved[count : 2 * count], saved[2 * count :])
-    return reference.second_pass(factors, logits, _labels(target, rows), passed, asked)
-
-
-def _labels(target: Tensor, rows: Rows) -> Tensor:
-    return target if rows.ignored is None else target.masked_fill(rows.ignored, 0)
+    labels = target if rows.ignored is None else target.masked_fill(rows.ignored, 0)
+    return reference.second_pass(factors, logits, labels, passed, asked)
 
 
 def _at_once(
