@@ -5,7 +5,7 @@
 
 Data sets: ``digits``, with noise that is put on them; ``cifar10n`` and ``cifar100n``, images that cnn8 learns from people's
 labels alone; for a CPU ``cifar10n-images``, 10,000 of them learnt by cnn5, and ``cifar10n-patches``, ``mnist-patches`` and
-``fashion-mnist-patches``, features of 10,000 images that need no training. DIR has the official files, and CIFAR-N's label files.
+``fashion-mnist-patches``, features of 10,000 images that need no training. DIR has the official files and CIFAR-N's labels.
 ``--rows`` and ``--epochs`` make a run shorter, to try it.
 
 Ways: ``audit`` and ``quick`` are ``audit_labels``; ``cleanlab`` (pip install cleanlab) has the predictions of the same networks
