@@ -80,7 +80,10 @@ def away(state, other):
     ids=["alone", "beside others", "torch's kernels", "soft labels"],
 )
 def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(shared, kernels, changes, soft, monkeypatch):
-    """An epoch of three parts, the last batch a smaller one; then an evaluation, the state, and another epoch from there."""
+    """An epoch of three parts, the last batch a smaller one; then an evaluation, the state, and another epoch from there.
+
+    Predictions are as near as the plain ones are to themselves with their sums in another order.
+    """
     if torch.cuda.is_available():
         pytest.skip("there is a device")
     pytest.importorskip("triton")
@@ -93,12 +96,15 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(sha
     recipe = recipe_of(batch=6, **{"model_options": {"widths": [8, 8, 8]}, **changes})
     task, options = images_task(recipe, count=16, soft=soft), RunOptions(at_once=2 if shared else 1)
     plain, fast = Run(recipe, task, options), fast_run(recipe, task, options, kernels)
-    (expected, facts), (ours, our_facts) = losses_of(plain, [0]), losses_of(fast, [0])
+    backwards = Run(recipe, task, options, Backwards)
+    (expected, facts), (ours, our_facts), _ = (losses_of(run, [0]) for run in (plain, fast, backwards))
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
     assert [fact[1:] for fact in our_facts] == [fact[1:] for fact in facts]
     assert plain.accuracy() == fast.accuracy()
-    np.testing.assert_allclose(fast.predictions().probability, plain.predictions().probability, atol=1e-5)
-    np.testing.assert_allclose(fast.probabilities(task.train), plain.probabilities(task.train), atol=1e-5)
+    rounding = np.abs(backwards.probabilities(task.train) - plain.probabilities(task.train)).max()
+    near = {"rtol": 0, "atol": 10 * rounding + 1e-6}
+    np.testing.assert_allclose(fast.predictions().probability, plain.predictions().probability, **near)
+    np.testing.assert_allclose(fast.probabilities(task.train), plain.probabilities(task.train), **near)
     np.testing.assert_allclose(fast.logits(task.test), plain.logits(task.test), rtol=1e-4, atol=1e-4)
     distance = away(plain.state(), fast.state())
     folded = {f"update.momentum.{name}" for name in fast.engine.lean.spans if name not in fast.engine.lean.leaves}
