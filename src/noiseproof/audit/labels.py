@@ -81,12 +81,14 @@ def audit_labels(
         part = part_of(views[0], np.random.default_rng(seed))
         found = fitted([view[part] for view in views], given[part])
         posterior = posterior_of(found, views, given)
+        mutual: float | None = None
         if not quick:
             second = cross_validated(plan, _soft_recipe(plan, recipe), store, posterior, tell.of("soft labels"))
             views = [log_view(_known(second, unread, given)), *votes]
             found = fit_mixture([view[part] for view in views], given[part], transition=found.transition)
             posterior = posterior_of(found, views, given)
-    return _answer(plan, found, views, posterior, first, unread, own is not None)
+            mutual = float((first.probabilities.argmax(1) == second.probabilities.argmax(1))[~unread].mean())
+    return _answer(plan, found, views, posterior, first, unread, own is not None, mutual)
 
 
 def _answer(
@@ -97,10 +99,11 @@ def _answer(
     first: HeldOut,
     unread: NDArray[np.bool_],
     own_features: bool,
+    mutual: float | None,
 ) -> Audit:
     given = plan.task.train.labels
-    found = concluded(model, views, posterior, given, np.random.default_rng(plan.seed))
     agreement = float((first.probabilities.argmax(1) == given)[~unread].mean())
+    found = concluded(model, views, posterior, given, np.random.default_rng(plan.seed), agreement, mutual)
     if plan.fold is None:
         how = f"one network trained on all labels with {ROBUST}, its predictions in sample"
     else:
@@ -109,7 +112,17 @@ def _answer(
     how += f"; labels of the nearest examples by {opinion}" if opinion else ""
     how += "; maximum likelihood of a transition matrix and recalibrated predictions"
     notes = tuple(_notes(plan, unread))
-    return Audit(given, posterior, *found, agreement, plan.task.classes, how, plan.fold, plan.fold is not None, notes)
+    return Audit(
+        given,
+        posterior,
+        agreement=agreement,
+        classes=plan.task.classes,
+        how=how,
+        fold=plan.fold,
+        out_of_sample=plan.fold is not None,
+        notes=notes,
+        **found._asdict(),
+    )
 
 
 def _notes(plan: Plan, unread: NDArray[np.bool_]) -> list[str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from noiseproof.audit.mixture import expected_counts
 from noiseproof.audit.tables import save_audit
 
-__all__ = ["Audit", "ClassAudit", "Confusion"]
+__all__ = ["Audit", "ClassAudit", "Confusion", "weak_predictions"]
 
 MOST_FLAGGED = 0.5
 LEAST_AGREEMENT, LEAST_FOUND = 0.4, 0.85
@@ -48,6 +48,11 @@ class ClassAudit:
     """Too many are flagged for the flags to be trusted: the class may be rare, and swamped by noise"""
 
 
+def weak_predictions(agreement: float, rate: float) -> bool:
+    """Whether predictions agree with too few of the labels, or of those that should be right at this rate of wrong ones."""
+    return agreement < max(LEAST_AGREEMENT, LEAST_FOUND * (1 - rate))
+
+
 class Confusion(NamedTuple):
     """Examples of one class that are labelled as another."""
 
@@ -71,7 +76,7 @@ class Audit:
     rate: float
     """The expected share of wrong labels"""
     rate_interval: tuple[float, float]
-    """95 %"""
+    """From the rate if no label was led by doubt, or from 0 by weak predictions, to that if all were, and 95 % for sampling"""
     agreement: float
     """The share of examples whose given label is the one predicted; low where predictions are weak or the noise is high"""
     classes: tuple[str, ...]
@@ -83,6 +88,8 @@ class Audit:
     """Whether the predictions are of networks that were not trained on the example"""
     notes: tuple[str, ...] = ()
     """What to know of how the predictions were made; part of the warnings"""
+    least_rate: float | None = None
+    """The rate if easy and hard examples of a class are mistaken alike, no label led by doubt; None if that is the rate"""
 
     @functools.cached_property
     def p_wrong(self) -> NDArray[np.float32]:
@@ -137,20 +144,27 @@ class Audit:
     @property
     def weak(self) -> bool:
         """Whether the predictions are too weak for the rate to be more than a bound: what they cannot tell looks wrong."""
-        return self.agreement < max(LEAST_AGREEMENT, LEAST_FOUND * (1 - self.rate))
+        return weak_predictions(self.agreement, self._least)
+
+    @property
+    def _least(self) -> float:
+        return self.rate if self.least_rate is None else self.least_rate
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a reader should know before acting on it; what concerns all labels first, then class by class."""
         found = list(self.notes)
         if self.weak:
-            said = f"predictions agree with {self.agreement:.0%} of the labels only, right ones would with {1 - self.rate:.0%}"
-            found.insert(0, f"{said}: they are weak, and what they cannot tell counts as wrong; the rate is likely too high")
+            said = (
+                f"predictions agree with {self.agreement:.0%} of the labels only, right ones would with {1 - self._least:.0%}"
+            )
+            either = "they are weak, and what they cannot tell counts as wrong; the rate is likely too high"
+            found.insert(0, f"{said}: {either}, unless labels are wrong mostly where examples are hard: look at those flagged")
         return (*found, *(f"class {each.name}: {each.warning}" for each in self.per_class if each.warning))
 
     def __str__(self) -> str:
         low, high = self.rate_interval
-        share = f"{'at most ' if self.weak else ''}{self.rate:.1%} of {len(self.given)} labels are wrong"
+        share = f"{f'at most {high:.1%}, perhaps ' if self.weak else ''}{self.rate:.1%} of {len(self.given)} labels are wrong"
         share += f" (95 % interval {low:.1%} to {high:.1%})"
         return f"{share}; {int(self.flagged.sum())} are flagged; predictions and given labels agree in {self.agreement:.1%}"
 
