@@ -31,7 +31,7 @@ SHARPEST, HALVINGS = 64.0, 20
 
 
 class Rates(NamedTuple):
-    """The share of wrong labels."""
+    """The share of wrong labels, by what is assumed."""
 
     least: float
     """If no label was led by doubt"""
@@ -39,6 +39,8 @@ class Rates(NamedTuple):
     """If as many were as slipped, where they are counted"""
     most: float
     """If all that did not slip were"""
+    disputed: float
+    """The share of labels that are not what is predicted, less the least of wrong ones: the predictions' own errors"""
 
 
 def sharpened(model: Mixture, views: Sequence[View], agreement: float) -> Mixture:
@@ -69,12 +71,13 @@ def led_by_doubt(
     model: Mixture, views: Sequence[View], posterior: NDArray[np.float32], given: Labels, *, counted: bool
 ) -> Rates:
     """The rates; if led labels are ``counted``, the posterior is changed, in place, to as many of them as slipped."""
-    right = [0.0, 0.0]
+    right, agreed = [0.0, 0.0], 0
     least = 1 - float(posterior[np.arange(len(given)), given].mean(dtype=np.float64))
     share = min(1.0, least / max(1 - least, 1e-9)) if counted else 0.0
     for part in blocks(len(given), posterior.shape[1]):
         q = model.predicted([view[part] for view in views])
         rows, mine = np.arange(len(q)), given[part]
+        agreed += int((q.argmax(1) == mine).sum())
         belief = posterior[part][rows, mine].astype(np.float64)
         right[1] += float(belief @ q[rows, mine])
         if share:
@@ -82,7 +85,7 @@ def led_by_doubt(
             posterior[part] += (share * belief)[:, None] * q
         right[0] += float(posterior[part][rows, mine].sum(dtype=np.float64))
     rate, most = (1 - each / len(given) for each in right)
-    return Rates(least, rate, max(rate, most))
+    return Rates(least, rate, max(rate, most), max(0.0, 1 - agreed / len(given) - least))
 
 
 def blocks(rows: int, columns: int) -> Iterator[slice]:

@@ -103,7 +103,7 @@ def _answer(
 ) -> Audit:
     given = plan.task.train.labels
     agreement = float((first.probabilities.argmax(1) == given)[~unread].mean())
-    found = concluded(model, views, posterior, given, np.random.default_rng(plan.seed), agreement, mutual)
+    found = concluded(model, views, posterior, given, np.random.default_rng(plan.seed), mutual)
     if plan.fold is None:
         how = f"one network trained on all labels with {ROBUST}, its predictions in sample"
     else:

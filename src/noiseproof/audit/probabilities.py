@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from noiseproof.audit.doubt import blocks, led_by_doubt, sharpened
 from noiseproof.audit.mixture import ITERATIONS, Floats, Labels, Mixture, View, expected_counts, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
-from noiseproof.audit.result import Audit, weak_predictions
+from noiseproof.audit.result import Audit
 
 __all__ = ["audit_probabilities"]
 
@@ -52,11 +52,10 @@ def audit_probabilities(
     part = part_of(p, generator)
     model = fitted([view[part] for view in views], given[part])
     posterior = posterior_of(model, views, given)
-    agreement = float((p.argmax(1) == given).mean())
-    found = concluded(model, views, posterior, given, generator, agreement)
+    found = concluded(model, views, posterior, given, generator)
     opinions = "predictions and the labels of the nearest examples" if features is not None else "predictions"
     how = f"maximum likelihood of a transition matrix and recalibrated {opinions}, given out of sample"
-    return Audit(given, posterior, agreement=agreement, classes=names, how=how, **found._asdict())
+    return Audit(given, posterior, agreement=float((p.argmax(1) == given).mean()), classes=names, how=how, **found._asdict())
 
 
 def fitted(views: Sequence[View], given: Labels, start: Mixture | None = None, iterations: int = ITERATIONS) -> Mixture:
@@ -83,14 +82,16 @@ def concluded(
     posterior: NDArray[np.float32],
     given: Labels,
     generator: np.random.Generator,
-    agreement: float,
     mutual: float | None = None,
 ) -> Conclusion:
     """The transition matrix, the rate and its interval, from the mixture and its posterior.
 
-    ``agreement`` is that of the predictions with the labels, ``mutual`` that of two networks with each other. Where they are
-    surer of each other than the fit to the labels lets them be, labels are led by doubt: predictions are made as sure, and the
-    posterior is changed, in place, to as many labels that are led as slip.
+    ``mutual`` is the agreement of two networks with each other. Where they are surer of each other than the fit to the labels
+    lets them be, labels are led by doubt: predictions are made as sure, and the posterior is changed, in place, to as many
+    labels that are led as slip.
+
+    The interval begins lower than the least rate by as many labels as predictions dispute though they look right: those are the
+    predictions' own errors, and as many again may have been taken for wrong labels.
 
     The matrix is that of the posteriors, so that it and the rate say the same. The fitted one has labels added to every entry:
     that steadies the fit, but clean labels would look as if some were wrong. It stands for classes that hardly any example has.
@@ -103,7 +104,7 @@ def concluded(
     counts = expected_counts(posterior, given)
     there = counts.sum(1, keepdims=True)
     transition = np.where(there < 1, model.transition, counts / np.maximum(there, 1))
-    low = 0.0 if weak_predictions(agreement, least.rate) else min(least.rate, rates.rate)
+    low = min(least.rate, rates.rate) - least.disputed
     half = _sampling(model, views, given, generator)
     return Conclusion(transition, rates.rate, (max(0.0, low - half), min(1.0, rates.most + half)), least.rate)
 

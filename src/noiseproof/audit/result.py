@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from noiseproof.audit.mixture import expected_counts
 from noiseproof.audit.tables import save_audit
 
-__all__ = ["Audit", "ClassAudit", "Confusion", "weak_predictions"]
+__all__ = ["Audit", "ClassAudit", "Confusion"]
 
 MOST_FLAGGED = 0.5
 LEAST_AGREEMENT, LEAST_FOUND = 0.4, 0.85
@@ -48,11 +48,6 @@ class ClassAudit:
     """Too many are flagged for the flags to be trusted: the class may be rare, and swamped by noise"""
 
 
-def weak_predictions(agreement: float, rate: float) -> bool:
-    """Whether predictions agree with too few of the labels, or of those that should be right at this rate of wrong ones."""
-    return agreement < max(LEAST_AGREEMENT, LEAST_FOUND * (1 - rate))
-
-
 class Confusion(NamedTuple):
     """Examples of one class that are labelled as another."""
 
@@ -76,7 +71,7 @@ class Audit:
     rate: float
     """The expected share of wrong labels"""
     rate_interval: tuple[float, float]
-    """From the rate if no label was led by doubt, or from 0 by weak predictions, to that if all were, and 95 % for sampling"""
+    """From errors of the predictions taken for wrong labels to all labels led by doubt, and 95 % for sampling"""
     agreement: float
     """The share of examples whose given label is the one predicted; low where predictions are weak or the noise is high"""
     classes: tuple[str, ...]
@@ -144,7 +139,7 @@ class Audit:
     @property
     def weak(self) -> bool:
         """Whether the predictions are too weak for the rate to be more than a bound: what they cannot tell looks wrong."""
-        return weak_predictions(self.agreement, self._least)
+        return self.agreement < max(LEAST_AGREEMENT, LEAST_FOUND * (1 - self._least))
 
     @property
     def _least(self) -> float:
