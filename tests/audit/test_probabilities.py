@@ -198,7 +198,7 @@ def test_the_files(tmp_path):
 
 def test_many_rows_are_fitted_in_part_and_answered_in_whole(monkeypatch):
     monkeypatch.setattr("noiseproof.audit.probabilities.FITTED", 4 * 1_500)
-    monkeypatch.setattr("noiseproof.audit.probabilities.BLOCK", 4 * 700)
+    monkeypatch.setattr("noiseproof.audit.doubt.BLOCK", 4 * 700)
     p, true, given = drawn(4_500, symmetric(4, 0.2).matrix)
     found = audit.audit_probabilities(p, given)
     assert len(found.posterior) == 4_500

@@ -91,13 +91,15 @@ def audit_labels(
         part = part_of(views[0], np.random.default_rng(seed))
         found = fitted([view[part] for view in views], given[part])
         posterior = posterior_of(found, views, given)
+        mutual: float | None = None
         if not quick:
             second = cross_validated(plan, _soft_recipe(plan, recipe), store, posterior, tell.of("soft labels"))
             views = [log_view(_known(second, unread, given)), *votes]
             found = fit_mixture([view[part] for view in views], given[part], transition=found.transition)
             posterior = posterior_of(found, views, given)
+            mutual = float((first.probabilities.argmax(1) == second.probabilities.argmax(1))[~unread].mean())
     notes = [SMALL_NOTE] if learnt_small(examples, model, plan.options.device) else []
-    return _answer(plan, found, views, posterior, first, [*notes, *_notes(plan, unread)], own is not None)
+    return _answer(plan, found, views, posterior, first, [*notes, *_notes(plan, unread)], own is not None, mutual)
 
 
 def _answer(
@@ -108,11 +110,12 @@ def _answer(
     first: HeldOut,
     notes: list[str],
     own_features: bool,
+    mutual: float | None,
 ) -> Audit:
     given = plan.task.train.labels
-    found = concluded(model, views, posterior, given, np.random.default_rng(plan.seed))
     read = np.isfinite(first.probabilities).all(1)
     agreement = float((first.probabilities.argmax(1) == given)[read].mean())
+    found = concluded(model, views, posterior, given, np.random.default_rng(plan.seed), mutual)
     if plan.fold is None:
         how = f"one network trained on all labels with {ROBUST}, its predictions in sample"
     else:
@@ -120,7 +123,17 @@ def _answer(
     opinion = "features that were given" if own_features else "the network's features" if first.features.shape[1] else ""
     how += f"; labels of the nearest examples by {opinion}" if opinion else ""
     how += "; maximum likelihood of a transition matrix and recalibrated predictions"
-    return Audit(given, posterior, *found, agreement, plan.task.classes, how, plan.fold, plan.fold is not None, tuple(notes))
+    return Audit(
+        given,
+        posterior,
+        agreement=agreement,
+        classes=plan.task.classes,
+        how=how,
+        fold=plan.fold,
+        out_of_sample=plan.fold is not None,
+        notes=tuple(notes),
+        **found._asdict(),
+    )
 
 
 def _notes(plan: Plan, unread: NDArray[np.bool_]) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from noiseproof.audit.doubt import blocks, led_by_doubt, sharpened
 from noiseproof.audit.mixture import ITERATIONS, Floats, Labels, Mixture, View, expected_counts, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
 from noiseproof.audit.result import Audit
@@ -20,7 +22,6 @@ RESAMPLED = 2**17  # numbers in a view that is fitted again for the interval
 RESAMPLES, REFITTED = 40, 15  # and iterations for each
 ROW = 10  # examples that a row of T needs to be fitted again
 SUM = 1e-3  # by how much the sum of probabilities may differ from 1
-BLOCK = 2**22  # numbers in a part of the posterior that is computed at once
 
 
 def audit_probabilities(
@@ -55,7 +56,7 @@ def audit_probabilities(
     found = concluded(model, views, posterior, given, generator)
     opinions = "predictions and the labels of the nearest examples" if features is not None else "predictions"
     how = f"maximum likelihood of a transition matrix and recalibrated {opinions}, given out of sample"
-    return Audit(given, posterior, *found, float((p.argmax(1) == given).mean()), names, how)
+    return Audit(given, posterior, agreement=float((p.argmax(1) == given).mean()), classes=names, how=how, **found._asdict())
 
 
 def fitted(views: Sequence[View], given: Labels, start: Mixture | None = None, iterations: int = ITERATIONS) -> Mixture:
@@ -67,27 +68,52 @@ def fitted(views: Sequence[View], given: Labels, start: Mixture | None = None, i
     return fit_mixture(views, given, transition=model.transition, start=start, iterations=iterations)
 
 
+class Conclusion(NamedTuple):
+    """What an audit says of all labels together, by the names that it has in an :class:`Audit`."""
+
+    transition: Floats
+    rate: float
+    rate_interval: tuple[float, float]
+    least_rate: float
+
+
 def concluded(
-    model: Mixture, views: Sequence[View], posterior: NDArray[np.float32], given: Labels, generator: np.random.Generator
-) -> tuple[Floats, float, tuple[float, float]]:
-    """The transition matrix, the rate and its interval.
+    model: Mixture,
+    views: Sequence[View],
+    posterior: NDArray[np.float32],
+    given: Labels,
+    generator: np.random.Generator,
+    mutual: float | None = None,
+) -> Conclusion:
+    """The transition matrix, the rate and its interval, from the mixture and its posterior.
+
+    ``mutual`` is the agreement of two networks with each other. Where they are surer of each other than the fit to the labels
+    lets them be, labels are led by doubt: predictions are made as sure, and the posterior is changed, in place, to as many
+    labels that are led as slip.
+
+    The interval begins lower than the least rate by as many labels as predictions dispute though they look right: those are the
+    predictions' own errors, and as many again may have been taken for wrong labels.
 
     The matrix is that of the posteriors, so that it and the rate say the same. The fitted one has labels added to every entry:
     that steadies the fit, but clean labels would look as if some were wrong. Where less than one example is of a class, the
     rest to one example counts as the labels of all classes do: wrong at the rate, and then any other.
     """
+    least = led_by_doubt(model, views, posterior, given, counted=False)
+    rates, sharp = least, model if mutual is None else sharpened(model, views, mutual)
+    if sharp is not model:
+        posterior[:] = posterior_of(sharp, views, given)
+        rates = led_by_doubt(sharp, views, posterior, given, counted=True)
     counts = expected_counts(posterior, given)
-    rate = 1 - float(np.trace(counts) / len(given))
-    there, usual = counts.sum(1, keepdims=True), symmetric(len(counts), min(max(rate, 0.0), 1.0)).matrix
+    there, usual = counts.sum(1, keepdims=True), symmetric(len(counts), min(max(rates.rate, 0.0), 1.0)).matrix
     transition = (counts + np.maximum(1 - there, 0) * usual) / np.maximum(there, 1)
-    return transition, rate, _interval(model, views, given, rate, generator)
+    low = min(least.rate, rates.rate) - least.disputed
+    half = _sampling(model, views, given, generator)
+    return Conclusion(transition, rates.rate, (max(0.0, low - half), min(1.0, rates.most + half)), least.rate)
 
 
-def _interval(
-    model: Mixture, views: Sequence[View], given: Labels, rate: float, generator: np.random.Generator
-) -> tuple[float, float]:
-    """By the bootstrap: the model is fitted again to examples that are drawn anew. Where there are many, fewer are drawn, and
-    the spread is corrected for it."""
+def _sampling(model: Mixture, views: Sequence[View], given: Labels, generator: np.random.Generator) -> float:
+    """How far the examples that happened to be drawn move the rate, at 95 %, by the bootstrap: the model is fitted again to
+    examples that are drawn anew. Where there are many, fewer are drawn, and the spread is corrected for it."""
     rows = len(given)
     count = min(rows, max(RESAMPLED // model.transition.shape[0], 500))
     rates = []
@@ -96,8 +122,7 @@ def _interval(
         again = [view[drawn] for view in views]
         refit = _refitted(model, again, given[drawn])
         rates.append(1 - refit.posterior(again, given[drawn])[np.arange(count), given[drawn]].mean())
-    half = 1.96 * float(np.std(rates, ddof=1) * np.sqrt(count / rows))
-    return max(0.0, rate - half), min(1.0, rate + half)
+    return 1.96 * float(np.std(rates, ddof=1) * np.sqrt(count / rows))
 
 
 def _refitted(model: Mixture, views: Sequence[View], given: Labels) -> Mixture:
@@ -110,9 +135,7 @@ def _refitted(model: Mixture, views: Sequence[View], given: Labels) -> Mixture:
 def posterior_of(model: Mixture, views: Sequence[View], given: Labels) -> NDArray[np.float32]:
     classes = model.transition.shape[0]
     result = np.empty((len(given), classes), dtype=np.float32)
-    step = max(1, BLOCK // classes)
-    for start in range(0, len(given), step):
-        part = slice(start, start + step)
+    for part in blocks(len(given), classes):
         result[part] = model.posterior([view[part] for view in views], given[part])
     return result
 

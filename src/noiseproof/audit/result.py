@@ -96,7 +96,7 @@ class Audit:
     rate: float
     """The expected share of wrong labels"""
     rate_interval: tuple[float, float]
-    """95 %"""
+    """From errors of the predictions taken for wrong labels to all labels led by doubt, and 95 % for sampling"""
     agreement: float
     """The share of examples whose given label is the one predicted; low where predictions are weak or the noise is high"""
     classes: tuple[str, ...]
@@ -108,6 +108,8 @@ class Audit:
     """Whether the predictions are of networks that were not trained on the example"""
     notes: tuple[str, ...] = ()
     """What to know of how the predictions were made; part of the warnings"""
+    least_rate: float | None = None
+    """The rate if easy and hard examples of a class are mistaken alike, no label led by doubt; None if that is the rate"""
 
     @functools.cached_property
     def p_wrong(self) -> NDArray[np.float32]:
@@ -155,15 +157,24 @@ class Audit:
     @property
     def weak(self) -> bool:
         """Whether the predictions are too weak for the rate to be more than a bound: what they cannot tell looks wrong."""
-        return self.agreement < max(LEAST_AGREEMENT, LEAST_FOUND * (1 - self.rate))
+        return self.agreement < max(LEAST_AGREEMENT, LEAST_FOUND * (1 - self._least))
+
+    @property
+    def _least(self) -> float:
+        return self.rate if self.least_rate is None else self.least_rate
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a reader should know before acting on it; what concerns all labels first, then class by class."""
         found = list(self.notes)
         if self.weak:
-            said = f"predictions agree with {self.agreement:.0%} of the labels only, right ones would with {1 - self.rate:.0%}"
-            follows = "they are weak, and what they cannot tell counts as wrong; the rate is likely too high"
+            said = (
+                f"predictions agree with {self.agreement:.0%} of the labels only, right ones would with {1 - self._least:.0%}"
+            )
+            follows = (
+                "they are weak, and what they cannot tell counts as wrong; the rate is likely too high, unless labels are "
+                "wrong mostly where examples are hard: look at those flagged"
+            )
             if self.rate < CLEAN:
                 follows = "they are so weak that nothing is known of any label"
             found.insert(0, f"{said}: {follows}")
@@ -171,7 +182,7 @@ class Audit:
 
     def __str__(self) -> str:
         low, high = self.rate_interval
-        share = f"{'at most ' if self.weak else ''}{self.rate:.1%} of {len(self.given)} labels are wrong"
+        share = f"{f'at most {high:.1%}, perhaps ' if self.weak else ''}{self.rate:.1%} of {len(self.given)} labels are wrong"
         share += f" (95 % interval {low:.1%} to {high:.1%})"
         return f"{share}; {int(self.flagged.sum())} are flagged; predictions and given labels agree in {self.agreement:.1%}"
 

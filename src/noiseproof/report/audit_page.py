@@ -86,7 +86,8 @@ def verdict(audit: Audit) -> Verdict:
     elif audit.rate < CLEAN:
         headline = f"Hardly any of the {count:,} labels looks wrong: {percent(audit.rate)}"
     elif audit.weak:
-        headline = f"At most about {percent(audit.rate)} of the {count:,} labels are wrong, by predictions too weak to say more"
+        perhaps = f"perhaps {percent(audit.rate)}, by predictions too weak to say more"
+        headline = f"At most about {percent(high)} of the {count:,} labels are wrong, {perhaps}"
     else:
         headline = f"About {percent(audit.rate)} of the {count:,} labels are wrong"
     flags = "1 label is flagged" if flagged == 1 else f"{flagged:,} labels are flagged"
