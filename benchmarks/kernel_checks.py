@@ -56,7 +56,7 @@ def errors_of(cases: Any, name: str, classes: int, dtype: torch.dtype, kind: str
         logits, target = cases.drawn(kind, 33 if classes < 5000 else 6, classes, dtype, DEVICE)
         errors = cases.errors(logits, target, cases.REQUESTS[name], in_place=kind == "random")
         passed, seen = errors.passes(dtype), {key: f"{value:.1e}" for key, value in errors._asdict().items()}
-    except Exception as error:
+    except Exception as error:  # a check that cannot run has not passed, and the others go on
         passed, seen = False, {"error": f"{type(error).__name__}: {error}"[:800]}
     return {"check": name, "classes": classes, "dtype": str(dtype), "kind": kind, "passed": passed, **seen}
 
@@ -99,7 +99,7 @@ def whole(name: str) -> dict[str, Any]:
         gradient(noiseproof.create_loss(name, reduction="sum").to(DEVICE), logits[:0], target[:0])
         torch.cuda.set_sync_debug_mode("error")
         gradient(loss, logits, target)
-    except Exception as error:
+    except Exception as error:  # reported as the result of the check
         traceback.print_exc(limit=-4)
         said["error"] = f"{type(error).__name__}: {error}"[:800]
     finally:
@@ -120,7 +120,7 @@ def programs(clock: Any) -> None:
                 error = program_error(loss, rows)
                 if not any(vars(loss)["_programs"].made.values()):
                     without.append(entry.name)
-            except Exception as raised:
+            except Exception as raised:  # reported as the result of the check
                 traceback.print_exc(limit=-4)
                 error = float("nan")
                 clock.say(program=entry.name, rows=rows, reduction=reduction, error=f"{type(raised).__name__}: {raised}"[:400])

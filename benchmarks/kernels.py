@@ -154,7 +154,7 @@ def copy_of(batches: Batches) -> Step:
 
 
 def liger(batches: Batches) -> Step:
-    from liger_kernel.transformers import LigerCrossEntropyLoss  # type: ignore[import-not-found,unused-ignore]
+    from liger_kernel.transformers import LigerCrossEntropyLoss  # type: ignore[import-not-found,unused-ignore] # may be absent
 
     return step_of(LigerCrossEntropyLoss(), batches)
 
@@ -168,7 +168,7 @@ def made(name: str, way: str, batches: Batches) -> Step:
     """A step of a loss: ours or ``plain``, ``compiled``, as a ``graph``."""
     loss: Loss = FORMULAS[name] if "plain" in way or "cross" in way else noiseproof.create_loss(name).to(DEVICE)
     if way == "in place":
-        loss, batches = noiseproof.GradientInForward(loss, in_place=True), own(batches)  # type: ignore[arg-type]
+        loss, batches = noiseproof.GradientInForward(loss, in_place=True), own(batches)  # type: ignore[arg-type] # a RobustLoss, by its way
     if way.endswith("compiled"):
         loss = torch.compile(loss, fullgraph=True, dynamic=False)
     run = step_of(loss, batches)
@@ -207,7 +207,7 @@ def measured(case: Case, clock: Clock) -> None:
             torch.cuda.synchronize()
             peaks[name, way] = (torch.cuda.max_memory_allocated() - before) / 2**20
             steps[name, way] = run
-        except Exception as error:
+        except Exception as error:  # one that fails or does not fit must not end the others
             if way != "liger":  # which need not be installed
                 clock.failed(f"{name} {way} {case.rows} {case.classes}", error)
     times = in_turns(steps, min(case.share * len(steps), max(1.0, clock.left - 3)))
@@ -323,7 +323,7 @@ def tuned(case: Case, clock: Clock) -> None:
             run = passes_of(asked, batches)[key]
             run()
             clock.say(tune=which, asked=asked[-1].kind, shape=list(shape), ms=round(min(timed(run, 4) for _ in range(4)), 4))
-        except Exception as error:
+        except Exception as error:  # a shape that does not compile or fit is said
             clock.failed(f"{which} {shape}", error)
         setattr(kernels, which, kept)
 
@@ -380,7 +380,7 @@ def main() -> None:
             continue
         try:
             job()
-        except Exception as error:
+        except Exception as error:  # time on a GPU is short: a job that fails must not cost those after it
             clock.failed(name, error)
         with suppress(Exception):
             torch.cuda.empty_cache()

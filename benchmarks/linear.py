@@ -106,7 +106,7 @@ def plain(name: str) -> Loss:
 
 def torchs() -> Loss:
     """torch's own, from 2.13 on, in chunks."""
-    options: Any = torch.nn.LinearCrossEntropyOptions()  # type: ignore[attr-defined, unused-ignore]
+    options: Any = torch.nn.LinearCrossEntropyOptions()  # type: ignore[attr-defined, unused-ignore] # since torch 2.13
     function: Any = F.linear_cross_entropy  # type: ignore[attr-defined, unused-ignore]
     return lambda hidden, weight, target: function(hidden, weight, target, options=options)
 

@@ -8,10 +8,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "src")]
 
 from manual import catalogue, diagram, docstrings, mathematics, names, sources  # noqa: E402 - found above
-from sphinx.application import Sphinx  # noqa: E402
-from sphinx.util.docutils import SphinxDirective  # noqa: E402
+from sphinx.application import Sphinx  # noqa: E402 - after the path
+from sphinx.util.docutils import SphinxDirective  # noqa: E402 - after the path
 
-from noiseproof import __version__  # noqa: E402
+from noiseproof import __version__  # noqa: E402 - after the path
 
 project = "noiseproof"
 author = "the authors of noiseproof"

@@ -301,8 +301,8 @@ def stream_forward(
     """The primitives of one row; what :func:`tile_forward` saves; and, for each sum, what the gradient needs of it."""
     row, classes = tl.program_id(0), units * UNIT
     WIDTH: tl.constexpr = LANES * ACROSS  # noqa: N806 - a constant of the kernel
-    EACH: tl.constexpr = DEPTH * ACROSS  # noqa: N806
-    SUM: tl.constexpr = NLL + FOCAL_A  # noqa: N806
+    EACH: tl.constexpr = DEPTH * ACROSS  # noqa: N806 - another
+    SUM: tl.constexpr = NLL + FOCAL_A  # noqa: N806 - another
     base = logits + row.to(tl.int64) * (stride_units.to(tl.int64) * UNIT)
     # In this order of axes the compiler gives each thread a lane of its own.
     shallow = tl.arange(0, LANES)[:, None, None] * ACROSS + tl.arange(0, ACROSS)[None, None, :]

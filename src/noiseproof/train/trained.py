@@ -274,7 +274,7 @@ def _check_fit(recipe: Recipe, classes: int, how: Preprocessing, shapes: dict[st
     with torch.device("meta"), nothing_drawn(), torch.no_grad():
         try:
             planned = _network(recipe, classes).eval()
-        except Exception as error:
+        except Exception as error:  # the options are a file's: they may make a network fail in any way
             if own:  # a user's code need not work on the meta device
                 return
             if isinstance(error, RuntimeError | OverflowError) or "\n" in str(error):  # torch's, a TypeError among them
