@@ -52,7 +52,7 @@ def _plain_anl_ce(logits: Tensor, target: Tensor) -> Tensor:
 
 
 FORMULAS: dict[str, Loss] = {**PLAIN, "ce": F.cross_entropy, "anl-ce": _plain_anl_ce}
-OURS = ("tile_", "stream_", "program", "scaled", "add_up")
+OURS = ("tile_", "stream_", "small_", "program", "scaled", "add_up")
 """How the names of our kernels begin"""
 LOSSES = ("jal-ce", "ce", "jal-fl", "anl-ce", "gce")
 
