@@ -72,10 +72,11 @@ def main():
         values, saved = rows.forward(logits, target, REQUESTS[name], torch.float32)
         rows.backward(torch.zeros_like(values), logits, target, values, saved, REQUESTS[name])
     register_backend("cpu", BACKEND)
-    for name in PROGRAMS if "--all" in sys.argv else PROGRAMS[:2]:
+    more = [(9, 64), (9, 100)] if "--all" in sys.argv else []
+    for name in PROGRAMS if more else PROGRAMS[:2]:  # the first with so many rows that they are shared out
         for largest in (0, small.LARGEST):
             small.LARGEST = largest
-            for count, classes in [(9000 if name == "ce" else 4, 10)] + [(128, 64)] * (largest > 0):  # so many are shared out
+            for count, classes in [(9000 if name == "ce" else 4, 10)] + more * (largest > 0):
                 label = f"{name} {count} {classes}"
                 logits = torch.zeros((count, classes), requires_grad=True)
                 noiseproof.create_loss(name)(logits, torch.zeros(count, dtype=torch.int64)).backward()

@@ -155,9 +155,9 @@ def run_program(
     """The loss in ``dtype``, the slopes ``[P, N]`` before a mean is divided, and in front of the third by what it is."""
     rows = primitives.shape[1]
     each, mean = reduction == "none", reduction == "mean"
-    programs = 1 if rows <= ALONE else min(MOST, triton.cdiv(rows, BLOCK))
+    programs = 1 if rows <= ALONE else min(MOST, -(-rows // BLOCK))
     if each:
-        programs = max(1, min(MOST, triton.cdiv(rows, BLOCK)))
+        programs = max(1, min(MOST, -(-rows // BLOCK)))
     value = primitives.new_empty((rows,) if each else (), dtype=dtype)
     slopes = torch.empty_like(primitives) if want_slopes else primitives
     numbers = primitives.new_empty(1 + 2 * programs)
@@ -183,7 +183,7 @@ def scaled_slopes(slopes: Tensor, grad: Tensor, numbers: Tensor, reduction: Redu
     out = torch.empty_like(slopes)
     each = reduction == "none"
     sizes = (slopes.numel(), slopes.shape[1], 1, grad.stride(0) if each else 0, 0)
-    blocks = triton.cdiv(slopes.numel(), BLOCK)
+    blocks = -(-slopes.numel() // BLOCK)
     if blocks:
         launch(scaled, blocks, (slopes, grad, numbers, out), sizes, BLOCK=BLOCK, MEAN=reduction == "mean", EACH=each)
     return out

@@ -20,16 +20,16 @@ from noiseproof.kernels.launch import Launch
 from noiseproof.kernels.program import kernel_of, name_of, statements
 from noiseproof.kernels.reductions import add_up, scaled
 from noiseproof.kernels.registers import row_gradient, row_sums
-from noiseproof.kernels.rows import slots_of
+from noiseproof.kernels.rows import FEW, slots_of
 from noiseproof.kernels.tile import own_logit, tile_of, write_rows
 from noiseproof.program import Formula, Rows
 
 __all__ = ["Step", "step_for", "text_of"]
 
-CLASSES = 64
+CLASSES = 128
 LARGEST = 2**18
 """Elements of a batch"""
-TILE, WARPS = 2048, 8
+TILE, WARPS = 2048, 16
 """Elements that a program has in registers, with classes up to a power of two, and the warps that share them"""
 TIMES = 4
 """How often one program alone may go around, which takes the GPU less time than a second launch the host"""
@@ -44,8 +44,8 @@ CONSTANTS += [f"{name}_B" for name in ("FOCAL", "GAMMA", "DETACH", "MINIMUM", "C
 SIZES = ("rows", "at_once", "units", "stride_units", "target_stride", "ignore_index", "offset")
 HEAD = """def small_step(
     logits, target, weight, kept, value, rows, at_once, units, stride_units, target_stride, ignore_index, offset,
-    UNIT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WEIGHTED: tl.constexpr, MEAN: tl.constexpr,
-    EACH: tl.constexpr, ALONE: tl.constexpr, SLOPES: tl.constexpr,
+    UNIT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EXACT: tl.constexpr, WEIGHTED: tl.constexpr,
+    MEAN: tl.constexpr, EACH: tl.constexpr, ALONE: tl.constexpr, SLOPES: tl.constexpr,
 ):
     classes = units * UNIT
     stride = stride_units.to(tl.int64) * UNIT
@@ -72,7 +72,7 @@ TAIL = """        result = tl.where(counted, {value} * scale, 0.0)
             wanted = counted & (left >= 0.0)
             out = row_gradient(
                 z, is_label, top, own, d, log_sum, left, {slopes},
-                {powers}, COLUMNS, COLUMNS > 2, {constants}
+                {powers}, COLUMNS, EXACT, {constants}
             )
             write_rows(kept, row, real, classes, classes, out, COLUMNS)
     if not EACH:
@@ -136,8 +136,9 @@ class Step:
         )
         self.first = Launch(
             *(_kernel(rows.formula), programs, sizes),
-            **{"UNIT": unit, "ROWS": TILE // columns, "COLUMNS": columns, "WEIGHTED": rows.weight is not None},
-            **{"MEAN": self.mean, "EACH": self.each, "ALONE": alone, "SLOPES": want_gradient},
+            **{"UNIT": unit, "ROWS": TILE // columns, "COLUMNS": columns, "EXACT": 2 < classes <= FEW},
+            **{"WEIGHTED": rows.weight is not None, "MEAN": self.mean, "EACH": self.each, "ALONE": alone},
+            SLOPES=want_gradient,
             num_warps=WARPS,
         )
         self.then = None
