@@ -38,7 +38,9 @@ def small_tiles(monkeypatch):
 
 def steps_of(loss):
     """How many steps were found for the batches that a loss has seen."""
-    return sum(len(formula.kernels.get("small", {})) for formula in programs_of(loss).made.values() if formula is not None)
+    return sum(
+        len(formula.kernels.get("small steps", {})) for formula in programs_of(loss).made.values() if formula is not None
+    )
 
 
 def errors(loss, logits, target):
@@ -112,7 +114,7 @@ def test_a_step_is_found_once_for_a_shape_and_keeps_nothing_without_a_gradient()
         loss(logits, target)
     assert steps_of(loss) == 2
     (formula,) = programs_of(loss).made.values()
-    kept = [step.length for step in formula.kernels["small"].values()]
+    kept = [step.length for step in formula.kernels["small steps"].values()]
     assert kept == [20 * 10 + 1, 0]
 
 

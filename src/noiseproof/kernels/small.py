@@ -104,11 +104,14 @@ _kernels: dict[str, Any] = {}
 
 
 def _kernel(formula: Formula) -> Any:
-    text = text_of(formula)
-    if text not in _kernels:
-        parts = {part.__name__: part for part in (own_logit, row_gradient, row_sums, tile_of, write_rows)}
-        _kernels[text] = kernel_of(text, "small_step", SIZES, parts)
-    return _kernels[text]
+    """The kernel of a formula; made once."""
+    if "small step" not in formula.kernels:
+        text = text_of(formula)
+        if text not in _kernels:
+            parts = {part.__name__: part for part in (own_logit, row_gradient, row_sums, tile_of, write_rows)}
+            _kernels[text] = kernel_of(text, "small_step", SIZES, parts)
+        formula.kernels["small step"] = _kernels[text]
+    return formula.kernels["small step"]
 
 
 class Step:
@@ -125,15 +128,8 @@ class Step:
         self.offset = count * classes if want_gradient else 0
         self.length = self.offset + (0 if self.each or (alone and not want_gradient) else 1 if alone else 1 + 2 * programs)
         unit = math.gcd(8, classes, stride)
-        sizes = (
-            count,
-            programs * (TILE // columns),
-            classes // unit,
-            stride // unit,
-            target.stride(0),
-            rows.ignore_index,
-            self.offset,
-        )
+        at_once, labels = programs * (TILE // columns), target.stride(0)
+        sizes = (count, at_once, classes // unit, stride // unit, labels, rows.ignore_index, self.offset)
         self.first = Launch(
             *(_kernel(rows.formula), programs, sizes),
             **{"UNIT": unit, "ROWS": TILE // columns, "COLUMNS": columns, "EXACT": 2 < classes <= FEW},
@@ -180,7 +176,7 @@ def step_for(logits: Tensor, target: Tensor, rows: Rows, want_gradient: bool) ->
         *(shape, strides, logits.dtype, logits.get_device(), target.stride(), want_gradient),
         *(rows.dtype, rows.reduction, rows.ignore_index, None if weight is None else weight.dtype),
     )
-    steps: dict[Any, Step] = rows.formula.kernels.setdefault("small", {})
+    steps: dict[Any, Step] = rows.formula.kernels.setdefault("small steps", {})
     step = steps.get(key)
     if step is None:
         if len(steps) >= KEPT:
