@@ -25,6 +25,6 @@ from noiseproof.primitives import Backend, ProgramRunner
 __all__ = ["BACKEND", "backward", "forward", "suits"]
 
 PROGRAMS = ProgramRunner(
-    lambda formula, logits: suits(logits, formula.asked) and has_kernel(formula), run_program, scaled_slopes, step_for
+    lambda formula, logits: suits(logits, formula.asked) and has_kernel(formula), run_program, scaled_slopes, small=step_for
 )
 BACKEND = Backend("triton", forward, backward, scale, PROGRAMS)

@@ -31,7 +31,7 @@ class ProgramRunner(NamedTuple):
     want_slopes, classes)`` gives the loss in ``dtype``, its slopes ``[2 + R, N]`` by the primitives, and what
     ``scaled(slopes, grad, numbers, reduction)`` wants to make their gradients of them.
 
-    ``at_once(logits, target, rows, want_gradient)`` gives what goes all the way from logits to loss, of a batch that is small;
+    ``small(logits, target, rows, want_gradient)`` gives what goes all the way from logits to loss, of a batch that is small;
     None: this one is not. Its ``forward(logits, target, weight)`` gives the loss and what to keep, its ``backward(kept, grad)``
     the gradient of the logits for that of the loss.
     """
@@ -39,7 +39,7 @@ class ProgramRunner(NamedTuple):
     suits: Callable[..., bool]
     run: Callable[..., tuple[Tensor, Tensor, Tensor]]
     scaled: Callable[..., Tensor]
-    at_once: Callable[..., Any] = lambda *_: None
+    small: Callable[..., Any] = lambda *_: None
 
 
 class Backend(NamedTuple):
