@@ -17,8 +17,11 @@ from torch import Tensor
 
 __all__ = ["Launch", "launch", "on"]
 
-SUPPORTED = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)
+VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
+SUPPORTED = VERSION >= (3, 3)
 """Compiled kernels take all arguments, constants too, since then."""
+KNOWN = (3, 6) <= VERSION <= (3, 7)
+"""What launches a compiled kernel was looked at in these; its arguments are no promise of Triton's."""
 WORD = 2**31
 ALIGNED = 15  # the bits of an address that are 0: kernels are compiled for tensors that begin at multiples of 16 bytes
 
@@ -82,7 +85,8 @@ def launch(
 
 def _ready(made: Any, device: int, constants: tuple[Any, ...]) -> Ready:
     run, function, metadata = (getattr(made, name, None) for name in ("run", "function", "packed_metadata"))
-    known = callable(run) and isinstance(function, int) and isinstance(metadata, tuple) and None not in (_runtime, _stream)
+    looked_at = KNOWN and None not in (_runtime, _stream)
+    known = looked_at and callable(run) and isinstance(function, int) and isinstance(metadata, tuple)
     return Ready(made, device, constants, run if known else None, function, metadata)
 
 
