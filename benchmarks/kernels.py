@@ -8,8 +8,8 @@ logits: a reading, then a reading and a writing (and one more reading for a foca
 others it counts the same three. ``copy`` reads and writes the logits once. ``graph`` is a step replayed as a CUDA graph,
 ``in place`` one whose gradient is computed in the forward pass and written over the logits.
 ``--check`` compares every primitive with float64 first, prints what fails and goes on; ``--tune`` also times the kernels alone
-and in other shapes, ``--alone`` nothing but the kernels, as CUDA graphs. What is worth most comes first, and after
-``--seconds`` nothing is started.
+and in other shapes, ``--alone`` nothing but the kernels, as CUDA graphs: the two passes, and as ``in-forward`` all that makes
+the gradient along with the loss. What is worth most comes first, and after ``--seconds`` nothing is started.
 """
 
 from __future__ import annotations
@@ -261,12 +261,20 @@ def passes_of(asked: list[Primitive], batches: Batches) -> dict[str, Step]:
     }
 
 
+def in_forward(name: str, batches: Batches) -> dict[str, Step]:
+    """All kernels that make the gradient along with the loss."""
+    criterion = noiseproof.GradientInForward(noiseproof.create_loss(name).to(DEVICE))
+    turns = itertools.cycle(batches)
+    return {"in-forward": lambda: criterion(*next(turns))}
+
+
 def warmed(cases: list[Case], clock: Clock) -> None:
     """Compile the kernels of all cases, several at once."""
 
     def one(job: tuple[str, int, torch.dtype]) -> None:
         name, classes, dtype = job
-        for run in passes_of(asked_by(name), drawn(Case("warm", 2, classes, dtype))).values():
+        batches = drawn(Case("warm", 2, classes, dtype))
+        for run in (passes_of(asked_by(name), batches) | in_forward(name, batches)).values():
             run()
 
     jobs = dict.fromkeys((name, case.classes, case.dtype) for case in cases for name in case.losses if "ours" in case.ways)
@@ -288,11 +296,10 @@ def kernel_times(case: Case, clock: Clock) -> None:
     count = max(2, min(48, int(3e3 / megabytes)))
     copied = {"copy": copy_of(batches)}
     for name in case.losses:
-        steps = {
-            key: captured(partial(repeated, run, count)) for key, run in (passes_of(asked_by(name), batches) | copied).items()
-        }
+        runs = passes_of(asked_by(name), batches) | in_forward(name, batches) | copied
+        steps = {key: captured(partial(repeated, run, count)) for key, run in runs.items()}
         for key, values in in_turns(steps, case.share).items():
-            moved = megabytes * (1 if key == "forward" else 2)
+            moved = megabytes * {"forward": 1, "in-forward": 3}.get(key, 2)
             shape = {"rows": case.rows, "classes": case.classes}
             clock.say(kernel=key, loss=name, **shape, **figures([value / count for value in values], moved))
 
