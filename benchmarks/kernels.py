@@ -8,8 +8,8 @@ logits: a reading, then a reading and a writing (and one more reading for a foca
 others it counts the same three. ``copy`` reads and writes the logits once. ``graph`` is a step replayed as a CUDA graph,
 ``in place`` one whose gradient is computed in the forward pass and written over the logits.
 ``--check`` compares every primitive with float64 first, prints what fails and goes on; ``--tune`` also times the kernels alone
-and in other shapes, ``--alone`` nothing but the kernels, as CUDA graphs: the two passes, and as ``in-forward`` all that makes
-the gradient along with the loss. What is worth most comes first, and after ``--seconds`` nothing is started.
+and in other shapes, ``--alone`` nothing but the kernels, as CUDA graphs. What is worth most comes first, and after
+``--seconds`` nothing is started.
 """
 
 from __future__ import annotations
@@ -290,7 +290,10 @@ def asked_by(name: str) -> list[Primitive]:
 
 
 def kernel_times(case: Case, clock: Clock) -> None:
-    """The kernels of each loss alone, replayed as CUDA graphs: at a few thousand classes the host would be slower."""
+    """The kernels of each loss alone, replayed as CUDA graphs: at a few thousand classes the host would be slower.
+
+    The two passes, and as ``in-forward`` all that makes the gradient along with the loss.
+    """
     batches = drawn(case)
     megabytes = case.rows * case.classes * case.dtype.itemsize / 1e6
     count = max(2, min(48, int(3e3 / megabytes)))
