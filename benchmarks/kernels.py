@@ -261,12 +261,20 @@ def passes_of(asked: list[Primitive], batches: Batches) -> dict[str, Step]:
     }
 
 
+def in_forward(name: str, batches: Batches) -> dict[str, Step]:
+    """All kernels that make the gradient along with the loss."""
+    criterion = noiseproof.GradientInForward(noiseproof.create_loss(name).to(DEVICE))
+    turns = itertools.cycle(batches)
+    return {"in-forward": lambda: criterion(*next(turns))}
+
+
 def warmed(cases: list[Case], clock: Clock) -> None:
     """Compile the kernels of all cases, several at once."""
 
     def one(job: tuple[str, int, torch.dtype]) -> None:
         name, classes, dtype = job
-        for run in passes_of(asked_by(name), drawn(Case("warm", 2, classes, dtype))).values():
+        batches = drawn(Case("warm", 2, classes, dtype))
+        for run in (passes_of(asked_by(name), batches) | in_forward(name, batches)).values():
             run()
 
     jobs = dict.fromkeys((name, case.classes, case.dtype) for case in cases for name in case.losses if "ours" in case.ways)
@@ -282,17 +290,19 @@ def asked_by(name: str) -> list[Primitive]:
 
 
 def kernel_times(case: Case, clock: Clock) -> None:
-    """The kernels of each loss alone, replayed as CUDA graphs: at a few thousand classes the host would be slower."""
+    """The kernels of each loss alone, replayed as CUDA graphs: at a few thousand classes the host would be slower.
+
+    The two passes, and as ``in-forward`` all that makes the gradient along with the loss.
+    """
     batches = drawn(case)
     megabytes = case.rows * case.classes * case.dtype.itemsize / 1e6
     count = max(2, min(48, int(3e3 / megabytes)))
     copied = {"copy": copy_of(batches)}
     for name in case.losses:
-        steps = {
-            key: captured(partial(repeated, run, count)) for key, run in (passes_of(asked_by(name), batches) | copied).items()
-        }
+        runs = passes_of(asked_by(name), batches) | in_forward(name, batches) | copied
+        steps = {key: captured(partial(repeated, run, count)) for key, run in runs.items()}
         for key, values in in_turns(steps, case.share).items():
-            moved = megabytes * (1 if key == "forward" else 2)
+            moved = megabytes * {"forward": 1, "in-forward": 3}.get(key, 2)
             shape = {"rows": case.rows, "classes": case.classes}
             clock.say(kernel=key, loss=name, **shape, **figures([value / count for value in values], moved))
 

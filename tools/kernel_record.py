@@ -42,12 +42,15 @@ def kernels() -> str:
     facts, *alone = _lines("kernels_h200.jsonl")
     before, *steps = _lines("kernels_h200_before.jsonl")
     shapes = [f"{rows:,} x {classes:,}" for rows, classes in SHAPES]
+    head = ["kernels alone, bf16", "loss", "forward", "backward", "both, in copies", "of the copy's speed"]
+    if _has_in_forward(alone):
+        head.append("with the gradient in the forward pass, in copies")
     parts = [
         f"{_where(facts)}: medians, in milliseconds, of kernels replayed as CUDA graphs. A copy of the logits reads and writes "
         "them once; the two passes read them, then read them again and write the gradient, so that their floor is one and a "
         "half copies. Where a row is longer than 1,024 classes ANL-CE reads it twice in the first pass, and so does JAL-FL up "
         "to 27,000 classes. With a star: timed in that run's tuning, in the shape that was chosen from it.\n",
-        _table(["kernels alone, bf16", "loss", "forward", "backward", "both, in copies", "of the copy's speed"], _alone(alone)),
+        _table(head, _alone(alone)),
         f"Whole steps, {_where(before)}, before the kernels became as above and before a loss's own formula was one kernel:\n",
         _table(["bf16, eager unless said", *shapes], _steps(steps)),
         _small(steps),
@@ -87,6 +90,10 @@ def _median(lines: list[dict[str, Any]], **wanted: Any) -> float | None:
     return next(found, None)
 
 
+def _has_in_forward(lines: list[dict[str, Any]]) -> bool:
+    return any(line.get("kernel") == "in-forward" for line in lines)
+
+
 def _alone(lines: list[dict[str, Any]]) -> list[list[str]]:
     found = []
     for rows, classes in SHAPES:
@@ -100,6 +107,9 @@ def _alone(lines: list[dict[str, Any]]) -> list[list[str]]:
             again = classes > 1024 and (loss == "anl-ce" or (loss == "jal-fl" and classes < 27000))
             copies = sum(times) / copy
             found.append([f"{rows:,} x {classes:,}", loss, *shown, f"{copies:.2f}", f"{(2.0 if again else 1.5) / copies:.0%}"])
+            if _has_in_forward(lines):
+                at_once = _median(lines, kernel="in-forward", **shape)
+                found[-1].append("" if at_once is None else f"{at_once / copy:.2f}")
     return found
 
 

@@ -87,6 +87,17 @@ def test_the_gradient_of_a_power_sum_is_right_where_the_network_is_sure_of_anoth
     check(["wrong", "right"], [Primitive("power", 2.0)], classes, alone=True)
 
 
+@pytest.mark.parametrize("classes", [72, 300])
+@pytest.mark.parametrize("apart", [0.0, 1e-4])
+def test_classes_that_nearly_tie_take_nothing_from_the_gradient_of_a_power_sum(classes, apart, short_tiles):
+    """Nearly all probability is theirs, and what is left of the gradient comes from the others; or the label is one of them."""
+    logits = torch.randn(8, classes, generator=torch.Generator().manual_seed(classes)) - 12.0
+    logits[:6, [7, 38, 69]] = torch.tensor([3.0, 3.0 - apart, 3.0 - 2 * apart])  # the last two rows are sure of nothing
+    target = torch.tensor([3, 40, 71, 7, 8, 38, 0, 71])
+    found = errors(logits.to(DEVICE), target.to(DEVICE), [Primitive("power", 2.0), Primitive("power", 0.7)], alone=True)
+    assert found.passes(torch.float32), found
+
+
 def test_half_precision_is_rounded_once(short_tiles):
     for classes in (10, 777):
         check(["wrong"], REQUESTS["jal-fl"], classes, HALVES, count=2)

@@ -1,8 +1,10 @@
 """The first pass over rows of some hundred classes: a warp takes one after the other, and finishes them together.
 
 What follows the sums of a row, logarithms and the like, takes as many instructions as the row itself if one number is computed
-at a time; here each lane has a row of its own. ``e`` is relative to the largest class that is not the label, and then to the
-largest of all. Names of the arguments are those of :mod:`noiseproof.kernels.tile`; a row is ``[PARTS, UNIT]``.
+at a time; here each lane has a row of its own. A warp issues an instruction for every logit, so each logit is compared with
+nothing but the label. Where one class has most of the others' probability it must be left out of their sum, or 1 + what is left
+would round away what is left: only such a row is added up again without it. Names of the arguments are those of
+:mod:`noiseproof.kernels.tile`; a row is ``[PARTS, UNIT]``.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ import triton
 import triton.language as tl
 
 from noiseproof.kernels.terms import FLOOR, LOWEST, exp, log1p, norm_power, power_term, safe_label
+
+SURE = tl.constexpr(2.5)
+"""The sum of e relative to the largest class, below which that one has most of it"""
 
 __all__ = ["line_forward"]
 
@@ -28,54 +33,97 @@ def _read(logits, row, rows, units, stride, UNIT: tl.constexpr, PARTS: tl.conste
 
 
 @triton.jit
-def _is_label(target, row, rows, units, target_stride, UNIT: tl.constexpr, PARTS: tl.constexpr):
+def _is_label(target, row, rows, units, target_stride, highest, UNIT: tl.constexpr, PARTS: tl.constexpr):
+    """Not compared before the row is there: the answers would have to be kept meanwhile."""
     label, _ = safe_label(target, row, row < rows, units * UNIT, target_stride)
+    label = tl.where(highest < LOWEST, -1, label)  # it is not
     return tl.arange(0, UNIT)[None, :] == label - tl.arange(0, PARTS)[:, None] * UNIT
 
 
 @triton.jit
-def _sum_of_z(z, is_label, units, USED: tl.constexpr, UNIT: tl.constexpr, PARTS: tl.constexpr):
-    """An origin, the largest of some logits without the label, and their sum from there; -inf if a class is masked.
-
-    A part past the end is left out as a whole.
-    """
-    origin, total = 0.0, 0.0
+def _sum_of_x(x, units, USED: tl.constexpr, PARTS: tl.constexpr):
+    """-inf if a class is masked. A part past the end is left out as a whole."""
+    total = 0.0
     if USED:
-        some = (tl.arange(0, UNIT)[None, :] == 0) & ~is_label
-        origin = tl.max(tl.max(tl.where(some, z, LOWEST), 1), 0)
-        origin = tl.where(origin > LOWEST, origin, 0.0)
-        by_part = tl.sum(tl.where(is_label, 0.0, z - origin), 1)
-        total = tl.sum(tl.where(tl.arange(0, PARTS) < units, by_part, 0.0), 0)
-    return origin, total
+        total = tl.sum(tl.where(tl.arange(0, PARTS) < units, tl.sum(x, 1), 0.0), 0)
+    return total
 
 
 @triton.jit
-def _sum_of_powers(x, e, USED: tl.constexpr, Q: tl.constexpr):
-    """Without the largest, where e is 0."""
+def _sum_of_powers(x, e, is_label, below, USED: tl.constexpr, Q: tl.constexpr):
+    """Of e^q - e, or of e^q where the label is the largest class: the terms that the gradient has, 0 where e is 1."""
     total = 0.0
     if USED:
-        term = power_term(x, e, Q)
-        if Q != 1 and Q != 2 and Q != 3:  # not made of e
-            term = tl.where(x == 0.0, 0.0, term)
+        if Q == 2:
+            term = e * (e - below)
+        else:
+            term = power_term(x, e, Q)
+            if Q != 1 and Q != 3:  # not made of e, which is 0 at the label
+                term = tl.where(is_label, 0.0, term)
+            term -= below * e
         total = _over(term)
     return total
 
 
 @triton.jit
-def _unmasked(
-    logits, target, first, origins, rows, units, stride, target_stride,
+def _sums(
+    logits, target, first, z_y, rows, units, stride, target_stride,
+    UNIT: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
+    POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
+):  # fmt: skip
+    """Of each row the largest logit, and the largest of the others; of the others the sum of e and those of the powers; and of
+    all the sum of x."""
+    line = tl.arange(0, ROWS)
+    top, largest = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
+    every, power_a, power_b, total = tl.zeros_like(top), tl.zeros_like(top), tl.zeros_like(top), tl.zeros_like(top)
+    for i in range(0, ROWS):
+        z = _read(logits, first + i, rows, units, stride, UNIT, PARTS)
+        highest = tl.maximum(tl.max(tl.max(z, 1), 0), LOWEST)
+        below = tl.where(tl.sum(tl.where(line == i, z_y, 0.0), 0) < highest, 1.0, 0.0)
+        is_label = _is_label(target, first + i, rows, units, target_stride, highest, UNIT, PARTS)
+        if LEAD:
+            largest = tl.where(line == i, tl.max(tl.max(tl.where(is_label, float("-inf"), z), 1), 0), largest)
+        x = z - highest  # -inf at masked classes and past the end, where e is 0
+        e = tl.where(is_label, 0.0, exp(x))
+        top, every = tl.where(line == i, highest, top), tl.where(line == i, _over(e), every)
+        total = tl.where(line == i, _sum_of_x(x, units, NLL, PARTS), total)
+        power_a = tl.where(line == i, _sum_of_powers(x, e, is_label, below, POWER_A, Q_A), power_a)
+        power_b = tl.where(line == i, _sum_of_powers(x, e, is_label, below, POWER_B, Q_B), power_b)
+    return top, largest, every, power_a, power_b, total
+
+
+@triton.jit
+def _without_largest(
+    logits, target, first, sure, top, every, rest, rows, units, stride, target_stride,
     UNIT: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """How many classes other than the label are not masked, and the sum of their logits; they are read again, which is rare."""
+    """The sum of e without the largest classes, of rows that are sure; they are read again."""
+    line = tl.arange(0, ROWS)
+    for i in range(0, ROWS):
+        if tl.max(tl.where(line == i, sure.to(tl.int32), 0), 0) > 0:
+            highest = tl.sum(tl.where(line == i, top, 0.0), 0)
+            z = _read(logits, first + i, rows, units, stride, UNIT, PARTS)
+            is_label = _is_label(target, first + i, rows, units, target_stride, highest, UNIT, PARTS)
+            x = tl.where(is_label, LOWEST, z - highest)
+            rest = tl.where(line == i, _over(tl.where(x == 0.0, 0.0, exp(x))), rest)
+    return rest, tl.where(sure, tl.floor(every - rest + 0.5), 1.0)
+
+
+@triton.jit
+def _unmasked(
+    logits, target, first, tops, rows, units, stride, target_stride,
+    UNIT: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """How many classes other than the label are not masked, and the sum of their x; they are read again, which is rare."""
     line = tl.arange(0, ROWS)
     left, total = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
     for i in range(0, ROWS):
         z = _read(logits, first + i, rows, units, stride, UNIT, PARTS)
-        is_label = _is_label(target, first + i, rows, units, target_stride, UNIT, PARTS)
+        is_label = _is_label(target, first + i, rows, units, target_stride, 0.0, UNIT, PARTS)
         alive = (z > float("-inf")) & ~is_label
-        origin = tl.sum(tl.where(line == i, origins, 0.0), 0)
+        top = tl.sum(tl.where(line == i, tops, 0.0), 0)
         left = tl.where(line == i, _over(alive.to(tl.float32)), left)
-        total = tl.where(line == i, _over(tl.where(alive, z - origin, 0.0)), total)
+        total = tl.where(line == i, _over(tl.where(alive, z - top, 0.0)), total)
     return left, total
 
 
@@ -95,15 +143,12 @@ def _put_row(saved, rows, row, top, own, d, log_sum, left):
 
 
 @triton.jit
-def _put_power(
-    primitives, saved, rows, row, valid, rest, rest_q, tops, shift, factor, own, inverse, log_sum,
-    WHICH: tl.constexpr, Q: tl.constexpr,
-):  # fmt: skip
-    """The power sum, and for its gradient the sum of e^q - e, or of e^q where the label is the largest class."""
+def _put_power(primitives, saved, rows, row, valid, power, every, own, inverse, log_sum, WHICH: tl.constexpr, Q: tl.constexpr):
+    """The power sum, and for its gradient what was added up of it."""
     if WHICH:
-        total = (rest_q + tops) * power_term(shift, factor, Q)
+        total = tl.where(own < 0.0, power + every, power)
         _put(primitives, WHICH, rows, row, total * norm_power(inverse, log_sum, Q), valid)
-        _put(saved, 3 + WHICH, rows, row, tl.where(own < 0.0, rest_q - rest, total), row < rows)
+        _put(saved, 3 + WHICH, rows, row, power, row < rows)
 
 
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride"])
@@ -118,46 +163,34 @@ def line_forward(
 ):  # fmt: skip
     """What :func:`noiseproof.kernels.tile.tile_forward` gives, for requests without a focal sum or room."""
     first, stride = tl.program_id(0) * ROWS, stride_units.to(tl.int64) * UNIT
-    line = tl.arange(0, ROWS)
-    row = first + line
+    row = first + tl.arange(0, ROWS)
     label, valid = safe_label(target, row, row < rows, units * UNIT, target_stride)
     z_y = tl.load(logits + row.to(tl.int64) * stride + label, mask=row < rows, other=0.0).to(tl.float32)
-    largest = tl.zeros([ROWS], tl.float32)
-    rest, every, total = tl.zeros_like(largest), tl.zeros_like(largest), tl.zeros_like(largest)
-    rest_a, rest_b, origins = tl.zeros_like(largest), tl.zeros_like(largest), tl.zeros_like(largest)
-    for i in range(0, ROWS):
-        is_label = _is_label(target, first + i, rows, units, target_stride, UNIT, PARTS)
-        z = _read(logits, first + i, rows, units, stride, UNIT, PARTS)
-        origin, sum_of_z = _sum_of_z(z, is_label, units, NLL, UNIT, PARTS)
-        z = tl.where(is_label, float("-inf"), z)
-        top = tl.maximum(tl.max(tl.max(z, 1), 0), LOWEST)
-        x = z - top  # -inf at the label, at masked classes and past the end, where e is 0
-        e = exp(x)
-        # The largest classes have e = 1: they are left out, so that what the others add to them is not rounded away.
-        e_less = tl.where(x == 0.0, 0.0, e)
-        largest, rest = tl.where(line == i, top, largest), tl.where(line == i, _over(e_less), rest)
-        every = tl.where(line == i, _over(e), every)
-        total = tl.where(line == i, sum_of_z, total)
-        origins = tl.where(line == i, origin, origins)
-        rest_a = tl.where(line == i, _sum_of_powers(x, e_less, POWER_A, Q_A), rest_a)
-        rest_b = tl.where(line == i, _sum_of_powers(x, e_less, POWER_B, Q_B), rest_b)
-    tops = tl.floor(every - rest + 0.5)  # how many they are
+    top, largest, every, power_a, power_b, total = _sums(
+        logits, target, first, z_y, rows, units, stride, target_stride, UNIT, ROWS, PARTS, NLL, LEAD,
+        POWER_A, Q_A, POWER_B, Q_B,
+    )  # fmt: skip
+    own = z_y - top
+    sure = (own < 0.0) & (every < SURE)
+    tops = tl.zeros_like(every) + 1.0
+    rest = every - tops
+    if tl.max(sure.to(tl.int32), 0) > 0:
+        rest, tops = _without_largest(
+            logits, target, first, sure, top, every, rest, rows, units, stride, target_stride, UNIT, ROWS, PARTS
+        )
     left = tl.zeros_like(rest) + (units * UNIT - 1).to(tl.float32)
+    total = tl.where(own > float("-inf"), total - own, total)
     if tl.min(total, 0) == float("-inf"):
-        origins = largest
-        left, total = _unmasked(logits, target, first, origins, rows, units, stride, target_stride, UNIT, ROWS, PARTS)
-    top = tl.maximum(largest, z_y)
-    own, shift = z_y - top, largest - top
-    e_y, factor = exp(own), exp(shift)
-    d = tl.maximum((rest + tops) * factor, FLOOR)
+        left, total = _unmasked(logits, target, first, top, rows, units, stride, target_stride, UNIT, ROWS, PARTS)
+    e_y, d = exp(own), tl.maximum(every, FLOOR)
     above = tl.where(own == 0.0, d, tl.maximum(rest + (tops - 1.0), 0.0) + e_y)  # D - 1
     log_sum, inverse = log1p(above), 1.0 / (d + e_y)
     _put(primitives, 0, rows, row, log_sum - own, valid)
     _put(primitives, 1, rows, row, -log1p(e_y / d), valid)
     if NLL:
-        _put(primitives, NLL, rows, row, left * log_sum + (left * (top - origins) - total), valid)
+        _put(primitives, NLL, rows, row, left * log_sum - total, valid)
     if LEAD:
         _put(primitives, LEAD, rows, row, z_y - largest, valid)
-    _put_power(primitives, saved, rows, row, valid, rest, rest_a, tops, shift, factor, own, inverse, log_sum, POWER_A, Q_A)
-    _put_power(primitives, saved, rows, row, valid, rest, rest_b, tops, shift, factor, own, inverse, log_sum, POWER_B, Q_B)
+    _put_power(primitives, saved, rows, row, valid, power_a, every, own, inverse, log_sum, POWER_A, Q_A)
+    _put_power(primitives, saved, rows, row, valid, power_b, every, own, inverse, log_sum, POWER_B, Q_B)
     _put_row(saved, rows, row, top, own, d, log_sum, left)
