@@ -1,6 +1,6 @@
 """What docs/speed.md has of the kernels and docs/many_classes.md of the linear head, from records/kernels_h200.jsonl.
 
-Whole steps are from records/kernels_h200_before.jsonl, an earlier state of the kernels.
+What is not ours and has not been run again is from records/kernels_h200_before.jsonl.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ WAYS = (
     ("jal-ce", "compiled", "JAL-CE, compiled"),
     ("jal-ce", "plain", "JAL-CE, plain formula"),
     ("jal-ce", "plain compiled", "the same, compiled"),
-    ("ce", "ours", "CE"),
-    ("jal-fl", "ours", "JAL-FL"),
-    ("anl-ce", "ours", "ANL-CE"),
-    ("gce", "ours", "GCE"),
     ("ce", "cross entropy", "F.cross_entropy"),
+    ("ce", "cross entropy compiled", "the same, compiled"),
     ("ce", "liger", "Liger's cross entropy"),
 )
+HOST = ("ce", "gce", "jal-ce", "anl-ce", "jal-fl")
+Line = dict[str, Any]
 CONTESTANTS = {
     "products": "the three matrix products alone",
     "ours ce": "CE",
@@ -32,28 +31,31 @@ CONTESTANTS = {
     "ours anl-ce": "ANL-CE",
     "recompute jal-ce": "JAL-CE, `recompute=True`",
     "plain ce": "F.cross_entropy in two steps",
+    "compiled ce": "the same, compiled",
     "plain jal-ce": "JAL-CE, plain formula in two steps",
+    "compiled jal-ce": "the same formula, compiled",
     "liger ce": "Liger's cross entropy",
 }
 
 
 def kernels() -> str:
     """The kernels alone beside the floor, whole steps, and small batches."""
-    facts, *alone = _lines("kernels_h200.jsonl")
-    before, *steps = _lines("kernels_h200_before.jsonl")
+    facts, *lines = _lines("kernels_h200.jsonl")
+    before, *others = _lines("kernels_h200_before.jsonl")
     shapes = [f"{rows:,} x {classes:,}" for rows, classes in SHAPES]
     head = ["kernels alone, bf16", "loss", "forward", "backward", "both, in copies", "of the copy's speed"]
-    if _has_in_forward(alone):
+    if _has_in_forward(lines):
         head.append("with the gradient in the forward pass, in copies")
     parts = [
         f"{_where(facts)}: medians, in milliseconds, of kernels replayed as CUDA graphs. A copy of the logits reads and writes "
         "them once; the two passes read them, then read them again and write the gradient, so that their floor is one and a "
         "half copies. Where a row is longer than 1,024 classes ANL-CE reads it twice in the first pass, and so does JAL-FL up "
-        "to 27,000 classes. With a star: timed in that run's tuning, in the shape that was chosen from it.\n",
-        _table(head, _alone(alone)),
-        f"Whole steps, {_where(before)}, before the kernels became as above and before a loss's own formula was one kernel:\n",
-        _table(["bf16, eager unless said", *shapes], _steps(steps)),
-        _small(steps),
+        "to 27,000 classes.\n",
+        _table(head, _alone(lines)),
+        "Whole steps in milliseconds, of the same commit; with a star: not run again since commit "
+        f"{before['commit']}. Up to some thousand classes the host is slower than the device.\n",
+        _table(["bf16, eager unless said", *shapes], _steps(lines, others)),
+        _small(lines),
     ]
     return "\n".join(parts)
 
@@ -84,53 +86,64 @@ def _where(facts: dict[str, Any]) -> str:
     return f"{facts['device']}, torch {facts['torch']}, commit {facts['commit']}, {facts['date']}, `{facts['protocol']}`"
 
 
-def _median(lines: list[dict[str, Any]], **wanted: Any) -> float | None:
+def _median(lines: list[Line], **wanted: Any) -> float | None:
     """The first measurement of what is wanted: a later group repeats some of them."""
     found = (line["ms"] for line in lines if all(line.get(key) == value for key, value in wanted.items()))
     return next(found, None)
 
 
-def _has_in_forward(lines: list[dict[str, Any]]) -> bool:
+def _has_in_forward(lines: list[Line]) -> bool:
     return any(line.get("kernel") == "in-forward" for line in lines)
 
 
-def _alone(lines: list[dict[str, Any]]) -> list[list[str]]:
+def _alone(lines: list[Line]) -> list[list[str]]:
     found = []
     for rows, classes in SHAPES:
         for loss in ("ce", "gce", "jal-ce", "anl-ce", "jal-fl"):
             shape = {"loss": loss, "rows": rows, "classes": classes}
-            copy, times, shown = _median(lines, kernel="copy", **shape) or 0.0, [], []
-            for kernel in ("forward", "backward"):
-                tuned = _median(lines, tuned=kernel, **shape)
-                times.append(_median(lines, kernel=kernel, **shape) or 0.0 if tuned is None else tuned)
-                shown.append(f"{times[-1]:.3f}" + ("" if tuned is None else "*"))
+            copy = _median(lines, kernel="copy", **shape) or 0.0
+            times = [_median(lines, kernel=kernel, **shape) or 0.0 for kernel in ("forward", "backward")]
             again = classes > 1024 and (loss == "anl-ce" or (loss == "jal-fl" and classes < 27000))
             copies = sum(times) / copy
-            found.append([f"{rows:,} x {classes:,}", loss, *shown, f"{copies:.2f}", f"{(2.0 if again else 1.5) / copies:.0%}"])
+            found.append(
+                [
+                    f"{rows:,} x {classes:,}",
+                    loss,
+                    *(f"{time:.3f}" for time in times),
+                    f"{copies:.2f}",
+                    f"{(2.0 if again else 1.5) / copies:.0%}",
+                ]
+            )
             if _has_in_forward(lines):
                 at_once = _median(lines, kernel="in-forward", **shape)
                 found[-1].append("" if at_once is None else f"{at_once / copy:.2f}")
     return found
 
 
-def _steps(lines: list[dict[str, Any]]) -> list[list[str]]:
+def _steps(lines: list[Line], others: list[Line]) -> list[list[str]]:
     found = []
     for loss, way, name in WAYS:
-        times = [_median(lines, loss=loss, way=way, rows=n, classes=k, dtype="bfloat16") for n, k in SHAPES]
-        found.append([name, *("" if time is None else f"{time:.2f}" for time in times)])
+        cells = []
+        for rows, classes in SHAPES:
+            wanted = {"loss": loss, "way": way, "rows": rows, "classes": classes, "dtype": "bfloat16"}
+            now, then = _median(lines, **wanted), _median(others, **wanted)
+            cells.append(f"{now:.2f}" if now is not None else "" if then is None else f"{then:.2f}*")
+        found.append([name, *cells])
     return found
 
 
-def _small(lines: list[dict[str, Any]]) -> str:
-    launches = {(line["loss"], line["way"]): line["launches"] for line in lines if "launches" in line}
-    shape = {"rows": 128, "classes": 10}
-    ways = ("ours", "graph", "graph compiled")
-    eager, graph, compiled = (1000 * (_median(lines, loss="jal-ce", way=way, **shape) or 0) for way in ways)
-    theirs = 1000 * (_median(lines, way="cross entropy", **shape) or 0)
+def _small(lines: list[Line]) -> str:
+    """What a batch costs the host, in microseconds."""
+    host = [line for line in lines if line.get("host") == "both"]
+    shapes = list(dict.fromkeys((line["rows"], line["classes"], line["dtype"]) for line in host))
+    rows = []
+    for n, k, dtype in shapes:
+        times = {line["loss"]: line for line in host if (line["rows"], line["classes"], line["dtype"]) == (n, k, dtype)}
+        cells = [f"{times[loss]['us']:.0f} ({times[loss]['over_cross_entropy']:.2f})" for loss in HOST]
+        rows.append([f"{n:,} x {k:,}, {dtype}", f"{times['F.cross_entropy']['us']:.0f}", *cells])
+    graph = 1000 * (_median(lines, loss="jal-ce", way="graph", rows=128, classes=10) or 0)
     return (
-        "At 128 x 10 launching is all that counts: a step of JAL-CE was "
-        f"{launches['jal-ce', 'ours']} launches and {eager:,.0f} microseconds eager "
-        f"(F.cross_entropy {theirs:,.0f}), {graph:.0f} in a CUDA graph, and compiled "
-        f"{launches['jal-ce', 'compiled']} launches and {compiled:.0f} microseconds in a CUDA graph. Up to some thousand "
-        "classes the eager step of 32,768 rows took as long as the small one, the host being slower than the device."
+        f"Eager steps of small batches, commit {host[0]['commit']}, in microseconds of the host, and how many of "
+        f"`F.cross_entropy`'s: a step is three launches. In a CUDA graph one of 128 x 10, five launches then, took "
+        f"{graph:.0f} microseconds.\n\n" + _table(["batch", "F.cross_entropy", *HOST], rows)
     )
