@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from noiseproof.primitives import small
+from noiseproof.primitives.compiling import is_compiling
 from noiseproof.primitives.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
 from noiseproof.primitives.request import FOCAL_KINDS, Primitive
 
@@ -89,8 +90,10 @@ def first_pass(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype
     """The primitives of each row. A masked class makes one infinite, so on the CPU one look at their sum tells whether there
     are any; elsewhere it would stall the device."""
     if not on_cpu(logits):
-        valid = (target >= 0) & (target < logits.shape[1])
         passed = _forward(logits, _safe_labels(target, logits.shape[1]), asked, dtype, masks=True)
+        if logits.is_cpu:  # compiled, and a label out of range is refused
+            return passed
+        valid = (target >= 0) & (target < logits.shape[1])
         return Passed([torch.where(valid, values, math.nan) for values in passed.primitives], passed.saved)
     try:
         passed = _forward(logits, target, asked, dtype, masks=False)
@@ -337,7 +340,7 @@ def _fill_gradient(
 
 def _put(terms: Tensor, label: Tensor, value: Tensor | float) -> Tensor:
     """With ``value`` at the label: in place, or so that a compiler can fuse it with what is before and after."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return torch.where(torch.arange(terms.shape[1], device=terms.device) == label, value, terms)
     return terms.scatter_(1, label, value)
 
@@ -381,7 +384,7 @@ def scale(gradient: Tensor, factor: Tensor) -> Tensor:
 
 def on_cpu(tensor: Tensor) -> bool:
     """Whether a tensor is on the CPU and has values, so that reading one of them stalls nothing."""
-    return tensor.is_cpu and not torch.compiler.is_compiling()
+    return tensor.is_cpu and not is_compiling()
 
 
 def chunk_rows(logits: Tensor) -> int:

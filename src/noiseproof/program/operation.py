@@ -1,0 +1,113 @@
+"""The step of a device that has kernels for it, as two operations that a compiler leaves as they are.
+
+They are given the program as text, because a compiler keeps its graphs on disk: another process must find in them all it needs.
+They have no gradient of their own, since :mod:`noiseproof.program.recorded` says what it is, and so little between call and kernel.
+"""
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from noiseproof.primitives import backend_of_device, decode
+from noiseproof.program.code import Program, decoded, encoded
+from noiseproof.program.rows import Formula, Reduction
+
+__all__ = ["step_backward", "step_forward", "text_of"]
+
+# A graph on disk has these names, which change when the results' shapes do.
+FORWARD, BACKWARD = "noiseproof::step_forward_1", "noiseproof::step_backward_1"
+
+
+@lru_cache(maxsize=256)
+def text_of(program: Program, request: str) -> str:
+    """All that a formula is made of, except for the dtype."""
+    return f"{request}\n{encoded(program)}"
+
+
+@lru_cache(maxsize=256)
+def _formula(text: str, dtype: torch.dtype) -> Formula:
+    request, program = text.split("\n")
+    return Formula(decoded(program), request, dtype)
+
+
+def _step_forward(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    text: str,
+    ignore_index: int,
+    reduction: Reduction,
+    dtype: torch.dtype,
+    want_slopes: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The loss in ``dtype``, primitives, what the first pass has saved, slopes, and what a mean is divided by."""
+    backend = backend_of_device(logits.device.type)
+    formula = _formula(text, torch.float32)
+    if backend.programs is None:
+        raise RuntimeError(f"compiled for a backend with kernels, and {backend.name} has none: call torch.compiler.reset()")
+    primitives, saved = backend.forward(logits, target, formula.asked, formula.dtype)
+    given = (formula, primitives, target, weight, ignore_index, reduction, dtype, want_slopes, logits.shape[1])
+    value, slopes, numbers = backend.programs.run(*given)
+    return value, primitives, saved, slopes if want_slopes else slopes.new_empty(0), numbers[:1]
+
+
+def _step_backward(
+    grad: Tensor,
+    logits: Tensor,
+    target: Tensor,
+    primitives: Tensor,
+    saved: Tensor,
+    slopes: Tensor,
+    numbers: Tensor,
+    text: str,
+    reduction: Reduction,
+) -> Tensor:
+    """The gradient of the logits for that of the loss."""
+    backend = backend_of_device(logits.device.type)
+    if backend.programs is None:
+        raise RuntimeError(f"compiled for a backend with kernels, and {backend.name} has none: call torch.compiler.reset()")
+    factors = backend.programs.scaled(slopes, grad, numbers, reduction)
+    return backend.backward(factors, logits, target, primitives, saved, decode(text.partition("\n")[0]))
+
+
+torch.library.define(
+    FORWARD,
+    "(Tensor logits, Tensor target, Tensor? weight, str text, int ignore_index, str reduction, ScalarType dtype, "
+    "bool want_slopes) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+torch.library.define(
+    BACKWARD,
+    "(Tensor grad, Tensor logits, Tensor target, Tensor primitives, Tensor saved, Tensor slopes, Tensor numbers, str text, "
+    "str reduction) -> Tensor",
+)
+torch.library.impl(FORWARD, "default", _step_forward)
+torch.library.impl(BACKWARD, "default", _step_backward)
+step_forward, step_backward = torch.ops.noiseproof.step_forward_1.default, torch.ops.noiseproof.step_backward_1.default
+
+
+@torch.library.register_fake(FORWARD)
+def _(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    text: str,
+    ignore_index: int,
+    reduction: Reduction,
+    dtype: torch.dtype,
+    want_slopes: bool,
+) -> tuple[Tensor, ...]:
+    rows, asked = logits.shape[0], len(decode(text.partition("\n")[0]))
+    primitives = logits.new_empty((2 + asked, rows), dtype=torch.float32)
+    return (
+        logits.new_empty((rows,) if reduction == "none" else (), dtype=dtype),
+        primitives,
+        logits.new_empty((5 + asked, rows), dtype=torch.float32),
+        torch.empty_like(primitives) if want_slopes else primitives.new_empty(0),
+        primitives.new_empty(1),
+    )
+
+
+@torch.library.register_fake(BACKWARD)
+def _(grad: Tensor, logits: Tensor, *_: object) -> Tensor:
+    return torch.empty_like(logits, memory_format=torch.contiguous_format)
