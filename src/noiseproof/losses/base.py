@@ -15,7 +15,7 @@ from noiseproof.checks import check_range
 from noiseproof.losses.checks import arguments_of, by_name, check_tensors, check_weight, raise_unknown
 from noiseproof.losses.in_graph import keep, loss_in_graph
 from noiseproof.losses.programs import can_have_program, named, programs_of, text_of
-from noiseproof.primitives import accumulation_dtype, can_look, rows_of_labels
+from noiseproof.primitives import accumulation_dtype, can_look, rows_of_labels, transforms_active
 from noiseproof.program import Reduction, Rows, loss_of_rows, recorded_loss, recorder_of, runner_of
 from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
@@ -102,7 +102,7 @@ class RobustLoss(nn.Module):
             raise AttributeError(f"{name} of {type(self).__name__} is fixed at construction; make a new loss")
         again = name in self.__dict__
         super().__setattr__(name, value)
-        if self._has_text and name != "training" and not is_compiling():
+        if self._has_text and name != "training" and name in self.__dict__ and not is_compiling():
             self.__dict__["_text"] = text_of(self) if again or self._text is None else f"{self._text} {named(name, value)}"
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
@@ -159,7 +159,7 @@ class RobustLoss(nn.Module):
     def _keep(self, text: str) -> bool:
         return keep(self, text)
 
-    # As torch.compiler.assume_constant_result marks it, without importing the compiler: it is called as it is, on the loss itself.
+    # As torch.compiler.assume_constant_result marks it, without importing the compiler, which calls it and does not read it.
     _keep._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions have no declared attributes
 
     def recorded(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -167,7 +167,7 @@ class RobustLoss(nn.Module):
         logits, target, classes, shape = self._flatten(logits, target)
         rows = self.rows_of_program(logits, target, recorded=True)
         if rows is None:
-            return self.from_source(Logits(logits, classes), target, shape)
+            return self.from_source(Logits(logits, classes, plain=transforms_active()), target, shape)
         result = recorded_loss(logits, target.long(), rows)
         return result.reshape(shape) if self.reduction == "none" else result
 

@@ -1,8 +1,8 @@
 """A loss inside a compiled function, as one call that the compiler records instead of reading it.
 
-A compiler that reads our code checks at every call that nothing which it has read is different: for JAL-CE 455 lines of checks,
-which take as long as the loss of a small batch. So a loss that a text can stand for (``losses/programs.py``) is looked up by it.
-The text is all that is read, and so all that is checked.
+A compiler that reads our code checks at every call that nothing which it has read is different: for JAL-CE 467 lines of checks,
+where a plain formula has 44. So a loss that a text can stand for (``losses/programs.py``) is looked up by that text, which is
+all that is read, and so all that is checked.
 """
 
 import copy

@@ -296,7 +296,7 @@ class _Passes(torch.autograd.Function):
             return _Passes._backward(ctx, grads), None, None
 
     @staticmethod
-    def _backward(ctx: Any, grads: tuple[Tensor | None, ...]) -> Tensor:
+    def _backward(ctx: Any, grads: tuple[Tensor | None, ...]) -> Any:
         logits, target, *rest = ctx.saved_tensors
         directly = _directly(logits)
         if directly and ctx.is_small:
@@ -313,14 +313,12 @@ class _Passes(torch.autograd.Function):
             rest = list(row_primitives(logits.detach(), target, ctx.request))
         stacked = torch.stack([torch.zeros_like(rest[0][0]) if grad is None else grad for grad in grads])
         if directly:
-            gradient = ctx.backend.backward(stacked, logits, target, *rest, decode(ctx.request))
-            return gradient
-        gradient = row_primitives_backward(stacked, logits, target, *rest, ctx.request)
-        return gradient
+            return ctx.backend.backward(stacked, logits, target, *rest, decode(ctx.request))
+        return row_primitives_backward(stacked, logits, target, *rest, ctx.request)
 
 
 def _is_small(logits: Tensor) -> bool:
-    return logits.is_cpu and 0 < logits.numel() <= small.SMALL and not is_compiling()
+    return not is_compiling() and logits.is_cpu and 0 < logits.numel() <= small.SMALL
 
 
 def rows_of_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, ...]:

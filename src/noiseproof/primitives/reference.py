@@ -91,7 +91,7 @@ def first_pass(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype
     are any; elsewhere it would stall the device."""
     if not on_cpu(logits):
         passed = _forward(logits, _safe_labels(target, logits.shape[1]), asked, dtype, masks=True)
-        if logits.is_cpu:  # compiled, and a label out of range is refused
+        if logits.device.type == "cpu":  # compiled, and a label out of range is refused
             return passed
         valid = (target >= 0) & (target < logits.shape[1])
         return Passed([torch.where(valid, values, math.nan) for values in passed.primitives], passed.saved)
@@ -384,7 +384,7 @@ def scale(gradient: Tensor, factor: Tensor) -> Tensor:
 
 def on_cpu(tensor: Tensor) -> bool:
     """Whether a tensor is on the CPU and has values, so that reading one of them stalls nothing."""
-    return tensor.is_cpu and not is_compiling()
+    return not is_compiling() and tensor.is_cpu  # torch 2.6's compiler does not know the second
 
 
 def chunk_rows(logits: Tensor) -> int:
@@ -429,4 +429,4 @@ def checked_labels(target: Tensor, classes: int) -> tuple[Tensor, Tensor | None]
 
 def _safe_labels(target: Tensor, classes: int) -> Tensor:
     """Clamped, except on the CPU, where torch and its compiler refuse an index out of range by themselves."""
-    return target if target.is_cpu else target.clamp(0, classes - 1)
+    return target if target.device.type == "cpu" else target.clamp(0, classes - 1)

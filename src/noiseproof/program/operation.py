@@ -1,7 +1,7 @@
 """The step of a device that has kernels for it, as two operations that a compiler leaves as they are.
 
 They are given the program as text, because a compiler keeps its graphs on disk: another process must find in them all it needs.
-They have no gradient of their own, since :mod:`noiseproof.program.recorded` says what it is, and so little between call and kernel.
+They have no gradient of their own, which :mod:`noiseproof.program.recorded` gives, and so little between call and kernel.
 """
 
 from functools import lru_cache
@@ -86,8 +86,7 @@ torch.library.impl(BACKWARD, "default", _step_backward)
 step_forward, step_backward = torch.ops.noiseproof.step_forward_1.default, torch.ops.noiseproof.step_backward_1.default
 
 
-@torch.library.register_fake(FORWARD)
-def _(
+def _fake_forward(
     logits: Tensor,
     target: Tensor,
     weight: Tensor | None,
@@ -108,6 +107,9 @@ def _(
     )
 
 
-@torch.library.register_fake(BACKWARD)
-def _(grad: Tensor, logits: Tensor, *_: object) -> Tensor:
+def _fake_backward(grad: Tensor, logits: Tensor, *_: object) -> Tensor:
     return torch.empty_like(logits, memory_format=torch.contiguous_format)
+
+
+torch.library.register_fake(FORWARD, _fake_forward)
+torch.library.register_fake(BACKWARD, _fake_backward)

@@ -1,7 +1,7 @@
 """A step as a compiler records it: operations that it can fuse, and no look at a value.
 
-Where the batch is known to be small, the gradient is formed along with the value and is all that the backward pass is given: what
-is handed over from one compiled graph to the next costs more there than its arithmetic. Elsewhere the second pass follows as ever.
+Where the batch is known to be small, the gradient is formed along with the value and is all that the backward pass is given:
+what is handed over from one compiled graph to the next costs more there than its arithmetic. Elsewhere a second pass follows.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ __all__ = ["recorded_loss", "recorder_of"]
 
 
 def recorder_of(logits: Tensor) -> Backend | None:
-    """The backend whose step is recorded; None: the loss is to be recorded as it is defined. Programs have a number of classes."""
+    """The backend whose step is recorded; None: the loss is recorded as it is defined, under a transform or for any K."""
     if transforms_active() or type(logits.shape[1]) is not int:
         return None
     backend = backend_of_device(logits.device.type)
@@ -85,6 +85,7 @@ class _Kernels(torch.autograd.Function):
         formula = rows.formula
         ctx.text, ctx.reduction = text_of(formula.program, encode(formula.asked)), rows.reduction
         given = (ctx.text, rows.ignore_index, rows.reduction, rows.dtype, ctx.needs_input_grad[0])
+        value: Tensor
         value, *kept = step_forward(logits, target, weight, *given)
         ctx.save_for_backward(logits, target, *kept)
         return value
@@ -95,5 +96,6 @@ class _Kernels(torch.autograd.Function):
 
 
 def _is_small(logits: Tensor) -> bool:
-    """Whether it is known to be: a batch of which only some sizes have been seen is not."""
-    return all(type(size) is int for size in logits.shape) and logits.numel() <= small.SMALL
+    """Whether it is known to be: a batch of any size is not."""
+    rows, classes = logits.shape
+    return type(rows) is int and type(classes) is int and rows * classes <= small.SMALL
