@@ -46,11 +46,13 @@ class Programs:
             self.made, self.state = {}, state
         classes = logits.shape[1]
         key = (classes, logits.dtype, backend.name)
-        if key not in self.made:
+        try:
+            return self.made[key]
+        except KeyError:
             formula = _formula(loss, classes, accumulation_dtype(logits.dtype))
             runs = formula is not None and (backend.programs is None or backend.programs.suits(formula, logits))
             self.made[key] = formula if runs else None
-        return self.made[key]
+            return self.made[key]
 
 
 def programs_of(loss: Any) -> Programs:
