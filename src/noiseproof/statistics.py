@@ -40,6 +40,9 @@ class Statistic:
     SQ_SUM: ClassVar[Self]
     LEAD: ClassVar[Self]
 
+    def __repr__(self) -> str:
+        return f"Statistic({self.key or self.name})"  # what a loss is known by holds several, and is made with it
+
     def __hash__(self) -> int:
         return hash(self.key or self.name)  # a call of a loss looks its needs up, and this is a quarter of the default's time
 
