@@ -19,7 +19,7 @@ from noiseproof.primitives.focal import focal_slope_at, focal_slopes, focal_slop
 from noiseproof.primitives.request import FOCAL_KINDS, Primitive
 
 __all__ = ["Passed", "backward", "checked_labels", "first_pass", "forward", "on_cpu", "scale", "second_pass"]
-__all__ += ["LEAST", "chunk_rows", "small_pass", "split_rows"]
+__all__ += ["LEAST", "chunk_rows", "finite_sum", "small_pass", "split_rows"]
 
 # Rows go in chunks. On the CPU all passes over a chunk then stay in the cache, and temporaries are chunk-sized; elsewhere
 # a chunk is large enough that the number of launches does not count.
@@ -100,7 +100,7 @@ def first_pass(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype
     except RuntimeError:
         checked_labels(target, logits.shape[1])  # gather does not read out of bounds; this says it in our words
         raise
-    return passed if all_finite(passed.primitives) else _forward(logits, target, asked, dtype, masks=True)
+    return _forward(logits, target, asked, dtype, masks=True) if finite_sum(passed.primitives) is None else passed
 
 
 def small_pass(
@@ -111,21 +111,21 @@ def small_pass(
     want_log_miss: bool = True,
     share: float = 1.0,
     place: Tensor | None = None,
-) -> small.Small | None:
-    """The first pass over a small batch; None where it has masked classes."""
+) -> small.Small:
+    """The first pass over a small batch. Where it has masked classes a primitive is not finite, and this not the right way."""
     z = logits if logits.dtype == dtype else logits.to(dtype)
     try:
-        done = small.first_pass(z, target, asked, LEAST[dtype], want_log_miss, share, place)
+        return small.first_pass(z, target, asked, LEAST[dtype], want_log_miss, share, place)
     except RuntimeError:
         checked_labels(target, logits.shape[1])
         raise
-    return done if all_finite(done.values) else None
 
 
-def all_finite(primitives: list[Tensor]) -> bool:
-    """Whether all of them are, by a look at their sum."""
-    each = primitives[0] if len(primitives) == 2 else torch.cat(primitives)  # log_miss is infinite only where nll is 0
-    return math.isfinite(each.sum().item())
+def finite_sum(primitives: list[Tensor]) -> Tensor | None:
+    """Their sum, of nll alone where there are no others; None: one of them is not finite."""
+    # log_miss is infinite only where nll is 0
+    total = (primitives[0] if len(primitives) == 2 else torch.cat(primitives)).sum()
+    return total if math.isfinite(total.item()) else None
 
 
 def _forward(logits: Tensor, labels: Tensor, asked: Sequence[Primitive], dtype: torch.dtype, masks: bool) -> Passed:

@@ -25,6 +25,8 @@ class _Done(NamedTuple):
     scale: Tensor | None
     """Of each row, shaped as its value is; None: 1"""
     gradient: Tensor | None
+    total: Tensor | None = None
+    """The sum of the values, where it is known"""
 
 
 def forward(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
@@ -48,21 +50,24 @@ def _forward(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
     if done is None:
         share = 1.0
         done, kept = _first_pass(logits, labels, rows, want_gradient)
-    values, scale, gradient = done
+    values, scale, gradient, summed = done
     if rows.reduction == "mean":
         total = small.number(target.shape[0], formula.dtype) if scale is None else scale.sum()
     if ctx is not None:
         # Where all rows are ignored all slopes are 0, and a mean of nothing should not make them NaN.
         is_divided = share != 1.0 or total is None or (scale is not None and total.item() == 0)
         ctx.total = None if is_divided else total
-        ctx.is_given, ctx.given = gradient is not None, gradient
-        ctx.save_for_backward(logits, target, *kept)
+        ctx.way = "second pass" if gradient is None else "saved" if size <= small.SMALL else "given"
+        if ctx.way == "saved":
+            ctx.save_for_backward(logits, target, gradient)
+        else:
+            ctx.given = gradient
+            ctx.save_for_backward(logits, target, *kept)
     if rows.reduction == "none":
         result = values.view(-1)
-    elif total is None:
-        result = values.sum()
     else:
-        result = values.sum() / total
+        result = values.sum() if summed is None else summed
+        result = result if total is None else result / total
     return result if result.dtype == rows.dtype else result.to(rows.dtype)
 
 
@@ -70,16 +75,15 @@ def backward(ctx: Any, logits: Tensor, target: Tensor, saved: list[Tensor], rows
     """The gradient; None: it was given away the first time."""
     if ctx.total is not None:
         grad = grad / ctx.total
-    if ctx.is_given:
+    if ctx.way == "saved":
+        gradient = torch.mul(saved[0], grad.unsqueeze(1) if grad.dim() else grad)
+        return gradient if gradient.dtype == logits.dtype else gradient.to(logits.dtype)
+    if ctx.way == "given":
         given: Tensor | None = ctx.given
         ctx.given = None
-        if given is None:
-            return None
-        if grad.dim():
-            given.mul_(grad.unsqueeze(1))
-        elif ctx.total is not None or grad.item() != 1:
-            given.mul_(grad)
-        return given if given.dtype == logits.dtype else given.to(logits.dtype)
+        if given is None or (grad.dim() == 0 and grad.item() == 1):
+            return given
+        return given.mul_(grad.unsqueeze(1) if grad.dim() else grad)
     asked = rows.formula.asked
     count = 2 + len(asked)
     factors = [None if slope is None else slope * grad for slope in saved[:count]]
@@ -101,19 +105,21 @@ def _at_once(
     formula = rows.formula
     asked = formula.asked
     done = reference.small_pass(logits, labels, asked, formula.dtype, formula.reads_log_miss, share, place)
-    if done is None:
+    total = reference.finite_sum(done.values)
+    if total is None:
         return None
     values, slopes = (formula.with_slopes if want_gradient else formula.alone)(*done.values)
+    total = total if values is done.values[0] and not asked else None
     scale = None
     if rows.weight is not None or ignored is not None:
-        scale = _scale(rows, labels, ignored, values)
+        scale, total = _scale(rows, labels, ignored, values), None
         values = _scaled(values, scale, ignored)
         slopes = tuple([_scaled(slope, scale, ignored) for slope in slopes])
     gradient = None
     if want_gradient:
         factors = [None if isinstance(slope, float) and slope == 0.0 else slope for slope in slopes]
         gradient = small.second_pass(factors, done, asked, formula.least)
-    return _Done(values, scale, gradient)
+    return _Done(values, scale, gradient, total)
 
 
 def _in_chunks(logits: Tensor, labels: Tensor, rows: Rows, share: float) -> _Done | None:
@@ -127,7 +133,7 @@ def _in_chunks(logits: Tensor, labels: Tensor, rows: Rows, share: float) -> _Don
         if done is None:
             return None
         chunks.append(done)
-    values, scale, _ = chunks[0]
+    values, scale, *_ = chunks[0]
     if len(chunks) > 1:
         values = torch.cat([chunk.values for chunk in chunks])
         scale = None if scale is None else torch.cat([chunk.scale for chunk in chunks if chunk.scale is not None])

@@ -1,26 +1,27 @@
 """The step of a device that has kernels for it, as two operations that a compiler leaves as they are.
 
 They are given the program as text, because a compiler keeps its graphs on disk: another process must find in them all it needs.
-They have no gradient of their own, which :mod:`noiseproof.program.recorded` gives, and so little between call and kernel.
+They have no gradient of their own, which an autograd function gives, and so there is little between call and kernel.
 """
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from noiseproof.primitives import backend_of_device, decode
+from noiseproof.primitives import backend_of_device, decode, encode
 from noiseproof.program.code import Program, decoded, encoded
-from noiseproof.program.rows import Formula, Reduction
+from noiseproof.program.rows import Formula, Reduction, Rows
 
-__all__ = ["step_backward", "step_forward", "text_of"]
+__all__ = ["loss_by_kernels"]
 
 # A graph on disk has these names, which change when the results' shapes do.
 FORWARD, BACKWARD = "noiseproof::step_forward_1", "noiseproof::step_backward_1"
 
 
 @lru_cache(maxsize=256)
-def text_of(program: Program, request: str) -> str:
+def _text_of(program: Program, request: str) -> str:
     """All that a formula is made of, except for the dtype."""
     return f"{request}\n{encoded(program)}"
 
@@ -113,3 +114,25 @@ def _fake_backward(grad: Tensor, logits: Tensor, *_: object) -> Tensor:
 
 torch.library.register_fake(FORWARD, _fake_forward)
 torch.library.register_fake(BACKWARD, _fake_backward)
+
+
+def loss_by_kernels(logits: Tensor, target: Tensor, rows: Rows) -> Tensor:
+    """The loss of ``logits [N, K]`` for ``target [N]``: a number, or unreduced ``[N]``."""
+    result: Tensor = _Step.apply(logits, target, rows.weight, rows)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, rows: Rows) -> Tensor:
+        formula = rows.formula
+        ctx.text, ctx.reduction = _text_of(formula.program, encode(formula.asked)), rows.reduction
+        given = (ctx.text, rows.ignore_index, rows.reduction, rows.dtype, ctx.needs_input_grad[0])
+        value: Tensor
+        value, *kept = step_forward(logits, target, weight, *given)
+        ctx.save_for_backward(logits, target, *kept)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        return step_backward(grads[0], *ctx.saved_tensors, ctx.text, ctx.reduction), None, None, None

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noiseproof.primitives import REFERENCE, Backend, Recorded, backend_of_device, encode, reference, small, transforms_active
-from noiseproof.program.operation import step_backward, step_forward, text_of
+from noiseproof.primitives import REFERENCE, Backend, Recorded, backend_of_device, reference, small, transforms_active
 from noiseproof.program.rows import Rows
 from noiseproof.program.vectors import evaluated
 
@@ -27,9 +26,12 @@ def recorder_of(logits: Tensor) -> Backend | None:
 
 def recorded_loss(logits: Tensor, target: Tensor, rows: Rows) -> Tensor:
     """The loss of ``logits [N, K]`` for ``target [N]``: a number, or unreduced ``[N]``."""
-    step = _Step if rows.backend.programs is None else _Kernels
-    result: Tensor = step.apply(logits, target, rows.weight, rows)  # type: ignore[no-untyped-call]
-    return result
+    if rows.backend.programs is None:
+        result: Tensor = _Step.apply(logits, target, rows.weight, rows)  # type: ignore[no-untyped-call]
+        return result
+    from noiseproof.program.operation import loss_by_kernels  # here, because torch takes 20 ms to register operations
+
+    return loss_by_kernels(logits, target, rows)
 
 
 class _Step(torch.autograd.Function):
@@ -75,24 +77,6 @@ class _Step(torch.autograd.Function):
         passed = reference.Passed(rest[count : 2 * count], rest[2 * count :])
         with Recorded():
             return reference.second_pass(factors, logits, labels, passed, ctx.asked), None, None, None
-
-
-class _Kernels(torch.autograd.Function):
-    """The same as two operations, each of which stays one."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, rows: Rows) -> Tensor:
-        formula = rows.formula
-        ctx.text, ctx.reduction = text_of(formula.program, encode(formula.asked)), rows.reduction
-        given = (ctx.text, rows.ignore_index, rows.reduction, rows.dtype, ctx.needs_input_grad[0])
-        value: Tensor
-        value, *kept = step_forward(logits, target, weight, *given)
-        ctx.save_for_backward(logits, target, *kept)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        return step_backward(grads[0], *ctx.saved_tensors, ctx.text, ctx.reduction), None, None, None
 
 
 def _is_small(logits: Tensor) -> bool:
