@@ -1,6 +1,6 @@
 """Speed of the losses on a GPU: ours, plain formulas eager and compiled, F.cross_entropy, Liger's, and a copy as the floor.
 
-    python benchmarks/kernels.py [--check] [--launches] [--tune] [--alone] [--seconds 150] [--json FILE] [--only big wide]
+    python benchmarks/kernels.py [--check] [--launches] [--tune] [--alone] [--host] [--seconds 150] [--json FILE] [--only big]
 
 Forward plus backward, mean reduction. The contestants of a shape take turns within one run; each number is a median with its
 quartiles. Inputs rotate where they would fit into the cache. ``GB/s`` counts the passes that the two kernels make over the
@@ -8,8 +8,8 @@ logits: a reading, then a reading and a writing (and one more reading for a foca
 others it counts the same three. ``copy`` reads and writes the logits once. ``graph`` is a step replayed as a CUDA graph,
 ``in place`` one whose gradient is computed in the forward pass and written over the logits.
 ``--check`` compares every primitive with float64 first, prints what fails and goes on; ``--tune`` also times the kernels alone
-and in other shapes, ``--alone`` nothing but the kernels, as CUDA graphs. What is worth most comes first, and after
-``--seconds`` nothing is started.
+and in other shapes, ``--alone`` nothing but the kernels, as CUDA graphs, ``--host`` nothing but small batches, by the host's
+clock. What is worth most comes first, and after ``--seconds`` nothing is started.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _plain_anl_ce(logits: Tensor, target: Tensor) -> Tensor:
 
 
 FORMULAS: dict[str, Loss] = {**PLAIN, "ce": F.cross_entropy, "anl-ce": _plain_anl_ce}
-OURS = ("tile_", "stream_", "program", "scaled", "add_up")
+OURS = ("tile_", "stream_", "small_", "program", "scaled", "add_up")
 """How the names of our kernels begin"""
 LOSSES = ("jal-ce", "ce", "jal-fl", "anl-ce", "gce")
 
@@ -349,6 +349,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare with float64 first")
     parser.add_argument("--launches", action="store_true", help="also count the kernels of a step at 128 rows of 10 classes")
+    parser.add_argument("--host", action="store_true", help="time what small batches cost the host, and nothing else")
     parser.add_argument("--tune", action="store_true", help="also time the kernels alone, and in other shapes")
     parser.add_argument("--alone", action="store_true", help="time the kernels alone, and nothing else")
     parser.add_argument("--seconds", type=float, default=600.0, help="start nothing after that")
@@ -362,6 +363,10 @@ def main() -> None:
     jobs: list[tuple[str, Step]] = [
         (f"{case.group} {case.rows} {case.classes}", partial(measured, case, clock)) for case in cases
     ]
+    if arguments.host:
+        from kernel_host import host_times
+
+        jobs = [("host", partial(host_times, clock, LOSSES))]
     if arguments.launches and not arguments.tune:
         jobs.insert(0, ("launches", partial(launches, clock)))
     if arguments.tune:
@@ -369,7 +374,8 @@ def main() -> None:
         jobs[4:4] = [("launches", partial(launches, clock))]
     if arguments.tune or arguments.alone:
         jobs[4:4] = [("kernels", partial(kernel_times, case, clock)) for case in alone]
-    jobs.insert(0, ("warm", partial(warmed, cases or alone, clock)))
+    if not arguments.host:
+        jobs.insert(0, ("warm", partial(warmed, cases or alone, clock)))
     if arguments.check:
         from kernel_checks import checked
 

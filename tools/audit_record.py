@@ -12,7 +12,9 @@ __all__ = ["audit_tables"]
 
 FILES = ("audit_cpu.jsonl", "audit_h200.jsonl")
 CLEAN = "none"
+COMPARED = ("audit", "quick", "cleanlab", "cleanlab stopped")
 WAYS = ("audit", "audit, 3 folds", "quick", "cleanlab", "cleanlab stopped")
+HEAD = ["", "runs", "AUC", "average precision", "F1", "rate, off by", "matrix, off by", "calibration error"]
 TITLES = {
     "digits": "Digits, 1,797 images of 8x8 pixels as features",
     "mnist-patches": "MNIST, the first 10,000 images, 512 features of random patches",
@@ -26,23 +28,34 @@ Line = dict[str, Any]
 
 
 def audit_tables() -> str:
-    """For each data set the means over all noises, then noise by noise; what the interval covers; what clean labels give."""
+    """Means over all data sets; then of each the means over all noises, noise by noise, the interval, and clean labels."""
     lines = [line for name in FILES if (RECORDS / name).is_file() for line in _lines(name)]
-    return "\n\n".join(_data_set(data, [line for line in lines if line["data"] == data]) for data in _each("data", lines))
+    return "\n\n".join([_all_together(lines), *(_data_set(data, _of(lines, data=data)) for data in _each("data", lines))])
+
+
+def _all_together(lines: list[Line]) -> str:
+    """Means over the noises of every data set that each of the compared ways has met."""
+    noisy = [{**line, "noise": f"{line['data']} {line['noise']}"} for line in lines if line["noise"] != CLEAN]
+    cells = [cell for cell in _each("noise", noisy) if all(_of(noisy, way=way, noise=cell) for way in COMPARED)]
+    there = [line for line in noisy if line["noise"] in cells]
+    rows = [[way, len(_of(there, way=way)), *_means(there, way, cells)[:-1]] for way in COMPARED]
+    title = (
+        f"**All together**; means over the {len(cells)} noises of the data sets below, each of which counts as much as another"
+    )
+    return f"{title}\n\n{_table(HEAD, rows)}".rstrip()
 
 
 def _data_set(data: str, lines: list[Line]) -> str:
     noisy = [line for line in lines if line["noise"] != CLEAN]
     ways = [way for way in WAYS if way in _each("way", noisy)]
     noises = _each("noise", noisy)
-    head = ["", "runs", "AUC", "average precision", "F1", "rate, off by", "matrix, off by", "calibration error", "seconds"]
     parts = [
         f"**{TITLES.get(data, data)}**; means over {', '.join(noises)}",
-        _table(head, [[way, len(_of(noisy, way=way)), *_means(noisy, way, noises)] for way in ways]),
+        _table([*HEAD, "seconds"], [[way, len(_of(noisy, way=way)), *_means(noisy, way, noises)] for way in ways]),
         "F1, and the estimated rate:",
         _table(["", *ways, "true rate"], [_by_noise(noisy, noise, ways) for noise in noises]),
     ]
-    return "\n\n".join([*map(str.rstrip, parts), *_sentences(lines), *_trained(lines), _where(lines)])
+    return "\n\n".join([*map(str.rstrip, parts), *_sentences(lines), *map(str.rstrip, _trained(lines)), _where(lines)])
 
 
 def _means(lines: list[Line], way: str, noises: list[str]) -> list[str]:

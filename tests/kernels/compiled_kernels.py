@@ -18,7 +18,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import noiseproof
-from noiseproof.kernels import BACKEND, rows
+from noiseproof.kernels import BACKEND, rows, small
 from noiseproof.primitives import Primitive, register_backend
 
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int64: "*i64"}
@@ -72,10 +72,14 @@ def main():
         values, saved = rows.forward(logits, target, REQUESTS[name], torch.float32)
         rows.backward(torch.zeros_like(values), logits, target, values, saved, REQUESTS[name])
     register_backend("cpu", BACKEND)
-    for name in PROGRAMS if "--all" in sys.argv else PROGRAMS[:2]:
-        label = name
-        logits = torch.zeros((9000 if name == "ce" else 4, 10), requires_grad=True)  # so many are shared out
-        noiseproof.create_loss(name)(logits, torch.zeros(len(logits), dtype=torch.int64)).backward()
+    more = [(9, 64), (9, 100)] if "--all" in sys.argv else []
+    for name in PROGRAMS if more else PROGRAMS[:2]:  # the first with so many rows that they are shared out
+        for largest in (0, small.LARGEST):
+            small.LARGEST = largest
+            for count, classes in [(9000 if name == "ce" else 4, 10)] + more * (largest > 0):
+                label = f"{name} {count} {classes}"
+                logits = torch.zeros((count, classes), requires_grad=True)
+                noiseproof.create_loss(name)(logits, torch.zeros(count, dtype=torch.int64)).backward()
     for capability in sys.argv[1].split(","):
         for (what, kernel_name), (kernel, signature, constants, attrs, options) in launches.items():
             source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attrs)

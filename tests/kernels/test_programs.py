@@ -1,4 +1,4 @@
-"""The program of a loss as a kernel, by Triton's interpreter where there is no GPU."""
+"""The program of a loss as a kernel between the two passes, by Triton's interpreter where there is no GPU."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ pytest.importorskip("triton", reason="needs Triton")
 from kernel_cases import drawn
 
 import noiseproof
-from noiseproof.kernels import BACKEND, program
+from noiseproof.kernels import BACKEND, program, small
 from noiseproof.losses.programs import programs_of
 from noiseproof.primitives import backends
 from noiseproof.program import traced
@@ -27,6 +27,7 @@ def _on_kernels(monkeypatch):
     monkeypatch.setattr(backends, "_registered", {DEVICE: BACKEND})
     monkeypatch.delenv(backends.VARIABLE, raising=False)
     monkeypatch.setattr(program, "BLOCK", 16)
+    monkeypatch.setattr(small, "LARGEST", -1)  # no batch is small
 
 
 def errors(loss, logits, target):

@@ -111,7 +111,7 @@ def test_half_precision_is_finite_on_the_gpu(name, dtype):
 
 
 @pytest.mark.parametrize("name", STATISTIC)
-@pytest.mark.parametrize("rows", [128, 20000])  # of one program, and shared out among several
+@pytest.mark.parametrize("rows", [128, 20000, 30000])  # of one program, shared out among several, and no longer small
 def test_the_generated_kernel_agrees_with_float64(name, rows):
     logits, target = draw(rows, 10, scale=3.0, dtype=torch.float32)
     target[::5] = -100
@@ -128,7 +128,8 @@ def test_the_generated_kernel_agrees_with_float64(name, rows):
 
 
 @pytest.mark.parametrize("name", ["ce", "jal-ce", "jal-fl", "anl-ce", "gce"])
-def test_a_step_of_a_small_batch_is_at_most_six_kernels(name):
+def test_a_step_of_a_small_batch_is_three_kernels(name):
+    """The loss with its gradient, the 1 that backward() starts from, and the gradient times that."""
     from torch.profiler import ProfilerActivity, profile
 
     logits, target = (t.cuda() for t in draw(128, 10, dtype=torch.float32))
@@ -141,7 +142,7 @@ def test_a_step_of_a_small_batch_is_at_most_six_kernels(name):
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         loss(leaf, target).backward()
         torch.cuda.synchronize()
-    assert 0 < sum(str(event.device_type).endswith("CUDA") for event in profiler.events()) <= 6
+    assert sum(str(event.device_type).endswith("CUDA") for event in profiler.events()) == 3
 
 
 def test_of_no_row_that_counts_the_mean_is_nan_and_the_gradient_0_on_the_gpu():

@@ -3,13 +3,15 @@
 Every loss that is a function of row statistics runs on them, alone or in a sum: nobody writes a kernel for a loss.
 
 terms        functions that Triton lacks, and one class's term of each sum
-tile         rows that fit into registers, several to a program
+registers    what is computed of rows that are in registers
+tile         such rows, several to a program
 line         rows of some hundred classes, one after the other: the first pass
 stream       longer rows, block by block: the first pass
 stream_back  their gradient, and that of shorter rows of over 64 classes
 scaling      the gradient times a factor on the device
 program      what a loss does with the sums, as a kernel whose text is made for it
 reductions   what such kernels call, and those that follow them
+small        a loss and its gradient in one kernel, of a small batch
 launch       a launch with little of Python
 rows         which kernel runs, with how many rows or classes to a program
 """
@@ -17,11 +19,12 @@ rows         which kernel runs, with how many rows or classes to a program
 from noiseproof.kernels.program import has_kernel, run_program, scaled_slopes
 from noiseproof.kernels.rows import backward, forward, suits
 from noiseproof.kernels.scaling import scale
+from noiseproof.kernels.small import step_for
 from noiseproof.primitives import Backend, ProgramRunner
 
 __all__ = ["BACKEND", "backward", "forward", "suits"]
 
 PROGRAMS = ProgramRunner(
-    lambda formula, logits: suits(logits, formula.asked) and has_kernel(formula), run_program, scaled_slopes
+    lambda formula, logits: suits(logits, formula.asked) and has_kernel(formula), run_program, scaled_slopes, small=step_for
 )
 BACKEND = Backend("triton", forward, backward, scale, PROGRAMS)

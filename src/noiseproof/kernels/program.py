@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import linecache
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,11 +21,11 @@ import triton.language as tl
 from torch import Tensor
 
 from noiseproof.kernels.launch import launch
-from noiseproof.kernels.reductions import add_up, exp, finish, logaddexp, scaled, softplus
+from noiseproof.kernels.reductions import add_up, exp, finish, logaddexp, scale_of, scaled, softplus
 from noiseproof.kernels.terms import expm1, log1p
 from noiseproof.program import Formula, Node, Program, Reduction, Value
 
-__all__ = ["has_kernel", "run_program", "scaled_slopes"]
+__all__ = ["has_kernel", "kernel_of", "name_of", "run_program", "scaled_slopes", "statements"]
 
 BLOCK = 512
 ALONE = 8192
@@ -55,12 +56,7 @@ HEAD = """def program(
     for start in range(0, rows, at_once):
         row = start + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
         real = row < rows
-        label = tl.load(target + row.to(tl.int64) * target_stride, mask=real, other=0)
-        counted = real & (label != ignore_index)
-        scale = counted.to(tl.float32)
-        if WEIGHTED:
-            valid = (label >= 0) & (label < classes)
-            scale = tl.load(weight + tl.where(valid, label, 0), mask=counted, other=0.0).to(tl.float32)
+        label, counted, scale = scale_of(target, weight, row, real, classes, target_stride, ignore_index, WEIGHTED)
 """
 TAIL = """        result = tl.where(counted, {value} * scale, 0.0)
         if EACH:
@@ -68,11 +64,11 @@ TAIL = """        result = tl.where(counted, {value} * scale, 0.0)
         total += result
         weights += scale
     if not EACH:
-        finish(value, numbers, tl.sum(total, 0), tl.sum(weights, 0), MEAN, ALONE)
+        finish(value, numbers, tl.sum(total, 0), tl.sum(weights, 0), MEAN, ALONE, True)
 """
 
 
-def _name(value: Value) -> str:
+def name_of(value: Value) -> str:
     if isinstance(value, int):
         return f"r{value}"
     if not (value == 0 or 2.0**-126 <= abs(value) < 2.0**128) or math.isnan(value):
@@ -82,8 +78,8 @@ def _name(value: Value) -> str:
 
 def _expression(node: Node) -> str:
     if node.name != "pow":
-        return EXPRESSIONS[node.name].format(*[_name(value) for value in node.inputs])
-    base, exponent = _name(node.inputs[0]), node.inputs[1]
+        return EXPRESSIONS[node.name].format(*[name_of(value) for value in node.inputs])
+    base, exponent = name_of(node.inputs[0]), node.inputs[1]
     if not isinstance(exponent, float):
         raise KeyError(node.name)
     if exponent in (1, 2, 3, 4, 5):
@@ -91,34 +87,41 @@ def _expression(node: Node) -> str:
     return f"tl.sqrt({base})" if exponent == 0.5 else f"tl.exp2({exponent!r} * tl.log2({base}))"
 
 
+def statements(program: Program) -> list[str]:
+    """A line for each operation, from registers to registers; KeyError if one has no expression."""
+    return [f"r{i} = {_expression(node)}" for i, node in enumerate(program.nodes, start=program.primitives)]
+
+
 def text_of(program: Program) -> str | None:
     """The text of the kernel; None if it has an operation without an expression."""
     count = program.primitives
     try:
         lines = [f"r{i} = tl.load(primitives + {i} * stride + row, mask=counted, other=0.5)" for i in range(count)]
-        lines += [f"r{i} = {_expression(node)}" for i, node in enumerate(program.nodes, start=count)]
+        lines += statements(program)
         lines += ["if SLOPES:"]
         for i, slope in enumerate(program.slopes):
-            store = f"tl.store(slopes + {i} * stride + row, tl.where(counted, {_name(slope)} * scale, 0.0), mask=real)"
+            store = f"tl.store(slopes + {i} * stride + row, tl.where(counted, {name_of(slope)} * scale, 0.0), mask=real)"
             lines.append(f"    {store}")
         # An ignored label may have made a row NaN, and no multiple of that is 0.
         lines += [
             f"    tl.store(primitives + {i} * stride + row, 0.0, mask=real & (label == ignore_index))" for i in range(count)
         ]
-        return HEAD + "".join(f"        {line}\n" for line in lines) + TAIL.replace("{value}", _name(program.value))
+        return HEAD + "".join(f"        {line}\n" for line in lines) + TAIL.replace("{value}", name_of(program.value))
     except KeyError:
         return None
 
 
-def _compiled(text: str) -> Any:
-    """The kernel with this text, which Triton reads back from where Python keeps the lines of sources."""
-    name = f"<noiseproof program {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
-    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+def kernel_of(text: str, name: str, sizes: Sequence[str], functions: dict[str, Any]) -> Any:
+    """The kernel of this name and text, which Triton reads back from where Python keeps the lines of sources."""
+    place = f"<noiseproof {name} {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
+    linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
     space: dict[str, Any] = {"tl": tl, "exp": exp, "expm1": expm1, "log1p": log1p, "softplus": softplus}
-    space |= {"logaddexp": logaddexp, "finish": finish, "__name__": __name__}
-    exec(compile(text, name, "exec"), space)
-    return triton.jit(do_not_specialize=["rows", "at_once", "classes", "target_stride", "ignore_index"])(space["program"])
+    space |= {"logaddexp": logaddexp, "finish": finish, "scale_of": scale_of, "__name__": __name__, **functions}
+    exec(compile(text, place, "exec"), space)
+    return triton.jit(do_not_specialize=sizes)(space[name])
 
+
+SIZES = ("rows", "at_once", "classes", "target_stride", "ignore_index")
 
 _kernels: dict[str, Any] = {}
 
@@ -128,7 +131,7 @@ def _kernel(formula: Formula) -> Any:
     if "triton" not in formula.kernels:
         text = text_of(formula.program)
         if text is not None and text not in _kernels:
-            _kernels[text] = _compiled(text)
+            _kernels[text] = kernel_of(text, "program", SIZES, {})
         formula.kernels["triton"] = None if text is None else _kernels[text]
     return formula.kernels["triton"]
 
@@ -152,9 +155,9 @@ def run_program(
     """The loss in ``dtype``, the slopes ``[P, N]`` before a mean is divided, and in front of the third by what it is."""
     rows = primitives.shape[1]
     each, mean = reduction == "none", reduction == "mean"
-    programs = 1 if rows <= ALONE else min(MOST, triton.cdiv(rows, BLOCK))
+    programs = 1 if rows <= ALONE else min(MOST, -(-rows // BLOCK))
     if each:
-        programs = max(1, min(MOST, triton.cdiv(rows, BLOCK)))
+        programs = max(1, min(MOST, -(-rows // BLOCK)))
     value = primitives.new_empty((rows,) if each else (), dtype=dtype)
     slopes = torch.empty_like(primitives) if want_slopes else primitives
     numbers = primitives.new_empty(1 + 2 * programs)
@@ -171,7 +174,7 @@ def run_program(
     }
     launch(_kernel(formula), programs, tensors, sizes, **constants)
     if not (each or alone):
-        launch(add_up, 1, (value, numbers), (programs,), MOST=MOST, MEAN=mean)
+        launch(add_up, 1, (value, numbers), (0, programs), MOST=MOST, MEAN=mean)
     return value, slopes, numbers
 
 
@@ -179,8 +182,8 @@ def scaled_slopes(slopes: Tensor, grad: Tensor, numbers: Tensor, reduction: Redu
     """The slopes times the gradient of the loss, and of a mean divided by what that is divided by."""
     out = torch.empty_like(slopes)
     each = reduction == "none"
-    sizes = (slopes.numel(), slopes.shape[1], grad.stride(0) if each else 0)
-    blocks = triton.cdiv(slopes.numel(), BLOCK)
+    sizes = (slopes.numel(), slopes.shape[1], 1, grad.stride(0) if each else 0, 0)
+    blocks = -(-slopes.numel() // BLOCK)
     if blocks:
         launch(scaled, blocks, (slopes, grad, numbers, out), sizes, BLOCK=BLOCK, MEAN=reduction == "mean", EACH=each)
     return out

@@ -1,4 +1,4 @@
-"""What the kernels of programs call, and the two that come after them: adding up, and the slopes times a gradient."""
+"""What the kernels of programs call, and the two that come after them: adding up, and what they keep times a gradient."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import triton.language as tl
 
 from noiseproof.kernels.terms import log1p
 
-__all__ = ["add_up", "exp", "finish", "logaddexp", "scaled", "softplus"]
+__all__ = ["add_up", "exp", "finish", "logaddexp", "scale_of", "scaled", "softplus"]
 
 
 @triton.jit
@@ -29,31 +29,49 @@ def logaddexp(a, b):
 
 
 @triton.jit
-def finish(value, numbers, total, weights, MEAN: tl.constexpr, ALONE: tl.constexpr):
+def scale_of(target, weight, row, real, classes, target_stride, ignore_index, WEIGHTED: tl.constexpr):
+    """The labels, which rows count, and with what weight."""
+    label = tl.load(target + row.to(tl.int64) * target_stride, mask=real, other=0)
+    counted = real & (label != ignore_index)
+    scale = counted.to(tl.float32)
+    if WEIGHTED:
+        valid = (label >= 0) & (label < classes)
+        scale = tl.load(weight + tl.where(valid, label, 0), mask=counted, other=0.0).to(tl.float32)
+    return label, counted, scale
+
+
+@triton.jit
+def finish(value, numbers, total, weights, MEAN: tl.constexpr, ALONE: tl.constexpr, KEPT: tl.constexpr):
     """What the loss is divided by goes in front of what each program leaves to be added up."""
     if ALONE:
         tl.store(value, (total / weights if MEAN else total).to(value.dtype.element_ty))
-        tl.store(numbers, weights)
+        if KEPT:
+            tl.store(numbers, weights)
     else:
         tl.store(numbers + 1 + tl.program_id(0), total)
         tl.store(numbers + 1 + tl.num_programs(0) + tl.program_id(0), weights)
 
 
-@triton.jit(do_not_specialize=["programs"])
-def add_up(value, numbers, programs, MOST: tl.constexpr, MEAN: tl.constexpr):
-    program = tl.arange(0, MOST)
+@triton.jit(do_not_specialize=["offset", "programs"])
+def add_up(value, numbers, offset, programs, MOST: tl.constexpr, MEAN: tl.constexpr):
+    program, numbers = tl.arange(0, MOST), numbers + offset
     total = tl.sum(tl.load(numbers + 1 + program, mask=program < programs, other=0.0), 0)
     weights = tl.sum(tl.load(numbers + 1 + programs + program, mask=program < programs, other=0.0), 0)
-    finish(value, numbers, total, weights, MEAN, True)
+    finish(value, numbers, total, weights, MEAN, True, True)
 
 
-@triton.jit(do_not_specialize=["count", "rows", "grad_stride"])
-def scaled(slopes, grad, numbers, out, count, rows, grad_stride, BLOCK: tl.constexpr, MEAN: tl.constexpr, EACH: tl.constexpr):
+@triton.jit(do_not_specialize=["count", "rows", "across", "grad_stride", "offset"])
+def scaled(
+    kept, grad, numbers, out, count, rows, across, grad_stride, offset,
+    BLOCK: tl.constexpr, MEAN: tl.constexpr, EACH: tl.constexpr,
+):  # fmt: skip
+    """What is kept of each row times the gradient of the loss: ``[P, rows]``, or ``[rows, across]``."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     here = place < count
-    by = tl.load(grad + (place % rows) * grad_stride, mask=here, other=0.0) if EACH else tl.load(grad)
+    by = tl.load(grad + (place // across % rows) * grad_stride, mask=here, other=0.0) if EACH else tl.load(grad)
     by = by.to(tl.float32)
     if MEAN:
-        weights = tl.load(numbers)
-        by /= tl.where(weights == 0.0, 1.0, weights)  # where all rows are ignored, and their slopes 0
-    tl.store(out + place, tl.load(slopes + place, mask=here, other=0.0) * by, mask=here)
+        weights = tl.load(numbers + offset)
+        by /= tl.where(weights == 0.0, 1.0, weights)  # where all rows are ignored, and what is kept of them 0
+    value = tl.load(kept + place, mask=here, other=0.0) * by
+    tl.store(out + place, value.to(out.dtype.element_ty), mask=here)

@@ -18,7 +18,7 @@ from noiseproof.kernels.stream_back import stream_backward
 from noiseproof.kernels.tile import tile_backward, tile_forward
 from noiseproof.primitives import Primitive, ceiling, reference
 
-__all__ = ["backward", "forward", "suits"]
+__all__ = ["backward", "forward", "slots_of", "suits"]
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FEW = 64  # classes up to which differences are formed from e - 1, as in the reference
@@ -69,6 +69,9 @@ def _slots(asked: tuple[Primitive, ...]) -> dict[str, Any] | None:
         slots |= {f"MINIMUM_{slot}": primitive.minimum, f"CEILING_{slot}": ceiling(primitive) if room else 0.0}
         slots |= {f"HIGHEST_{slot}": -math.log(primitive.minimum) if room else 0.0}
     return slots
+
+
+slots_of = _slots
 
 
 def _unit(*sizes: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -25,7 +26,7 @@ def _scale(values, factor, count, SIZE: tl.constexpr):
 
 def scale(gradient: Tensor, factor: Tensor) -> Tensor:
     """In place."""
-    if not gradient.is_contiguous():
+    if gradient.dtype == torch.float64 or not gradient.is_contiguous():
         return gradient.mul_(factor)
     if gradient.numel():
         grid: Any = (triton.cdiv(gradient.numel(), BLOCK),)

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from noiseproof.linear.source import Linear
 from noiseproof.losses import RobustLoss
-from noiseproof.primitives import accumulation_dtype
+from noiseproof.primitives import accumulation_dtype, backend_for
 from noiseproof.primitives.linear import Gradients, Products, chunk_rows, forward_pass, only_once, write_gradient
 from noiseproof.statistics import Logits, RowStatistics, Statistic, request_of, statistics_of
 
@@ -113,7 +113,11 @@ def _run(
 
 
 class _ChunkedRows(torch.autograd.Function):
-    """The losses of all rows, which the backward pass computes again; or their sum, with gradients that wait to be scaled."""
+    """The losses of all rows, which the backward pass computes again; or their sum, with gradients that wait to be scaled.
+
+    Those are scaled where they are, and handed over: a copy of the weight's would be larger than a chunk. A second backward
+    pass, of a graph that was retained, computes them again.
+    """
 
     @staticmethod
     def forward(ctx: Any, task: _Task, *inputs: Any) -> tuple[Tensor, Tensor]:
@@ -121,20 +125,22 @@ class _ChunkedRows(torch.autograd.Function):
         ctx.share = _share(task) if task.at_once else None
         upstream = None if ctx.share is None else ctx.share.expand(len(task.target))
         losses, total, gradients = _run(task, inputs, wanted, upstream)
-        ctx.save_for_backward(*(gradients if task.at_once else inputs))
+        ctx.gradients = gradients if task.at_once else None
+        ctx.save_for_backward(*inputs)
         count = total if isinstance(total, Tensor) else losses.new_full((), total)
         ctx.mark_non_differentiable(count)
         return losses.sum() if task.at_once else losses, count
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        kept, again = ctx.saved_tensors, torch.is_grad_enabled()
+        found, ctx.gradients, again = ctx.gradients, None, torch.is_grad_enabled()
         with torch.no_grad():
-            if ctx.task.at_once:
+            if found is not None:
                 scale = _finite_scale(grads[0] / ctx.share, ctx.task)
-                found = tuple([None if gradient is None else gradient * scale for gradient in kept])
+                found = tuple([g if g is None else backend_for(g).scale(g, scale) for g in found])
             else:
-                _, _, found = _run(ctx.task, kept, ctx.needs_input_grad[1:], grads[0])
+                upstream = _finite_scale(grads[0], ctx.task).expand(len(ctx.task.target))
+                _, _, found = _run(ctx.task, ctx.saved_tensors, ctx.needs_input_grad[1:], upstream)
         # Without this a derivative of them would be zero, and wrong.
         return None, *(_Once.apply(g.requires_grad_()) if again and g is not None else g for g in found)  # type: ignore[no-untyped-call]
 

@@ -39,13 +39,13 @@ def linear_loss(
     criterion    a loss of this package that is a function of row statistics, as most are. Its ``weight``, ``ignore_index``,
                  ``reduction`` and ``label_smoothing`` mean what they always do; ignored rows cost nothing
     bias         ``[K]``, the head's
-    chunk_bytes  of logits at a time; 1 GiB if not given, on a CPU 128 MiB
+    chunk_bytes  of logits at a time; 448 MiB if not given, on a CPU 128 MiB
     recompute    False computes gradients along with the loss. True forms the logits again in the backward pass, a third more
                  work, and none of it for a loss that is never differentiated. With ``reduction="none"``, in float16 and in
                  compiled code that is how it is done anyway, because the gradient of the loss must be known first
 
     Matrix products run in the dtype of the inputs or in autocast's, statistics in float32 at least. The gradient of the weight
-    is added up in float32 where that takes no buffer, or none larger than ``chunk_bytes``.
+    is added up in float32 where that takes no buffer, or none larger than twice ``chunk_bytes``.
 
     >>> import noiseproof
     >>> hidden, head = torch.zeros(8, 16), torch.nn.Linear(16, 1000, bias=False)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,11 +31,16 @@ class ProgramRunner(NamedTuple):
     ``suits(formula, logits)`` says whether it can. ``run(formula, primitives, target, weight, ignore_index, reduction, dtype,
     want_slopes, classes)`` gives the loss in ``dtype``, its slopes ``[2 + R, N]`` by the primitives, and what
     ``scaled(slopes, grad, numbers, reduction)`` wants to make their gradients of them.
+
+    ``small(logits, target, rows, want_gradient)`` gives what goes all the way from logits to loss, of a batch that is small;
+    None: this one is not. Its ``forward(logits, target, weight)`` gives the loss and what to keep, its ``backward(kept, grad)``
+    the gradient of the logits for that of the loss.
     """
 
     suits: Callable[..., bool]
     run: Callable[..., tuple[Tensor, Tensor, Tensor]]
     scaled: Callable[..., Tensor]
+    small: Callable[..., Any] = lambda *_: None
 
 
 class Backend(NamedTuple):

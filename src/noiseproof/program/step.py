@@ -44,7 +44,7 @@ def loss_of_rows(logits: Tensor, target: Tensor, rows: Rows) -> Tensor:
 class _Step(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, rows: Rows) -> Tensor:
-        ctx.rows = rows
+        ctx.rows, ctx.small = rows, None
         return _forward(logits, target, rows, ctx)
 
     @staticmethod
@@ -55,6 +55,8 @@ class _Step(torch.autograd.Function):
         gradient: Tensor | None
         if torch.is_grad_enabled():  # someone will want the gradient of this one
             gradient = _by_autograd(logits, target, rows, grad, create_graph=True)
+        elif ctx.small is not None:
+            gradient = ctx.small.backward(saved[0], grad)
         elif rows.backend.programs is not None:
             primitives, rest, slopes, numbers = saved
             factors = rows.backend.programs.scaled(slopes, grad, numbers, rows.reduction)
@@ -77,6 +79,13 @@ def _forward(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
     formula, programs = rows.formula, rows.backend.programs
     if programs is None:
         return on_cpu.forward(logits, target, rows, ctx)
+    small = programs.small(logits, target, rows, ctx is not None)
+    if small is not None:
+        value, kept = small.forward(logits, target, rows.weight)
+        if ctx is not None:
+            ctx.small = small
+            ctx.save_for_backward(logits, target, kept)
+        return value  # type: ignore[no-any-return]  # a backend's own
     primitives, saved = rows.backend.forward(logits, target, formula.asked, formula.dtype)
     value, slopes, numbers = programs.run(
         *(formula, primitives, target, rows.weight, rows.ignore_index, rows.reduction, rows.dtype),
