@@ -11,7 +11,7 @@ from cases import STATISTIC, build, gradient
 from mpmath import mp, mpf
 
 import noiseproof
-from noiseproof.primitives import small
+from noiseproof.primitives import Recorded, small
 
 LOSSES = {
     "ce": {},
@@ -137,16 +137,23 @@ def test_the_worst_gradient_of_a_row_sure_of_another_class_is_within_1e5(name, c
     assert max(errors.values()) <= 1e-5, errors
 
 
+def recorded(loss, logits, target):
+    """What a compiler records of a loss."""
+    with Recorded():
+        return loss.recorded(logits, target)
+
+
 @pytest.mark.parametrize("classes", [3, 10, 100, 1000])  # with two, a gap is where the losses that clip jump
 @pytest.mark.parametrize("name", ["ce", "nce", "amse", "jal-ce", "jal-fl", "nfl", "anl-ce", "anl-fl"])
-def test_a_large_batch_has_the_gradient_of_a_small_one(name, classes, monkeypatch):
+def test_a_large_batch_has_the_gradient_of_a_small_one_and_so_have_both_compiled(name, classes, monkeypatch):
     logits = torch.cat([rows(classes, gap, sure_of) for gap in GAPS for sure_of in (0, 1)])
     loss, target = noiseproof.create_loss(name, reduction="sum"), torch.zeros(len(logits), dtype=torch.long)
     exact = gradient(loss, logits.double(), target)
     for limit in (2**20, 0):
         monkeypatch.setattr(small, "SMALL", limit)
-        difference = gradient(loss, logits, target).double() - exact
-        assert bool((difference.norm(dim=1) <= 1e-5 * exact.norm(dim=1)).all()), limit
+        for call in (loss, lambda z, y: recorded(loss, z, y)):
+            difference = gradient(call, logits, target).double() - exact
+            assert bool((difference.norm(dim=1) <= 1e-5 * exact.norm(dim=1)).all()), limit
 
 
 @pytest.mark.parametrize("sure_of", [0, 1])

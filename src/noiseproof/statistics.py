@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.primitives import Primitive, focal_term, key_of, parse, rows_of_primitives
+from noiseproof.primitives import Primitive, focal_term, key_of, parse, plain_primitives, rows_of_primitives
 
 FEW = 64
 """Up to so many classes one term may be most of a sum."""
@@ -39,6 +39,9 @@ class Statistic:
     NLL_SUM: ClassVar[Self]
     SQ_SUM: ClassVar[Self]
     LEAD: ClassVar[Self]
+
+    def __repr__(self) -> str:
+        return f"Statistic({self.key or self.name})"  # what a loss is known by holds several, and is made with it
 
     def __hash__(self) -> int:
         return hash(self.key or self.name)  # a call of a loss looks its needs up, and this is a quarter of the default's time
@@ -240,14 +243,20 @@ class Source(Protocol):
 class Logits:
     """Logits ``[N, K]`` as a source."""
 
-    def __init__(self, logits: Tensor, classes: int | None = None) -> None:
-        """``classes`` where it is not the number of columns: of features, or of several predictions side by side."""
+    def __init__(self, logits: Tensor, classes: int | None = None, plain: bool = False) -> None:
+        """``classes`` where it is not the number of columns: of features, or of several predictions side by side.
+
+        ``plain``: the gradient is left to autograd, for what takes no function with a gradient of its own.
+        """
         self.logits = logits
         self.classes = logits.shape[1] if classes is None else classes
-        self.dtype = logits.dtype
+        self.dtype, self.plain = logits.dtype, plain
 
     def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
-        return row_statistics(self.logits, target, needs)
+        if not self.plain:
+            return row_statistics(self.logits, target, needs)
+        keys, request = request_of(needs)
+        return statistics_of(plain_primitives(self.logits, target, request).unbind(), keys, self.logits.shape[1])
 
     def every_label(self, needs: tuple[Statistic, ...]) -> RowStatistics:
         return every_label_statistics(self.logits, needs)

@@ -131,7 +131,7 @@ def test_a_sum_that_is_changed_runs_its_new_program():
     loss = 1.0 * noiseproof.NCE() + 1.0 * noiseproof.MAE()
     nce, mae = (part(logits, target) for part in loss.losses)
     torch.testing.assert_close(loss(logits, target), nce + mae)
-    loss.coefficients[1] = 3.0
+    loss.coefficients = (1.0, 3.0)
     torch.testing.assert_close(loss(logits, target), nce + 3 * mae)
     loss.losses[0] = noiseproof.MAE()
     torch.testing.assert_close(loss(logits, target), 4 * mae)

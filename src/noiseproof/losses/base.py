@@ -9,12 +9,14 @@ from typing import Any, TypedDict, Unpack, cast
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 
 from noiseproof.checks import check_range
 from noiseproof.losses.checks import arguments_of, by_name, check_tensors, check_weight, raise_unknown
-from noiseproof.losses.programs import CONTRACT, programs_of
-from noiseproof.primitives import accumulation_dtype, can_look, rows_of_labels
-from noiseproof.program import Reduction, Rows, loss_of_rows, runner_of
+from noiseproof.losses.in_graph import keep, loss_in_graph
+from noiseproof.losses.programs import can_have_program, named, programs_of, text_of
+from noiseproof.primitives import accumulation_dtype, can_look, rows_of_labels, transforms_active
+from noiseproof.program import Reduction, Rows, loss_of_rows, recorded_loss, recorder_of, runner_of
 from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
 __all__ = ["Contract", "Reduction", "RobustLoss", "Sum", "pair_terms"]
@@ -63,8 +65,9 @@ class RobustLoss(nn.Module):
     """Whether the training loop must also call its method ``update``."""
 
     weight: Tensor | None
-    _changes = 0
-    """How often something was set on which a program depends"""
+    _has_text = False
+    _text: str | None = None
+    """Class and plain attributes, where they are all that a loss is made of: what programs and compilers know it by"""
 
     @by_name
     def __init__(self, **contract: Unpack[Contract]) -> None:
@@ -91,13 +94,16 @@ class RobustLoss(nn.Module):
         own = vars(cls).get("__init__")
         if own is not None and all(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in arguments_of(own)):
             cls.__init__ = by_name(own)  # type: ignore[method-assign]  # as the decorator above does
+        cls._has_text = can_have_program(cls)
+        cls._keep = RobustLoss._keep  # type: ignore[method-assign]  # found there at once, with nothing to check on the way
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in parameters_of(type(self)):
             raise AttributeError(f"{name} of {type(self).__name__} is fixed at construction; make a new loss")
-        if name not in CONTRACT:
-            self.__dict__["_changes"] = self._changes + 1
+        again = name in self.__dict__
         super().__setattr__(name, value)
+        if self._has_text and name != "training" and name in self.__dict__ and not is_compiling():
+            self.__dict__["_text"] = text_of(self) if again or self._text is None else f"{self._text} {named(name, value)}"
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         """The loss of each row, elementwise in the statistics."""
@@ -137,19 +143,39 @@ class RobustLoss(nn.Module):
     def forward(self, logits: Tensor, target: Tensor, **unknown: Any) -> Tensor:
         if unknown:
             raise_unknown(self, unknown)
+        if is_compiling():
+            text = _described(self)
+            if text is not None and self._keep(text):
+                return loss_in_graph(logits, target, self._buffers["weight"], text)
+            logits, target, classes, shape = self._flatten(logits, target)
+            return self.from_source(Logits(logits, classes), target, shape)
         logits, target, classes, shape = self._flatten(logits, target)
-        if not torch.compiler.is_compiling():
-            rows = self.rows_of_program(logits, target)
-            if rows is not None:
-                result = self._in_one_step(rows, logits, target)
-                return result.reshape(shape) if self.reduction == "none" else result
-        return self.from_source(Logits(logits, classes), target, shape)
+        rows = self.rows_of_program(logits, target)
+        if rows is None:
+            return self.from_source(Logits(logits, classes), target, shape)
+        result = self._in_one_step(rows, logits, target)
+        return result.reshape(shape) if self.reduction == "none" else result
 
-    def rows_of_program(self, logits: Tensor, target: Tensor) -> Rows | None:
+    def _keep(self, text: str) -> bool:
+        return keep(self, text)
+
+    # As torch.compiler.assume_constant_result marks it, without importing the compiler, which calls it and does not read it.
+    _keep._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions have no declared attributes
+
+    def recorded(self, logits: Tensor, target: Tensor) -> Tensor:
+        """What a call gives, while a compiler records it."""
+        logits, target, classes, shape = self._flatten(logits, target)
+        rows = self.rows_of_program(logits, target, recorded=True)
+        if rows is None:
+            return self.from_source(Logits(logits, classes, plain=transforms_active()), target, shape)
+        result = recorded_loss(logits, target.long(), rows)
+        return result.reshape(shape) if self.reduction == "none" else result
+
+    def rows_of_program(self, logits: Tensor, target: Tensor, recorded: bool = False) -> Rows | None:
         """What a step with the program of this loss is given; None if it has none, or the batch is not one for it."""
         if self.needs is None or self.label_smoothing > 0 or target.is_floating_point():
             return None
-        backend = runner_of(logits, target)
+        backend = recorder_of(logits) if recorded else runner_of(logits, target)
         formula = None if backend is None else programs_of(self).get(self, logits, backend)
         if backend is None or formula is None:
             return None
@@ -322,7 +348,7 @@ class Sum(RobustLoss):
             if not loss.composable:
                 raise TypeError(f"{type(loss).__name__} cannot be part of a sum; add its value to the other loss's instead")
         super().__init__(**(contract or _shared_contract(losses)))
-        self.coefficients = [check_range("a coefficient of a sum", c) for c, _ in terms]
+        self.coefficients = tuple([check_range("a coefficient of a sum", c) for c, _ in terms])
         self.losses = nn.ModuleList(losses)
         read = [loss.needs for loss in losses if loss.needs is not None]
         self._shared_needs = tuple([statistic for needs in read for statistic in needs])
@@ -368,6 +394,19 @@ class Sum(RobustLoss):
         if type(self) is not Sum:
             return super().__repr__()
         return " + ".join(f"{c!r} * {loss!r}" for c, loss in self.terms)
+
+
+def _described(loss: RobustLoss) -> str | None:
+    """The text that stands for a loss and its parts; None: there is none. A compiler reads this, and checks what it reads."""
+    text = loss._text
+    if text is None or not isinstance(loss, Sum):
+        return text
+    for part in loss.losses._modules.values():
+        inner = _described(part)  # type: ignore[arg-type]
+        if inner is None:
+            return None
+        text += f" ({inner})"
+    return text
 
 
 def _result_dtype(logits: torch.dtype, rows: torch.dtype, like: Tensor) -> torch.dtype:

@@ -5,22 +5,24 @@ are fixed at construction: none that follows the training or draws at random, no
 """
 
 from collections.abc import Hashable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes as without_modes
 
-from noiseproof.primitives import Backend, accumulation_dtype
+from noiseproof.primitives import Backend, accumulation_dtype, is_compiling
 from noiseproof.program import Formula, traced
 from noiseproof.statistics import Statistic, request_of, statistics_of
 
-__all__ = ["CONTRACT", "Programs", "programs_of", "signature"]
+__all__ = ["Programs", "can_have_program", "named", "programs_of", "signature", "text_of"]
 
 PACKAGE = __name__.rpartition(".")[0] + "."
 CONTRACT = frozenset({"reduction", "ignore_index", "label_smoothing", "training"})
 """What a program does not depend on, besides the weight."""
 PLAIN = (bool, int, float, str, Statistic)
-MODULE = frozenset({*vars(nn.Module()), "_programs", "_changes"})
+MODULE = frozenset({*vars(nn.Module()), "_programs", "_text"})
 MOST = 1024
 """Programs that are kept."""
 
@@ -44,11 +46,13 @@ class Programs:
             self.made, self.state = {}, state
         classes = logits.shape[1]
         key = (classes, logits.dtype, backend.name)
-        if key not in self.made:
+        try:
+            return self.made[key]
+        except KeyError:
             formula = _formula(loss, classes, accumulation_dtype(logits.dtype))
             runs = formula is not None and (backend.programs is None or backend.programs.suits(formula, logits))
             self.made[key] = formula if runs else None
-        return self.made[key]
+            return self.made[key]
 
 
 def programs_of(loss: Any) -> Programs:
@@ -62,10 +66,9 @@ def programs_of(loss: Any) -> Programs:
 def _state(loss: Any) -> Any:
     """What differs when something has been set in the loss or in a part of it since."""
     parts = loss._modules.get("losses")
-    changes = loss._changes
     if parts is None:
-        return changes
-    return changes, tuple(loss.coefficients), [(part, _state(part)) for part in parts._modules.values()]
+        return loss._text
+    return loss._text, [_state(part) for part in parts._modules.values()]
 
 
 def _formula(loss: Any, classes: int, dtype: torch.dtype) -> Formula | None:
@@ -75,22 +78,27 @@ def _formula(loss: Any, classes: int, dtype: torch.dtype) -> Formula | None:
         return None
     key = (described, classes, dtype)
     if key not in _known:
-        keys, request = request_of(loss.needs)
-        program = traced(lambda rows: loss.from_statistics(statistics_of(rows, keys, classes)), 2 + len(keys), dtype)
         if len(_known) >= MOST:
             _known.clear()
-        _known[key] = None if program is None else Formula(program, request, dtype)
+        with without_modes() if is_compiling() else nullcontext():  # a compiler that records has no values
+            _known[key] = _traced(loss, classes, dtype)
     return _known[key]
+
+
+def _traced(loss: Any, classes: int, dtype: torch.dtype) -> Formula | None:
+    keys, request = request_of(loss.needs)
+    program = traced(lambda rows: loss.from_statistics(statistics_of(rows, keys, classes)), 2 + len(keys), dtype)
+    return None if program is None else Formula(program, request, dtype)
 
 
 def signature(loss: Any) -> Hashable | None:
     """All that the values of a loss depend on; None if that is more than a program can stand for."""
     cls = type(loss)
-    if not cls.__module__.startswith(PACKAGE) or loss.needs is None or cls.follows_training:
+    if not loss._has_text or loss.needs is None:
         return None
     children = [child for child in loss._modules.values() if child is not None]
     tensors = [name for name, value in (*loss._buffers.items(), *loss._parameters.items()) if value is not None]
-    if "set_epoch" in _own_methods(cls) or any(name != "weight" for name in tensors):
+    if any(name != "weight" for name in tensors):
         return None
     try:
         values = tuple([(name, _frozen(v)) for name, v in vars(loss).items() if name not in MODULE and name not in CONTRACT])
@@ -102,6 +110,22 @@ def signature(loss: Any) -> Hashable | None:
         return None
     parts = tuple([signature(part) for part in children[0]])
     return None if None in parts else (cls, values, parts)
+
+
+def can_have_program(cls: Any) -> bool:
+    """Whether losses of a class are made of nothing but what is set at their construction, as far as a class tells."""
+    return cls.__module__.startswith(PACKAGE) and not cls.follows_training and "set_epoch" not in _own_methods(cls)
+
+
+def text_of(loss: Any) -> str:
+    """Its class and its plain attributes."""
+    values = [named(name, value) for name, value in vars(loss).items() if name not in MODULE]
+    return " ".join([f"{type(loss).__module__}.{type(loss).__qualname__}", *values])
+
+
+def named(name: str, value: Any) -> str:
+    """One of them. What is not plain has no text of its own, and a loss that has it no program."""
+    return f"{name}={value!r}" if type(value) in (*PLAIN, tuple) or value is None else f"{name}: {type(value).__name__}"
 
 
 def _own_methods(cls: type) -> set[str]:

@@ -45,6 +45,7 @@ reference   the two passes in plain torch, which run everywhere
 small       the same for a small batch on the CPU, both passes at once
 focal       terms and slopes of the focal sums, for these two
 backends    which implementation of the passes runs on which device
+compiling   whether a compiler looks on
 operation   the registered operations, their gradients and vmap rules, and the plain definition
 """
 
@@ -59,6 +60,7 @@ from noiseproof.primitives.backends import (
     offer_backend,
     register_backend,
 )
+from noiseproof.primitives.compiling import Recorded, is_compiling
 from noiseproof.primitives.operation import (
     accumulation_dtype,
     can_look,
@@ -90,3 +92,4 @@ __all__ += ["REFERENCE", "ProgramRunner", "offer_backend", "register_backend"]
 __all__ += ["accumulation_dtype", "can_look", "is_transformed", "only_autograd", "plain_primitives"]
 __all__ += ["primitives_of", "rows_of_labels", "rows_of_primitives", "transforms_active"]
 __all__ += ["row_primitives", "row_primitives_backward"]
+__all__ += ["Recorded", "is_compiling"]

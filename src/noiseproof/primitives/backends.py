@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from noiseproof.primitives import reference
+from noiseproof.primitives.compiling import is_compiling
 from noiseproof.primitives.request import Primitive
 
 __all__ = [
@@ -78,7 +79,7 @@ def offer_backend(device_type: str, load: Callable[[], Backend | None]) -> None:
 
 def backend_for(logits: Tensor) -> Backend:
     """The backend of the logits' device. Where there is a choice, NOISEPROOF_BACKEND in the environment may name one."""
-    return REFERENCE if torch.compiler.is_compiling() else backend_of_device(logits.device.type)  # no other is ever traced
+    return REFERENCE if is_compiling() else backend_of_device(logits.device.type)  # no other is ever traced
 
 
 def backend_of_device(device_type: str) -> Backend:

@@ -190,7 +190,13 @@ def _results(hidden: Tensor, request: str, dtype: torch.dtype) -> tuple[Tensor, 
     return hidden.new_empty((2 + asked, rows), dtype=full), hidden.new_empty((5 + asked, rows), dtype=full)
 
 
-@torch.library.custom_op("noiseproof::linear_primitives_backward", mutates_args=())
+# The schema, because torch 2.6 makes none for a sequence.
+@torch.library.custom_op(
+    "noiseproof::linear_primitives_backward",
+    mutates_args=(),
+    schema="(Tensor grads, Tensor hidden, Tensor weight, Tensor? bias, Tensor target, Tensor? keep, Tensor primitives, "
+    "Tensor saved, str request, ScalarType dtype, int chunk_bytes, bool[] wanted) -> (Tensor, Tensor, Tensor)",
+)
 def linear_primitives_backward(
     grads: Tensor,
     hidden: Tensor,

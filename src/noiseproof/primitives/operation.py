@@ -12,6 +12,7 @@ from torch.nn import Parameter
 
 from noiseproof.primitives import reference, small
 from noiseproof.primitives.backends import REFERENCE, backend_for, is_traced
+from noiseproof.primitives.compiling import Recorded, is_compiling
 from noiseproof.primitives.request import decode, focal_term
 
 __all__ = ["accumulation_dtype", "can_look", "is_transformed", "only_autograd", "plain_primitives", "primitives_of"]
@@ -136,7 +137,7 @@ def transforms_active() -> bool:
 
 def only_autograd() -> bool:
     """Whether nothing but autograd looks at what is computed: no compiler, no torch.func transform, no forward-mode AD."""
-    return not torch.compiler.is_compiling() and not is_transformed()
+    return not is_compiling() and not is_transformed()
 
 
 class _Primitives(torch.autograd.Function):
@@ -254,7 +255,7 @@ def _directly(logits: Tensor) -> bool:
     The dispatcher costs a tenth of a millisecond a step, so eager code goes past it, except where something relies on the
     operation: a dispatch mode, a tensor subclass, or the gradient of a gradient.
     """
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return is_traced(logits)
     watched = type(logits) not in (Tensor, Parameter) or torch._C._len_torch_dispatch_stack() > 0
     return not watched and not torch.is_grad_enabled()
@@ -266,7 +267,7 @@ class _Passes(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        ctx.request, ctx.backend, ctx.is_small = request, None, False
+        ctx.request, ctx.backend, ctx.is_small, ctx.recorded = request, None, False, is_compiling()
         if not _directly(logits):
             values: tuple[Tensor, Tensor] = row_primitives(logits, target, request)
             ctx.save_for_backward(logits, target, *values)
@@ -279,7 +280,7 @@ class _Passes(torch.autograd.Function):
             return primitives.unbind()
         if _is_small(logits):
             done = reference.small_pass(logits, target, asked, dtype)
-            if done is not None:
+            if reference.finite_sum(done.values) is not None:
                 ctx.is_small = True
                 ctx.save_for_backward(logits, target, *small.to_keep(done))
                 return tuple([value.squeeze(1) for value in done.values])
@@ -289,6 +290,13 @@ class _Passes(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, None, None]:
+        if not ctx.recorded or is_compiling():
+            return _Passes._backward(ctx, grads), None, None
+        with Recorded():
+            return _Passes._backward(ctx, grads), None, None
+
+    @staticmethod
+    def _backward(ctx: Any, grads: tuple[Tensor | None, ...]) -> Any:
         logits, target, *rest = ctx.saved_tensors
         directly = _directly(logits)
         if directly and ctx.is_small:
@@ -297,26 +305,26 @@ class _Passes(torch.autograd.Function):
                 done = done._replace(e=done.e.clone())  # the gradient is formed in its place, and may be wanted again
             columns = [None if grad is None else grad.unsqueeze(1) for grad in grads]
             gradient = small.second_pass(columns, done, decode(ctx.request), reference.LEAST[done.d.dtype])
-            return gradient if gradient.dtype == logits.dtype else gradient.to(logits.dtype), None, None
+            return gradient if gradient.dtype == logits.dtype else gradient.to(logits.dtype)
         if directly and ctx.backend is REFERENCE:
             passed = reference.Passed(rest[: len(grads)], rest[len(grads) :])
-            return reference.second_pass(grads, logits, target, passed, decode(ctx.request)), None, None
+            return reference.second_pass(grads, logits, target, passed, decode(ctx.request))
         if ctx.backend is REFERENCE:
             rest = list(row_primitives(logits.detach(), target, ctx.request))
         stacked = torch.stack([torch.zeros_like(rest[0][0]) if grad is None else grad for grad in grads])
         if directly:
-            return ctx.backend.backward(stacked, logits, target, *rest, decode(ctx.request)), None, None
-        return row_primitives_backward(stacked, logits, target, *rest, ctx.request), None, None
+            return ctx.backend.backward(stacked, logits, target, *rest, decode(ctx.request))
+        return row_primitives_backward(stacked, logits, target, *rest, ctx.request)
 
 
 def _is_small(logits: Tensor) -> bool:
-    return logits.is_cpu and 0 < logits.numel() <= small.SMALL and not torch.compiler.is_compiling()
+    return not is_compiling() and logits.is_cpu and 0 < logits.numel() <= small.SMALL
 
 
 def rows_of_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, ...]:
     """The primitives of ``logits [N, K]`` for ``target [N]``, each ``[N]``: nll, log_miss, then those that were requested."""
     rows: tuple[Tensor, ...]
-    if torch.compiler.is_compiling() and not is_traced(logits):
+    if is_compiling() and not is_traced(logits):
         rows = row_primitives(logits, target, request)[0].unbind()
     elif is_transformed():
         rows = _Primitives.apply(logits, target, request)[0].unbind()  # type: ignore[no-untyped-call]
@@ -332,6 +340,6 @@ def primitives_of(logits: Tensor, target: Tensor, keys: Sequence[str]) -> Tensor
 
 def can_look(tensor: Tensor) -> bool:
     """Whether reading a value is cheap and possible: an ordinary tensor on the CPU that nobody traces or maps over."""
-    if torch.compiler.is_compiling() or type(tensor) is not Tensor or not tensor.is_cpu:
+    if is_compiling() or type(tensor) is not Tensor or not tensor.is_cpu:
         return False
     return not (torch._C._len_torch_dispatch_stack() > 0 or torch._C._are_functorch_transforms_active())

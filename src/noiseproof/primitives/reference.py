@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from noiseproof.primitives import small
+from noiseproof.primitives.compiling import is_compiling
 from noiseproof.primitives.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
 from noiseproof.primitives.request import FOCAL_KINDS, Primitive
 
 __all__ = ["Passed", "backward", "checked_labels", "first_pass", "forward", "on_cpu", "scale", "second_pass"]
-__all__ += ["LEAST", "chunk_rows", "small_pass", "split_rows"]
+__all__ += ["LEAST", "chunk_rows", "finite_sum", "small_pass", "split_rows"]
 
 # Rows go in chunks. On the CPU all passes over a chunk then stay in the cache, and temporaries are chunk-sized; elsewhere
 # a chunk is large enough that the number of launches does not count.
@@ -89,15 +90,17 @@ def first_pass(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype
     """The primitives of each row. A masked class makes one infinite, so on the CPU one look at their sum tells whether there
     are any; elsewhere it would stall the device."""
     if not on_cpu(logits):
-        valid = (target >= 0) & (target < logits.shape[1])
         passed = _forward(logits, _safe_labels(target, logits.shape[1]), asked, dtype, masks=True)
+        if logits.device.type == "cpu":  # compiled, and a label out of range is refused
+            return passed
+        valid = (target >= 0) & (target < logits.shape[1])
         return Passed([torch.where(valid, values, math.nan) for values in passed.primitives], passed.saved)
     try:
         passed = _forward(logits, target, asked, dtype, masks=False)
     except RuntimeError:
         checked_labels(target, logits.shape[1])  # gather does not read out of bounds; this says it in our words
         raise
-    return passed if all_finite(passed.primitives) else _forward(logits, target, asked, dtype, masks=True)
+    return _forward(logits, target, asked, dtype, masks=True) if finite_sum(passed.primitives) is None else passed
 
 
 def small_pass(
@@ -108,21 +111,21 @@ def small_pass(
     want_log_miss: bool = True,
     share: float = 1.0,
     place: Tensor | None = None,
-) -> small.Small | None:
-    """The first pass over a small batch; None where it has masked classes."""
+) -> small.Small:
+    """The first pass over a small batch. Where it has masked classes a primitive is not finite, and this not the right way."""
     z = logits if logits.dtype == dtype else logits.to(dtype)
     try:
-        done = small.first_pass(z, target, asked, LEAST[dtype], want_log_miss, share, place)
+        return small.first_pass(z, target, asked, LEAST[dtype], want_log_miss, share, place)
     except RuntimeError:
         checked_labels(target, logits.shape[1])
         raise
-    return done if all_finite(done.values) else None
 
 
-def all_finite(primitives: list[Tensor]) -> bool:
-    """Whether all of them are, by a look at their sum."""
-    each = primitives[0] if len(primitives) == 2 else torch.cat(primitives)  # log_miss is infinite only where nll is 0
-    return math.isfinite(each.sum().item())
+def finite_sum(primitives: list[Tensor]) -> Tensor | None:
+    """Their sum, of nll alone where there are no others; None: one of them is not finite."""
+    # log_miss is infinite only where nll is 0
+    total = (primitives[0] if len(primitives) == 2 else torch.cat(primitives)).sum()
+    return total if math.isfinite(total.item()) else None
 
 
 def _forward(logits: Tensor, labels: Tensor, asked: Sequence[Primitive], dtype: torch.dtype, masks: bool) -> Passed:
@@ -337,7 +340,7 @@ def _fill_gradient(
 
 def _put(terms: Tensor, label: Tensor, value: Tensor | float) -> Tensor:
     """With ``value`` at the label: in place, or so that a compiler can fuse it with what is before and after."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return torch.where(torch.arange(terms.shape[1], device=terms.device) == label, value, terms)
     return terms.scatter_(1, label, value)
 
@@ -381,7 +384,7 @@ def scale(gradient: Tensor, factor: Tensor) -> Tensor:
 
 def on_cpu(tensor: Tensor) -> bool:
     """Whether a tensor is on the CPU and has values, so that reading one of them stalls nothing."""
-    return tensor.is_cpu and not torch.compiler.is_compiling()
+    return not is_compiling() and tensor.is_cpu  # torch 2.6's compiler does not know the second
 
 
 def chunk_rows(logits: Tensor) -> int:
@@ -426,4 +429,4 @@ def checked_labels(target: Tensor, classes: int) -> tuple[Tensor, Tensor | None]
 
 def _safe_labels(target: Tensor, classes: int) -> Tensor:
     """Clamped, except on the CPU, where torch and its compiler refuse an index out of range by themselves."""
-    return target if target.is_cpu else target.clamp(0, classes - 1)
+    return target if target.device.type == "cpu" else target.clamp(0, classes - 1)

@@ -130,11 +130,12 @@ def second_pass(grads: Sequence[Factor], done: Small, asked: Sequence[Primitive]
         by_log_miss = _times(done.odds, by_log_miss)
         by_nll = by_log_miss if by_nll is None else by_log_miss + by_nll
     slope = torch.zeros_like(done.d) if by_nll is None else _times(done.inverse, by_nll)
+    if not asked:
+        return done.e.scatter_(1, done.label, done.d.neg()).mul_(slope)
     at_label = torch.mul(slope, done.d).neg_()
     wanted = [(row, asked[row - 2], factor) for row, factor in enumerate(others, start=2) if factor is not None]
     if not wanted:
-        gradient = done.e * slope if asked else done.e.mul_(slope)
-        return gradient.scatter_(1, done.label, at_label)
+        return (done.e * slope).scatter_(1, done.label, at_label)
     if done.e.shape[1] == 2:
         return _of_two_classes(wanted, done, at_label)
     return _Gradient(done, slope, at_label, least).of(wanted)

@@ -9,12 +9,15 @@ trace    a program from a function of primitives
 vectors  a program on vectors, in torch
 rows     what a step is given beside the logits
 on_cpu   a step on the CPU
+recorded a step as a compiler records it
 step     value and gradient of a loss in one step, and where that is possible
 """
 
 from noiseproof.program.code import Node, Program, Value
+from noiseproof.program.recorded import recorded_loss, recorder_of
 from noiseproof.program.rows import Formula, Reduction, Rows
 from noiseproof.program.step import loss_of_rows, runner_of
 from noiseproof.program.trace import traced
 
-__all__ = ["Formula", "Node", "Program", "Reduction", "Rows", "Value", "loss_of_rows", "runner_of", "traced"]
+__all__ = ["Formula", "Node", "Program", "Reduction", "Rows", "Value", "loss_of_rows", "recorded_loss", "recorder_of"]
+__all__ += ["runner_of", "traced"]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["OPERATIONS", "Builder", "Node", "Program", "Value"]
+__all__ = ["OPERATIONS", "Builder", "Node", "Program", "Value", "decoded", "encoded"]
 
 Value = int | float
 """The number of a register, or a number: the first is always an ``int``, the second always a ``float``."""
@@ -185,3 +185,21 @@ def pruned(program: Program) -> Program:
 
 def _renumbered(value: Value, numbers: dict[Value, int]) -> Value:
     return value if isinstance(value, float) else numbers[value]
+
+
+def encoded(program: Program) -> str:
+    """As text."""
+    nodes = [" ".join([name, *map(repr, inputs)]) for name, inputs in program.nodes]
+    return "|".join([str(program.primitives), ";".join(nodes), repr(program.value), " ".join(map(repr, program.slopes))])
+
+
+def decoded(text: str) -> Program:
+    """The inverse of :func:`encoded`."""
+    primitives, nodes, value, slopes = text.split("|")
+    lines = [line.split(" ") for line in nodes.split(";")] if nodes else []
+    steps = tuple([Node(name, tuple(map(_value, inputs))) for name, *inputs in lines])
+    return Program(int(primitives), steps, _value(value), tuple(map(_value, slopes.split())))
+
+
+def _value(text: str) -> Value:
+    return int(text) if text.isdecimal() else float(text)

@@ -36,7 +36,7 @@ def runner_of(logits: Tensor, target: Tensor) -> Backend | None:
 def loss_of_rows(logits: Tensor, target: Tensor, rows: Rows) -> Tensor:
     """The loss of ``logits [N, K]`` for ``target [N]``: a number, or unreduced ``[N]``."""
     if torch.is_grad_enabled() and logits.requires_grad:
-        result: Tensor = _Step.apply(logits, target, rows)  # type: ignore[no-untyped-call]
+        result: Tensor = _apply(logits, target, rows)
         return result
     return _forward(logits, target, rows, None)
 
@@ -94,3 +94,7 @@ def _forward(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
     if ctx is not None:
         ctx.save_for_backward(logits, target, primitives, saved, slopes, numbers)
     return value
+
+
+# As ``_Step.apply``, which looks again for transforms that ``runner_of`` has found inactive (1.7 us of 6.7).
+_apply: Any = super(torch.autograd.Function, _Step).apply

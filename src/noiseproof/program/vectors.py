@@ -4,7 +4,8 @@ Numbers are tensors without dimensions, since torch takes twice the time with on
 and a result that nothing else reads is overwritten (0.7 us).
 """
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from noiseproof.program.code import Node, Program, Value
 
-__all__ = ["Run", "compiled"]
+__all__ = ["Run", "compiled", "evaluated"]
 
 Run = Callable[..., tuple[Tensor, tuple[Tensor | float, ...]]]
 """From the primitives to the value of each row and its slopes; a slope that is the same for all rows is a number."""
@@ -24,6 +25,10 @@ TORCH: dict[str, Callable[..., Tensor]] = {
     **{"both": torch.logical_and, "sigmoid": torch.sigmoid, "logaddexp": torch.logaddexp},
     "softplus": lambda a: torch.nn.functional.softplus(a, threshold=80.0),
 }
+ARITHMETIC: dict[str, Callable[..., Tensor]] = {
+    name: getattr(operator, {"div": "truediv"}.get(name, name)) for name in ("add", "sub", "mul", "div", "pow")
+}
+"""What takes numbers in either place."""
 IN_PLACE = ("add", "sub", "mul", "div", "neg", "exp", "expm1", "log", "log1p")
 SWAPPED = ("add", "mul")
 
@@ -78,3 +83,22 @@ def compiled(program: Program, dtype: torch.dtype) -> Run:
         exec(text.whole(), space)
     run: Run = space["run"]
     return run
+
+
+def evaluated(program: Program, primitives: Sequence[Tensor]) -> tuple[Tensor, list[Tensor | float]]:
+    """The value and the slopes, one operation after the other, for a compiler that records them: numbers stay numbers."""
+    registers = list(primitives)
+
+    def given(value: Value, as_tensor: bool) -> Any:
+        if isinstance(value, int):
+            return registers[value]
+        return torch.full_like(primitives[0], value) if as_tensor else value
+
+    for name, inputs in program.nodes:
+        function = ARITHMETIC.get(name)
+        if function is None:
+            registers.append(TORCH[name](*[given(value, as_tensor=True) for value in inputs]))
+        else:
+            registers.append(function(*[given(value, as_tensor=False) for value in inputs]))
+    slopes = [given(slope, as_tensor=False) for slope in program.slopes]
+    return given(program.value, as_tensor=True), slopes
