@@ -44,7 +44,9 @@ def same(function, loss, logits, target):
     torch.testing.assert_close(*[torch.autograd.grad(value, leaf, up)[0] for value, leaf in zip(values, leaves, strict=True)])
 
 
-@pytest.mark.parametrize("options", [{}, {"reduction": "none"}, {"weight": torch.rand(10) + 0.1, "ignore_index": 3}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"reduction": "none"}, {"weight": torch.arange(1.0, 11.0), "ignore_index": 3}], ids=str
+)
 def test_a_compiled_loss_is_two_operations(options):
     logits, target = drawn("random", 20, 10, torch.float32, DEVICE)
     target[3] = options.get("ignore_index", -100)
