@@ -17,6 +17,7 @@ from noiseproof.cli import app
 from noiseproof.cli.queue_view import Keeper
 from noiseproof.paper import queue
 from noiseproof.paper.settings import SETTINGS
+from noiseproof.report import cells as report_cells
 from noiseproof.report import merge, read_records, write_records
 from noiseproof.train import DivergenceError, Observer, RunStore
 from noiseproof.train.queue import Speeds
@@ -51,11 +52,12 @@ def digits(monkeypatch, tmp_path):
     """A paper with two losses on the digits, of which a run takes a quarter of a second; the arguments of a whole call."""
     monkeypatch.setattr(sys.modules["noiseproof.paper.cells"], "_all", lambda: DIGITS)
     monkeypatch.setitem(SETTINGS, "digits", {**SETTINGS["digits"], "epochs": 4, "confidence_epochs": ()})
-    queue._facts.cache_clear()
-    queue.run_facts.cache_clear()
+    kept = (queue._facts, queue.run_facts, report_cells._usual)
+    for of_the_paper in kept:
+        of_the_paper.cache_clear()
     yield ["--data", tmp_path, "--out", tmp_path / "runs", "--records", tmp_path / "new" / "records.jsonl"]
-    queue._facts.cache_clear()
-    queue.run_facts.cache_clear()
+    for of_digits in kept:
+        of_digits.cache_clear()
 
 
 def finished(tmp_path):
