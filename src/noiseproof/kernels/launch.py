@@ -15,7 +15,7 @@ import torch
 import triton
 from torch import Tensor
 
-__all__ = ["Launch", "launch", "on"]
+__all__ = ["Launch", "blocks", "launch", "on", "power_of_two"]
 
 VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
 SUPPORTED = VERSION >= (3, 3)
@@ -121,3 +121,13 @@ def on(tensor: Tensor) -> Any:
     """Triton launches on the current device, which need not be the tensor's."""
     elsewhere = tensor.is_cuda and tensor.get_device() != _device()
     return torch.cuda.device(tensor.device) if elsewhere else nullcontext()
+
+
+def blocks(count: int, size: int) -> int:
+    """How many blocks of a size there are; Triton's ``cdiv`` is for kernels too, and takes the host microseconds."""
+    return -(-count // size)
+
+
+def power_of_two(count: int) -> int:
+    """The least that is no smaller, as Triton's ``next_power_of_2``."""
+    return 1 << max(count - 1, 0).bit_length()

@@ -8,10 +8,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
-from noiseproof.kernels.launch import launch
+from noiseproof.kernels.launch import blocks, launch, power_of_two
 from noiseproof.kernels.line import line_forward
 from noiseproof.kernels.stream import stream_forward
 from noiseproof.kernels.stream_back import stream_backward
@@ -80,7 +79,7 @@ def _unit(*sizes: int) -> int:
 
 
 def _tile_of(classes: int) -> dict[str, int]:
-    columns = max(2, triton.next_power_of_2(classes))
+    columns = max(2, power_of_two(classes))
     return {"ROWS": max(1, 512 // columns), "COLUMNS": columns, "num_warps": 4 if columns <= FEW else 1}
 
 
@@ -118,16 +117,16 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
     unit = _unit(classes, logits.stride(0))
     given: Any = (logits, target, primitives, saved), (rows, classes // unit, logits.stride(0) // unit, target.stride(0))
     if FEW < classes <= TILE and not slots["FOCAL_A"]:
-        sizes = {"ROWS": LINES, "PARTS": triton.next_power_of_2(classes // unit), "num_warps": 1}
-        launch(line_forward, triton.cdiv(rows, LINES), *given, UNIT=unit, **slots, **sizes)
+        sizes = {"ROWS": LINES, "PARTS": power_of_two(classes // unit), "num_warps": 1}
+        launch(line_forward, blocks(rows, LINES), *given, UNIT=unit, **slots, **sizes)
     elif classes <= TILE:
         sizes = _tile_of(classes)
-        launch(tile_forward, triton.cdiv(rows, sizes["ROWS"]), *given, UNIT=unit, **slots, **sizes)
+        launch(tile_forward, blocks(rows, sizes["ROWS"]), *given, UNIT=unit, **slots, **sizes)
     else:
         moment = slots["FOCAL_A"] > 0 and all(_moments_suffice(p, classes) for p in asked if p.kind in ("focal", "room"))
         shape = SHORT if classes <= LONGER else LONG
         lanes, across = shape.warps * 32, ACROSS // logits.element_size()
-        steps = triton.next_power_of_2(triton.cdiv(classes, lanes * across))
+        steps = power_of_two(blocks(classes, lanes * across))
         sizes = {"LANES": lanes, "ACROSS": across, "DEPTH": shape.depth, "STEPS": steps, "num_warps": shape.warps}
         launch(stream_forward, rows, *given, UNIT=unit, MOMENT=moment, **slots, **sizes)
     return primitives, saved
@@ -159,12 +158,12 @@ def backward(
     given: Any = tensors, (rows, classes // unit, *strides)
     if classes <= FEW:
         sizes: dict[str, int] = _tile_of(classes)
-        launch(tile_backward, triton.cdiv(rows, sizes["ROWS"]), *given, UNIT=unit, EXACT=classes > 2, **slots, **sizes)
+        launch(tile_backward, blocks(rows, sizes["ROWS"]), *given, UNIT=unit, EXACT=classes > 2, **slots, **sizes)
     else:
-        width = min(BACK.depth * BACK.warps * 32 * ACROSS // logits.element_size(), triton.next_power_of_2(classes))
-        times = min(BACK.times, triton.cdiv(classes, width))
+        width = min(BACK.depth * BACK.warps * 32 * ACROSS // logits.element_size(), power_of_two(classes))
+        times = min(BACK.times, blocks(classes, width))
         sizes = {"WIDTH": width, "TIMES": times, "num_warps": BACK.warps if width > TILE else 1}
-        grid = rows * triton.cdiv(classes, width * times)
+        grid = rows * blocks(classes, width * times)
         launch(stream_backward, grid, *given, UNIT=unit, **slots, **sizes)
     return gradient
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from noiseproof.kernels.launch import blocks, launch
 
 __all__ = ["scale"]
 
@@ -29,6 +29,6 @@ def scale(gradient: Tensor, factor: Tensor) -> Tensor:
     if gradient.dtype == torch.float64 or not gradient.is_contiguous():
         return gradient.mul_(factor)
     if gradient.numel():
-        grid: Any = (triton.cdiv(gradient.numel(), BLOCK),)
-        _scale[grid](gradient, factor, gradient.numel(), SIZE=BLOCK, num_warps=8)
+        count = gradient.numel()
+        launch(_scale, blocks(count, BLOCK), (gradient, factor), (count,), SIZE=BLOCK, num_warps=8)
     return gradient
