@@ -21,8 +21,14 @@ from noiseproof.version import __version__
 
 
 def _kernels() -> Any:
-    """The backend for CUDA, imported with the first logits that are there: Triton is not in every build of torch."""
+    """The backend for CUDA, imported with the first logits that are there: Triton is not in every build of torch.
+
+    None with a Triton older than 3.3, torch 2.7's, with which the kernels are not tested.
+    """
     if importlib.util.find_spec("triton") is None:
+        return None
+    version = importlib.import_module("triton").__version__
+    if tuple(map(int, version.split(".")[:2])) < (3, 3):
         return None
     return importlib.import_module("noiseproof.kernels").BACKEND
 

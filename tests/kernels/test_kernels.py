@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="needs Triton")
+pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 from kernel_cases import KINDS, REQUESTS, drawn, errors, passes
 
@@ -231,7 +231,6 @@ def test_what_has_no_gradient_in_the_forward_pass_is_refused():
 
 
 def compiled_ahead(tmp_path, *arguments):
-    pytest.importorskip("triton", minversion="3.3", reason="compiling ahead has another interface there")
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, str(Path(__file__).with_name("compiled_kernels.py")), *arguments]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="needs Triton")
+pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 import triton
 import triton.language as tl
 
+import noiseproof
 from noiseproof.kernels import launch as launching
 
 
@@ -145,3 +146,9 @@ def test_a_launch_on_the_gpu_is_direct_and_hooks_hear_of_it():
         again(values, out)
         torch.cuda.current_stream().synchronize()
         assert torch.equal(out, 2 * values)
+
+
+@pytest.mark.parametrize(("version", "there"), [("3.2.0", False), ("3.3.0", True), ("3.10.1+git1", True), ("4.0.0rc1", True)])
+def test_kernels_are_offered_with_a_triton_that_they_are_tested_with(version, there, monkeypatch):
+    monkeypatch.setattr(triton, "__version__", version)
+    assert (noiseproof._kernels() is not None) == there

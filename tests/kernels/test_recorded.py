@@ -5,7 +5,7 @@ import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 
-pytest.importorskip("triton", reason="needs Triton")
+pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 from kernel_cases import drawn
 

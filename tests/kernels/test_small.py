@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="needs Triton")
+pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 from kernel_cases import KINDS, drawn
 

@@ -18,8 +18,6 @@ from torch import Tensor
 __all__ = ["Launch", "blocks", "launch", "on", "power_of_two"]
 
 VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
-SUPPORTED = VERSION >= (3, 3)
-"""Compiled kernels take all arguments, constants too, since then."""
 KNOWN = (3, 6) <= VERSION <= (3, 7)
 """What launches a compiled kernel was looked at in these; its arguments are no promise of Triton's."""
 WORD = 2**31
@@ -69,7 +67,7 @@ def launch(
     """
     device = tensors[0].get_device()
     key = None
-    if SUPPORTED and device >= 0 and max(map(abs, sizes)) < WORD:
+    if device >= 0 and max(map(abs, sizes)) < WORD:
         key = (id(kernel), device, *constants.values(), *[tensor.dtype for tensor in tensors])
         ready = _compiled.get(key)
         if ready is not None and _started(ready, programs, tensors, sizes):
