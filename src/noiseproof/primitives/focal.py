@@ -67,8 +67,8 @@ def _misses(e: Tensor, log_sum: Tensor, out: Tensor | None) -> Tensor:
 
 
 def _least(like: Tensor) -> float:
-    """Small, but its inverse times 100 is finite."""
-    return 1e3 * torch.finfo(like.dtype).tiny
+    """Small, but its inverse times 100 is finite; in float64 times 10,000: above 1e307 torch 2.6 has an infinite log1p."""
+    return (1e5 if like.dtype == torch.float64 else 1e3) * torch.finfo(like.dtype).tiny
 
 
 def focal_slope_at(nll: Tensor, primitive: Primitive) -> Tensor:
