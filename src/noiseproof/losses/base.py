@@ -402,7 +402,7 @@ def _described(loss: RobustLoss) -> str | None:
     if text is None or not isinstance(loss, Sum):
         return text
     for part in loss.losses._modules.values():
-        inner = _described(part)  # type: ignore[arg-type]
+        inner = _described(part)  # type: ignore[arg-type]  # what a sum is made of are losses
         if inner is None:
             return None
         text += f" ({inner})"

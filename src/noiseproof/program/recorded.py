@@ -27,7 +27,7 @@ def recorder_of(logits: Tensor) -> Backend | None:
 def recorded_loss(logits: Tensor, target: Tensor, rows: Rows) -> Tensor:
     """The loss of ``logits [N, K]`` for ``target [N]``: a number, or unreduced ``[N]``."""
     if rows.backend.programs is None:
-        result: Tensor = _Step.apply(logits, target, rows.weight, rows)  # type: ignore[no-untyped-call]
+        result: Tensor = _Step.apply(logits, target, rows.weight, rows)  # type: ignore[no-untyped-call]  # as torch has it
         return result
     from noiseproof.program.operation import loss_by_kernels  # here, because torch takes 20 ms to register operations
 
