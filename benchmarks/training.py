@@ -47,6 +47,7 @@ KINDS = {
     "optimiser": ("_step", "_square_sums", "_scale"),
     "norm, relu, pool": ("moments", "forward", "backward_sums", "backward_inputs"),
     "convolution, linear": ("_stem_forward", "_stem_weights"),
+    "loss": ("small_step", "scaled", "program", "tile_forward", "tile_backward", "line_forward", "stream_backward"),
 }
 """What a kernel belongs to, by its name"""
 PARTS = {

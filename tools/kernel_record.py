@@ -141,9 +141,9 @@ def _small(lines: list[Line]) -> str:
         times = {line["loss"]: line for line in host if (line["rows"], line["classes"], line["dtype"]) == (n, k, dtype)}
         cells = [f"{times[loss]['us']:.0f} ({times[loss]['over_cross_entropy']:.2f})" for loss in HOST]
         rows.append([f"{n:,} x {k:,}, {dtype}", f"{times['F.cross_entropy']['us']:.0f}", *cells])
+    launches = next(line["launches"] for line in lines if "launches" in line and line["way"] == "ours")
     graph = 1000 * (_median(lines, loss="jal-ce", way="graph", rows=128, classes=10) or 0)
     return (
-        f"Eager steps of small batches, commit {host[0]['commit']}, in microseconds of the host, and how many of "
-        f"`F.cross_entropy`'s: a step is three launches. In a CUDA graph one of 128 x 10, five launches then, took "
-        f"{graph:.0f} microseconds.\n\n" + _table(["batch", "F.cross_entropy", *HOST], rows)
+        "Eager steps of small batches, of the same commit, in microseconds of the host, and how many of `F.cross_entropy`'s. "
+        f"A step of 128 x 10 is {launches} launches, and takes {graph:.0f} microseconds in a CUDA graph.\n\n" + _table(["batch", "F.cross_entropy", *HOST], rows)
     )

@@ -109,14 +109,15 @@ def before(now: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> str:
     commits = list(dict.fromkeys(line["environment"]["commit"] for line in earlier))
     columns = [*(measured(earlier, commit) for commit in commits), measured(now, now[0]["environment"]["commit"])]
     rows = []
-    for key in columns[-1]:
-        seconds = [column[key] for column in columns]
-        rows.append([*key, *(f"{value:.3f}" for value in seconds), f"{100 * (max(seconds) / min(seconds) - 1):.1f} %"])
+    for key in dict.fromkeys(key for column in columns for key in column):
+        seconds = [column[key] for column in columns if key in column]
+        cells = [f"{column[key]:.3f}" if key in column else "" for column in columns]
+        rows.append([*key, *cells, f"{100 * (max(seconds) / min(seconds) - 1):.1f} %"])
     return (
         "### The fast path in other processes\n\n"
         f"{_where(earlier)}. In each process cuDNN chooses its algorithms anew by their time, so that a few per cent are "
         "between one and the next; since the first of these commits, predictions are counted beside the backward pass "
-        "instead of with the loss. Seconds per epoch and run.\n\n"
+        "instead of with the loss, and in the last one the loss is computed by our kernels. Seconds per epoch and run.\n\n"
         + _table(["protocol", "precision", "runs at once", *commits, "above", "largest over smallest"], rows)
     )
 
