@@ -6,7 +6,8 @@ terms        functions that Triton lacks, and one class's term of each sum
 registers    what is computed of rows that are in registers
 tile         such rows, several to a program
 line         rows of some hundred classes, one after the other: the first pass
-stream       longer rows, block by block: the first pass
+blocks       what longer rows add up, block by block
+stream       the first pass over them
 stream_back  their gradient, and that of shorter rows of over 64 classes
 scaling      the gradient times a factor on the device
 program      what a loss does with the sums, as a kernel whose text is made for it

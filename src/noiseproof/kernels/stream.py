@@ -1,16 +1,13 @@
 """The first pass over rows longer than a tile: a program goes along one, each of its LANES reading ACROSS logits, DEPTH times.
 
-Each lane keeps its own maximum ``m`` and its own sums relative to it, so the loop has no exchange among threads::
+:mod:`noiseproof.kernels.blocks` has what is added up. At the end the lanes are brought to the row's maximum. The lane that has
+the largest class is added up once more without it: ``1 + what is left`` has rounded away what is left, and nothing else is in
+the gradient where the network is sure. Logits are summed from an origin, the maximum of the first of them: so both parts of
+sum (max z - z_k) are positive.
 
-    m' = max(m, z)      d <- d exp(m - m') + sum exp(z - m')      power <- power exp(q (m - m')) + sum exp(q (z - m'))
-
-At the end the lanes are brought to the row's maximum. The lane that has the largest class is added up once more without it:
-``1 + what is left`` has rounded away what is left, and nothing else is in the gradient where the network is sure. The label is
-in no sum. Logits are summed from an origin, the maximum of the first of them: so both parts of sum (max z - z_k) are positive.
-
-Focal sums of very many classes come from ``sum e x`` of the same reading, see :func:`_focal_from_moments`. Others, and room,
-need log D before they begin, so they read the row again, backwards: what was read last may still be in the cache. A row with
-masked classes is also read again, if ``nll_others`` or a focal sum is asked for. Names of the arguments are those of
+Focal sums of very many classes come from ``sum e x`` of the same reading, see :func:`focal_from_moments` there. Others, and
+room, need log D before they begin, so they read the row again, backwards: what was read last may still be in the cache. A row
+with masked classes is also read again, if ``nll_others`` or a focal sum is asked for. Names of the arguments are those of
 :mod:`noiseproof.kernels.tile`.
 """
 
@@ -19,58 +16,20 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from noiseproof.kernels.terms import (
-    FLOOR,
-    LOWEST,
-    TINY,
-    exp,
-    focal_terms,
-    log1p,
-    norm_power,
-    power_term,
-    room_terms,
-    safe_label,
+from noiseproof.kernels.blocks import (
+    add_block,
+    changes,
+    focal_block,
+    focal_from_moments,
+    keep,
+    keep_focal,
+    keep_power,
+    keep_row,
+    unmasked,
 )
+from noiseproof.kernels.terms import FLOOR, LOWEST, TINY, exp, log1p, power_term, safe_label
 
 __all__ = ["stream_forward"]
-
-
-@triton.jit
-def _over(terms):
-    """Each lane's sum."""
-    return tl.sum(tl.sum(terms, 2), 1)
-
-
-@triton.jit
-def _rescaled(total, x, e, change, factor, USED: tl.constexpr, Q: tl.constexpr):
-    """A lane's sum of e^q after more terms, when its maximum has changed by ``change``."""
-    if USED:
-        total = total * power_term(change, factor, Q) + _over(power_term(x, e, Q))
-    return total
-
-
-@triton.jit
-def _step(
-    z, counted, m, d, s, t, a, b, origin, EDGE: tl.constexpr, SUM: tl.constexpr, MOMENT: tl.constexpr, EACH: tl.constexpr,
-    POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
-):  # fmt: skip
-    """The lanes after EACH more logits; with EDGE only those that are ``counted``, all the others having been made -inf."""
-    larger = tl.maximum(m, tl.max(tl.max(z, 2), 1))
-    change = m - larger
-    x = z - larger[:, None, None]
-    e = exp(x)
-    factor = exp(change)
-    if MOMENT:
-        t = (t + change * d) * factor + _over(e * (tl.maximum(x, LOWEST) if EDGE else x))
-    d = d * factor + _over(e)
-    if SUM:
-        if EDGE:
-            s += _over(tl.where(counted, z - origin, 0.0))
-        else:
-            s += _over(x) + EACH * (larger - origin)
-    a = _rescaled(a, x, e, change, factor, POWER_A, Q_A)
-    b = _rescaled(b, x, e, change, factor, POWER_B, Q_B)
-    return larger, d, s, t, a, b
 
 
 @triton.jit
@@ -104,9 +63,9 @@ def _unmasked(base, place, label, classes, origin, LANES: tl.constexpr, BLOCK: t
     for start in range(0, classes, BLOCK):
         column = start + place
         z = tl.load(base + column, mask=column < classes, other=float("-inf")).to(tl.float32)
-        alive = (z > float("-inf")) & (column != label)
-        count += _over(alive.to(tl.float32))
-        total += _over(tl.where(alive, z - origin, 0.0))
+        more, logits = unmasked(z, column, label, origin)
+        count += more
+        total += logits
     return tl.sum(count, 0), tl.sum(total, 0)
 
 
@@ -124,9 +83,7 @@ def _change(
         for start in range(0, tl.where(lost, classes, 0), BLOCK):
             column = start + place
             z = tl.load(base + column, mask=(column < classes) & (column != label), other=float("-inf")).to(tl.float32)
-            x = tl.maximum(z - top, LOWEST)
-            e = exp(x)
-            total += _over(e * (e - 1.0) if Q == 2 else power_term(x, e, Q) - e)
+            total += changes(z, top, Q)
         change = tl.where(lost, tl.sum(total, 0), change)
     return change
 
@@ -142,16 +99,10 @@ def _lanes(
     for start in range(0, classes, LANES * EACH):
         column = start + place
         z = tl.load(base + column, mask=column < classes, other=float("-inf")).to(tl.float32)
-        if ((label >= start) & (label < start + LANES * EACH)) | (start + LANES * EACH > classes):
-            counted = (column < classes) & (column != label)
-            z = tl.where(counted, z, float("-inf"))
-            m, d, s, t, a, b = _step(
-                z, counted, m, d, s, t, a, b, origin, True, SUM, MOMENT, EACH, POWER_A, Q_A, POWER_B, Q_B
-            )  # fmt: skip
-        else:
-            m, d, s, t, a, b = _step(
-                z, z, m, d, s, t, a, b, origin, False, SUM, MOMENT, EACH, POWER_A, Q_A, POWER_B, Q_B
-            )  # fmt: skip
+        m, d, s, t, a, b = add_block(
+            z, start, place, label, classes, m, d, s, t, a, b, origin, EACH, LANES * EACH, SUM, MOMENT,
+            POWER_A, Q_A, POWER_B, Q_B,
+        )  # fmt: skip
     return m, d, s, t, a, b
 
 
@@ -165,43 +116,6 @@ def _origin(base, z_y, classes, LANES: tl.constexpr, SUM: tl.constexpr):
         if origin == float("-inf"):
             origin = tl.where(z_y > float("-inf"), z_y, 0.0)
     return origin
-
-
-@triton.jit
-def _focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, GAMMA: tl.constexpr, DETACH: tl.constexpr):
-    """The sums of f and h of so many classes that ``(1-p)^gamma = 1 - gamma p`` will do for all but the largest::
-
-        sum f = sum nll - gamma sum p nll        sum h = (K-1) - gamma sum p + gamma sum p nll
-
-    What is neglected is at most a few hundredths, by classes with a p near a half; sum f is at least (K-1) log(K-1), and sum h
-    about K-1. :func:`noiseproof.kernels.rows.moments_suffice` has the bound.
-    """
-    p_nll = (log_sum * d - t) * inverse
-    p = d * inverse
-    f, h, nll = focal_terms(tl.zeros_like(d), tl.zeros_like(d) + 1.0, log_sum, inverse, top_miss, GAMMA, DETACH)
-    f_top, h_top = f - nll * (1.0 - GAMMA * inverse), h - (1.0 - GAMMA * inverse)
-    h_sum = left - GAMMA * p
-    if not DETACH:
-        h_sum += GAMMA * p_nll
-        h_top -= GAMMA * inverse * nll
-    return nll_others - GAMMA * p_nll + one * f_top, h_sum + one * h_top
-
-
-@triton.jit
-def _focal_step(
-    x, e, alive, log_sum, inverse, top_miss, f_sum, h_sum, EDGE: tl.constexpr, USED: tl.constexpr,
-    GAMMA: tl.constexpr, DETACH: tl.constexpr, MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
-):  # fmt: skip
-    """The lanes' sums of f and h after more terms; with EDGE only of those that are ``alive``."""
-    if USED:
-        f, h, nll = focal_terms(x, e, log_sum, inverse, top_miss, GAMMA, DETACH)
-        if MINIMUM > 0:
-            f, h = room_terms(f, h, nll, CEILING, HIGHEST)
-        if EDGE:
-            f, h = tl.where(alive, f, 0.0), tl.where(alive, h, 0.0)
-        f_sum += _over(f)
-        h_sum += _over(h)
-    return f_sum, h_sum
 
 
 @triton.jit
@@ -220,29 +134,11 @@ def _focal_sums(
         start = last - done
         column = start + place
         z = tl.load(base + column, mask=column < classes, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
-        if masked | ((label >= start) & (label < start + BLOCK)) | (start + BLOCK > classes):
-            alive = (z > float("-inf")) & (column != label)
-            x = tl.where(alive, z - top, 0.0)
-            e = exp(x)
-            f_a, h_a = _focal_step(
-                x, e, alive, log_sum, inverse, top_miss, f_a, h_a, True, FOCAL_A,
-                GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
-            )  # fmt: skip
-            f_b, h_b = _focal_step(
-                x, e, alive, log_sum, inverse, top_miss, f_b, h_b, True, FOCAL_B,
-                GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
-            )  # fmt: skip
-        else:
-            x = z - top
-            e = exp(x)
-            f_a, h_a = _focal_step(
-                x, e, e, log_sum, inverse, top_miss, f_a, h_a, False, FOCAL_A,
-                GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
-            )  # fmt: skip
-            f_b, h_b = _focal_step(
-                x, e, e, log_sum, inverse, top_miss, f_b, h_b, False, FOCAL_B,
-                GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
-            )  # fmt: skip
+        f_a, h_a, f_b, h_b = focal_block(
+            z, start, place, label, classes, masked, top, log_sum, inverse, top_miss, f_a, h_a, f_b, h_b, BLOCK,
+            FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
+            FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
+        )  # fmt: skip
     return tl.maximum(tl.sum(f_a, 0), TINY), tl.sum(h_a, 0), tl.maximum(tl.sum(f_b, 0), TINY), tl.sum(h_b, 0)
 
 
@@ -258,8 +154,8 @@ def _focals(
     """As :func:`_focal_sums`, from moments if they will do."""
     top_miss = tl.maximum(top_miss, TINY)
     if MOMENT:
-        f_a, h_a = _focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, GAMMA_A, DETACH_A)
-        f_b, h_b = _focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, GAMMA_B, DETACH_B)
+        f_a, h_a = focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, GAMMA_A, DETACH_A)
+        f_b, h_b = focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, GAMMA_B, DETACH_B)
         if masked:
             f_a, h_a, f_b, h_b = _focal_sums(
                 base, shallow, label, classes, masked, top, log_sum, inverse, top_miss, LANES, WIDTH,
@@ -273,39 +169,6 @@ def _focals(
             FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip
     return f_a, h_a, f_b, h_b
-
-
-@triton.jit
-def _keep(rows_of, which, rows, row, value):
-    tl.store(rows_of + which * rows.to(tl.int64) + row, value)
-
-
-@triton.jit
-def _keep_row(primitives, saved, rows, row, top, own, e_y, d, log_sum, left, spoilt):
-    _keep(primitives, 0, rows, row, log_sum - own + spoilt)
-    _keep(primitives, 1, rows, row, -log1p(e_y / d) + spoilt)
-    _keep(saved, 0, rows, row, top)
-    _keep(saved, 1, rows, row, own)
-    _keep(saved, 2, rows, row, d)
-    _keep(saved, 3, rows, row, log_sum)
-    _keep(saved, 4, rows, row, tl.where(own == float("-inf"), -1.0, left))
-
-
-@triton.jit
-def _keep_power(
-    primitives, saved, rows, row, change, rest_q, one, own, inverse, log_sum, spoilt, WHICH: tl.constexpr, Q: tl.constexpr
-):
-    """The power sum, and for its gradient the sum of e^q - e, or of e^q where the label is the largest class."""
-    if WHICH:
-        _keep(primitives, WHICH, rows, row, (rest_q + one) * norm_power(inverse, log_sum, Q) + spoilt)
-        _keep(saved, 3 + WHICH, rows, row, tl.where(own < 0.0, change, rest_q + one))
-
-
-@triton.jit
-def _keep_focal(primitives, saved, rows, row, f, h, spoilt, WHICH: tl.constexpr):
-    if WHICH:
-        _keep(primitives, WHICH, rows, row, f + spoilt)
-        _keep(saved, 3 + WHICH, rows, row, h)
 
 
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride"])
@@ -352,19 +215,19 @@ def stream_forward(
         left, total = _unmasked(base, shallow, label, classes, origin, LANES, WIDTH)
     nll_others = left * log_sum + (left * (top - origin) - total)
     if NLL:
-        _keep(primitives, NLL, rows, row, nll_others + spoilt)
+        keep(primitives, NLL, rows, row, nll_others + spoilt)
     if LEAD:
-        _keep(primitives, LEAD, rows, row, z_y - largest + spoilt)
+        keep(primitives, LEAD, rows, row, z_y - largest + spoilt)
     change = _change(base, shallow, label, classes, top, own, rest, rest_a, LANES, WIDTH, POWER_A, Q_A)
-    _keep_power(primitives, saved, rows, row, change, rest_a, one, own, inverse, log_sum, spoilt, POWER_A, Q_A)
+    keep_power(primitives, saved, rows, row, change, rest_a, one, own, inverse, log_sum, spoilt, POWER_A, Q_A)
     change = _change(base, shallow, label, classes, top, own, rest, rest_b, LANES, WIDTH, POWER_B, Q_B)
-    _keep_power(primitives, saved, rows, row, change, rest_b, one, own, inverse, log_sum, spoilt, POWER_B, Q_B)
+    keep_power(primitives, saved, rows, row, change, rest_b, one, own, inverse, log_sum, spoilt, POWER_B, Q_B)
     if FOCAL_A:
         f_a, h_a, f_b, h_b = _focals(
             base, shallow, place, label, classes, masked, nll_others, d, t, one, left, top, log_sum, inverse, above * inverse,
             LANES, WIDTH, DEPTH, MOMENT, FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
             FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip
-        _keep_focal(primitives, saved, rows, row, f_a, h_a, spoilt, FOCAL_A)
-        _keep_focal(primitives, saved, rows, row, f_b, h_b, spoilt, FOCAL_B)
-    _keep_row(primitives, saved, rows, row, top, own, e_y, d, log_sum, left, spoilt)
+        keep_focal(primitives, saved, rows, row, f_a, h_a, spoilt, FOCAL_A)
+        keep_focal(primitives, saved, rows, row, f_b, h_b, spoilt, FOCAL_B)
+    keep_row(primitives, saved, rows, row, top, own, e_y, d, log_sum, left, spoilt)
