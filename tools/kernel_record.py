@@ -43,17 +43,17 @@ def kernels() -> str:
     facts, *lines = _lines("kernels_h200.jsonl")
     before, *others = _lines("kernels_h200_before.jsonl")
     shapes = [f"{rows:,} x {classes:,}" for rows, classes in SHAPES]
-    head = ["kernels alone, bf16", "loss", "forward", "backward", "both, in copies", "of the copy's speed"]
-    if _has_in_forward(lines):
-        head.append("with the gradient in the forward pass, in copies")
+    head = ["kernels alone, bf16", "loss", "passes", "GB", "floor", "forward", "backward", "both", "in copies", "reached"]
+    head.append("gradient in the forward pass, in copies")
     parts = [
         f"{_where(facts)}: medians, in milliseconds, of kernels replayed as CUDA graphs. A copy of the logits reads and writes "
-        "them once; the two passes read them, then read them again and write the gradient, so that their floor is one and a "
-        "half copies. Where a row is longer than 1,024 classes ANL-CE reads it twice in the first pass, and so does JAL-FL up "
-        "to 27,000 classes.\n",
+        "them once. The first pass reads them, the second reads them again and writes the gradient: three passes, with a floor "
+        "of one and a half copies. Where a row is longer than 1,024 classes ANL-CE reads it twice in the first pass, and so does "
+        "JAL-FL up to 27,000 classes. *Reached* is the floor over the time.\n",
         _table(head, _alone(lines)),
-        "Whole steps in milliseconds, of the same commit; with a star: not run again since commit "
-        f"{before['commit']}. Up to some thousand classes the host is slower than the device.\n",
+        "Whole steps in milliseconds, of the same commit, and the memory at their peak beyond what they begin with (at 1,000 "
+        f"classes the gradient is in it); with a star: not run again since commit {before['commit']}. Up to some thousand "
+        "classes the host is slower than the device.\n",
         _table(["bf16, eager unless said", *shapes], _steps(lines, others)),
         _small(lines),
     ]
@@ -86,14 +86,14 @@ def _where(facts: dict[str, Any]) -> str:
     return f"{facts['device']}, torch {facts['torch']}, commit {facts['commit']}, {facts['date']}, `{facts['protocol']}`"
 
 
-def _median(lines: list[Line], **wanted: Any) -> float | None:
+def _found(lines: list[Line], **wanted: Any) -> Line | None:
     """The first measurement of what is wanted: a later group repeats some of them."""
-    found = (line["ms"] for line in lines if all(line.get(key) == value for key, value in wanted.items()))
-    return next(found, None)
+    return next((line for line in lines if all(line.get(key) == value for key, value in wanted.items())), None)
 
 
-def _has_in_forward(lines: list[Line]) -> bool:
-    return any(line.get("kernel") == "in-forward" for line in lines)
+def _median(lines: list[Line], **wanted: Any) -> float | None:
+    line = _found(lines, **wanted)
+    return None if line is None else line["ms"]
 
 
 def _alone(lines: list[Line]) -> list[list[str]]:
@@ -101,22 +101,16 @@ def _alone(lines: list[Line]) -> list[list[str]]:
     for rows, classes in SHAPES:
         for loss in ("ce", "gce", "jal-ce", "anl-ce", "jal-fl"):
             shape = {"loss": loss, "rows": rows, "classes": classes}
-            copy = _median(lines, kernel="copy", **shape) or 0.0
-            times = [_median(lines, kernel=kernel, **shape) or 0.0 for kernel in ("forward", "backward")]
-            again = classes > 1024 and (loss == "anl-ce" or (loss == "jal-fl" and classes < 27000))
-            copies = sum(times) / copy
-            found.append(
-                [
-                    f"{rows:,} x {classes:,}",
-                    loss,
-                    *(f"{time:.3f}" for time in times),
-                    f"{copies:.2f}",
-                    f"{(2.0 if again else 1.5) / copies:.0%}",
-                ]
+            copy, first, second, at_once = (
+                _median(lines, kernel=kernel, **shape) or 0.0 for kernel in ("copy", "forward", "backward", "in-forward")
             )
-            if _has_in_forward(lines):
-                at_once = _median(lines, kernel="in-forward", **shape)
-                found[-1].append("" if at_once is None else f"{at_once / copy:.2f}")
+            again = classes > 1024 and (loss == "anl-ce" or (loss == "jal-fl" and classes < 27000))
+            passes = 4 if again else 3
+            floor, both = passes / 2 * copy, first + second
+            moved = f"{passes * 2 * rows * classes / 1e9:.2f}"
+            times = [f"{time:.3f}" for time in (floor, first, second, both)]
+            shares = [f"{both / copy:.2f}", f"{floor / both:.0%}", f"{at_once / copy:.2f}"]
+            found.append([f"{rows:,} x {classes:,}", loss, str(passes), moved, *times, *shares])
     return found
 
 
@@ -126,8 +120,9 @@ def _steps(lines: list[Line], others: list[Line]) -> list[list[str]]:
         cells = []
         for rows, classes in SHAPES:
             wanted = {"loss": loss, "way": way, "rows": rows, "classes": classes, "dtype": "bfloat16"}
-            now, then = _median(lines, **wanted), _median(others, **wanted)
-            cells.append(f"{now:.2f}" if now is not None else "" if then is None else f"{then:.2f}*")
+            now, then = _found(lines, **wanted), _found(others, **wanted)
+            line, star = (then, "*") if now is None else (now, "")
+            cells.append("" if line is None else f"{line['ms']:.2f}{star} ({line['peak_MiB']:,.0f} MiB)")
         found.append([name, *cells])
     return found
 
@@ -145,5 +140,6 @@ def _small(lines: list[Line]) -> str:
     graph = 1000 * (_median(lines, loss="jal-ce", way="graph", rows=128, classes=10) or 0)
     return (
         "Eager steps of small batches, of the same commit, in microseconds of the host, and how many of `F.cross_entropy`'s. "
-        f"A step of 128 x 10 is {launches} launches, and takes {graph:.0f} microseconds in a CUDA graph.\n\n" + _table(["batch", "F.cross_entropy", *HOST], rows)
+        f"A step of 128 x 10 is {launches} launches, and takes {graph:.0f} microseconds in a CUDA graph.\n\n"
+        + _table(["batch", "F.cross_entropy", *HOST], rows)
     )
