@@ -48,7 +48,7 @@ def kernels() -> str:
     parts = [
         f"{_where(facts)}: medians, in milliseconds, of kernels replayed as CUDA graphs. A copy of the logits reads and writes "
         "them once. The first pass reads them, the second reads them again and writes the gradient: three passes, with a floor "
-        "of one and a half copies. Where a row is longer than 1,024 classes ANL-CE reads it twice in the first pass, and so does "
+        "of one and a half copies. Where a row is longer than 1,024 classes ANL-CE reads it twice in the first pass, so does "
         "JAL-FL up to 27,000 classes. *Reached* is the floor over the time.\n",
         _table(head, _alone(lines)),
         "Whole steps in milliseconds, of the same commit, and the memory at their peak beyond what they begin with (at 1,000 "
