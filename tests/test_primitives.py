@@ -28,7 +28,7 @@ from noiseproof.primitives import (
     row_primitives_backward,
     small,
 )
-from noiseproof.primitives.compiling import is_compiling
+from noiseproof.primitives.onlookers import is_compiling
 from noiseproof.statistics import Statistic, every_label_statistics, row_statistics
 
 ALL = [

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from noiseproof.primitives import small
-from noiseproof.primitives.compiling import is_compiling
 from noiseproof.primitives.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
+from noiseproof.primitives.onlookers import is_compiling
 from noiseproof.primitives.request import FOCAL_KINDS, Primitive
 
 __all__ = ["Passed", "backward", "checked_labels", "first_pass", "forward", "on_cpu", "scale", "second_pass"]
