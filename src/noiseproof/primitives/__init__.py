@@ -42,6 +42,7 @@ A class at -inf is masked: it is in no sum, K - 1 is then the number of the othe
 
 request     Primitive, what the operation can be asked for
 reference   the two passes in plain torch, which run everywhere
+chunks      rows in chunks, and the memory that a chunk is worked on in
 small       the same for a small batch on the CPU, both passes at once
 focal       terms and slopes of the focal sums, for these two
 backends    which implementation of the passes runs on which device

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["Recorded", "can_look", "is_compiling", "is_transformed", "only_autograd", "transforms_active"]
+__all__ = ["Recorded", "can_look", "is_compiling", "is_transformed", "on_cpu", "only_autograd", "transforms_active"]
 
 _functorch_is_active = torch._C._are_functorch_transforms_active
 
@@ -60,3 +60,8 @@ def can_look(tensor: Tensor) -> bool:
     if is_compiling() or type(tensor) is not Tensor or not tensor.is_cpu:
         return False
     return not (torch._C._len_torch_dispatch_stack() > 0 or torch._C._are_functorch_transforms_active())
+
+
+def on_cpu(tensor: Tensor) -> bool:
+    """Whether a tensor is on the CPU and has values, so that reading one of them stalls nothing."""
+    return not is_compiling() and tensor.is_cpu  # torch 2.6's compiler does not know the second

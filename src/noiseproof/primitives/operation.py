@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from noiseproof.primitives import reference, small
 from noiseproof.primitives.backends import REFERENCE, backend_for, is_traced
-from noiseproof.primitives.onlookers import Recorded, is_compiling, is_transformed
+from noiseproof.primitives.onlookers import Recorded, is_compiling, is_transformed, on_cpu
 from noiseproof.primitives.plain import plain_gradient, plain_jvp, plain_primitives
 from noiseproof.primitives.request import accumulation_dtype, decode
 
@@ -59,7 +59,7 @@ def rows_of_labels(rows: Callable[[Tensor], Tensor], target: Tensor, classes: in
     """``rows(target)`` for a function that indexes with labels: one out of range is treated as in :func:`row_primitives`."""
     labels = checked_labels(target, classes)
     values = rows(labels)
-    return values if reference.on_cpu(target) else torch.where(labels == target, values, math.nan)
+    return values if on_cpu(target) else torch.where(labels == target, values, math.nan)
 
 
 @row_primitives.register_fake
