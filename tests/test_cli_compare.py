@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from noiseproof.cli import app
-from noiseproof.cli.compare import parse_decays, parse_losses
+from noiseproof.cli.loss_lists import parse_decays, parse_losses
 from noiseproof.train import Recipe, RunOptions
 from noiseproof.train.queue import Planned
 

@@ -18,6 +18,7 @@ from noiseproof.primitives import (
     Primitive,
     backend_for,
     backends,
+    chunks,
     encode,
     key_of,
     plain_primitives,
@@ -28,7 +29,7 @@ from noiseproof.primitives import (
     row_primitives_backward,
     small,
 )
-from noiseproof.primitives.compiling import is_compiling
+from noiseproof.primitives.onlookers import is_compiling
 from noiseproof.statistics import Statistic, every_label_statistics, row_statistics
 
 ALL = [
@@ -93,7 +94,7 @@ def test_the_size_of_a_chunk_makes_no_difference(monkeypatch, rows_per_chunk):
     upstream = torch.ones(2 + len(ALL), 9)
     results = []
     for chunk in (10**6, 7 * rows_per_chunk):
-        monkeypatch.setattr(reference, "CPU_CHUNK", chunk)
+        monkeypatch.setattr(chunks, "CPU_CHUNK", chunk)
         values = primitives_of(logits, target, KEYS)
         results.append((values.detach(), *torch.autograd.grad(values, logits, upstream)))
     for whole, chunked in zip(*results, strict=True):
@@ -207,7 +208,8 @@ def test_a_registered_backend_runs_eager_and_compiled(fake_backend, monkeypatch)
     gradient_of(noiseproof.JALCE(), logits, target)
     assert fake_backend == ["forward", "backward"]
     # Where the reference would be traced, as on a GPU, a kernel must still be an operation in the graph, or it would never run.
-    monkeypatch.setattr(reference, "on_cpu", lambda tensor: not is_compiling())
+    for module in (reference, chunks):
+        monkeypatch.setattr(module, "on_cpu", lambda tensor: not is_compiling())
     fake_backend.clear()
     assert operations_of(noiseproof.JALCE(), logits, target) >= PASSES
     assert fake_backend == ["forward", "backward"] * 2  # compiled, and eager to compare

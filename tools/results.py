@@ -19,7 +19,7 @@ from noiseproof.models import create_model
 from noiseproof.paper import SEEDS, cells
 from noiseproof.paper.queue import chosen_cells
 from noiseproof.report import formatted, join, read_records
-from noiseproof.report.page import answer
+from noiseproof.report.answer import answer
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "records"

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from noiseproof.losses import RobustLoss
+from noiseproof.losses.one_step import rows_of_program
+from noiseproof.losses.tensors import as_rows
 from noiseproof.primitives import accumulation_dtype, backend_for, decode
 from noiseproof.statistics import Logits, RowStatistics, Statistic, request_of, statistics_of
 
@@ -42,7 +44,7 @@ class GradientInForward(nn.Module):
         if not (torch.is_grad_enabled() and logits.requires_grad):
             result = self.criterion(logits, target)
             return result
-        rows, target, *_ = self.criterion._flatten(logits, target)
+        rows, target, *_ = as_rows(self.criterion, logits, target)
         if target.is_floating_point():
             raise TypeError("the target must hold class indices, got class probabilities")
         result = _Step.apply(rows, target, self.criterion, self.in_place)  # type: ignore[no-untyped-call]
@@ -64,7 +66,7 @@ class _Rows(Logits):
 
 def _by_program(logits: Tensor, target: Tensor, criterion: RobustLoss, in_place: bool) -> tuple[Tensor, Tensor] | None:
     """Loss and gradient without autograd in between, where a device runs the program of the criterion."""
-    rows = criterion.rows_of_program(logits, target)
+    rows = rows_of_program(criterion, logits, target)
     if rows is None or rows.backend.programs is None:
         return None
     formula, programs = rows.formula, rows.backend.programs

@@ -15,7 +15,7 @@ from noiseproof.advice import evidence
 from noiseproof.advice.evidence import Case, Cell, Measured, cells, family_of, nearest
 from noiseproof.audit import Audit
 from noiseproof.cli import app
-from noiseproof.cli.compare import parse_losses
+from noiseproof.cli.loss_lists import parse_losses
 from noiseproof.losses import create_loss
 from noiseproof.noise import from_matrix, pairflip, symmetric
 

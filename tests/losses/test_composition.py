@@ -1,5 +1,7 @@
 """Sums of losses: `alpha * NCE() + beta * AMSE(a=30)` is the paper's framework, literally."""
 
+import pickle
+
 import pytest
 import torch
 from cases import draw, gradient
@@ -42,6 +44,16 @@ def test_terms_are_flattened_and_scaled():
     assert repr(total) == "2.0 * NCE() + 6.0 * MAE(scale=2.0)"
     assert isinstance(total, Sum)
     assert [c for c, _ in total.terms] == [2.0, 6.0]
+
+
+def test_a_sum_pickled_when_its_class_stood_in_base_still_loads():
+    logits, target = draw(8, 10)
+    total = NCE() + 3.0 * AMSE()
+    pickled = pickle.dumps(total, protocol=0)  # in which names are plain text
+    older = pickle.loads(pickled.replace(b"noiseproof.losses.composition", b"noiseproof.losses.base"))
+    assert pickled.count(b"noiseproof.losses.composition") > 0
+    assert repr(older) == repr(total)
+    torch.testing.assert_close(older(logits, target), total(logits, target), rtol=0, atol=0)
 
 
 def test_a_sum_may_hold_losses_that_read_the_logits_themselves():

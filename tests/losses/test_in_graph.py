@@ -8,7 +8,6 @@ import torch
 from cases import STATISTIC, all_options, build, draw
 
 import noiseproof
-from noiseproof.losses.base import _described
 from noiseproof.losses.in_graph import keep, loss_in_graph
 from noiseproof.losses.programs import programs_of
 from noiseproof.primitives import Recorded, small
@@ -35,9 +34,9 @@ def both(function, loss, logits, target):
 
 def recorded(loss):
     """What a compiler records, run as it is."""
-    if not keep(loss, _described(loss)):
+    if not keep(loss, loss._full_text()):
         return loss
-    return lambda logits, target: loss_in_graph(logits, target, loss.weight, _described(loss))
+    return lambda logits, target: loss_in_graph(logits, target, loss.weight, loss._full_text())
 
 
 def test_what_is_changed_after_compiling_is_noticed():
@@ -144,7 +143,7 @@ def test_what_is_recorded_is_the_loss(name, options, largest, monkeypatch):
     monkeypatch.setattr(small, "SMALL", largest)
     logits, target = draw(8, 7)
     loss = build(name, 7, **options)
-    ours, theirs = both(recorded(loss) if _described(loss) else loss, loss._by_autograd, logits, target)
+    ours, theirs = both(recorded(loss) if loss._full_text() else loss, loss._by_autograd, logits, target)
     torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-13)
 
 
@@ -178,7 +177,7 @@ def test_a_loss_of_ones_own_is_compiled_by_being_read():
     logits, target = draw(6, 5, dtype=torch.float32)
     torch.compiler.reset()
     for loss in (Mine(), Mine() + noiseproof.CE()):
-        assert _described(loss) is None
+        assert loss._full_text() is None
         torch.testing.assert_close(*both(compiled(loss), loss, logits, target))
 
 

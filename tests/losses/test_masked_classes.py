@@ -10,7 +10,7 @@ from cases import DETACHED, DISTINCT, ENTRIES, NAMES, RANDOM, all_options, build
 from formulas import FORMULAS
 
 import noiseproof
-from noiseproof.primitives import plain_primitives, primitives_of, reference
+from noiseproof.primitives import chunks, plain_primitives, primitives_of, reference
 from noiseproof.statistics import Statistic, every_label_statistics, row_statistics
 
 ON_LOGITS = [name for name in NAMES if ENTRIES[name].reads != "features"]
@@ -142,7 +142,8 @@ def test_a_device_that_must_not_look_gives_what_the_cpu_gives(name, classes, mon
     expected = []
     for unseen in (False, True):
         if unseen:
-            monkeypatch.setattr(reference, "on_cpu", lambda tensor: False)
+            for module in (reference, chunks):
+                monkeypatch.setattr(module, "on_cpu", lambda tensor: False)
         loss = build(name, classes, reduction="none")
         found = [(call(loss, *case), gradient(loss, *case)) for case in cases]
         expected = expected or found

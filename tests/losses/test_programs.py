@@ -65,7 +65,7 @@ def test_a_program_gives_the_values_and_slopes_of_its_loss(name, options):
 @pytest.mark.parametrize("name", ["ce", "gce", "mae", "jal-ce", "anl-fl"])
 def test_a_step_is_the_loss_by_autograd(name, largest, reduction, monkeypatch):
     monkeypatch.setattr(small, "SMALL", largest)
-    monkeypatch.setattr("noiseproof.primitives.reference.CPU_CHUNK", 21)  # three rows of seven
+    monkeypatch.setattr("noiseproof.primitives.chunks.CPU_CHUNK", 21)  # three rows of seven
     logits, target = draw(8, 7)
     some = target.clone()
     some[[0, 4]] = -100

@@ -11,7 +11,8 @@ import pytest
 
 from noiseproof import paper
 from noiseproof.report import charts, join, merge, read_records
-from noiseproof.report.page import Embedding, _chance, answer, page
+from noiseproof.report.answer import _chance, answer
+from noiseproof.report.page import Embedding, page
 from noiseproof.report.page_runs import groups_of, read_runs
 
 RECORDS = Path(__file__).resolve().parents[2] / "records"

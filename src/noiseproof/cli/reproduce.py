@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,18 +13,26 @@ from typing import Annotated, Any
 import typer
 
 from noiseproof.cli.output import echo, fail
-from noiseproof.cli.plan import device_named
 from noiseproof.cli.queue_view import Display, Keeper, plan_text, say
+from noiseproof.cli.reproduce_options import (
+    Local,
+    cells_of,
+    data_folder,
+    existing_files,
+    precision_for,
+    seeds_of,
+    share_of,
+    where_to_run,
+    why_absent,
+)
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.data import data_root
-from noiseproof.data.places import find_dataset
-from noiseproof.files import exists, is_file
-from noiseproof.paper import PROFILES, SEEDS, Cell
-from noiseproof.paper.queue import PlannedRun, chosen_cells, planned_runs
+from noiseproof.paper import PROFILES, Cell
+from noiseproof.paper.queue import PlannedRun, planned_runs
 from noiseproof.report import formatted, join, read_records
-from noiseproof.train import Record, RunOptions, RunStore, StoredRun
+from noiseproof.train import Record, RunStore, StoredRun
 from noiseproof.train.cluster import Cluster
-from noiseproof.train.queue import H200, OVER, Planned, Speeds, Tally, machine_of, plan_queue, run_queue, shard
+from noiseproof.train.queue import H200, OVER, Planned, Speeds, Tally, plan_queue, run_queue, shard
 
 __all__ = ["reproduce"]
 
@@ -61,24 +68,6 @@ Profile = Annotated[str, typer.Option(help="paper-code, or paper-text where the 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Engine = Annotated[str, typer.Option(help="local, or ray for the machines of a Ray cluster.")]
 Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, or auto; without it Ray starts on this machine.")]
-
-PRECISIONS = ("bf16", "tf32", "float32")
-MOST_SEEDS = 100
-
-
-@dataclass(frozen=True)
-class Local:
-    """This machine; the other place to run is a Cluster."""
-
-    options: RunOptions
-
-    @property
-    def device(self) -> str:
-        return self.options.device.type
-
-    @property
-    def machine(self) -> str:
-        return machine_of(self.options)
 
 
 @dataclass
@@ -126,12 +115,12 @@ def reproduce(
     files = records or []
     with _bad_arguments():
         formatted((), how)
-        cells = _cells(tables, dataset, loss, noise)
-        place = _place(data, cells)
-        where = _where(engine, address, device, to_run=place is not None and not plan)
-        found = read_records(*_existing(files, to_run=place is not None))
-        chosen = _precision(precision, where.device, None if place is None else data, found)
-        work = _work(cells, found, RunStore(out), where, chosen, profile, _seeds(seeds), _share(share))
+        cells = cells_of(tables, dataset, loss, noise)
+        place = data_folder(data, cells)
+        where = where_to_run(engine, address, device, to_run=place is not None and not plan)
+        found = read_records(*existing_files(files, to_run=place is not None))
+        chosen = precision_for(precision, where.device, None if place is None else data, found)
+        work = _work(cells, found, RunStore(out), where, chosen, profile, seeds_of(seeds), share_of(share))
     if plan:
         echo(plan_text(work.planned, work.speeds, work.precision))
         return
@@ -154,85 +143,6 @@ def _bad_arguments() -> Iterator[None]:
         yield
     except (ValueError, OSError, ImportError) as error:
         fail(error)
-
-
-def _names(text: str | None) -> list[str]:
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
-
-
-def _cells(tables: str | None, dataset: str | None, loss: str | None, noise: str | None) -> tuple[Cell, ...]:
-    """Those that all filters keep; real images only if they are asked for."""
-    filters = {"datasets": _names(dataset), "losses": _names(loss), "noises": _names(noise)}
-    found = chosen_cells(tables=_names(tables), **filters)
-    if not tables and not any(cell.dataset in filters["datasets"] for cell in found if cell.noise == "real"):
-        found = tuple(cell for cell in found if cell.noise != "real")
-    if not found:
-        raise ValueError("the paper has no number with all of these: TABLE, --dataset, --loss and --noise; leave one out")
-    return found
-
-
-def _seeds(text: str) -> list[int]:
-    parts = _names(text)
-    if not parts or not all(part.isdecimal() for part in parts):
-        raise ValueError(f"--seeds is a number of seeds, such as 3, or a list of them, such as 123,130; got {text!r}")
-    if "," in text:
-        if beyond := [part for part in parts if int(part) >= 2**32]:
-            raise ValueError(f"the seeds of --seeds must be in [0, 2^32), got {beyond[0]}")
-        return [int(part) for part in parts]
-    if not 1 <= int(text) <= MOST_SEEDS:
-        raise ValueError(f"--seeds {text} means that many seeds, at most {MOST_SEEDS}; the seed {text} alone is '{text},'")
-    return [SEEDS[0] + i for i in range(int(text))]
-
-
-def _share(text: str | None) -> tuple[int, int]:
-    part, slash, parts = (text or "1/1").partition("/")
-    if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
-        raise ValueError(f"--shard is PART/PARTS, the part counted from 1, such as 2/8; got {text!r}")
-    return int(part), int(parts)
-
-
-def _place(data: str | None, cells: tuple[Cell, ...]) -> Path | None:
-    """The folder of data to run on: what was given, or $NOISEPROOF_DATA if it has any of the data sets."""
-    if data is not None:
-        return data_root(data)
-    there = data_root() if os.environ.get("NOISEPROOF_DATA") else None
-    return there if there is not None and any(_is_there(cell.dataset, there) is None for cell in cells) else None
-
-
-def _is_there(dataset: str, place: Path) -> str | None:
-    """None, or why it cannot be used."""
-    try:
-        find_dataset("webvision" if dataset == "ilsvrc12" else dataset, place)
-    except FileNotFoundError as error:
-        return str(error)
-    return None
-
-
-def _where(engine: str, address: str | None, device: str, *, to_run: bool) -> Local | Cluster:
-    if engine not in ("local", "ray") or (address and engine != "ray"):
-        raise ValueError(f"--engine must be local or ray, and --address is for ray; got {engine!r} and {address!r}")
-    return Cluster(address, device) if engine == "ray" and to_run else Local(RunOptions(device_named(device)))
-
-
-def _existing(files: list[Path], *, to_run: bool) -> list[Path]:
-    """The files of results; the first need not exist if runs are to be written to it."""
-    for i, file in enumerate(files):
-        if not is_file(file) and (i or not to_run or exists(file)):
-            raise ValueError(f"--records {file}: no such file; runs with --data write it")
-    return [file for file in files if is_file(file)]
-
-
-def _precision(wanted: str | None, device: str, data: str | None, records: list[dict[str, Any]]) -> str:
-    """What runs are made in here; where nothing is run, what most of the results were made in."""
-    if wanted is not None and wanted not in PRECISIONS:
-        raise ValueError(f"--precision must be one of {', '.join(PRECISIONS)}, got {wanted!r}")
-    if wanted is not None or device == "cuda":
-        return wanted or "bf16"
-    if data is not None:
-        say("on a CPU the runs are in float32, and only results in float32 are shown; --precision chooses another")
-        return "float32"
-    made = Counter(str(record["recipe"].get("precision")) for record in records)
-    return made.most_common(1)[0][0] if made else "bf16"
 
 
 def _work(
@@ -261,7 +171,7 @@ def _work(
 def _with_data(work: Work, place: Path) -> list[Planned[PlannedRun]]:
     """The missing runs whose data are there; one line for each data set that is not."""
     needed = dict.fromkeys(run.facts["dataset"] for run in work.missing)
-    absent = {dataset: why for dataset in needed if (why := _is_there(dataset, place)) is not None}
+    absent = {dataset: why for dataset in needed if (why := why_absent(dataset, place)) is not None}
     if absent and len(absent) == len(needed):
         fail("; ".join(absent.values()))
     for why in absent.values():
@@ -272,7 +182,7 @@ def _with_data(work: Work, place: Path) -> list[Planned[PlannedRun]]:
 def _way_out(work: Work) -> str:
     """How to run what is missing."""
     place = data_root()
-    there = any(_is_there(run.facts["dataset"], place) is None for run in work.missing)
+    there = any(why_absent(run.facts["dataset"], place) is None for run in work.missing)
     given = shlex.quote(str(place)) if there else "DIR"
     return (
         f"{len(work.missing)} of {len(work.planned)} runs are missing: the same command with --data {given} runs them, "
@@ -292,7 +202,17 @@ def _run(
     display = Display(todo, work.speeds, keeper)
     with sigterm_as_ctrl_c() as stopped:
         try:
-            tally = _tally(work, todo, place, where, display, at_once, minutes)
+            with display:
+                if isinstance(where, Local):
+                    tally = run_queue(
+                        todo, work.store, work.speeds, data=place, options=where.options, at_once=at_once, minutes=minutes,
+                        observer=display.observer, on_outcome=display.ended,
+                    )  # fmt: skip
+                else:
+                    tally = where.run(
+                        todo, work.store, work.speeds, data=place, at_once=at_once, minutes=minutes, on_outcome=display.ended
+                    )
+                    where.close()
         except KeyboardInterrupt:
             say(f"stopped: {display.summary()}")
             if isinstance(where, Cluster):
@@ -304,26 +224,6 @@ def _run(
     if tally.failed:
         say(f"{len(tally.failed)} of {len(todo)} runs failed or diverged; {display.summary()}")
     return tally
-
-
-def _tally(
-    work: Work,
-    todo: list[Planned[PlannedRun]],
-    place: Path,
-    where: Local | Cluster,
-    display: Display,
-    at_once: int | None,
-    minutes: float | None,
-) -> Tally[PlannedRun]:
-    with display:
-        if isinstance(where, Local):
-            return run_queue(
-                todo, work.store, work.speeds, data=place, options=where.options, at_once=at_once, minutes=minutes,
-                observer=display.observer, on_outcome=display.ended,
-            )  # fmt: skip
-        tally = where.run(todo, work.store, work.speeds, data=place, at_once=at_once, minutes=minutes, on_outcome=display.ended)
-        where.close()
-        return tally
 
 
 def _show(work: Work, how: str) -> None:

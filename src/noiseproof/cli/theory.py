@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from noiseproof import theory
-from noiseproof.cli.compare import parse_losses
+from noiseproof.cli.loss_lists import parse_losses
 from noiseproof.cli.output import console, errors_reported
 from noiseproof.cli.simplex import draw_simplex, simplex_risks
 from noiseproof.losses import RobustLoss, create_loss

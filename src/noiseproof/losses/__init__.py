@@ -13,8 +13,8 @@ complementary  NL, JNPL                                      on what an example 
 views          GJS                                           on several predictions of one example
 student        Student, StudentAPL                           on features, with parameters of their own
 
-base.py has what all of them share, catalog.py what is known of each, parameters.py what their parameters mean. A file added
-here enters the catalogue by being here.
+base.py has what all of them share, composition.py their sums, catalog.py what is known of each, parameters.py what their
+parameters mean. A file added here enters the catalogue by being here.
 """
 
 # ruff: noqa: F403, F405 - a family's __all__ lists its losses, and the package exports them all
@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING
 from noiseproof.losses import catalog
 from noiseproof.losses.asymmetric import *
 from noiseproof.losses.base import RobustLoss as RobustLoss
-from noiseproof.losses.base import Sum as Sum
 from noiseproof.losses.catalog import *
 from noiseproof.losses.classic import *
 from noiseproof.losses.clipped import *
 from noiseproof.losses.complementary import *
+from noiseproof.losses.composition import Sum as Sum
 from noiseproof.losses.epsilon import *
 from noiseproof.losses.generalized import *
 from noiseproof.losses.joint import *

@@ -1,7 +1,8 @@
 """The contract of every loss: what ``torch.nn.CrossEntropyLoss`` promises, kept in one place.
 
 A loss is one method, :meth:`RobustLoss.from_statistics`, and the set of statistics it reads, ``needs``. Shapes, targets,
-weights, ignored rows, smoothing, reduction and dtypes are handled here, once, for all of them.
+weights, ignored rows, smoothing, reduction and dtypes are handled once, for all of them: the shapes in tensors.py, the usual
+call as one step in one_step.py, a call in a compiled function in in_graph.py, sums in composition.py, and all else here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,14 +13,16 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from noiseproof.checks import check_range
-from noiseproof.losses.checks import arguments_of, by_name, check_tensors, check_weight, raise_unknown
+from noiseproof.losses.checks import arguments_of, by_name, check_weight, raise_unknown
 from noiseproof.losses.in_graph import keep, loss_in_graph
-from noiseproof.losses.programs import can_have_program, named, programs_of, text_of
-from noiseproof.primitives import accumulation_dtype, can_look, rows_of_labels, transforms_active
-from noiseproof.program import Reduction, Rows, loss_of_rows, recorded_loss, recorder_of, runner_of
+from noiseproof.losses.one_step import in_one_step, rows_of_program
+from noiseproof.losses.programs import can_have_program, named, text_of
+from noiseproof.losses.tensors import as_rows, result_dtype
+from noiseproof.primitives import can_look, rows_of_labels
+from noiseproof.program import Reduction
 from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
-__all__ = ["Contract", "Reduction", "RobustLoss", "Sum", "pair_terms"]
+__all__ = ["Contract", "Reduction", "RobustLoss", "Sum"]
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -144,17 +147,21 @@ class RobustLoss(nn.Module):
         if unknown:
             raise_unknown(self, unknown)
         if is_compiling():
-            text = _described(self)
+            text = self._full_text()
             if text is not None and self._keep(text):
                 return loss_in_graph(logits, target, self._buffers["weight"], text)
-            logits, target, classes, shape = self._flatten(logits, target)
+            logits, target, classes, shape = as_rows(self, logits, target)
             return self.from_source(Logits(logits, classes), target, shape)
-        logits, target, classes, shape = self._flatten(logits, target)
-        rows = self.rows_of_program(logits, target)
+        logits, target, classes, shape = as_rows(self, logits, target)
+        rows = rows_of_program(self, logits, target)
         if rows is None:
             return self.from_source(Logits(logits, classes), target, shape)
-        result = self._in_one_step(rows, logits, target)
+        result = in_one_step(self, rows, logits, target)
         return result.reshape(shape) if self.reduction == "none" else result
+
+    def _full_text(self) -> str | None:
+        """What stands for this loss with its parts; None: nothing does. A compiler reads this, and checks what it reads."""
+        return self._text
 
     def _keep(self, text: str) -> bool:
         return keep(self, text)
@@ -162,40 +169,8 @@ class RobustLoss(nn.Module):
     # As torch.compiler.assume_constant_result marks it, without importing the compiler, which calls it and does not read it.
     _keep._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions have no declared attributes
 
-    def recorded(self, logits: Tensor, target: Tensor) -> Tensor:
-        """What a call gives, while a compiler records it."""
-        logits, target, classes, shape = self._flatten(logits, target)
-        rows = self.rows_of_program(logits, target, recorded=True)
-        if rows is None:
-            return self.from_source(Logits(logits, classes, plain=transforms_active()), target, shape)
-        result = recorded_loss(logits, target.long(), rows)
-        return result.reshape(shape) if self.reduction == "none" else result
-
-    def rows_of_program(self, logits: Tensor, target: Tensor, recorded: bool = False) -> Rows | None:
-        """What a step with the program of this loss is given; None if it has none, or the batch is not one for it."""
-        if self.needs is None or self.label_smoothing > 0 or target.is_floating_point():
-            return None
-        backend = recorder_of(logits) if recorded else runner_of(logits, target)
-        formula = None if backend is None else programs_of(self).get(self, logits, backend)
-        if backend is None or formula is None:
-            return None
-        weight = None if self._buffers["weight"] is None else self._class_weight(logits.shape[1])
-        dtype = _result_dtype(logits.dtype, formula.dtype, logits)
-        return Rows(formula, backend, None, self.ignore_index, weight, self.reduction, dtype, self._by_autograd)
-
-    def _in_one_step(self, rows: Rows, logits: Tensor, target: Tensor) -> Tensor:
-        """What :meth:`from_source` gives, before it is shaped."""
-        if target.dtype != torch.int64:
-            target = target.long()
-        if logits.is_cpu and 0 <= self.ignore_index < logits.shape[1]:
-            rows = rows._replace(ignored=self._ignored(target))
-        try:
-            return loss_of_rows(logits, target, rows)
-        except IndexError:  # an ignored label is out of range as a rule, so that looking for one costs nothing
-            return loss_of_rows(logits, target, rows._replace(ignored=self._ignored(target)))
-
     def _by_autograd(self, logits: Tensor, target: Tensor) -> Tensor:
-        """The same, each operation by itself and in the dtype of the statistics."""
+        """What one step gives, each operation by itself and in the dtype of the statistics."""
         rows, total = self.weighted_rows(Logits(logits), target)
         return rows if self.reduction == "none" else self._total_of(rows, total)
 
@@ -217,7 +192,7 @@ class RobustLoss(nn.Module):
     def reduced(self, rows: Tensor, total: Tensor | None, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
         """What a call returns, from what ``weighted_rows`` gives; ``dtype`` is that of the logits."""
         result = rows.reshape(shape) if self.reduction == "none" else self._total_of(rows, total)
-        return result if rows.dtype == dtype else result.to(_result_dtype(dtype, rows.dtype, rows))
+        return result if rows.dtype == dtype else result.to(result_dtype(dtype, rows.dtype, rows))
 
     def _total_of(self, rows: Tensor, total: Tensor | None) -> Tensor:
         if self.reduction == "sum":
@@ -280,43 +255,15 @@ class RobustLoss(nn.Module):
             raise ValueError(f"weight must have one entry per class: {classes} classes, got {given} entries")
         return self.weight
 
-    def _flatten(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, int, Sequence[int]]:
-        """As rows: ``logits [N, K]`` with ``target [N]`` or ``[N, K]``; the number of classes; the unreduced result's shape."""
-        check_tensors(logits, target)
-        size = logits.shape
-        if target.dtype == torch.int64 and len(size) == 2 and target.shape == size[:1]:  # the usual case, where time counts
-            classes = self.classes_of(logits)
-            if classes >= 2:
-                return logits, target, classes, target.shape
-        class_dim = 0 if logits.dim() == 1 else 1
-        per_label = logits.shape[:class_dim] + logits.shape[class_dim + 1 :]
-        rows = logits if logits.dim() == 2 else logits.movedim(class_dim, -1).reshape(-1, logits.shape[class_dim])
-        classes = self.classes_of(rows)
-        if classes < 2:
-            raise ValueError(f"logits must have at least 2 classes, got shape {tuple(logits.shape)}")
-        per_class = (*logits.shape[:class_dim], classes, *logits.shape[class_dim + 1 :])
-        if target.shape == per_class and target.is_floating_point():
-            return rows, target.movedim(class_dim, -1).reshape(-1, classes), classes, per_label
-        if target.shape == per_label and not target.is_floating_point():
-            return rows, target if target.dim() == 1 else target.reshape(-1), classes, per_label
-        if target.shape == per_label:
-            raise TypeError(f"class-index targets must have an integer dtype, got {target.dtype}")
-        if target.shape == per_class:
-            raise TypeError(f"class-probability targets must have a floating dtype, got {target.dtype}")
-        raise ValueError(
-            f"for logits of shape {tuple(logits.shape)} the target must have shape {tuple(per_label)} (class indices) "
-            f"or {tuple(per_class)} (class probabilities), got {tuple(target.shape)}"
-        )
-
     def __add__(self, other: "RobustLoss") -> "Sum":
         if not isinstance(other, RobustLoss):
             return NotImplemented
-        return Sum([*_terms_of(self), *_terms_of(other)])
+        return Sum([*terms_of(self), *terms_of(other)])
 
     def __mul__(self, coefficient: float) -> "Sum":
         if isinstance(coefficient, bool) or not isinstance(coefficient, int | float):
             return NotImplemented
-        return Sum([(coefficient * c, loss) for c, loss in _terms_of(self)])
+        return Sum([(coefficient * c, loss) for c, loss in terms_of(self)])
 
     __rmul__ = __mul__
 
@@ -326,115 +273,11 @@ class RobustLoss(nn.Module):
 
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in parameters_of(type(self))}
-        given |= {name: value for name, value in _changed_options(self).items() if name != "weight"}
+        given |= {name: value for name, value in changed_options(self).items() if name != "weight"}
         shown = [f"{name}={value!r}" for name, value in given.items()]
         if self.weight is not None:
             shown.append(f"weight={[round(w, 4) for w in self.weight.tolist()]}" if len(self.weight) <= 10 else "weight=...")
         return f"{type(self).__name__}({', '.join(shown)})"
-
-
-class Sum(RobustLoss):
-    """A weighted sum of losses, which still makes one pass over the logits.
-
-    Written ``1.0 * NCE() + 1.0 * AMSE(a=30.0)``. The parts must agree on ``weight``, ``ignore_index``, ``reduction`` and
-    ``label_smoothing``, and the sum has theirs.
-    """
-
-    def __init__(self, terms: list[tuple[float, RobustLoss]], **contract: Unpack[Contract]) -> None:
-        losses = [inner_loss(loss) if contract else loss for _, loss in terms]
-        if not losses:
-            raise ValueError("a sum needs at least one loss")
-        for loss in losses:
-            if not loss.composable:
-                raise TypeError(f"{type(loss).__name__} cannot be part of a sum; add its value to the other loss's instead")
-        super().__init__(**(contract or _shared_contract(losses)))
-        self.coefficients = tuple([check_range("a coefficient of a sum", c) for c, _ in terms])
-        self.losses = nn.ModuleList(losses)
-        read = [loss.needs for loss in losses if loss.needs is not None]
-        self._shared_needs = tuple([statistic for needs in read for statistic in needs])
-        self.needs = self._shared_needs if len(read) == len(terms) else None
-
-    @property
-    def terms(self) -> list[tuple[float, RobustLoss]]:
-        return list(zip(self.coefficients, self.losses, strict=True))  # type: ignore[arg-type]
-
-    def from_statistics(self, s: RowStatistics) -> Tensor:
-        return self._total([loss.from_statistics(s) for _, loss in self.terms])
-
-    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
-        s = row_statistics(logits, target, self._shared_needs) if self._shared_needs else None
-        values = []
-        for _, loss in self.terms:
-            values.append(loss.rows(logits, target) if loss.needs is None or s is None else loss.from_statistics(s))
-        return self._total(values)
-
-    def every_label(self, logits: Tensor) -> Tensor:
-        if self.needs is not None:
-            return super().every_label(logits)
-        return self._total([loss.every_label(logits) for _, loss in self.terms])
-
-    def _total(self, values: list[Tensor]) -> Tensor:
-        total, *rest = [_times(c, value) for c, value in zip(self.coefficients, values, strict=True)]
-        for value in rest:
-            total = total + value
-        return total
-
-    def constant(self, classes: int) -> float:
-        return sum(c * loss.constant(classes) for c, loss in self.terms)
-
-    def classes_of(self, logits: Tensor) -> int:
-        if self.needs is not None:
-            return super().classes_of(logits)
-        counts = {loss.classes_of(logits) for _, loss in self.terms}
-        if len(counts) > 1:
-            raise ValueError("a sum cannot mix losses on logits with losses on features or on several predictions")
-        return counts.pop()
-
-    def __repr__(self) -> str:
-        if type(self) is not Sum:
-            return super().__repr__()
-        return " + ".join(f"{c!r} * {loss!r}" for c, loss in self.terms)
-
-
-def _described(loss: RobustLoss) -> str | None:
-    """The text that stands for a loss and its parts; None: there is none. A compiler reads this, and checks what it reads."""
-    text = loss._text
-    if text is None or not isinstance(loss, Sum):
-        return text
-    for part in loss.losses._modules.values():
-        inner = _described(part)  # type: ignore[arg-type]  # what a sum is made of are losses
-        if inner is None:
-            return None
-        text += f" ({inner})"
-    return text
-
-
-def _result_dtype(logits: torch.dtype, rows: torch.dtype, like: Tensor) -> torch.dtype:
-    """What F.cross_entropy would return for logits of this dtype: under autocast that runs in float32."""
-    if rows == logits:
-        return logits
-    autocast = like.device.type != "meta" and torch.is_autocast_enabled(like.device.type)
-    return accumulation_dtype(logits) if autocast else logits
-
-
-def _times(coefficient: float, value: Tensor) -> Tensor:
-    if coefficient == 1:
-        return value
-    return coefficient * (value if coefficient else value.clamp_max(torch.finfo(value.dtype).max))  # 0 times infinity is NaN
-
-
-def pair_terms(alpha: float, first: RobustLoss, beta: float, second: RobustLoss) -> list[tuple[float, RobustLoss]]:
-    """The terms of ``alpha * first + beta * second``, the form of every published pair."""
-    return [(check_range("alpha", alpha, at_least=0), first), (check_range("beta", beta, at_least=0), second)]
-
-
-def inner_loss(loss: RobustLoss) -> RobustLoss:
-    """``loss`` as the part of another one that owns weight, ignore_index, reduction and label_smoothing."""
-    if not isinstance(loss, RobustLoss):
-        raise TypeError(f"a part of a loss must be a loss of this package, got {type(loss).__name__}")
-    if _changed_options(loss):
-        raise ValueError(f"give {', '.join(_changed_options(loss))} to the outer loss, not to its part")
-    return loss
 
 
 def parameters_of(loss: type[RobustLoss]) -> dict[str, Any]:
@@ -447,20 +290,10 @@ def parameters_of(loss: type[RobustLoss]) -> dict[str, Any]:
     return {p.name: p.default for p in arguments_of(loss.__init__) if p.kind is not p.VAR_KEYWORD}
 
 
-def _terms_of(loss: RobustLoss) -> list[tuple[float, RobustLoss]]:
-    return loss.terms if type(loss) is Sum else [(1.0, loss)]
-
-
-def _changed_options(loss: RobustLoss) -> Mapping[str, Any]:
+def changed_options(loss: RobustLoss) -> Mapping[str, Any]:
+    """The shared options that are not at their defaults."""
     return {name: value for name, value in loss.contract().items() if value is not DEFAULTS[name] and value != DEFAULTS[name]}
 
 
-def _shared_contract(losses: list[RobustLoss]) -> Contract:
-    first = losses[0].contract()
-    for loss in losses[1:]:
-        other = loss.contract()
-        ours, theirs = first["weight"], other["weight"]
-        same_weight = ours is theirs or (ours is not None and theirs is not None and torch.equal(ours, theirs))
-        if not same_weight or {**first, "weight": None} != {**other, "weight": None}:
-            raise ValueError("the parts of a sum must share weight, ignore_index, reduction and label_smoothing")
-    return first
+# Last, because a sum is a loss too. Sums pickled when this file held the class look for it here.
+from noiseproof.losses.composition import Sum, terms_of  # noqa: E402

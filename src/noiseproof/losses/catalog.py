@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, cast
 
-from noiseproof.losses.base import RobustLoss, Sum, parameters_of
+from noiseproof.losses.base import RobustLoss, parameters_of
+from noiseproof.losses.composition import Sum
 from noiseproof.losses.expressions import both, names_in, plus, times, with_constants
 
 __all__ = ["LossEntry", "create_loss", "find_loss", "list_losses", "register", "register_pair"]

@@ -1,4 +1,4 @@
-"""Checks of the tensors and options that a user passes to a loss."""
+"""Checks of the options that a user passes to a loss."""
 
 import functools
 import inspect
@@ -8,24 +8,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-__all__ = ["arguments_of", "by_name", "by_name_error", "check_tensors", "check_weight", "raise_unknown"]
-
-
-def check_tensors(logits: Tensor, target: Tensor) -> None:
-    if not isinstance(logits, Tensor):
-        raise TypeError(f"logits must be a tensor, got {_described(logits)}")
-    if not isinstance(target, Tensor):
-        raise TypeError(f"target must be a tensor, got {_described(target)}")
-    if not logits.is_floating_point():
-        raise TypeError(f"logits must have a floating dtype, got {logits.dtype}")
-    if target.dtype == torch.bool or target.is_complex():
-        raise TypeError(f"target must hold class indices or class probabilities, got {target.dtype}")
-    if logits.dim() == 0:
-        raise ValueError("logits must have shape [K], [N, K] or [N, K, d1, ...], got a scalar")
-
-
-def _described(value: object) -> str:
-    return type(value).__name__ + ("; pass its logits" if hasattr(value, "logits") else "")
+__all__ = ["arguments_of", "by_name", "by_name_error", "check_weight", "raise_unknown"]
 
 
 def raise_unknown(loss: object, unknown: dict[str, object]) -> NoReturn:

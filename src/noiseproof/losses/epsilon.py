@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from noiseproof.checks import check_range
-from noiseproof.losses.base import Contract, RobustLoss, Sum, pair_terms
+from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register, register_pair
 from noiseproof.losses.classic import MAE
+from noiseproof.losses.composition import Sum, pair_terms
 from noiseproof.primitives import Primitive, key_of
 from noiseproof.statistics import RowStatistics, Statistic, own_term
 

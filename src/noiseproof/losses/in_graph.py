@@ -6,20 +6,27 @@ all that is read, and so all that is checked.
 """
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from noiseproof.losses.one_step import rows_of_program
 from noiseproof.losses.programs import signature
-from noiseproof.primitives import Recorded
+from noiseproof.losses.tensors import as_rows
+from noiseproof.primitives import Recorded, transforms_active
+from noiseproof.program import recorded_loss
+from noiseproof.statistics import Logits
 
-__all__ = ["keep", "loss_in_graph"]
+if TYPE_CHECKING:
+    from noiseproof.losses.base import RobustLoss
 
-_kept: dict[str, Any] = {}
+__all__ = ["keep", "loss_in_graph", "recorded"]
+
+_kept: dict[str, "RobustLoss"] = {}
 
 
-def keep(loss: Any, text: str) -> bool:
+def keep(loss: "RobustLoss", text: str) -> bool:
     """Have this loss ready for :func:`loss_in_graph`; False: no text can stand for it."""
     if signature(loss) is None:
         return False
@@ -33,5 +40,14 @@ def loss_in_graph(logits: Tensor, target: Tensor, weight: Tensor | None, text: s
     loss = copy.copy(_kept[text])
     loss.__dict__["_buffers"] = {**loss._buffers, "weight": weight}
     with Recorded():
-        result: Tensor = loss.recorded(logits, target)
-    return result
+        return recorded(loss, logits, target)
+
+
+def recorded(loss: "RobustLoss", logits: Tensor, target: Tensor) -> Tensor:
+    """What a call gives, while a compiler records it."""
+    logits, target, classes, shape = as_rows(loss, logits, target)
+    rows = rows_of_program(loss, logits, target, recorded=True)
+    if rows is None:
+        return loss.from_source(Logits(logits, classes, plain=transforms_active()), target, shape)
+    result = recorded_loss(logits, target.long(), rows)
+    return result.reshape(shape) if loss.reduction == "none" else result

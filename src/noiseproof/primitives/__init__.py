@@ -42,11 +42,13 @@ A class at -inf is masked: it is in no sum, K - 1 is then the number of the othe
 
 request     Primitive, what the operation can be asked for
 reference   the two passes in plain torch, which run everywhere
+chunks      rows in chunks, and the memory that a chunk is worked on in
 small       the same for a small batch on the CPU, both passes at once
 focal       terms and slopes of the focal sums, for these two
 backends    which implementation of the passes runs on which device
-compiling   whether a compiler looks on
-operation   the registered operations, their gradients and vmap rules, and the plain definition
+onlookers   compilers, transforms and others that look on
+plain       the definition in plain torch, differentiable as it is
+operation   the registered operations, their gradients and vmap rules
 """
 
 from noiseproof.primitives import reference as reference
@@ -60,21 +62,23 @@ from noiseproof.primitives.backends import (
     offer_backend,
     register_backend,
 )
-from noiseproof.primitives.compiling import Recorded, is_compiling
-from noiseproof.primitives.operation import (
-    accumulation_dtype,
+from noiseproof.primitives.onlookers import (
+    Recorded,
     can_look,
+    is_compiling,
     is_transformed,
     only_autograd,
-    plain_primitives,
+    transforms_active,
+)
+from noiseproof.primitives.operation import (
     primitives_of,
     row_primitives,
     row_primitives_backward,
     rows_of_labels,
     rows_of_primitives,
-    transforms_active,
 )
-from noiseproof.primitives.request import Primitive, ceiling, decode, encode, focal_term, key_of, parse
+from noiseproof.primitives.plain import plain_primitives
+from noiseproof.primitives.request import Primitive, accumulation_dtype, ceiling, decode, encode, focal_term, key_of, parse
 
 __all__ = [
     "Backend",

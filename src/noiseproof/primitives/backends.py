@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from noiseproof.primitives import reference
-from noiseproof.primitives.compiling import is_compiling
+from noiseproof.primitives.onlookers import is_compiling
 from noiseproof.primitives.request import Primitive
 
 __all__ = [

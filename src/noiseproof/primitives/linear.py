@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from noiseproof.primitives.backends import backend_for
-from noiseproof.primitives.operation import accumulation_dtype, forward_pass
-from noiseproof.primitives.request import decode
+from noiseproof.primitives.operation import forward_pass
+from noiseproof.primitives.request import accumulation_dtype, decode
 
 __all__ = ["Gradients", "Products", "chunk_budget", "chunk_rows", "forward_pass", "linear_primitives"]
 __all__ += ["only_once", "write_gradient"]

@@ -7,20 +7,15 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 from noiseproof.primitives import reference, small
 from noiseproof.primitives.backends import REFERENCE, backend_for, is_traced
-from noiseproof.primitives.compiling import Recorded, is_compiling
-from noiseproof.primitives.request import decode, focal_term
+from noiseproof.primitives.onlookers import Recorded, is_compiling, is_transformed, on_cpu
+from noiseproof.primitives.plain import plain_gradient, plain_jvp, plain_primitives
+from noiseproof.primitives.request import accumulation_dtype, decode
 
-__all__ = ["accumulation_dtype", "can_look", "is_transformed", "only_autograd", "plain_primitives", "primitives_of"]
-__all__ += ["rows_of_labels", "rows_of_primitives", "transforms_active"]
-__all__ += ["row_primitives", "row_primitives_backward"]
-
-
-_functorch_is_active = torch._C._are_functorch_transforms_active
+__all__ = ["forward_pass", "primitives_of", "row_primitives", "row_primitives_backward", "rows_of_labels", "rows_of_primitives"]
 
 
 def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
@@ -64,41 +59,7 @@ def rows_of_labels(rows: Callable[[Tensor], Tensor], target: Tensor, classes: in
     """``rows(target)`` for a function that indexes with labels: one out of range is treated as in :func:`row_primitives`."""
     labels = checked_labels(target, classes)
     values = rows(labels)
-    return values if reference.on_cpu(target) else torch.where(labels == target, values, math.nan)
-
-
-def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which statistics of logits of ``dtype`` are computed and returned."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def plain_primitives(logits: Tensor, target: Tensor, request: str) -> Tensor:
-    """The same primitives in plain differentiable torch, for second derivatives and as a definition to test against."""
-    z = logits.to(accumulation_dtype(logits.dtype))
-    y = target[:, None]
-    z = torch.where(z.gather(1, y) == -math.inf, z.detach(), z)  # no gradient where the label is masked
-    z_y = z.gather(1, y)
-    is_label = torch.zeros_like(z, dtype=torch.bool).scatter(1, y, True)
-    others = z.masked_fill(is_label, -math.inf)
-    lse = torch.logsumexp(others, 1, keepdim=True)
-    margin = lse - z_y
-    log_miss = F.logsigmoid(margin)
-    left_out = is_label | (z == -math.inf)
-    nll_k = ((lse - z) - log_miss).masked_fill(left_out, 1.0)
-    rows = [F.softplus(margin, threshold=80.0)[:, 0], log_miss[:, 0]]
-    for primitive in decode(request):
-        if primitive.kind == "lead":
-            rows.append((z_y - others.amax(1, keepdim=True))[:, 0].detach())
-            continue
-        if primitive.kind == "nll":
-            terms = nll_k
-        elif primitive.kind == "power":
-            terms = torch.exp(-primitive.exponent * nll_k)
-        else:
-            log_miss_k = torch.log(torch.expm1(-nll_k).neg().clamp_min(torch.finfo(z.dtype).tiny))
-            terms = focal_term(primitive, nll_k, log_miss_k)
-        rows.append(terms.masked_fill(left_out, 0.0).sum(1))
-    return torch.stack(rows)
+    return values if on_cpu(target) else torch.where(labels == target, values, math.nan)
 
 
 @row_primitives.register_fake
@@ -123,21 +84,6 @@ def _(target: Tensor, classes: int) -> Tensor:
 @checked_labels.register_vmap
 def _(info: Any, in_dims: tuple[Any, ...], target: Tensor, classes: int) -> tuple[Tensor, Any]:
     return checked_labels(target, classes), in_dims[0]
-
-
-def is_transformed() -> bool:
-    """Whether a torch.func transform or forward-mode AD is active: they need a Function with ``setup_context`` and ``jvp``."""
-    return not torch.compiler.is_compiling() and transforms_active()
-
-
-def transforms_active() -> bool:
-    """:func:`is_transformed`, where nothing is compiled."""
-    return _functorch_is_active() or forward_ad._current_level >= 0
-
-
-def only_autograd() -> bool:
-    """Whether nothing but autograd looks at what is computed: no compiler, no torch.func transform, no forward-mode AD."""
-    return not is_compiling() and not is_transformed()
 
 
 class _Primitives(torch.autograd.Function):
@@ -165,7 +111,7 @@ class _Primitives(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, None]:
         logits, target = ctx.saved_tensors
-        return _plain_jvp(lambda z: plain_primitives(z, target, ctx.request), (logits,), (tangents[0],)), None
+        return plain_jvp(lambda z: plain_primitives(z, target, ctx.request), (logits,), (tangents[0],)), None
 
 
 class _PrimitivesBackward(torch.autograd.Function):
@@ -187,33 +133,14 @@ class _PrimitivesBackward(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         grads, logits, target = ctx.saved_tensors
-        _, pull, *_ = torch.func.vjp(_plain_gradient(target, ctx.request), grads, logits)
+        _, pull, *_ = torch.func.vjp(plain_gradient(target, ctx.request), grads, logits)
         return (*pull(gradients[0]), None, None, None, None)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
         grads, logits, target = ctx.saved_tensors
         tangent = tuple(torch.zeros_like(x) if t is None else t for x, t in zip((grads, logits), tangents, strict=False))
-        return _plain_jvp(_plain_gradient(target, ctx.request), (grads, logits), tangent)
-
-
-def _plain_gradient(target: Tensor, request: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """The gradient with respect to the logits as a function that can itself be differentiated."""
-
-    def gradient(grads: Tensor, logits: Tensor) -> Tensor:
-        _, pull, *_ = torch.func.vjp(lambda z: plain_primitives(z, target, request), logits)
-        result: Tensor = pull(grads)[0]
-        return result
-
-    return gradient
-
-
-def _plain_jvp(function: Callable[..., Tensor], values: tuple[Tensor, ...], tangents: tuple[Tensor, ...]) -> Tensor:
-    """As the gradient of the gradient, which is linear in what it is given: torch does not nest forward modes."""
-    value, pull, *_ = torch.func.vjp(function, *values)
-    _, pull_again, *_ = torch.func.vjp(pull, torch.zeros_like(value))
-    result: Tensor = pull_again(tangents)[0]
-    return result
+        return plain_jvp(plain_gradient(target, ctx.request), (grads, logits), tangent)
 
 
 def _vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
@@ -278,7 +205,7 @@ class _Passes(torch.autograd.Function):
             primitives, saved = backend.forward(logits, target, asked, dtype)
             ctx.save_for_backward(logits, target, primitives, saved)
             return primitives.unbind()
-        if _is_small(logits):
+        if not is_compiling() and logits.is_cpu and 0 < logits.numel() <= small.SMALL:
             done = reference.small_pass(logits, target, asked, dtype)
             if reference.finite_sum(done.values) is not None:
                 ctx.is_small = True
@@ -317,10 +244,6 @@ class _Passes(torch.autograd.Function):
         return row_primitives_backward(stacked, logits, target, *rest, ctx.request)
 
 
-def _is_small(logits: Tensor) -> bool:
-    return not is_compiling() and logits.is_cpu and 0 < logits.numel() <= small.SMALL
-
-
 def rows_of_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, ...]:
     """The primitives of ``logits [N, K]`` for ``target [N]``, each ``[N]``: nll, log_miss, then those that were requested."""
     rows: tuple[Tensor, ...]
@@ -336,10 +259,3 @@ def rows_of_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Te
 def primitives_of(logits: Tensor, target: Tensor, keys: Sequence[str]) -> Tensor:
     """The primitives ``[2 + len(keys), N]`` of ``logits [N, K]`` for ``target [N]``: nll, log_miss, then these."""
     return torch.stack(rows_of_primitives(logits, target, ";".join(keys)))
-
-
-def can_look(tensor: Tensor) -> bool:
-    """Whether reading a value is cheap and possible: an ordinary tensor on the CPU that nobody traces or maps over."""
-    if is_compiling() or type(tensor) is not Tensor or not tensor.is_cpu:
-        return False
-    return not (torch._C._len_torch_dispatch_stack() > 0 or torch._C._are_functorch_transforms_active())

@@ -6,54 +6,26 @@ its arithmetic, so what is not asked for is not computed and what is a column is
 """
 
 import math
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from noiseproof.primitives import small
-from noiseproof.primitives.compiling import is_compiling
+from noiseproof.primitives.chunks import Space, in_chunks
 from noiseproof.primitives.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
+from noiseproof.primitives.onlookers import is_compiling, on_cpu
 from noiseproof.primitives.request import FOCAL_KINDS, Primitive
 
-__all__ = ["Passed", "backward", "checked_labels", "first_pass", "forward", "on_cpu", "scale", "second_pass"]
-__all__ += ["LEAST", "chunk_rows", "finite_sum", "small_pass", "split_rows"]
+__all__ = ["LEAST", "Passed", "backward", "checked_labels", "finite_sum", "first_pass", "forward", "scale", "second_pass"]
+__all__ += ["small_pass"]
 
-# Rows go in chunks. On the CPU all passes over a chunk then stay in the cache, and temporaries are chunk-sized; elsewhere
-# a chunk is large enough that the number of launches does not count.
-CPU_CHUNK = 2**18
-OTHER_CHUNK = 2**27
 # Up to so many classes differences of probabilities are formed from e - 1, which is exact where classes tie: nothing else is
 # left of the gradient where the label is far below them. With more classes the other terms outweigh that error.
 FEW = 64
 LEAST = {dtype: math.ceil(math.log(torch.finfo(dtype).tiny)) + 7 for dtype in (torch.float32, torch.float64)}
 """Exponents below it count as it."""
-
-
-class _Space(NamedTuple):
-    """Where the temporaries of a chunk ``[rows, K]`` go; None: into new memory."""
-
-    shifted: Tensor | None = None
-    e: Tensor | None = None
-    e_less_1: Tensor | None = None
-    first: Tensor | None = None
-    """The first term of a gradient, to which the others are added"""
-    term: Tensor | None = None
-    spare: Tensor | None = None
-
-
-class _Kept(threading.local):
-    """What each thread keeps to work in."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[torch.dtype, Tensor] = {}
-        self.spaces: dict[tuple[torch.dtype, int, int], _Space] = {}
-        """The latest views of the buffers"""
-
-
-_kept = _Kept()
 
 
 class Passed(NamedTuple):
@@ -129,9 +101,8 @@ def finite_sum(primitives: list[Tensor]) -> Tensor | None:
 
 
 def _forward(logits: Tensor, labels: Tensor, asked: Sequence[Primitive], dtype: torch.dtype, masks: bool) -> Passed:
-    step = chunk_rows(logits)
-    space = _scratch(logits, min(step, len(logits)), dtype)
-    chunks = [_sums(z, label, asked, dtype, space, masks) for z, label in split_rows(step, logits, labels.unsqueeze(1))]
+    rows = in_chunks(dtype, logits, labels.unsqueeze(1))
+    chunks = [_sums(z, label, asked, dtype, space, masks) for space, (z, label) in rows]
     columns = chunks[0] if len(chunks) == 1 else [torch.cat(parts) for parts in zip(*chunks, strict=True)]
     (top, own, d, log_sum, *left), values = columns[: 5 if masks else 4], columns[5 if masks else 4 :]
     e_y = own.exp()
@@ -148,10 +119,9 @@ def _forward(logits: Tensor, labels: Tensor, asked: Sequence[Primitive], dtype: 
     return Passed([value.squeeze(1) for value in (nll, log_miss, *values)], [top, own, d, log_sum, *left])
 
 
-def _sums(z: Tensor, label: Tensor, asked: Sequence[Primitive], dtype: torch.dtype, space: _Space, masks: bool) -> list[Tensor]:
+def _sums(z: Tensor, label: Tensor, asked: Sequence[Primitive], dtype: torch.dtype, space: Space, masks: bool) -> list[Tensor]:
     """Of each row of a chunk: the largest logit, ``z_y`` less it, ``d``, ``log D``, how many others are not masked, and the
     sums, to be normalised."""
-    space = _part_of(space, len(z))
     masked = z == -math.inf if masks else None
     top = z.amax(1, keepdim=True).to(dtype)
     shifted = torch.sub(z, top, out=space.shifted)
@@ -221,14 +191,13 @@ def second_pass(
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format) if out is None else out
     if classes == 2:
         return _put(gradient.copy_(-columns.dz_y), columns.label, columns.dz_y.to(gradient.dtype))
-    step = chunk_rows(logits)
-    space = _scratch(logits, min(step, logits.shape[0]), saved[0].dtype)
     kinds = [primitive for primitive, _ in terms]
     left = saved[4:] if masks else []
-    for z, dz, *rest in split_rows(step, logits, gradient, *columns, *[factor for _, factor in terms], *left):
+    chunks = in_chunks(saved[0].dtype, logits, gradient, *columns, *[factor for _, factor in terms], *left)
+    for space, (z, dz, *rest) in chunks:
         row, factors = _Columns(*rest[: len(columns)]), rest[len(columns) : len(columns) + len(kinds)]
         masked = (z == -math.inf, rest[-1]) if masks else None
-        _fill_gradient(z, dz, row, list(zip(kinds, factors, strict=True)), _part_of(space, z.shape[0]), masked)
+        _fill_gradient(z, dz, row, list(zip(kinds, factors, strict=True)), space, masked)
     return gradient
 
 
@@ -282,7 +251,7 @@ def _fill_gradient(
     out: Tensor,
     row: _Columns,
     terms: list[tuple[Primitive, Tensor]],
-    space: _Space,
+    space: Space,
     masks: tuple[Tensor, Tensor] | None,
 ) -> None:
     """``out_j = c0 e_j + c2 (e_j^q - e_j) + u + w h_j``, and what belongs to the label at its place.
@@ -373,47 +342,9 @@ def _keep_shifted(asked: Sequence[Primitive]) -> bool:
     return any(kind in FOCAL_KINDS or (kind == "power" and exponent != 2) for kind, exponent, *_ in asked)
 
 
-def split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    return iter([tensors]) if tensors[0].shape[0] <= step else zip(*(t.split(step) for t in tensors), strict=True)
-
-
 def scale(gradient: Tensor, factor: Tensor) -> Tensor:
     """In place; a factor of 1 costs nothing on the CPU, where looking at it stalls nothing."""
     return gradient if on_cpu(factor) and factor.item() == 1 else gradient.mul_(factor)
-
-
-def on_cpu(tensor: Tensor) -> bool:
-    """Whether a tensor is on the CPU and has values, so that reading one of them stalls nothing."""
-    return not is_compiling() and tensor.is_cpu  # torch 2.6's compiler does not know the second
-
-
-def chunk_rows(logits: Tensor) -> int:
-    chunk = CPU_CHUNK if on_cpu(logits) else OTHER_CHUNK
-    return max(1, chunk // max(1, logits.shape[1]))
-
-
-def _scratch(logits: Tensor, rows: int, dtype: torch.dtype) -> _Space:
-    """Room for chunks ``[rows, K]`` to work in. On the CPU it is kept for the next call, up to 6 MiB for each thread in
-    float32: memory fresh from the system costs more at its first touch (0.2 ms a megabyte) than all the arithmetic."""
-    classes = logits.shape[1]
-    if not on_cpu(logits) or not 2**12 < rows * classes <= CPU_CHUNK:
-        return _Space()
-    space = _kept.spaces.get((dtype, rows, classes))
-    if space is None:
-        with torch.inference_mode(False):  # or it could not be written to outside of inference mode
-            buffer = _kept.buffers.get(dtype)
-            if buffer is None or buffer.shape[1] < rows * classes:
-                buffer = _kept.buffers[dtype] = torch.empty((len(_Space._fields), CPU_CHUNK), dtype=dtype)
-            space = _Space(*buffer[:, : rows * classes].view(-1, rows, classes).unbind())
-        _kept.spaces = {(dtype, rows, classes): space}
-    return space
-
-
-def _part_of(space: _Space, rows: int) -> _Space:
-    """The room for a last chunk, which may have fewer rows."""
-    if space.first is None or len(space.first) == rows:
-        return space
-    return _Space(*[None if place is None else place[:rows] for place in space])
 
 
 def checked_labels(target: Tensor, classes: int) -> tuple[Tensor, Tensor | None]:

@@ -1,4 +1,4 @@
-"""What the operation can be asked for, as values and as the text its schema carries."""
+"""What the operation can be asked for, as values and as the text its schema carries, and in which dtype it answers."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["FOCAL_KINDS", "Primitive", "ceiling", "decode", "encode", "focal_term", "key_of", "parse"]
+__all__ = ["FOCAL_KINDS", "Primitive", "accumulation_dtype", "ceiling", "decode", "encode", "focal_term", "key_of", "parse"]
 
 Kind = Literal["nll", "power", "focal", "room", "lead"]
 FOCAL_KINDS = ("focal", "room")
@@ -78,3 +78,8 @@ def focal_term(primitive: Primitive, nll: Tensor, log_miss: Tensor) -> Tensor:
     )
     term = weight * nll
     return (ceiling(primitive) - term).clamp_min(0.0) if primitive.kind == "room" else term
+
+
+def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which statistics of logits of ``dtype`` are computed and returned."""
+    return torch.float64 if dtype == torch.float64 else torch.float32

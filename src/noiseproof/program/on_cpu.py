@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from noiseproof.primitives import reference, small
+from noiseproof.primitives.chunks import split_rows
 from noiseproof.program.rows import Rows
 
 __all__ = ["backward", "forward"]
@@ -126,9 +127,8 @@ def _in_chunks(logits: Tensor, labels: Tensor, rows: Rows, share: float) -> _Don
     """As :func:`_at_once`, for a loss that asks for no primitive: rows that stay in the cache meanwhile."""
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
     ignored = rows.ignored
-    step = reference.chunk_rows(logits)
     chunks: list[_Done] = []
-    for z, y, place, *left_out in reference.split_rows(step, logits, labels, gradient, *([] if ignored is None else [ignored])):
+    for z, y, place, *left_out in split_rows(logits, labels, gradient, *([] if ignored is None else [ignored])):
         done = _at_once(z, y, left_out[0] if left_out else None, rows, share, True, place)
         if done is None:
             return None

@@ -7,6 +7,7 @@ agreement      do a cell and a whole table agree with the paper
 tables         the comparison as text, Markdown, LaTeX, JSON or CSV, and in words
 paired         losses compared with each other on the same seeds
 comparison     that as text, Markdown, JSON or CSV, and as a picture
+answer         does the paper hold, in a few sentences
 page           all of it as one HTML file; page_runs has the runs it shows, charts its SVG
 audit_page     an audit of labels as one HTML file
 templates      what the pages share

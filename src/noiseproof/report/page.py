@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 from noiseproof.noise import NoiseSpec
 from noiseproof.paper import cells
 from noiseproof.report import charts
-from noiseproof.report.agreement import ALPHA, Sample, mean_difference
-from noiseproof.report.cells import CellResult, join, usual_spread
-from noiseproof.report.distributions import t_quantile
+from noiseproof.report.agreement import Sample
+from noiseproof.report.answer import DATASETS, VERDICTS, answer
+from noiseproof.report.cells import join
 from noiseproof.report.page_runs import Group, groups_of, number, seed_of, warnings_of, weakest_class
 from noiseproof.report.paired import Comparison, compare_paired
 from noiseproof.report.records import merge
@@ -24,7 +23,7 @@ from noiseproof.report.tables import View, notes_on, summary, views
 from noiseproof.report.templates import environment
 from noiseproof.version import __version__
 
-__all__ = ["Answer", "Embedding", "answer", "page"]
+__all__ = ["Embedding", "by_noise", "page"]
 
 TITLES = {
     "sym_asym": "Symmetric and asymmetric noise",
@@ -35,12 +34,6 @@ TITLES = {
     "human": "Labels by people",
     "real_world": "Data from the web",
 }
-DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "webvision": "WebVision", "ilsvrc12": "ILSVRC12"}
-DATASETS |= {"clothing1m": "Clothing1M", "digits": "Digits"}
-VERDICTS = {"agrees": ("=", "agree"), "above": ("▲", "above"), "below": ("▼", "below"), "too few": ("?", "not judged")}
-SEEDS = 3  # of each published number
-OWN = ("JAL-CE", "JAL-FL")
-"""The losses that the paper proposes."""
 LARGEST = 100
 """Classes, of a noise matrix that is drawn."""
 
@@ -51,17 +44,6 @@ class Embedding(NamedTuple):
     title: str
     points: NDArray[Any]
     labels: NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Whether the paper holds, in a few sentences."""
-
-    headline: str
-    sentences: list[str]
-    counts: dict[str, int]
-    measured: int
-    trained: int
 
 
 @dataclass(frozen=True)
@@ -119,90 +101,15 @@ def page(
     )
 
 
-def answer(results: Iterable[CellResult]) -> Answer:
-    """Each published result counts once, also where several tables print it and one run repeats it."""
-    trained = [result for result in results if result.cell.quoted_from is None]
-    measured = [result for result in trained if result.sample is not None]
-    counts = {verdict: sum(result.agreement.verdict == verdict for result in measured) for verdict in VERDICTS}
-    if not measured:
-        return Answer(f"None of the {len(trained)} cells that the paper trained has a run yet", [], counts, 0, len(trained))
-    distinct = list({(*map(id, result.runs), result.cell.dataset): result for result in reversed(measured)}.values())
-    judged = [result for result in distinct if result.agreement.verdict != "too few"]
-    off = sum(result.agreement.verdict != "agrees" for result in judged)
-    found = mean_difference(result.agreement for result in distinct)
-    low, high = (found.interval if found else None) or (-math.inf, math.inf)
-    reasons = {
-        "more cells are off than chance explains": off > _chance(len(judged)),
-        "the average difference is more than chance": not low <= 0 <= high,
-    }
-    against = [reason for reason, holds in reasons.items() if holds]
-    partly = "" if len(measured) == len(trained) else f" in the {len(measured)} of {len(trained)} cells repeated so far"
-    sentences = [
-        f"{len(measured)} of the {len(trained)} cells that the paper trained have runs"
-        + (f", which are {len(distinct)} different results" if len(distinct) < len(measured) else "")
-        + f": {counts['agrees']} agree with the paper; above it: {counts['above']}, below: {counts['below']}"
-        + (f", not to be judged: {counts['too few']}" if counts["too few"] else "")
-        + f". If all agreed, about {ALPHA * len(judged):.0f} of {len(judged)} would be off by chance."
-    ]
-    if found:
-        shown = f" (95 % interval {low:+.2f} to {high:+.2f})" if found.interval else ""
-        sentences.append(f"On average ours minus the paper's is {found.mean:+.2f} percentage points{shown}.")
-    single = sum(result.agreement.basis == "column" for result in measured)
-    if single:
-        sentences.append(f"{single} cells have one seed so far and are judged by the spread that is usual in their column.")
-    sentences += _resolution(measured)
-    if against:
-        sentences.append(f"Against it: {' and '.join(against)}.")
-    headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
-    return Answer(headline, [*sentences, *_claim(measured)], counts, len(measured), len(trained))
-
-
-def _chance(judged: int) -> int:
-    """How many of the cells may be off before that is more than chance, at 95 %."""
-    total, off = 0.0, -1
-    while total < 1 - ALPHA and off < judged:
-        off += 1
-        total += math.comb(judged, off) * ALPHA**off * (1 - ALPHA) ** (judged - off)
-    return off
-
-
-def _resolution(measured: list[CellResult]) -> list[str]:
-    """How far apart two losses must be for three seeds of each to tell them apart, where seeds scatter most."""
-    spreads = {usual_spread(result.cell): result.cell for result in measured}
-    known = [(usual.std, cell) for usual, cell in spreads.items() if usual is not None]
-    if not known:
-        return []
-    std, cell = max(known, key=lambda pair: pair[0])
-    least = t_quantile(ALPHA, 2 * (SEEDS - 1)) * std * math.sqrt(2 / SEEDS)
-    where = f"{cell.noise} {cell.rate:g} on {DATASETS.get(cell.dataset, cell.dataset)}"
-    return [
-        f"Seeds scatter most at {where}, by {std:.1f} points: there {SEEDS} seeds of each loss tell apart only what differs by "
-        f"{least:.1f} points or more."
-    ]
-
-
-def _claim(measured: list[CellResult]) -> list[str]:
-    """Are the paper's own losses the best where they and others are measured?"""
-    columns: dict[tuple[Any, ...], list[CellResult]] = {}
-    for result in measured:
-        cell = result.cell
-        columns.setdefault((cell.table, cell.dataset, cell.noise, cell.rate), []).append(result)
-    kept = [column for column in columns.values() if len({result.cell.loss in OWN for result in column}) == 2]
-    if not kept:
-        return ["No column has runs of both JAL and another loss yet, so whether JAL is the best is open."]
-    ours = sum(max(column, key=lambda r: r.sample.mean if r.sample else 0.0).cell.loss in OWN for column in kept)
-    theirs = sum(max(column, key=lambda r: r.cell.mean).cell.loss in OWN for column in kept)
-    return [
-        f"Columns with runs of JAL and of other losses: {len(kept)}. A JAL loss is the best in {ours} of them; by the paper's "
-        f"numbers for the same losses, in {theirs}."
-    ]
-
-
 def by_noise(groups: Iterable[Group]) -> dict[str, list[Group]]:
     found: dict[str, list[Group]] = {}
     for group in groups:
-        found.setdefault(f"{DATASETS.get(group.dataset, group.dataset)}, {group.noise}", []).append(group)
+        found.setdefault(_noise_title(group), []).append(group)
     return found
+
+
+def _noise_title(group: Group) -> str:
+    return f"{DATASETS.get(group.dataset, group.dataset)}, {group.noise}"
 
 
 def _noise(title: str, groups: list[Group], styles: Mapping[str, int]) -> Noise:
@@ -236,7 +143,7 @@ def _matrices(groups: Iterable[Group]) -> list[tuple[str, str, charts.Svg | None
         right = group.share_right
         if (classes, spec) in found or spec == "none":
             continue
-        title = f"{DATASETS.get(group.dataset, group.dataset)}, {group.noise}"
+        title = _noise_title(group)
         rate = "" if right is None else f"{100 - right:.2f} % of the labels are wrong"
         found[classes, spec] = title, rate, _matrix(spec, classes, title)
     return list(found.values())

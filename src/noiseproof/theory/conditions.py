@@ -14,8 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.losses import RobustLoss
-from noiseproof.losses.base import Sum
+from noiseproof.losses import RobustLoss, Sum
 from noiseproof.losses.catalog import create_loss, list_losses
 from noiseproof.losses.expressions import evaluate, values_of
 from noiseproof.theory.risk import risk_of, solve, with_logits

@@ -1,4 +1,4 @@
-"""The probability that a run gives each training label, as a file."""
+"""The probability that a run gives each training label: in a file of its own at the end, before that in checkpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from noiseproof.files import checksum, write_whole
 from noiseproof.reading import NpzFile
@@ -16,9 +18,11 @@ from noiseproof.train.record import fault_of
 from noiseproof.train.run import Predictions
 from noiseproof.train.task import Task
 
-__all__ = ["CONFIDENCE", "read_confidence", "write_confidence"]
+__all__ = ["CONFIDENCE", "as_tensors", "read_confidence", "take_predictions", "write_confidence"]
 
 CONFIDENCE = "confidence.npz"
+PREFIX = "predictions."
+"""Of their names in a checkpoint"""
 
 
 def write_confidence(folder: Path, task: Task, predictions: dict[int, Predictions]) -> str:
@@ -69,3 +73,26 @@ def read_confidence(folder: Path, epochs: Sequence[int], count: int) -> dict[int
             f"{folder / CONFIDENCE}: damaged, in a run that is finished: {fault}; move the folder away to run it again"
         ) from error
     return {epoch: Predictions(arrays["probability"][i], arrays["predicted"][i]) for i, epoch in enumerate(epochs)}
+
+
+def as_tensors(predictions: dict[int, Predictions]) -> dict[str, Tensor]:
+    """The predictions after each epoch, by the names that they have in a checkpoint."""
+    named = [(epoch, found._asdict()) for epoch, found in predictions.items()]
+    return {_name(field, epoch): torch.from_numpy(array) for epoch, found in named for field, array in found.items()}
+
+
+def take_predictions(tensors: dict[str, Tensor], epochs: Sequence[int], count: int) -> dict[int, Predictions]:
+    """Take all predictions out of what was in a checkpoint; returns those after ``epochs``, for ``count`` examples each."""
+    taken = {name: tensors.pop(name) for name in list(tensors) if name.startswith(PREFIX)}
+    found = {}
+    for epoch in epochs:
+        both = [taken.get(_name(field, epoch)) for field in Predictions._fields]
+        kinds = [None if one is None else (one.dtype, list(one.shape)) for one in both]
+        if kinds != [(torch.float32, [count]), (torch.int64, [count])]:
+            raise ValueError(f"it has no predictions of {count} examples after epoch {epoch}")
+        found[epoch] = Predictions(*(one.numpy() for one in both if one is not None))
+    return found
+
+
+def _name(field: str, epoch: int) -> str:
+    return f"{PREFIX}{field}.{epoch}"

@@ -18,7 +18,7 @@ from torch import Tensor
 from noiseproof.files import checksum, is_file
 from noiseproof.train.auto import settled
 from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
-from noiseproof.train.confidence import CONFIDENCE, read_confidence, write_confidence
+from noiseproof.train.confidence import CONFIDENCE, as_tensors, read_confidence, take_predictions, write_confidence
 from noiseproof.train.distributed import answering
 from noiseproof.train.engine_choice import start_run
 from noiseproof.train.memory import advice_on_memory
@@ -232,26 +232,15 @@ class Loop:
         try:
             if done >= self.recipe.epochs:
                 raise ValueError(f"it has {done} epochs of {self.recipe.epochs} behind it")
-            predictions = self._predictions_in(tensors, done)
-            run.load_state({name: tensor for name, tensor in tensors.items() if not name.startswith("predictions.")})
+            wanted = [epoch for epoch in self.recipe.confidence_epochs if epoch <= done]
+            predictions = take_predictions(tensors, wanted, len(self.task.train))
+            run.load_state(tensors)
         except ValueError as error:
             raise CheckpointError(f"{where} does not fit: {error}; move it away to start anew") from error
         self.predictions, self.kept_on_disk = predictions, done
         record.environment = self.record.environment | _earlier(record.environment, self.record.environment)
         self.record = record
         return done
-
-    def _predictions_in(self, tensors: dict[str, Tensor], done: int) -> dict[int, Predictions]:
-        """Those that the epochs which are done have left in a checkpoint."""
-        found = {}
-        for epoch in self.recipe.confidence_epochs:
-            if epoch <= done:
-                both = [tensors.get(f"predictions.{name}.{epoch}") for name in Predictions._fields]
-                kinds = [None if one is None else (one.dtype, list(one.shape)) for one in both]
-                if kinds != [(torch.float32, [len(self.task.train)]), (torch.int64, [len(self.task.train)])]:
-                    raise ValueError(f"it has no predictions of {len(self.task.train)} examples after epoch {epoch}")
-                found[epoch] = Predictions(*(one.numpy() for one in both if one is not None))
-        return found
 
     def _check_same(self, record: Record, where: str) -> None:
         ours, theirs = self.record.task, record.task
@@ -280,10 +269,7 @@ class Loop:
         if self.output is None or self.kept is None or self.kept.epochs == self.kept_on_disk:
             return
         tensors, facts = run.on_cpu(self.kept.state), self.record.as_dict()
-        for epoch, (probability, predicted) in self.predictions.items():
-            if epoch <= self.kept.epochs:
-                tensors[f"predictions.probability.{epoch}"] = torch.from_numpy(probability)
-                tensors[f"predictions.predicted.{epoch}"] = torch.from_numpy(predicted)
+        tensors |= as_tensors({epoch: found for epoch, found in self.predictions.items() if epoch <= self.kept.epochs})
         facts |= {"epochs": facts["epochs"][: self.kept.epochs], "result": {}}
         self._write_record()
         write_checkpoint(self.output, tensors, facts)

@@ -1,0 +1,68 @@
+"""The tensors of a call: logits and target of every shape as rows, what is refused, and the dtype of the result."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from noiseproof.primitives import accumulation_dtype
+
+if TYPE_CHECKING:
+    from noiseproof.losses.base import RobustLoss
+
+__all__ = ["as_rows", "result_dtype"]
+
+
+def as_rows(loss: "RobustLoss", logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, int, Sequence[int]]:
+    """As rows: ``logits [N, K]`` with ``target [N]`` or ``[N, K]``; the number of classes; the unreduced result's shape."""
+    _check(logits, target)
+    size = logits.shape
+    if target.dtype == torch.int64 and len(size) == 2 and target.shape == size[:1]:  # the usual case, where time counts
+        classes = loss.classes_of(logits)
+        if classes >= 2:
+            return logits, target, classes, target.shape
+    class_dim = 0 if logits.dim() == 1 else 1
+    per_label = logits.shape[:class_dim] + logits.shape[class_dim + 1 :]
+    rows = logits if logits.dim() == 2 else logits.movedim(class_dim, -1).reshape(-1, logits.shape[class_dim])
+    classes = loss.classes_of(rows)
+    if classes < 2:
+        raise ValueError(f"logits must have at least 2 classes, got shape {tuple(logits.shape)}")
+    per_class = (*logits.shape[:class_dim], classes, *logits.shape[class_dim + 1 :])
+    if target.shape == per_class and target.is_floating_point():
+        return rows, target.movedim(class_dim, -1).reshape(-1, classes), classes, per_label
+    if target.shape == per_label and not target.is_floating_point():
+        return rows, target if target.dim() == 1 else target.reshape(-1), classes, per_label
+    if target.shape == per_label:
+        raise TypeError(f"class-index targets must have an integer dtype, got {target.dtype}")
+    if target.shape == per_class:
+        raise TypeError(f"class-probability targets must have a floating dtype, got {target.dtype}")
+    raise ValueError(
+        f"for logits of shape {tuple(logits.shape)} the target must have shape {tuple(per_label)} (class indices) "
+        f"or {tuple(per_class)} (class probabilities), got {tuple(target.shape)}"
+    )
+
+
+def _check(logits: Tensor, target: Tensor) -> None:
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"logits must be a tensor, got {_named(logits)}")
+    if not isinstance(target, Tensor):
+        raise TypeError(f"target must be a tensor, got {_named(target)}")
+    if not logits.is_floating_point():
+        raise TypeError(f"logits must have a floating dtype, got {logits.dtype}")
+    if target.dtype == torch.bool or target.is_complex():
+        raise TypeError(f"target must hold class indices or class probabilities, got {target.dtype}")
+    if logits.dim() == 0:
+        raise ValueError("logits must have shape [K], [N, K] or [N, K, d1, ...], got a scalar")
+
+
+def _named(value: object) -> str:
+    return type(value).__name__ + ("; pass its logits" if hasattr(value, "logits") else "")
+
+
+def result_dtype(logits: torch.dtype, rows: torch.dtype, like: Tensor) -> torch.dtype:
+    """What F.cross_entropy would return for logits of this dtype: under autocast that runs in float32."""
+    if rows == logits:
+        return logits
+    autocast = like.device.type != "meta" and torch.is_autocast_enabled(like.device.type)
+    return accumulation_dtype(logits) if autocast else logits

@@ -1,0 +1,67 @@
+"""Who looks on at what is computed, besides autograd: compilers, transforms, dispatch modes.
+
+A compiler does so in two ways: it reads our code line by line, and then checks at every call that nothing which it has read is
+different; or it runs a function of ours on tensors without values and records what is done with them.
+"""
+
+import threading
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+__all__ = ["Recorded", "can_look", "is_compiling", "is_transformed", "on_cpu", "only_autograd", "transforms_active"]
+
+_functorch_is_active = torch._C._are_functorch_transforms_active
+
+
+class _Here(threading.local):
+    recorded = False
+
+
+_here = _Here()
+
+
+def is_compiling() -> bool:
+    """Whether a compiler does, in one way or the other."""
+    return torch.compiler.is_compiling() or _here.recorded
+
+
+class Recorded:
+    """In this context operations are recorded, or not: what is to be decided by values is then not."""
+
+    def __init__(self, recorded: bool = True) -> None:
+        self.recorded = recorded
+
+    def __enter__(self) -> None:
+        self.before, _here.recorded = _here.recorded, self.recorded or _here.recorded
+
+    def __exit__(self, *_: object) -> None:
+        _here.recorded = self.before
+
+
+def is_transformed() -> bool:
+    """Whether a torch.func transform or forward-mode AD is active: they need a Function with ``setup_context`` and ``jvp``."""
+    return not torch.compiler.is_compiling() and transforms_active()
+
+
+def transforms_active() -> bool:
+    """:func:`is_transformed`, where nothing is compiled."""
+    return _functorch_is_active() or forward_ad._current_level >= 0
+
+
+def only_autograd() -> bool:
+    """Whether nothing but autograd looks at what is computed: no compiler, no torch.func transform, no forward-mode AD."""
+    return not is_compiling() and not is_transformed()
+
+
+def can_look(tensor: Tensor) -> bool:
+    """Whether reading a value is cheap and possible: an ordinary tensor on the CPU that nobody traces or maps over."""
+    if is_compiling() or type(tensor) is not Tensor or not tensor.is_cpu:
+        return False
+    return not (torch._C._len_torch_dispatch_stack() > 0 or torch._C._are_functorch_transforms_active())
+
+
+def on_cpu(tensor: Tensor) -> bool:
+    """Whether a tensor is on the CPU and has values, so that reading one of them stalls nothing."""
+    return not is_compiling() and tensor.is_cpu  # torch 2.6's compiler does not know the second
