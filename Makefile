@@ -14,7 +14,7 @@ test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 3 --dist worksteal -m "not slow"
 
 slow: $(READY)
-	$(BIN)/pytest -q -m slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m slow
 
 # Other people's frameworks, 450 MB of them. fastai's vision part needs torchvision, which does not install beside every torch; its
 # Learner and losses do not, so it is installed without what it depends on.

@@ -5,6 +5,10 @@
 
 The model is a tiny BERT with random weights, so that nothing is downloaded; with yours, the two lines that say TrainerLoss and
 compute_loss_func are the only ones that change.
+
+Cross entropy learns the wrong labels the longer it trains: with seven seeds and two versions of torch, JAL is ahead by 6 to 16
+points after these 40 epochs, by -3 to 7 after 20. It learns more slowly, too: after 20 epochs at a third of this learning rate
+it is up to 10 points behind.
 """
 
 import random
@@ -54,7 +58,7 @@ def accuracy(criterion: nn.Module) -> float:
     with tempfile.TemporaryDirectory() as folder:
         options = {"report_to": "none", "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True, "use_cpu": True}
         arguments = transformers.TrainingArguments(
-            folder, per_device_train_batch_size=32, num_train_epochs=20, learning_rate=3e-3, **options
+            folder, per_device_train_batch_size=32, num_train_epochs=40, learning_rate=3e-3, **options
         )
         loss = TrainerLoss(criterion)  # decay=noiseproof.L1(model, 5e-5) adds L1
         trainer = transformers.Trainer(model, arguments, train_dataset=encoded(texts, given), compute_loss_func=loss)

@@ -32,11 +32,11 @@ def test_there_are_five_and_each_is_readable_in_one_sitting():
         ("images_pytorch", "JAL-CE", 20),
         ("segmentation", "GCE", 1),
         ("tabular_sklearn", "JAL-CE", 4),
-        ("text_transformers", "JAL-CE", 2),
+        ("text_transformers", "JAL-CE", 4),
     ],
 )
 def test_a_robust_loss_is_ahead_of_cross_entropy(name, loss, ahead, tmp_path):
-    """By less than it was when this was written: 39, 3, 12 and 4 points; of one seed, three seeds, three folds and one seed."""
+    """By less than it was when this was written: 39, 3, 12 and 11 points; of one seed, three seeds, three folds, one seed."""
     if name == "text_transformers":
         pytest.importorskip("accelerate")
     text = output(name, tmp_path)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 SCRIPT = """
 import json, sys
@@ -73,6 +74,8 @@ dist.destroy_process_group()
 @pytest.mark.parametrize("recompute", [False, True], ids=["at once", "recomputed"])
 @pytest.mark.parametrize("way", ["ddp", "fsdp replicated head", "fsdp sharded head"])
 def test_two_processes_have_the_gradients_of_one(way, recompute, tmp_path):
+    if way != "ddp" and not hasattr(torch.cpu.Stream, "record_event"):
+        pytest.skip("fully_shard does not run on the CPU with torch 2.6")
     started = [
         subprocess.Popen(
             [sys.executable, "-c", SCRIPT, str(rank), str(tmp_path / "meeting"), way, str(recompute)],
@@ -82,10 +85,15 @@ def test_two_processes_have_the_gradients_of_one(way, recompute, tmp_path):
         )
         for rank in range(2)
     ]
-    for process in started:
-        out, problems = process.communicate(timeout=240)
-        assert process.returncode == 0, problems
-        said = json.loads(out)
-        assert len(said["errors"]) == 4
-        assert max(said["errors"].values()) < 1e-5, said
-        assert ("fully_shard" in said["refused"]) == (way == "fsdp sharded head")
+    try:
+        for process in started:
+            out, problems = process.communicate(timeout=240)
+            assert process.returncode == 0, problems
+            said = json.loads(out)
+            assert len(said["errors"]) == 4
+            assert max(said["errors"].values()) < 1e-5, said
+            assert ("fully_shard" in said["refused"]) == (way == "fsdp sharded head")
+    finally:
+        for process in started:  # one that failed leaves the other waiting
+            process.kill()
+            process.communicate()

@@ -152,6 +152,9 @@ CASES = [
     Case("precision", said(precision="int4"), "load", "precision must be one of"),
     Case("precision a list", said(precision=[]), "load", "precision must be one of"),
     Case("widths", said(model="cnn8", model_options={"widths": [HUGE], "size": 28}), "load", OVERFLOW),
+    Case("widths none", said(model="cnn8", model_options={"widths": []}), "load", "widths must have at least 1 number"),
+    Case("widths a number", said(model="cnn8", model_options={"widths": 3}), "load", "widths must be a list of widths"),
+    Case("an option of two lines", options(in_channels="a\nb"), "load", r"in_channels does not apply to mlp.*got a\\nb"),
     Case("channels", said(model="cnn8", model_options={"widths": [2, 2, 2], "size": 28, "in_channels": 7}), "load", FIT),
     *(
         Case(f"preprocessing {name}", said(preprocessing=value), "load", "cannot be|must have as many deviations of at least 0")

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils.checkpoint import checkpoint
 
 from noiseproof.linear.source import Linear
 from noiseproof.losses import RobustLoss
@@ -175,8 +174,9 @@ class _Once(torch.autograd.Function):
 
 def _checkpointed_rows(source: Linear, target: Tensor, criterion: RobustLoss) -> tuple[Tensor, Tensor]:
     """The same in operations that a compiler can trace: each chunk is a checkpoint."""
+    from torch.utils.checkpoint import checkpoint  # here: with torch 2.6 it imports sympy, a third of a second
 
-    def rows_of(x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def rows_of(x: Tensor, labels: Tensor) -> "tuple[Tensor, Tensor]":  # in quotes: torch 2.6's compiler cannot trace it
         logits = F.linear(x, source.weight, source.bias)
         rows, count = criterion.weighted_rows(Logits(logits), labels)
         return rows, rows.new_full((), len(rows)) if count is None else count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
@@ -114,6 +114,17 @@ def initialise_torchvision(module: nn.Module) -> None:
 
 
 INITIALISE = {"published": initialise_published, "torchvision": initialise_torchvision}
+
+
+def checked_widths(name: str, widths: Sequence[int], default: Sequence[int], *, at_least: int = 0) -> tuple[int, ...]:
+    """The widths of that many layers at least; ``default`` is the example in the error."""
+    try:
+        found = tuple(widths)
+    except TypeError as error:
+        raise TypeError(f"{name} must be a list of widths, such as {list(default)}, got {widths!r}") from error
+    if len(found) < at_least:
+        raise ValueError(f"{name} must have at least {at_least} number, such as {list(default)}, got {len(found)}")
+    return tuple(check_integer(f"{name}[{place}]", width, at_least=1) for place, width in enumerate(found))
 
 
 def round_up(value: int, multiple: int) -> int:

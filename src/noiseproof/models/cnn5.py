@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - the name every PyTorch reader expects
 
 from noiseproof.checks import check_integer
-from noiseproof.models.base import Classifier, activated, initialise_published, round_up, shape_text
+from noiseproof.models.base import Classifier, activated, checked_widths, initialise_published, round_up, shape_text
 from noiseproof.models.catalog import register_model
 
 __all__ = ["CNN5"]
@@ -34,9 +34,7 @@ class CNN5(Classifier):
     def __init__(self, classes: int, *, in_channels: int = 3, widths: Sequence[int] = WIDTHS) -> None:
         super().__init__()
         self.in_channels = check_integer("in_channels", in_channels, at_least=1)
-        self.widths = tuple(check_integer(f"widths[{k}]", width, at_least=1) for k, width in enumerate(widths))
-        if not self.widths:
-            raise ValueError("widths must have at least one number, got none")
+        self.widths = checked_widths("widths", widths, WIDTHS, at_least=1)
         layers: list[nn.Module] = []
         before = self.in_channels
         for place, width in enumerate(self.widths):

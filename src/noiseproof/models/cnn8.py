@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
-from noiseproof.models.base import Classifier, activated, initialise_published, round_up, shape_text
+from noiseproof.models.base import Classifier, activated, checked_widths, initialise_published, round_up, shape_text
 from noiseproof.models.catalog import register_model
 
 __all__ = ["CNN8"]
@@ -37,7 +37,7 @@ class CNN8(Classifier):
         super().__init__()
         classes = check_integer("classes", classes, at_least=2)
         self.in_channels = check_integer("in_channels", in_channels, at_least=1)
-        self.widths = tuple(check_integer(f"widths[{k}]", width, at_least=1) for k, width in enumerate(widths))
+        self.widths = checked_widths("widths", widths, WIDTHS, at_least=1)
         self.size = _checked_size(size)
         layers: list[nn.Module] = []
         before = self.in_channels

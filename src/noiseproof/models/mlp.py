@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
-from noiseproof.models.base import Classifier, initialise_published, shape_text
+from noiseproof.models.base import Classifier, checked_widths, initialise_published, shape_text
 from noiseproof.models.catalog import register_model
 
 __all__ = ["MLP"]
+
+HIDDEN = (256, 256)
 
 
 @register_model("mlp")
@@ -28,17 +30,12 @@ class MLP(Classifier):
     )
     """
 
-    def __init__(self, classes: int, in_features: int, hidden: Sequence[int] = (256, 256)) -> None:
+    def __init__(self, classes: int, in_features: int, hidden: Sequence[int] = HIDDEN) -> None:
         super().__init__()
         classes = check_integer("classes", classes, at_least=2)
         self.in_features = before = check_integer("in_features", in_features, at_least=1)
-        try:
-            widths = list(hidden)
-        except TypeError as error:
-            raise TypeError(f"hidden must be a list of widths, such as [256, 256], got {hidden!r}") from error
         layers: list[nn.Module] = []
-        for place, size in enumerate(widths):
-            width = check_integer(f"hidden[{place}]", size, at_least=1)
+        for width in checked_widths("hidden", hidden, HIDDEN):
             layers += [nn.Linear(before, width), nn.ReLU(inplace=True)]
             before = width
         self.body = nn.Sequential(*layers)

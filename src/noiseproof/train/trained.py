@@ -277,7 +277,8 @@ def _check_fit(recipe: Recipe, classes: int, how: Preprocessing, shapes: dict[st
         except Exception as error:  # the options are a file's: they may make a network fail in any way
             if own:  # a user's code need not work on the meta device
                 return
-            if isinstance(error, RuntimeError | OverflowError) or "\n" in str(error):  # torch's, a TypeError among them
+            # A number beyond 64 bits is a TypeError of torch's, and only its text tells it from ours.
+            if isinstance(error, RuntimeError | OverflowError) or "Overflow when unpacking" in str(error):
                 raise ValueError(f"the options of {recipe.model} ask for tensors beyond any memory") from error
             raise
         for name, tensor in planned.state_dict().items():
