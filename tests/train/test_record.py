@@ -3,7 +3,8 @@
 import subprocess
 from pathlib import Path
 
-from noiseproof.train.record import _commit
+from noiseproof.cli.progress import duration
+from noiseproof.train.record import Record, _commit
 
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
 
@@ -23,3 +24,11 @@ def test_the_commit_is_that_of_the_repository_the_code_is_part_of(tmp_path):
     assert _commit(own).endswith("-dirty")
     assert _commit(installed) is None  # in a user's repository, but none of it
     assert _commit(Path("/nowhere/at/all.py")) is None
+
+
+def test_a_run_that_is_shown_again_took_as_long_as_it_was_said_to_have_taken():
+    """A record keeps milliseconds, and 0.0 s and 0.1 s are on two sides of one that is rounded."""
+    record = Record({}, {}, {}, seconds={"train": 0.04996})
+    again = Record({}, {}, {}, seconds=record.as_dict()["seconds"])
+    assert [duration(seconds) for seconds in record.phases().values()] == ["0.1 s"]
+    assert record.phases() == again.phases()

@@ -133,7 +133,7 @@ def print_result(record: Record, task: Task, folder: Path, quiet: bool, as_json:
     if not quiet:
         if by_class := class_line(record, task.classes):
             console.print(escape(printable(by_class)), highlight=False, soft_wrap=True)
-        times = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in record.seconds.items())
+        times = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in record.phases().items())
         console.print(f"[dim]{times}; files in {escape(str(folder))}[/]", highlight=False, soft_wrap=True)
         own = ["--model", record.recipe["model"]] if ":" in record.recipe["model"] else []
         command = shlex.join(["noiseproof", "predict", str(folder), "--data", "PLACE", "--out", "predictions.csv", *own])

@@ -94,9 +94,12 @@ class Record:
     def add_seconds(self, phase: str, seconds: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
+    def phases(self) -> dict[str, float]:
+        """The seconds of each phase as they are kept and shown, so that a run that is shown again looks the same."""
+        return {phase: round(seconds, 3) for phase, seconds in self.seconds.items()}
+
     def as_dict(self) -> dict[str, Any]:
-        seconds = {phase: round(seconds, 3) for phase, seconds in self.seconds.items()}
-        facts = asdict(self) | {"format": FORMAT, "seconds": seconds}
+        facts = asdict(self) | {"format": FORMAT, "seconds": self.phases()}
         return {key: facts[key] for key in KEYS if key not in LATER or facts[key]}
 
     @staticmethod
