@@ -279,19 +279,17 @@ def losses(lines: list[dict[str, Any]]) -> str:
             line["rows"],
             line["classes"],
             *(line["milliseconds"].get(key, "") for key in ("ours", "plain", "ours compiled", "compiled", "cross entropy")),
-            *(line.get(key, "") for key in ("ours over cross entropy", "ours over plain")),
-            *(line.get(key, "") for key in ("ours over plain, compiled", "in functions, compiled")),
+            *(line.get(key, "") for key in ("ours over cross entropy", "ours over plain", "ours over plain, compiled")),
         ]
         for line in measured
     ]
     head = ["loss", "N", "K", "ours, ms", "plain", "ours, compiled", "plain, compiled", "F.cross_entropy"]
-    head += ["ours / F.ce", "ours / plain", "both compiled", "both in a compiled function"]
+    head += ["ours / F.ce", "ours / plain", "both compiled"]
     return (
         "## Speed of the losses on a CPU\n\n"
         f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}, commit {machine['commit']}, "
         f"{machine['date']}, load of the machine {machine['load']}, {lines[0]['clock']} time. `benchmarks/losses.py`: forward "
-        "and backward, float32, medians. A loss is a module and the plain formula a function; compiled, a module's call costs "
-        "some ten microseconds more, and the last column is without them.\n\n" + _table(head, rows)
+        "and backward, float32, medians.\n\n" + _table(head, rows)
     )
 
 
