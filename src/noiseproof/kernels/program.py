@@ -25,7 +25,7 @@ from noiseproof.kernels.reductions import add_up, exp, finish, logaddexp, scale_
 from noiseproof.kernels.terms import expm1, log1p
 from noiseproof.program import Formula, Node, Program, Reduction, Value
 
-__all__ = ["has_kernel", "kernel_of", "name_of", "run_program", "scaled_slopes", "statements"]
+__all__ = ["ADDED", "has_kernel", "kernel_of", "name_of", "run_program", "scaled_slopes", "statements"]
 
 BLOCK = 512
 ALONE = 8192
@@ -58,12 +58,14 @@ HEAD = """def program(
         real = row < rows
         label, counted, scale = scale_of(target, weight, row, real, classes, target_stride, ignore_index, WEIGHTED)
 """
-TAIL = """        result = tl.where(counted, {value} * scale, 0.0)
+ADDED = """        result = tl.where(counted, {value} * scale, 0.0)
         if EACH:
             tl.store(value + row, result.to(value.dtype.element_ty), mask=real)
         total += result
         weights += scale
-    if not EACH:
+"""
+"""What every such kernel does with the values of its rows"""
+TAIL = """    if not EACH:
         finish(value, numbers, tl.sum(total, 0), tl.sum(weights, 0), MEAN, ALONE, True)
 """
 
@@ -106,7 +108,7 @@ def text_of(program: Program) -> str | None:
         lines += [
             f"    tl.store(primitives + {i} * stride + row, 0.0, mask=real & (label == ignore_index))" for i in range(count)
         ]
-        return HEAD + "".join(f"        {line}\n" for line in lines) + TAIL.replace("{value}", name_of(program.value))
+        return HEAD + "".join(f"        {line}\n" for line in lines) + ADDED.format(value=name_of(program.value)) + TAIL
     except KeyError:
         return None
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from noiseproof.kernels.launch import Launch
-from noiseproof.kernels.program import kernel_of, name_of, statements
+from noiseproof.kernels.program import ADDED, kernel_of, name_of, statements
 from noiseproof.kernels.reductions import add_up, scaled
 from noiseproof.kernels.registers import row_gradient, row_sums
 from noiseproof.kernels.rows import FEW, slots_of
@@ -63,12 +63,7 @@ HEAD = """def small_step(
         ) = row_sums(z, z_y, is_label, classes, {constants})
         label, counted, scale = scale_of(target, weight, row, real, classes, target_stride, ignore_index, WEIGHTED)
 """
-TAIL = """        result = tl.where(counted, {value} * scale, 0.0)
-        if EACH:
-            tl.store(value + row, result.to(value.dtype.element_ty), mask=real)
-        total += result
-        weights += scale
-        if SLOPES:
+TAIL = """        if SLOPES:
             wanted = counted & (left >= 0.0)
             out = row_gradient(
                 z, is_label, top, own, d, log_sum, left, {slopes},
@@ -91,13 +86,13 @@ def text_of(formula: Formula) -> str:
     lines += statements(program)
     slopes = [program.slopes[asked[name]] if name in asked else 0.0 for name in places if name != "lead"]
     powers = [f"tl.where(wanted, r{asked[name]}, 0.0)" if name in asked else name for name in ("power_a", "power_b")]
+    added = ADDED.format(value=name_of(program.value))
     tail = TAIL.format(
-        value=name_of(program.value),
         slopes=", ".join(f"tl.where(wanted, {name_of(slope)} * scale, 0.0)" for slope in slopes),
         powers=", ".join(powers),
         constants=constants,
     )
-    return HEAD.format(constants=constants) + "".join(f"        {line}\n" for line in lines) + tail
+    return HEAD.format(constants=constants) + "".join(f"        {line}\n" for line in lines) + added + tail
 
 
 _kernels: dict[str, Any] = {}

@@ -35,7 +35,7 @@ class Sum(RobustLoss):
 
     @property
     def terms(self) -> list[tuple[float, RobustLoss]]:
-        return list(zip(self.coefficients, self.losses, strict=True))  # type: ignore[arg-type]
+        return list(zip(self.coefficients, self.losses, strict=True))  # type: ignore[arg-type]  # a ModuleList of losses gives modules
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         return self._total([loss.from_statistics(s) for _, loss in self.terms])

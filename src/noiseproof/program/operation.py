@@ -118,7 +118,7 @@ torch.library.register_fake(BACKWARD, _fake_backward)
 
 def loss_by_kernels(logits: Tensor, target: Tensor, rows: Rows) -> Tensor:
     """The loss of ``logits [N, K]`` for ``target [N]``: a number, or unreduced ``[N]``."""
-    result: Tensor = _Step.apply(logits, target, rows.weight, rows)  # type: ignore[no-untyped-call]
+    result: Tensor = _Step.apply(logits, target, rows.weight, rows)  # type: ignore[no-untyped-call]  # as torch has it
     return result
 
 
