@@ -83,6 +83,19 @@ def test_runs_far_below_the_published_means_do_not_hold():
     assert any("is -10.00 percentage points" in sentence for sentence in said.sentences)
 
 
+def test_one_cell_far_off_among_many_that_agree_is_named_and_the_paper_holds_only_in_part():
+    cells = [cell for cell in table() if cell.quoted_from is None][:6]
+    noise = dict(zip((123, 124, 125), (-0.001, 0, 0.001), strict=True))
+    away = {cells[3]: 0.2}
+    records = [run(cell, cell.mean / 100 - away.get(cell, 0) + noise[seed], seed) for cell in cells for seed in noise]
+    said = answer(join(paper.cells(), records).results)
+    assert "only in part" in said.headline
+    named = next(sentence for sentence in said.sentences if sentence.startswith("Against it: these differ"))
+    assert f"{cells[3].loss} at" in named
+    assert "(-20.0)" in named
+    assert "), " not in named
+
+
 def test_no_runs_of_the_paper_is_said():
     said = answer(join(paper.cells(), []).results)
     assert "None of the 425 cells" in said.headline

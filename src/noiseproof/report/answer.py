@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from noiseproof.report.agreement import ALPHA, mean_difference
+from noiseproof.report.agreement import ALPHA, holm, mean_difference
 from noiseproof.report.cells import CellResult, usual_spread
 from noiseproof.report.distributions import t_quantile
 
@@ -50,6 +50,9 @@ def answer(results: Iterable[CellResult]) -> Answer:
         "more cells are off than chance explains": off > _chance(len(judged)),
         "the average difference is more than chance": not low <= 0 <= high,
     }
+    apart = _standing_out(distinct)
+    if apart:
+        reasons[f"these differ by more than chance however many cells there are (Holm's correction): {', '.join(apart)}"] = True
     against = [reason for reason, holds in reasons.items() if holds]
     partly = "" if len(measured) == len(trained) else f" in the {len(measured)} of {len(trained)} cells repeated so far"
     sentences = [
@@ -70,6 +73,18 @@ def answer(results: Iterable[CellResult]) -> Answer:
         sentences.append(f"Against it: {' and '.join(against)}.")
     headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
     return Answer(headline, [*sentences, *_claim(measured)], counts, len(measured), len(trained))
+
+
+def _standing_out(results: list[CellResult]) -> list[str]:
+    """The cells that differ once their number is corrected for, each with its difference."""
+    known = [result for result in results if result.agreement.p is not None]
+    corrected = holm([result.agreement.p or 0.0 for result in known])
+    return [
+        f"{result.cell.loss} at {result.cell.noise} {result.cell.rate or ''}".rstrip()
+        + f" ({result.agreement.difference:+.1f})"
+        for result, p in zip(known, corrected, strict=True)
+        if p < ALPHA
+    ]
 
 
 def _chance(judged: int) -> int:
