@@ -52,7 +52,7 @@ def _plain_anl_ce(logits: Tensor, target: Tensor) -> Tensor:
 
 
 FORMULAS: dict[str, Loss] = {**PLAIN, "ce": F.cross_entropy, "anl-ce": _plain_anl_ce}
-OURS = ("tile_", "stream_", "small_", "program", "scaled", "add_up")
+OURS = ("tile_", "stream_", "held_", "small_", "program", "scaled", "add_up", "weigh")
 """How the names of our kernels begin"""
 LOSSES = ("jal-ce", "ce", "jal-fl", "anl-ce", "gce")
 
@@ -314,7 +314,7 @@ def repeated(run: Step, count: int) -> None:
 
 def tuned(case: Case, clock: Clock) -> None:
     """Other shapes of the long rows' programs."""
-    from noiseproof.kernels import rows as kernels
+    from noiseproof.kernels import long as kernels
 
     batches = drawn(case)
     nll, square, focal = Primitive("nll"), Primitive("power", 2.0), Primitive("focal", 0.5)

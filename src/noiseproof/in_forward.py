@@ -71,6 +71,9 @@ def _by_program(logits: Tensor, target: Tensor, criterion: RobustLoss, in_place:
         return None
     formula, programs = rows.formula, rows.backend.programs
     labels = target.long()
+    done = programs.at_once(formula, logits, labels, rows.weight, rows.ignore_index, rows.reduction, rows.dtype, in_place)
+    if done is not None:
+        return done
     primitives, saved = rows.backend.forward(logits, labels, formula.asked, formula.dtype)
     given = (rows.weight, rows.ignore_index, rows.reduction, rows.dtype, True, logits.shape[1])
     loss, slopes, numbers = programs.run(formula, primitives, labels, *given)

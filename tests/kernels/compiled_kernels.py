@@ -18,10 +18,10 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import noiseproof
-from noiseproof.kernels import BACKEND, rows, small
+from noiseproof.kernels import BACKEND, once, rows, small
 from noiseproof.primitives import Primitive, register_backend
 
-TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int64: "*i64"}
+TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int64: "*i64", torch.int32: "*i32"}
 REQUESTS = {
     "jal-ce": [Primitive("nll"), Primitive("power", 2.0)],
     "jal-fl": [Primitive("focal", 0.5), Primitive("power", 2.0)],
@@ -31,6 +31,8 @@ REQUESTS = {
     ],
 }
 FEW = [("jal-ce", 10), ("jal-fl", 128256)]
+HELD = ("jal-ce", "ce", "gce", "anl-ce", "js")
+SHARED = 232448  # bytes of shared memory for a program on Hopper
 PROGRAMS = ("ce", "jal-ce", "jal-fl", "anl-fl", "js", "nfl+agce", "efl+mae")
 launches = {}
 label = ""
@@ -49,6 +51,13 @@ def note(kernel, *args, grid, warmup, **named):
 
 def type_of(value):
     return TYPES[value.dtype] if isinstance(value, torch.Tensor) else "i32"
+
+
+def source_of_held():
+    """Of Gluon, which older Tritons lack."""
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    return GluonASTSource
 
 
 def usage(binary):
@@ -80,9 +89,16 @@ def main():
                 label = f"{name} {count} {classes}"
                 logits = torch.zeros((count, classes), requires_grad=True)
                 noiseproof.create_loss(name)(logits, torch.zeros(count, dtype=torch.int64)).backward()
+    once._held = lambda logits, unit: (4, once._sizes(logits.shape[1], logits.element_size(), SHARED))
+    for name in () if once.held_rows is None else HELD if more else HELD[:1]:
+        label = f"{name} held"
+        logits = torch.zeros((4, 128256), dtype=torch.bfloat16, requires_grad=True)
+        noiseproof.GradientInForward(noiseproof.create_loss(name))(logits, torch.zeros(4, dtype=torch.int64))
     for capability in sys.argv[1].split(","):
         for (what, kernel_name), (kernel, signature, constants, attrs, options) in launches.items():
-            source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attrs)
+            if kernel is once.held_rows and capability != "90":
+                continue
+            source = (source_of_held() if kernel is once.held_rows else ASTSource)(kernel, signature, constants, attrs)
             compiled = triton.compile(source, target=GPUTarget("cuda", int(capability), 32), options=options)
             print(kernel_name, *usage(compiled.asm["cubin"]), capability, what, flush=True)
 

@@ -14,9 +14,15 @@ program      what a loss does with the sums, as a kernel whose text is made for 
 reductions   what such kernels call, and those that follow them
 small        a loss and its gradient in one kernel, of a small batch
 launch       a launch with little of Python
+slots        what is asked for, as the kernels' constants
+long         the two passes over longer rows
+held         long rows in shared memory
+held_row     what is made of the sums of one
+once         which rows are held; a loss together with its gradient
 rows         which kernel runs, with how many rows or classes to a program
 """
 
+from noiseproof.kernels.once import at_once
 from noiseproof.kernels.program import has_kernel, run_program, scaled_slopes
 from noiseproof.kernels.rows import backward, forward, suits
 from noiseproof.kernels.scaling import scale
@@ -26,6 +32,10 @@ from noiseproof.primitives import Backend, ProgramRunner
 __all__ = ["BACKEND", "backward", "forward", "suits"]
 
 PROGRAMS = ProgramRunner(
-    lambda formula, logits: suits(logits, formula.asked) and has_kernel(formula), run_program, scaled_slopes, small=step_for
+    lambda formula, logits: suits(logits, formula.asked) and has_kernel(formula),
+    run_program,
+    scaled_slopes,
+    small=step_for,
+    at_once=at_once,
 )
 BACKEND = Backend("triton", forward, backward, scale, PROGRAMS)

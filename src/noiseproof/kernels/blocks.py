@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from noiseproof.kernels.terms import LOWEST, exp, focal_terms, log1p, norm_power, power_term, room_terms
+from noiseproof.kernels.terms import LOWEST, class_terms, exp, focal_terms, log1p, norm_power, power_term
 
 __all__ = ["add_block", "changes", "focal_block", "focal_from_moments", "keep", "keep_focal", "keep_power", "keep_row", "over"]
 __all__ += ["unmasked"]
@@ -101,7 +101,7 @@ def focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, 
     """
     p_nll = (log_sum * d - t) * inverse
     p = d * inverse
-    f, h, nll = focal_terms(tl.zeros_like(d), tl.zeros_like(d) + 1.0, log_sum, inverse, top_miss, GAMMA, DETACH)
+    f, h, nll = focal_terms(d * 0.0, d * 0.0 + 1.0, log_sum, inverse, top_miss, GAMMA, DETACH)
     f_top, h_top = f - nll * (1.0 - GAMMA * inverse), h - (1.0 - GAMMA * inverse)
     h_sum = left - GAMMA * p
     if not DETACH:
@@ -116,10 +116,13 @@ def _focal_step(
     GAMMA: tl.constexpr, DETACH: tl.constexpr, MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
 ):  # fmt: skip
     """The lanes' sums of f and h after more terms; with EDGE only of those that are ``alive``."""
-    if USED:
-        f, h, nll = focal_terms(x, e, log_sum, inverse, top_miss, GAMMA, DETACH)
-        if MINIMUM > 0:
-            f, h = room_terms(f, h, nll, CEILING, HIGHEST)
+    if USED and MINIMUM > 0 and GAMMA == 0 and not EDGE:
+        left = x + (HIGHEST - log_sum)
+        counted = (left > 0.0).to(tl.float32)  # one instruction; a -1 would take three
+        f_sum += over(counted * left)
+        h_sum -= over(counted)
+    elif USED:
+        f, h = class_terms(x, e, log_sum, inverse, top_miss, GAMMA, DETACH, MINIMUM, CEILING, HIGHEST)
         if EDGE:
             f, h = tl.where(alive, f, 0.0), tl.where(alive, h, 0.0)
         f_sum += over(f)

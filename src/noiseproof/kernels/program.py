@@ -3,8 +3,9 @@
 The text of a kernel is made from a closed table of expressions, the numbers of registers and floats, and from nothing else. A
 program with an operation that the table lacks has no kernel.
 
-Up to ``ALONE`` rows one program of the GPU goes over all of them. More are shared out, each leaves its sums, and a second
-kernel adds them up: in one order, whatever the GPU does first.
+Up to ``ALONE`` rows one program of the GPU goes over all of them, which saves the host a launch. More are shared out, and so
+are fewer rows of ``MANY`` logits, where the GPU is what takes time: each program leaves its sums, and a second kernel adds them
+up, in one order, whatever the GPU does first.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from noiseproof.kernels.reductions import add_up, exp, finish, logaddexp, scale_
 from noiseproof.kernels.terms import expm1, log1p
 from noiseproof.program import Formula, Node, Program, Reduction, Value
 
-__all__ = ["ADDED", "has_kernel", "kernel_of", "name_of", "run_program", "scaled_slopes", "statements"]
+__all__ = ["ADDED", "has_kernel", "kernel_of", "name_of", "run_program", "scaled_slopes"]
+__all__ += ["slopes_function", "statements"]
 
 BLOCK = 512
 ALONE = 8192
+MANY = 2**26
 MOST = 256
 """Programs among which rows are shared out"""
 
@@ -125,6 +128,27 @@ def kernel_of(text: str, name: str, sizes: Sequence[str], functions: dict[str, A
 
 SIZES = ("rows", "at_once", "classes", "target_stride", "ignore_index")
 
+FUNCTION = "def {name}({arguments}):\n{lines}    return {results}\n"
+
+
+def slopes_function(formula: Formula, places: Sequence[int]) -> Any:
+    """What a kernel calls with the primitives of one row, which are in these places, 0 for one that is not there, after nll and
+    log_miss: it gets back the slope by each."""
+    key = f"triton, slopes, places {places}"
+    if key not in formula.kernels:
+        program = formula.program
+        there = [place if i < 2 or place else None for i, place in enumerate(places)]
+        arguments = ", ".join(f"absent{i}" if place is None else f"r{place}" for i, place in enumerate(there))
+        lines = "".join(f"    {line}\n" for line in statements(program))
+        results = ", ".join("0.0" if place is None else name_of(program.slopes[place]) for place in there)
+        name = "slopes_" + hashlib.sha256(f"{arguments} {lines} {results}".encode()).hexdigest()[:16]
+        text = FUNCTION.format(name=name, arguments=arguments, lines=lines, results=results)
+        if text not in _kernels:
+            _kernels[text] = kernel_of(text, name, (), {})
+        formula.kernels[key] = _kernels[text]
+    return formula.kernels[key]
+
+
 _kernels: dict[str, Any] = {}
 
 
@@ -157,7 +181,7 @@ def run_program(
     """The loss in ``dtype``, the slopes ``[P, N]`` before a mean is divided, and in front of the third by what it is."""
     rows = primitives.shape[1]
     each, mean = reduction == "none", reduction == "mean"
-    programs = 1 if rows <= ALONE else min(MOST, -(-rows // BLOCK))
+    programs = 1 if rows <= ALONE and rows * classes < MANY else min(MOST, -(-rows // BLOCK))
     if each:
         programs = max(1, min(MOST, -(-rows // BLOCK)))
     value = primitives.new_empty((rows,) if each else (), dtype=dtype)

@@ -7,7 +7,7 @@ import triton.language as tl
 
 from noiseproof.kernels.terms import log1p
 
-__all__ = ["add_up", "exp", "finish", "logaddexp", "scale_of", "scaled", "softplus"]
+__all__ = ["add_up", "exp", "finish", "logaddexp", "scale_of", "scaled", "softplus", "weigh"]
 
 
 @triton.jit
@@ -75,3 +75,19 @@ def scaled(
         by /= tl.where(weights == 0.0, 1.0, weights)  # where all rows are ignored, and what is kept of them 0
     value = tl.load(kept + place, mask=here, other=0.0) * by
     tl.store(out + place, value.to(out.dtype.element_ty), mask=here)
+
+
+@triton.jit(do_not_specialize=["rows", "classes", "target_stride", "ignore_index"])
+def weigh(target, weight, divisor, rows, classes, target_stride, ignore_index, BLOCK: tl.constexpr, WEIGHTED: tl.constexpr):
+    """What a mean is divided by: the weights of all rows that count."""
+    total = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, rows, BLOCK):
+        row = start + tl.arange(0, BLOCK)
+        label = tl.load(target + row.to(tl.int64) * target_stride, mask=row < rows, other=0)
+        counted = (row < rows) & (label != ignore_index)
+        if WEIGHTED:
+            there = counted & (label >= 0) & (label < classes)
+            total += tl.load(weight + tl.where(there, label, 0), mask=there, other=0.0).to(tl.float32)
+        else:
+            total += counted.to(tl.float32)
+    tl.store(divisor, tl.sum(total, 0))

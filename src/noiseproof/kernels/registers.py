@@ -14,14 +14,13 @@ from noiseproof.kernels.terms import (
     FLOOR,
     LOWEST,
     TINY,
+    class_terms,
     exp,
     expm1,
     focal_slopes_from_top,
-    focal_terms,
     log1p,
     norm_power,
     power_term,
-    room_terms,
     row_factors,
 )
 
@@ -44,9 +43,9 @@ def _focal_sum(
     GAMMA: tl.constexpr, DETACH: tl.constexpr, MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
 ):  # fmt: skip
     """The focal or room sum, and that of its slopes."""
-    f, h, nll = focal_terms(x, e, log_sum[:, None], inverse[:, None], top_miss[:, None], GAMMA, DETACH)
-    if MINIMUM > 0:
-        f, h = room_terms(f, h, nll, CEILING, HIGHEST)
+    f, h = class_terms(
+        x, e, log_sum[:, None], inverse[:, None], top_miss[:, None], GAMMA, DETACH, MINIMUM, CEILING, HIGHEST
+    )  # fmt: skip
     value = tl.maximum(tl.sum(tl.where(alive, f, 0.0), 1), TINY)  # or a share of it would be 0/0 where one class is left
     return value, tl.sum(tl.where(alive, h, 0.0), 1)
 
@@ -129,10 +128,10 @@ def _add_focal(
     factor, x, e, alive, left, hit, inverse, log_sum, top_miss, slope, dz_y, uniform, extra, EXACT: tl.constexpr,
     GAMMA: tl.constexpr, DETACH: tl.constexpr, MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
 ):  # fmt: skip
-    f, h, nll = focal_terms(x, e, log_sum[:, None], inverse[:, None], top_miss[:, None], GAMMA, DETACH)
-    if MINIMUM > 0:
-        f, h = room_terms(f, h, nll, CEILING, HIGHEST)
-    elif EXACT:
+    _, h = class_terms(
+        x, e, log_sum[:, None], inverse[:, None], top_miss[:, None], GAMMA, DETACH, MINIMUM, CEILING, HIGHEST
+    )  # fmt: skip
+    if EXACT and MINIMUM == 0:
         # What all classes have of h acts as nll_others does.
         h_top, h = focal_slopes_from_top(x, h, log_sum[:, None], GAMMA, DETACH)
         common = factor * tl.max(h_top, 1)

@@ -20,7 +20,8 @@ from noiseproof.kernels.launch import Launch
 from noiseproof.kernels.program import ADDED, kernel_of, name_of, statements
 from noiseproof.kernels.reductions import add_up, scaled
 from noiseproof.kernels.registers import row_gradient, row_sums
-from noiseproof.kernels.rows import FEW, slots_of
+from noiseproof.kernels.rows import FEW
+from noiseproof.kernels.slots import slots_of
 from noiseproof.kernels.tile import own_logit, tile_of, write_rows
 from noiseproof.program import Formula, Rows
 

@@ -56,6 +56,20 @@ def _top_lane(
 
 
 @triton.jit
+def _row_sums(
+    m, d, t, a, b, base, lane, top, label, classes, LANES: tl.constexpr, ACROSS: tl.constexpr, STEPS: tl.constexpr,
+    Q_A: tl.constexpr, Q_B: tl.constexpr,
+):  # fmt: skip
+    """The row's sums of e, e^q and e^q, without the largest class, which is in this lane; and of e x."""
+    elsewhere, factor = tl.arange(0, LANES) != lane, exp(m - top)
+    rest, rest_a, rest_b = _top_lane(base, lane, top, label, classes, LANES * ACROSS, ACROSS, STEPS, Q_A, Q_B)
+    rest += tl.sum(tl.where(elsewhere, d * factor, 0.0), 0)
+    rest_a += tl.sum(tl.where(elsewhere, a * power_term(m - top, factor, Q_A), 0.0), 0)
+    rest_b += tl.sum(tl.where(elsewhere, b * power_term(m - top, factor, Q_B), 0.0), 0)
+    return rest, rest_a, rest_b, tl.sum((t + (m - top) * d) * factor, 0)
+
+
+@triton.jit
 def _unmasked(base, place, label, classes, origin, LANES: tl.constexpr, BLOCK: tl.constexpr):
     """How many classes other than the label are not masked, and the sum of their logits less the origin."""
     count = tl.zeros([LANES], tl.float32)
@@ -173,17 +187,20 @@ def _focals(
 
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride"])
 def stream_forward(
-    logits, target, primitives, saved, rows, units, stride_units, target_stride,
-    UNIT: tl.constexpr, LANES: tl.constexpr, ACROSS: tl.constexpr, DEPTH: tl.constexpr, STEPS: tl.constexpr,
-    MOMENT: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
+    logits, target, primitives, saved, flags, rows, units, stride_units, target_stride,
+    FLAGGED: tl.constexpr, UNIT: tl.constexpr, LANES: tl.constexpr, ACROSS: tl.constexpr, DEPTH: tl.constexpr,
+    STEPS: tl.constexpr, MOMENT: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
     FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
     MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
 ):  # fmt: skip
-    """The primitives of one row; what :func:`tile_forward` saves; and, for each sum, what the gradient needs of it."""
+    """The primitives of one row; what :func:`tile_forward` saves; and, for each sum, what the gradient needs of it. If only
+    rows that are FLAGGED are wanted, of such a row."""
     row, classes = tl.program_id(0), units * UNIT
+    if FLAGGED and tl.load(flags + row) == 0:
+        return
     WIDTH: tl.constexpr = LANES * ACROSS  # noqa: N806 - a constant of the kernel
     EACH: tl.constexpr = DEPTH * ACROSS  # noqa: N806 - another
     SUM: tl.constexpr = NLL + FOCAL_A  # noqa: N806 - another
@@ -197,15 +214,10 @@ def stream_forward(
     origin = _origin(base, z_y, classes, LANES, SUM)
     m, d, s, t, a, b = _lanes(base, place, label, classes, origin, LANES, EACH, SUM, MOMENT, POWER_A, Q_A, POWER_B, Q_B)
     largest, lane = tl.max(m, 0, return_indices=True)
-    elsewhere = tl.arange(0, LANES) != lane
     top = tl.maximum(largest, z_y)
     own = z_y - top
-    e_y, factor = exp(own), exp(m - top)
-    rest, rest_a, rest_b = _top_lane(base, lane, top, label, classes, WIDTH, ACROSS, STEPS, Q_A, Q_B)
-    t = tl.sum((t + (m - top) * d) * factor, 0)
-    rest += tl.sum(tl.where(elsewhere, d * factor, 0.0), 0)
-    rest_a += tl.sum(tl.where(elsewhere, a * power_term(m - top, factor, Q_A), 0.0), 0)
-    rest_b += tl.sum(tl.where(elsewhere, b * power_term(m - top, factor, Q_B), 0.0), 0)
+    e_y = exp(own)
+    rest, rest_a, rest_b, t = _row_sums(m, d, t, a, b, base, lane, top, label, classes, LANES, ACROSS, STEPS, Q_A, Q_B)
     one = tl.where(largest < z_y, 0.0, 1.0)  # the largest class, where it is not the label
     d = tl.maximum(rest + one, FLOOR)
     above = tl.where(own == 0.0, d, rest + e_y)  # D - 1

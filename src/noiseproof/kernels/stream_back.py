@@ -8,9 +8,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from noiseproof.kernels.terms import TINY, exp, expm1, focal_terms, norm_power, power_term, room_terms, row_factors, safe_label
+from noiseproof.kernels.terms import TINY, class_terms, exp, expm1, norm_power, power_term, row_factors, safe_label
 
-__all__ = ["stream_backward"]
+__all__ = ["factors_of", "gradient_of", "stream_backward"]
 
 
 @triton.jit
@@ -64,7 +64,7 @@ def _power_factors(
 
 
 @triton.jit
-def _factors(
+def factors_of(
     by_nll, by_log_miss, uniform, by_power_a, by_power_b, by_focal_a, by_focal_b,
     value_a, value_b, power_a, power_b, focal_a, focal_b, own, d, left, log_sum,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
@@ -105,15 +105,13 @@ def _add_focal(
     GAMMA: tl.constexpr, DETACH: tl.constexpr, MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
 ):  # fmt: skip
     if USED:
-        f, h, nll = focal_terms(x, e, log_sum, inverse, top_miss, GAMMA, DETACH)
-        if MINIMUM > 0:
-            f, h = room_terms(f, h, nll, CEILING, HIGHEST)
+        _, h = class_terms(x, e, log_sum, inverse, top_miss, GAMMA, DETACH, MINIMUM, CEILING, HIGHEST)
         out -= factor * h
     return out
 
 
 @triton.jit
-def _gradient(
+def gradient_of(
     z, top, slope, uniform, below, power_a, power_b, focal_a, focal_b, inverse, log_sum, top_miss,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
@@ -135,18 +133,21 @@ def _gradient(
 
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride", "by_row", "by_column", "out_stride"])
 def stream_backward(
-    grads, logits, target, primitives, saved, gradient, rows, units, stride_units, target_stride, by_row, by_column, out_stride,
-    UNIT: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
+    grads, logits, target, primitives, saved, gradient, flags,
+    rows, units, stride_units, target_stride, by_row, by_column, out_stride,
+    FLAGGED: tl.constexpr, UNIT: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
     FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
     MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of TIMES blocks of WIDTH classes."""
+    """The gradient of TIMES blocks of WIDTH classes; nothing, if only rows that are FLAGGED are wanted and this one is not."""
     classes = units * UNIT
     parts = (classes + WIDTH * TIMES - 1) // (WIDTH * TIMES)
     row, start = tl.program_id(0) // parts, (tl.program_id(0) % parts) * (WIDTH * TIMES)
+    if FLAGGED and tl.load(flags + row) == 0:
+        return
     base = logits + row.to(tl.int64) * (stride_units.to(tl.int64) * UNIT)
     end = tl.minimum(start + WIDTH * TIMES, classes)
     ahead = _read(base, start + tl.arange(0, WIDTH), end)  # a block before it is needed
@@ -157,7 +158,7 @@ def stream_backward(
     uniform = _asked(grads, by_row, by_column, row, wanted, NLL)
     focal_a = _asked(grads, by_row, by_column, row, wanted, FOCAL_A)
     focal_b = _asked(grads, by_row, by_column, row, wanted, FOCAL_B)
-    inverse, slope, dz_y, power_a, power_b = _factors(
+    inverse, slope, dz_y, power_a, power_b = factors_of(
         _upstream(grads, by_row, by_column, row, wanted, 0), _upstream(grads, by_row, by_column, row, wanted, 1), uniform,
         _asked(grads, by_row, by_column, row, wanted, POWER_A), _asked(grads, by_row, by_column, row, wanted, POWER_B),
         focal_a, focal_b, _asked(primitives, rows, 1, row, wanted, POWER_A), _asked(primitives, rows, 1, row, wanted, POWER_B),
@@ -174,7 +175,7 @@ def stream_backward(
         z = ahead.to(tl.float32)
         if TIMES > 1:
             ahead = _read(base, column + WIDTH, end)
-        out = _gradient(
+        out = gradient_of(
             z, top, slope, uniform, below, power_a, power_b, focal_a, focal_b, inverse, log_sum, top_miss,
             POWER_A, Q_A, POWER_B, Q_B, FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
             FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,

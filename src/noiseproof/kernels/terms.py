@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 __all__ = ["FLOOR", "LOWEST", "TINY", "exp", "expm1", "focal_slopes_from_top", "focal_terms", "log1p", "norm_power"]
-__all__ += ["power_term", "room_terms", "row_factors", "safe_label"]
+__all__ += ["class_terms", "power_term", "row_factors", "safe_label"]
 
 LOWEST = tl.constexpr(-1.0e38)  # below every logit, and unlike -inf it can be subtracted from itself
 FLOOR = tl.constexpr(1.8e-35)  # exp(-80), the least d: a label's log_miss is not below -80, and d can be divided by
@@ -112,9 +112,21 @@ def focal_terms(x, e, log_sum, inverse, top_miss, GAMMA: tl.constexpr, DETACH: t
 
 
 @triton.jit
-def room_terms(f, h, nll, CEILING: tl.constexpr, HIGHEST: tl.constexpr):
-    """``max(C - f, 0)`` and its derivative by -log p, 0 where that is at its highest, -log of the smallest probability."""
-    return tl.maximum(CEILING - f, 0.0), tl.where(nll < HIGHEST, -h, 0.0)
+def class_terms(
+    x, e, log_sum, inverse, top_miss, GAMMA: tl.constexpr, DETACH: tl.constexpr,
+    MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
+):  # fmt: skip
+    """A class's term of a focal sum, or with a MINIMUM of a room, ``max(C - f, 0)``, and its derivative by -log p: 0 where that
+    is at its highest, -log of the smallest probability. With gamma = 0 the ceiling C is that too."""
+    if MINIMUM > 0 and GAMMA == 0:
+        left = x + (HIGHEST - log_sum)
+        slope = log_sum * 0.0 - 1.0  # of a plain -1 the compiler makes an integer, and converts it for every class
+        f, h = tl.maximum(left, 0.0), tl.where(left > 0.0, slope, 0.0)
+    else:
+        f, h, nll = focal_terms(x, e, log_sum, inverse, top_miss, GAMMA, DETACH)
+        if MINIMUM > 0:
+            f, h = tl.maximum(CEILING - f, 0.0), tl.where(nll < HIGHEST, -h, 0.0)
+    return f, h
 
 
 @triton.jit

@@ -35,12 +35,16 @@ class ProgramRunner(NamedTuple):
     ``small(logits, target, rows, want_gradient)`` gives what goes all the way from logits to loss, of a batch that is small;
     None: this one is not. Its ``forward(logits, target, weight)`` gives the loss and what to keep, its ``backward(kept, grad)``
     the gradient of the logits for that of the loss.
+
+    ``at_once(formula, logits, target, weight, ignore_index, reduction, dtype, in_place)`` gives a sum or mean and its gradient
+    by the logits, which may be written over them; None: two passes would be no slower.
     """
 
     suits: Callable[..., bool]
     run: Callable[..., tuple[Tensor, Tensor, Tensor]]
     scaled: Callable[..., Tensor]
     small: Callable[..., Any] = lambda *_: None
+    at_once: Callable[..., tuple[Tensor, Tensor] | None] = lambda *_: None
 
 
 class Backend(NamedTuple):

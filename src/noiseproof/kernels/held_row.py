@@ -1,0 +1,185 @@
+"""What is made of the sums of a held row: its numbers, what is kept of them, and the factors of its gradient.
+
+Nothing here makes a tensor out of nothing, whose layout :mod:`noiseproof.kernels.held` would have to know.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from noiseproof.kernels.blocks import keep, keep_focal, keep_power, keep_row
+from noiseproof.kernels.stream_back import factors_of
+from noiseproof.kernels.terms import FLOOR, LOWEST, TINY, exp, log1p, norm_power, power_term
+
+__all__ = ["add_two", "factors_of_row", "keep_all", "lanes_to_row", "row_numbers", "share_of", "shares_of_one"]
+
+SURE = tl.constexpr(2.5)
+"""The sum of e relative to the largest class, below which that one has most of it"""
+
+
+@triton.jit
+def _without_largest(base, column, top, label, classes, Q_A: tl.constexpr, Q_B: tl.constexpr):
+    """The sums of e, e^q and e^q over the lane that has the largest class, without that one."""
+    z = tl.load(base + column, mask=(column < classes) & (column != label), other=float("-inf")).to(tl.float32)
+    x = tl.where(z > float("-inf"), z - top, LOWEST)
+    less = x < 0.0
+    x = tl.where(less, x, 0.0)
+    e = exp(x)
+    ties = tl.maximum(tl.sum(tl.sum((~less).to(tl.float32), 1), 0) - 1.0, 0.0)
+    rest = tl.sum(tl.sum(tl.where(less, e, 0.0), 1), 0)
+    a = tl.sum(tl.sum(tl.where(less, power_term(x, e, Q_A), 0.0), 1), 0)
+    b = tl.sum(tl.sum(tl.where(less, power_term(x, e, Q_B), 0.0), 1), 0)
+    return rest + ties, a + ties, b + ties
+
+
+@triton.jit
+def add_two(a, b, more_a, more_b):
+    return a + more_a, b + more_b
+
+
+@triton.jit
+def _add_three(a, b, c, more_a, more_b, more_c):
+    return a + more_a, b + more_b, c + more_c
+
+
+@triton.jit
+def lanes_to_row(
+    m, d, s, _, a, b, base, lanes, strip, label, classes, ACROSS: tl.constexpr, SUM: tl.constexpr,
+    POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
+):  # fmt: skip
+    """The largest class but the label; relative to it the sums of e, e^q and e^q of all others; that of z - origin.
+
+    ``strip`` is where the logits of the first lane are.
+    """
+    largest = tl.max(m, 0)
+    factor = exp(m - largest)
+    rest, rest_a, rest_b, total = d * factor, 0.0, 0.0, 0.0
+    if SUM and POWER_A:
+        rest, rest_a, total = tl.reduce((rest, a * power_term(m - largest, factor, Q_A), s), 0, _add_three)
+    elif SUM:
+        rest, total = tl.reduce((rest, s), 0, add_two)
+    elif POWER_A:
+        rest, rest_a = tl.reduce((rest, a * power_term(m - largest, factor, Q_A)), 0, add_two)
+    else:
+        rest = tl.sum(rest, 0)
+    rest, rest_a = rest - 1.0, rest_a - 1.0
+    if POWER_B:
+        rest_b = tl.sum(b * power_term(m - largest, factor, Q_B), 0) - 1.0
+    if rest < SURE - 1.0:
+        lane = tl.max(tl.where(m == largest, lanes, 0), 0)
+        rest, rest_a, rest_b = _without_largest(base, lane * ACROSS + strip, largest, label, classes, Q_A, Q_B)
+        elsewhere = lanes != lane
+        rest += tl.sum(tl.where(elsewhere, d * factor, 0.0), 0)
+        rest_a += tl.sum(tl.where(elsewhere, a * power_term(m - largest, factor, Q_A), 0.0), 0)
+        rest_b += tl.sum(tl.where(elsewhere, b * power_term(m - largest, factor, Q_B), 0.0), 0)
+    return largest, rest, rest_a, rest_b, total
+
+
+@triton.jit
+def _with_label(largest, rest, rest_a, rest_b, z_y, Q_A: tl.constexpr, Q_B: tl.constexpr):
+    """The largest of all, the label's logit below it, whether it is another's; all sums relative to it, without the largest
+    where that is one of them; d and D - 1."""
+    top = tl.maximum(largest, z_y)
+    own, shift = z_y - top, largest - top
+    one = tl.where(shift < 0.0, 0.0, 1.0)
+    factor = exp(shift)
+    rest_a = tl.where(one > 0.0, rest_a, (rest_a + 1.0) * power_term(shift, factor, Q_A))
+    rest_b = tl.where(one > 0.0, rest_b, (rest_b + 1.0) * power_term(shift, factor, Q_B))
+    rest = tl.where(one > 0.0, rest, (rest + 1.0) * factor)
+    d = tl.maximum(rest + one, FLOOR)
+    return top, own, one, rest, rest_a, rest_b, d, tl.where(own == 0.0, d, rest + exp(own))
+
+
+@triton.jit
+def _is_lost(own, rest, rest_q, USED: tl.constexpr):
+    """Whether the sum of ``e^q - e`` would have to be added up by itself, see :mod:`noiseproof.kernels.stream`."""
+    lost = own > 0.0  # never
+    if USED:
+        lost = (own < 0.0) & (rest > 0.25) & (tl.abs(rest_q - rest) < 0.02 * rest)
+    return lost
+
+
+@triton.jit
+def _power_value(rest_q, one, inverse, log_sum, USED: tl.constexpr, Q: tl.constexpr):
+    value = 0.0
+    if USED:
+        value = (rest_q + one) * norm_power(inverse, log_sum, Q)
+    return value
+
+
+@triton.jit
+def shares_of_one(divisor, MEAN: tl.constexpr):
+    """What a weight of 1 is worth: of a mean the inverse of all weights."""
+    worth = 1.0
+    if MEAN:
+        total = tl.load(divisor)
+        worth = 1.0 / tl.where(total == 0.0, 1.0, total)  # where all rows are ignored
+    return worth
+
+
+@triton.jit
+def share_of(target, weight, row, there, target_stride, label, valid, ignore_index, worth, WEIGHTED: tl.constexpr):
+    """What the slopes of a row are multiplied by: its weight times what one is worth; 0 if it is ignored."""
+    counted = there & (tl.load(target + row.to(tl.int64) * target_stride, mask=there, other=0) != ignore_index)
+    share = tl.where(counted, worth, 0.0)
+    if WEIGHTED:
+        share *= tl.load(weight + label, mask=counted & valid, other=0.0).to(tl.float32)
+    return share
+
+
+@triton.jit
+def row_numbers(sums, z_y, origin, classes, POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr):
+    """Of a row: what every term of a class is made with; its other numbers; and whether it has to be read once more."""
+    largest, rest, rest_a, rest_b, total = sums
+    top, own, one, rest, rest_a, rest_b, d, above = _with_label(largest, rest, rest_a, rest_b, z_y, Q_A, Q_B)
+    log_sum, inverse, left = log1p(above), 1.0 / (d + exp(own)), classes - 1.0
+    lost = _is_lost(own, rest, rest_a, POWER_A) | _is_lost(own, rest, rest_b, POWER_B)
+    others = left * log_sum + (left * (top - origin) - total)
+    numbers = (own, one, rest, rest_a, rest_b, d, left, others, z_y - largest)
+    return (top, log_sum, inverse, tl.maximum(above * inverse, TINY)), numbers, lost | (total == float("-inf"))
+
+
+@triton.jit
+def keep_all(
+    primitives, saved, rows, row, of_class, numbers, focals, spoilt, NLL: tl.constexpr, LEAD: tl.constexpr,
+    POWERS: tl.constexpr, FOCALS: tl.constexpr,
+):  # fmt: skip
+    """What :func:`noiseproof.kernels.stream.stream_forward` keeps."""
+    top, log_sum, inverse, _ = of_class
+    own, one, rest, rest_a, rest_b, d, left, others, lead = numbers
+    f_a, h_a, f_b, h_b = focals
+    if NLL:
+        keep(primitives, NLL, rows, row, others + spoilt)
+    if LEAD:
+        keep(primitives, LEAD, rows, row, lead + spoilt)
+    keep_power(primitives, saved, rows, row, rest_a - rest, rest_a, one, own, inverse, log_sum, spoilt, POWERS[0], POWERS[1])
+    keep_power(primitives, saved, rows, row, rest_b - rest, rest_b, one, own, inverse, log_sum, spoilt, POWERS[2], POWERS[3])
+    keep_focal(primitives, saved, rows, row, f_a, h_a, spoilt, FOCALS[0])
+    keep_focal(primitives, saved, rows, row, f_b, h_b, spoilt, FOCALS[6])
+    keep_row(primitives, saved, rows, row, top, own, exp(own), d, log_sum, left, spoilt)
+
+
+@triton.jit
+def factors_of_row(of_class, numbers, focals, share, spoilt, FORMULA: tl.constexpr, POWERS: tl.constexpr):
+    """By what each term of a class is multiplied in the gradient, and the label's own gradient."""
+    _, log_sum, inverse, _ = of_class
+    own, one, rest, rest_a, rest_b, d, left, others, lead = numbers
+    f_a, h_a, f_b, h_b = focals
+    value_a = _power_value(rest_a, one, inverse, log_sum, POWERS[0], POWERS[1])
+    value_b = _power_value(rest_b, one, inverse, log_sum, POWERS[2], POWERS[3])
+    by_nll, by_log_miss, uniform, _, power_a, power_b, focal_a, focal_b = FORMULA(
+        log_sum - own + spoilt, spoilt - log1p(exp(own) / d), others + spoilt, lead + spoilt,
+        value_a + spoilt, value_b + spoilt, f_a + spoilt, f_b + spoilt,
+    )  # fmt: skip
+    wanted = (share != 0.0) & (own > float("-inf"))  # as in the second pass, a masked label has no gradient
+    uniform = tl.where(wanted, uniform * share, 0.0)
+    focal_a, focal_b = tl.where(wanted, focal_a * share, 0.0), tl.where(wanted, focal_b * share, 0.0)
+    _, slope, dz_y, power_a, power_b = factors_of(
+        tl.where(wanted, by_nll * share, 0.0), tl.where(wanted, by_log_miss * share, 0.0), uniform,
+        tl.where(wanted, power_a * share, 0.0), tl.where(wanted, power_b * share, 0.0), focal_a, focal_b,
+        tl.where(wanted, value_a, 0.0), tl.where(wanted, value_b, 0.0),
+        tl.where(own < 0.0, rest_a - rest, rest_a + one), tl.where(own < 0.0, rest_b - rest, rest_b + one), h_a, h_b,
+        own, d, left, log_sum, POWERS[0], POWERS[1], POWERS[2], POWERS[3],
+    )  # fmt: skip
+    return (slope, uniform, tl.where(own < 0.0, 1.0, 0.0), power_a, power_b, focal_a, focal_b), dz_y

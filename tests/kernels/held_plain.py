@@ -1,0 +1,83 @@
+"""The arithmetic of held rows without holding them: a kernel for Triton's interpreter, in the place of the real one."""
+
+import triton
+import triton.language as tl
+
+from noiseproof.kernels.blocks import add_block, focal_block
+from noiseproof.kernels.held_row import factors_of_row, keep_all, lanes_to_row, row_numbers, share_of, shares_of_one
+from noiseproof.kernels.stream_back import gradient_of
+from noiseproof.kernels.terms import LOWEST, TINY, safe_label
+
+
+@triton.jit
+def held_rows(
+    logits, target, weight, primitives, saved, gradient, flags, divisor,
+    rows, units, stride_units, target_stride, out_stride, ignore_index,
+    UNIT: tl.constexpr, WARPS: tl.constexpr, ACROSS: tl.constexpr, DEPTH: tl.constexpr, HELD: tl.constexpr, TAIL: tl.constexpr,
+    LAG: tl.constexpr, STEPS: tl.constexpr, FORMULA: tl.constexpr, WEIGHTED: tl.constexpr, MEAN: tl.constexpr,
+    NLL: tl.constexpr, LEAD: tl.constexpr,
+    POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
+    FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
+    MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
+    FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
+    MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
+):  # fmt: skip
+    LANES: tl.constexpr = WARPS * 32
+    WIDTH: tl.constexpr = LANES * ACROSS
+    BLOCK: tl.constexpr = WIDTH * DEPTH
+    SUM: tl.constexpr = NLL + FOCAL_A
+    POWERS: tl.constexpr = (POWER_A, Q_A, POWER_B, Q_B)
+    FOCALS: tl.constexpr = (FOCAL_A, 0, 0, 0, 0, 0, FOCAL_B)
+    lanes = tl.arange(0, LANES)
+    place = lanes[:, None, None] * ACROSS + tl.arange(0, DEPTH)[None, :, None] * WIDTH + tl.arange(0, ACROSS)[None, None, :]
+    strip = tl.arange(0, STEPS)[:, None] * WIDTH + tl.arange(0, ACROSS)[None, :]
+    classes = units * UNIT
+    nothing = tl.zeros([LANES], tl.float32)
+    row = tl.program_id(0)
+    label, valid = safe_label(target, row, row < rows, classes, target_stride)
+    base = logits + row.to(tl.int64) * (stride_units.to(tl.int64) * UNIT)
+    z_y = tl.load(base + label).to(tl.float32)
+    origin = 0.0
+    if SUM:
+        origin = tl.max(tl.load(base + lanes).to(tl.float32), 0)
+        origin = tl.where(origin > float("-inf"), origin, tl.where(z_y > float("-inf"), z_y, 0.0))
+    m, d, s, t, a, b = nothing + LOWEST, nothing, nothing, nothing, nothing, nothing
+    for start in range(0, classes, BLOCK):
+        z = tl.load(base + start + place, mask=start + place < classes, other=float("-inf")).to(tl.float32)
+        m, d, s, t, a, b = add_block(
+            z, start, place, label, classes, m, d, s, t, a, b, origin, DEPTH * ACROSS, BLOCK, SUM, False,
+            POWER_A, Q_A, POWER_B, Q_B,
+        )  # fmt: skip
+    sums = lanes_to_row(m, d, s, t, a, b, base, lanes, strip, label, classes, ACROSS, SUM, POWER_A, Q_A, POWER_B, Q_B)
+    of_class, numbers, flagged = row_numbers(sums, z_y, origin, classes, POWER_A, Q_A, POWER_B, Q_B)
+    top, log_sum, inverse, top_miss = of_class
+    spoilt = tl.where(valid, 0.0, float("nan"))
+    f_a, h_a, f_b, h_b = 0.0, 0.0, 0.0, 0.0
+    if FOCAL_A:
+        f_a, h_a, f_b, h_b = nothing, nothing, nothing, nothing
+        for start in range(0, classes, BLOCK):
+            z = tl.load(base + start + place, mask=start + place < classes, other=float("-inf")).to(tl.float32)
+            f_a, h_a, f_b, h_b = focal_block(
+                z, start, place, label, classes, False, top, log_sum, inverse, top_miss, f_a, h_a, f_b, h_b, BLOCK,
+                FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
+                FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
+            )  # fmt: skip
+        f_a, h_a, f_b, h_b = tl.maximum(tl.sum(f_a, 0), TINY), tl.sum(h_a, 0), tl.maximum(tl.sum(f_b, 0), TINY), tl.sum(h_b, 0)
+    rooms = (f_a, h_a, f_b, h_b)
+    tl.store(flags + row, flagged.to(tl.int32))
+    keep_all(primitives, saved, rows, row, of_class, numbers, rooms, spoilt, NLL, LEAD, POWERS, FOCALS)
+    worth = shares_of_one(divisor, MEAN)
+    share = share_of(target, weight, row, row < rows, target_stride, label, valid, ignore_index, worth, WEIGHTED)
+    factors, dz_y = factors_of_row(of_class, numbers, rooms, share, spoilt, FORMULA, POWERS)
+    slope, uniform, below, power_a, power_b, focal_a, focal_b = factors
+    to = gradient + row.to(tl.int64) * (out_stride.to(tl.int64) * UNIT)
+    for start in range(0, tl.where(flagged, 0, classes), BLOCK):
+        column = start + place
+        z = tl.load(base + column, mask=column < classes, other=float("-inf")).to(tl.float32)
+        out = gradient_of(
+            z, top, slope, uniform, below, power_a, power_b, focal_a, focal_b, inverse, log_sum, top_miss,
+            POWER_A, Q_A, POWER_B, Q_B, FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
+            FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
+        )  # fmt: skip
+        out = tl.where(column == label, dz_y, out)
+        tl.store(to + column, out.to(gradient.dtype.element_ty), mask=column < classes)
