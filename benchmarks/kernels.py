@@ -5,7 +5,7 @@
 Forward plus backward, mean reduction. The contestants of a shape take turns within one run; each number is a median with its
 quartiles. Inputs rotate where they would fit into the cache. ``GB/s`` counts the passes that the two kernels make over the
 logits: a reading, then a reading and a writing (and one more reading for a focal sum or a room of over 1,024 classes); of the
-others it counts the same three. ``copy`` reads and writes the logits once. ``graph`` is a step replayed as a CUDA graph,
+others it counts the same three, of ``in-forward`` a reading and a writing. ``copy`` reads and writes the logits once. ``graph`` is a step replayed as a CUDA graph,
 ``in place`` one whose gradient is computed in the forward pass and written over the logits.
 ``--check`` compares every primitive with float64 first, prints what fails and goes on; ``--tune`` also times the kernels alone
 and in other shapes, ``--alone`` nothing but the kernels, as CUDA graphs, ``--host`` nothing but small batches, by the host's
@@ -302,7 +302,7 @@ def kernel_times(case: Case, clock: Clock) -> None:
         runs = passes_of(asked_by(name), batches) | in_forward(name, batches) | copied
         steps = {key: captured(partial(repeated, run, count)) for key, run in runs.items()}
         for key, values in in_turns(steps, case.share).items():
-            moved = megabytes * {"forward": 1, "in-forward": 3}.get(key, 2)
+            moved = megabytes * (1 if key == "forward" else 2)
             shape = {"rows": case.rows, "classes": case.classes}
             clock.say(kernel=key, loss=name, **shape, **figures([value / count for value in values], moved))
 
