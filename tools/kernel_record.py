@@ -40,8 +40,8 @@ CONTESTANTS = {
 
 def kernels() -> str:
     """The kernels alone beside the floor, whole steps, and small batches."""
-    facts, *lines = _lines("kernels_h200.jsonl")
-    before, *others = _lines("kernels_h200_before.jsonl")
+    (facts, alone), (then, lines) = _runs("kernels_h200.jsonl")
+    ((before, others),) = _runs("kernels_h200_before.jsonl")
     shapes = [f"{rows:,} x {classes:,}" for rows, classes in SHAPES]
     head = ["kernels alone, bf16", "loss", "passes", "GB", "floor", "forward", "backward", "both", "in copies", "reached"]
     head.append("gradient in the forward pass, in copies")
@@ -49,11 +49,13 @@ def kernels() -> str:
         f"{_where(facts)}: medians, in milliseconds, of kernels replayed as CUDA graphs. A copy of the logits reads and writes "
         "them once. The first pass reads them, the second reads them again and writes the gradient: three passes, with a floor "
         "of one and a half copies. Where a row is longer than 1,024 classes ANL-CE reads it twice in the first pass, so does "
-        "JAL-FL up to 27,000 classes. *Reached* is the floor over the time.\n",
-        _table(head, _alone(lines)),
-        "Whole steps in milliseconds, of the same commit, and the memory at their peak beyond what they begin with (at 1,000 "
-        f"classes the gradient is in it); with a star: not run again since commit {before['commit']}. Up to some thousand "
-        "classes the host is slower than the device.\n",
+        "JAL-FL up to 27,000 classes. *Reached* is the floor over the time. With the gradient in the forward pass "
+        "(`GradientInForward`), rows of 64 kB or more are held in shared memory, read once and written once, a floor of one "
+        "copy; others and focal losses take the two passes.\n",
+        _table(head, _alone(alone)),
+        f"Whole steps in milliseconds, of commit {then['commit']}, and the memory at their peak beyond what they begin with "
+        f"(at 1,000 classes the gradient is in it); with a star: not run again since commit {before['commit']}. Up to some "
+        "thousand classes the host is slower than the device.\n",
         _table(["bf16, eager unless said", *shapes], _steps(lines, others)),
         _small(lines),
     ]
@@ -62,7 +64,7 @@ def kernels() -> str:
 
 def linear() -> str:
     """Time and memory of the loss of a linear head."""
-    facts, *lines = _lines("kernels_h200.jsonl")
+    facts, lines = _runs("kernels_h200.jsonl")[-1]
     measured = [line for line in lines if "contestant" in line]
     shapes = list(dict.fromkeys((line["rows"], line["width"], line["classes"]) for line in measured))
     rows = []
@@ -80,6 +82,17 @@ def linear() -> str:
         f"{_where(facts | {'protocol': 'benchmarks/linear.py'})}, bf16: milliseconds of a step (in matrix products), and "
         "memory beyond inputs and gradients.\n\n" + _table(["", *head], rows)
     )
+
+
+def _runs(name: str) -> list[tuple[Line, list[Line]]]:
+    """What was measured together, each behind a line that says with what."""
+    runs: list[tuple[Line, list[Line]]] = []
+    for line in _lines(name):
+        if "device" in line:
+            runs.append((line, []))
+        else:
+            runs[-1][1].append(line)
+    return runs
 
 
 def _where(facts: dict[str, Any]) -> str:
@@ -139,7 +152,7 @@ def _small(lines: list[Line]) -> str:
     launches = next(line["launches"] for line in lines if "launches" in line and line["way"] == "ours")
     graph = 1000 * (_median(lines, loss="jal-ce", way="graph", rows=128, classes=10) or 0)
     return (
-        "Eager steps of small batches, of the same commit, in microseconds of the host, and how many of `F.cross_entropy`'s. "
+        "Eager steps of small batches, of that commit, in microseconds of the host, and how many of `F.cross_entropy`'s. "
         f"A step of 128 x 10 is {launches} launches, and takes {graph:.0f} microseconds in a CUDA graph.\n\n"
         + _table(["batch", "F.cross_entropy", *HOST], rows)
     )
