@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 __all__ = ["COLORS", "DASHES", "Line", "Svg", "histogram", "lines", "matrix", "scatter"]
 
 WIDTH, HEIGHT = 360, 250
-LEFT, TOP, BOTTOM, LABELS = 30, 8, 30, 112
+LEFT, TOP, BOTTOM, LABELS = 30, 8, 30, 124
 """Margins; LABELS is the room for the names beside the ends of the lines."""
 COLORS, DASHES = 7, 5
 """No common divisor: 35 lines differ in colour or dash, neighbours in both."""
