@@ -27,8 +27,16 @@ class Shape(NamedTuple):
 
 LONGER = 16384  # classes from which on a row is worth several warps
 SHORT, LONG = Shape(warps=1, depth=2), Shape(warps=4, depth=2)
-TWICE = Shape(warps=8, depth=2)  # a row that is read again: fewer at a time, more of them still in the cache
+TWICE = Shape(warps=8, depth=2)  # a row that is read again for plain rooms: fewer at a time, more of them still in the cache
 BACK = Shape(warps=4, depth=2, times=4)
+
+
+def _shape_for(classes: int, slots: dict[str, Any]) -> Shape:
+    """Of the first pass. With a gamma there is so much to do for each class that fewer warps at a time would not be enough."""
+    gammas = [slots[f"GAMMA_{slot}"] for slot in "AB" if slots[f"FOCAL_{slot}"]]
+    if classes <= LONGER:
+        return SHORT
+    return TWICE if gammas and not any(gammas) else LONG
 
 
 def first_pass(
@@ -43,8 +51,7 @@ def first_pass(
 ) -> None:
     """Fill primitives and saved; with ``flags`` for the rows that have one."""
     rows, classes = logits.shape
-    again = slots["FOCAL_A"] > 0 and not moment
-    shape = SHORT if classes <= LONGER else TWICE if again else LONG
+    shape = _shape_for(classes, slots)
     lanes, across = shape.warps * 32, ACROSS // logits.element_size()
     sizes = {"LANES": lanes, "ACROSS": across, "DEPTH": shape.depth, "STEPS": power_of_two(blocks(classes, lanes * across))}
     given = {"FLAGGED": flags is not None, "UNIT": unit, "MOMENT": moment}
