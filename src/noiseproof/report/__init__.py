@@ -3,6 +3,7 @@
 records        JSON lines of runs: read, write, merge
 folders        a run's folder as such a line
 cells          the published cells with the runs that belong to them
+classes        on which classes a run is never right
 agreement      do a cell and a whole table agree with the paper
 tables         the comparison as text, Markdown, LaTeX, JSON or CSV, and in words
 paired         losses compared with each other on the same seeds

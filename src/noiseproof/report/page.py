@@ -16,9 +16,9 @@ from noiseproof.report import charts
 from noiseproof.report.agreement import Sample
 from noiseproof.report.answer import DATASETS, VERDICTS, answer
 from noiseproof.report.cells import join
-from noiseproof.report.page_runs import Group, groups_of, number, seed_of, warnings_of, weakest_class
+from noiseproof.report.page_runs import Group, groups_of, seed_of, warnings_of, weakest_class
 from noiseproof.report.paired import Comparison, compare_paired
-from noiseproof.report.records import merge
+from noiseproof.report.records import merge, number
 from noiseproof.report.tables import View, notes_on, summary, views
 from noiseproof.report.templates import environment
 from noiseproof.version import __version__
@@ -84,7 +84,7 @@ def page(
     return templates.get_template("page.html").render(
         answer=answer(results),
         views=[(_title(view), view, notes_on(view), summary(view.cells)) for view in views(results)],
-        group_of=lambda result: next((anchors[id(run)] for run in result.runs if _counts(run, precision)), None),
+        group_of=lambda result: next((anchors[id(run)] for run in result.counted), None),
         noises=noises,
         embeddings=[(found.title, charts.scatter(found.points, found.labels, f"t-SNE, {found.title}")) for found in embeddings],
         matrices=_matrices(groups),
@@ -200,10 +200,6 @@ def _seconds(record: Mapping[str, Any], share: bool = False) -> float:
     phases = record.get("seconds")
     total = sum(number(value) or 0.0 for value in phases.values()) if isinstance(phases, dict) else 0.0
     return total / (number(record.get("at_once")) or 1) if share else total
-
-
-def _counts(run: Mapping[str, Any], precision: str) -> bool:
-    return bool(run["recipe"].get("precision") == precision and run.get("status", "finished") == "finished")
 
 
 def _title(view: View) -> str:

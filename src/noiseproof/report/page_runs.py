@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,9 +22,9 @@ from noiseproof.paper.queue import NOT_COMPARED
 from noiseproof.report.agreement import Sample
 from noiseproof.report.cells import CellResult
 from noiseproof.report.folders import BINS, RECORD, run_line
-from noiseproof.report.records import read_records, setting
+from noiseproof.report.records import number, numbers, read_records, setting
 
-__all__ = ["Found", "Group", "command", "groups_of", "number", "read_runs", "warnings_of", "weakest_class"]
+__all__ = ["Found", "Group", "command", "groups_of", "read_runs", "warnings_of", "weakest_class"]
 
 BUILT_IN = ("digits",)
 """Data sets that need no --data."""
@@ -127,7 +126,7 @@ class Group:
 
     def curve(self, name: str) -> list[float | None]:
         """Percent by epoch, the mean of the runs that have one as long as the first."""
-        curves = [_numbers(_part(record, "curve").get(name)) for record in self.records]
+        curves = [numbers(_part(record, "curve").get(name)) for record in self.records]
         curves = [curve for curve in curves if curve]
         rows = zip(*(curve for curve in curves if len(curve) == len(curves[0])), strict=True)
         return [100 * fmean(known) if (known := [v for v in row if v is not None]) else None for row in rows]
@@ -185,18 +184,13 @@ def command(recipe: Mapping[str, Any], changes: Mapping[str, Any] | None, *, noi
     return text if dataset in BUILT_IN else f"{text} --data DIR"
 
 
-def number(value: Any) -> float | None:
-    """A finite number, or None for whatever else a record holds there."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
-
-
 def seed_of(record: Mapping[str, Any]) -> int:
     return int(number(record["recipe"].get("seed")) or 0)
 
 
 def weakest_class(record: Mapping[str, Any]) -> tuple[int, float] | None:
     """The class of which the smallest share is right, and that share in percent; None where classes were not counted apart."""
-    shares = enumerate(_numbers(record["result"].get("accuracy_by_class")))
+    shares = enumerate(numbers(record["result"].get("accuracy_by_class")))
     known = [(share, k) for k, share in shares if share is not None]
     return (min(known)[1], 100 * min(known)[0]) if known else None
 
@@ -211,12 +205,8 @@ def _part(record: Mapping[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _numbers(values: Any) -> list[float | None]:
-    return [number(value) for value in values] if isinstance(values, list) else []
-
-
 def _counts(kinds: Any) -> dict[str, list[float]]:
-    found = {kind: _numbers(kinds.get(kind)) for kind in ("right", "wrong", "given")} if isinstance(kinds, dict) else {}
+    found = {kind: numbers(kinds.get(kind)) for kind in ("right", "wrong", "given")} if isinstance(kinds, dict) else {}
     return {kind: [value or 0.0 for value in counts] for kind, counts in found.items() if len(counts) == BINS}
 
 

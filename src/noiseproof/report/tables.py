@@ -12,6 +12,7 @@ from itertools import zip_longest
 
 from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, mean_difference, ranking, spread
 from noiseproof.report.cells import CellResult
+from noiseproof.report.classes import count_classes, never_right
 
 __all__ = ["FORMATS", "View", "formatted", "notes_on", "summary", "views"]
 
@@ -57,10 +58,9 @@ def views(results: Iterable[CellResult]) -> list[View]:
     found: dict[str, dict[tuple[str, str], CellResult]] = {}
     for result in results:
         cell = result.cell
-        weights = "" if cell.alpha is None else f" {cell.alpha:g},{cell.beta:g}"
         kind = NOISES.get(cell.noise)
         column = f"{kind} {cell.rate}" if kind else cell.noise
-        found.setdefault(f"{cell.table}, {cell.dataset}", {})[cell.loss + weights, column] = result
+        found.setdefault(f"{cell.table}, {cell.dataset}", {})[result.name, column] = result
     return [
         View(title, tuple(dict.fromkeys(row for row, _ in cells)), tuple(dict.fromkeys(column for _, column in cells)), cells)
         for title, cells in found.items()
@@ -202,6 +202,7 @@ def _summary(view: View) -> str:
         _off(measured),
         _scatter(judged),
         _standing_out(view, judged),
+        _classes(measured),
         _ranks(view),
     ]
     return " ".join(filter(None, sentences))
@@ -231,13 +232,32 @@ def _standing_out(view: View, judged: list[CellResult]) -> str:
     names = [key for key, result in view.results.items() if result.agreement.p is not None]
     corrected = holm([result.agreement.p or 0.0 for result in judged])
     found = [
-        f"{row} at {column} ({view.results[row, column].agreement.difference:+.2f}, p = {p:.2g})"
+        f"{row} at {column} ({_apart(view.results[row, column], p)})"
         for (row, column), p in zip(names, corrected, strict=True)
         if p < ALPHA
     ]
     if not found:
         return "No cell stands out once their number is corrected for (Holm)."
     return f"After Holm's correction for their number these stand out: {', '.join(found)}."
+
+
+def _apart(result: CellResult, p: float) -> str:
+    return "; ".join(filter(None, (f"{result.agreement.difference:+.2f}, p = {p:.2g}", result.classes)))
+
+
+def _classes(measured: list[CellResult]) -> str:
+    """What a class that is never right means for judging its cell."""
+    told = [result for result in measured if result.told_by_class]
+    missing = [result for result in told if result.classes]
+    if not missing:
+        return ""
+    most = max(100 / count_classes(run) for result in missing for run in result.counted if never_right(run))
+    points = f"{most:g} point{'s' if most != 1 else ''}"
+    return (
+        f"In {len(missing)} of the {len(told)} cells with accuracies by class, runs of ours are never right on some classes: "
+        f"such a cell moves by a whole class at a time, up to {points} each, and the spread usual in its column says too "
+        "little of it."
+    )
 
 
 def _ranks(view: View) -> str:
