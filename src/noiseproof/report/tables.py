@@ -14,7 +14,7 @@ from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, mean_differ
 from noiseproof.report.cells import CellResult
 from noiseproof.report.classes import count_classes, never_right
 
-__all__ = ["FORMATS", "View", "formatted", "notes_on", "summary", "views"]
+__all__ = ["FORMATS", "View", "formatted", "marked", "notes_on", "papers", "summary", "views"]
 
 MARKS = {"agrees": "=", "above": "+", "below": "-", "too few": "?"}
 LATEX_MARKS = {"agrees": "=", "above": r"\uparrow", "below": r"\downarrow", "too few": "?"}
@@ -75,14 +75,16 @@ def _ours(result: CellResult | None) -> str:
     return text if sample.n == 3 else f"{text} ({sample.n})"
 
 
-def _papers(result: CellResult | None) -> str:
+def papers(result: CellResult | None) -> str:
+    """The paper's number."""
     if result is None:
         return ""
     cell = result.cell
     return f"{cell.mean:.2f}" if cell.std is None else f"{cell.mean:.2f}±{cell.std:.2f}"
 
 
-def _marked(result: CellResult | None) -> str:
+def marked(result: CellResult | None) -> str:
+    """Ours, with the mark of its verdict."""
     return "" if result is None or result.sample is None else f"{_ours(result)} {MARKS[result.agreement.verdict]}"
 
 
@@ -93,9 +95,9 @@ def _text(results: list[CellResult]) -> str:
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
             if any(cell is not None and cell.sample is not None for cell in cells):
-                lines += [[row, "ours", *map(_marked, cells)], ["", "paper", *map(_papers, cells)]]
+                lines += [[row, "ours", *map(marked, cells)], ["", "paper", *map(papers, cells)]]
             else:
-                lines.append([row, "paper", *map(_papers, cells)])
+                lines.append([row, "paper", *map(papers, cells)])
         parts.append("\n".join([view.title, *_aligned(lines), *notes_on(view), "", _summary(view)]))
     return "\n\n".join([*parts, LEGEND])
 
@@ -111,7 +113,7 @@ def _markdown(results: list[CellResult]) -> str:
         lines = [["loss", *view.columns], ["---"] * (1 + len(view.columns))]
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
-            texts = ["<br>".join(filter(None, (_marked(cell), f"*{_papers(cell)}*" if cell else ""))) for cell in cells]
+            texts = ["<br>".join(filter(None, (marked(cell), f"*{papers(cell)}*" if cell else ""))) for cell in cells]
             lines.append([row, *texts])
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         notes = "\n".join(f"- {note}" for note in notes_on(view))
@@ -126,8 +128,8 @@ def _latex(results: list[CellResult]) -> str:
         lines += [rf" & & {' & '.join(view.columns)} \\", r"\midrule"]
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
-            ours, papers = (" & ".join(map(write, cells)) for write in (_latex_ours, _latex_papers))
-            lines += [rf"{row} & ours & {ours} \\", rf" & paper & {papers} \\"]
+            ours, published = (" & ".join(map(write, cells)) for write in (_latex_ours, _latex_papers))
+            lines += [rf"{row} & ours & {ours} \\", rf" & paper & {published} \\"]
         comments = [f"% {line}" for line in (view.title, LEGEND, *notes_on(view), _summary(view))]
         parts.append("\n".join([*comments, *lines, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(parts)
@@ -140,7 +142,7 @@ def _latex_ours(result: CellResult | None) -> str:
 
 
 def _latex_papers(result: CellResult | None) -> str:
-    return "--" if result is None else f"${_papers(result)}$".replace("±", r" \pm ")
+    return "--" if result is None else f"${papers(result)}$".replace("±", r" \pm ")
 
 
 def _json(results: list[CellResult]) -> str:
