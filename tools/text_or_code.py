@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from noiseproof.paper import PROFILES
 from noiseproof.paper.queue import chosen_cells
 from noiseproof.report import CellResult, join, read_records
-from noiseproof.report.profiles import TEXT, said_of_profiles, text_or_code, text_results
+from noiseproof.report.profiles import said_of_profiles, text_or_code, text_results
 from noiseproof.report.tables import marked, papers
 
 __all__ = ["where_they_differ"]
@@ -41,8 +42,8 @@ def where_they_differ(files: Sequence[Path]) -> str:
             " ".join(said_of_profiles(found, code)) + "\n",
             "".join("| " + " | ".join(line) + " |\n" for line in [HEAD, ["---"] * len(HEAD), *rows]),
             *(f"{remark}\n" for remark in sorted(remarks)),
-            f"Marks and (n) as above. [Differences](differences.md) has the sources; `noiseproof reproduce --profile {TEXT} "
-            f"{again}` prints all tables with the text's values.",
+            "Marks and (n) as above. [Differences](differences.md) has the sources; `noiseproof reproduce "
+            f"--profile {PROFILES[1]} {again}` prints all tables with the text's values.",
         ]
     )
 

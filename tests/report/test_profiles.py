@@ -2,14 +2,18 @@
 
 import importlib
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from noiseproof.paper import PROFILES, cells
 from noiseproof.paper.queue import cell_differences, run_facts
-from noiseproof.report import join
-from noiseproof.report.profiles import said_of_profiles, text_or_code, text_results
+from noiseproof.report import formatted, join
+from noiseproof.report.figures import Wanted
+from noiseproof.report.page import page
+from noiseproof.report.page_runs import groups_of
+from noiseproof.report.profiles import beside, said_of_profiles, text_or_code, text_results
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 CODE, TEXT = PROFILES
@@ -114,3 +118,78 @@ def test_the_numbers_of_the_section_are_those_of_the_records(section):
 def test_without_runs_of_both_there_is_no_section(section):
     assert section(run(cell(), 25.0)) == ""
     assert section(run(cell(), 25.0), run(cell(rate=0.4), 80.0, TEXT)) == ""
+
+
+def groups_in(records):
+    code = join(cells(), records).results
+    return {group.name: group for group in groups_of(records, beside(code, text_results(code, records)), "bf16")}
+
+
+def test_runs_with_the_texts_values_are_named_so_and_stand_beside_the_codes():
+    human = cell(noise="human", rate="worst", table="human")
+    found = groups_in([run(human, 74.0), run(cell("CE"), 19.0), run(human, 82.0, TEXT), run(human, 70.0, TEXT, 124)])
+    assert list(found) == ["CE", "GCE", "GCE paper-text"]
+    text = found["GCE paper-text"]
+    assert (text.noise, text.changes, len(text.records)) == ("human worst", {"precision": "bf16"}, 2)
+    assert [result.published.mean for result in text.results] == [human.mean]
+    assert text.command == (
+        "noiseproof train cifar10/gce --noise human:worst --seed 123 --profile paper-text --set precision=bf16 --data DIR"
+    )
+
+
+def test_a_recipe_that_is_only_partly_the_texts_is_the_codes_with_changes():
+    partly = run(cell(), 50.0)
+    partly["recipe"]["loss_options"] = {"q": 0.9}
+    assert list(groups_in([partly])) == ["GCE q=0.9"]
+    weighed = next(c for c in cells(table="agce_mae_all", loss="AGCE+MAE") if (c.alpha, c.beta) == (1.0, 10.0))
+    (group,) = groups_in([run(weighed, 80.0, TEXT)]).values()
+    assert (group.name, group.profile) == ("AGCE+MAE paper-text beta=10", TEXT)
+    assert "--profile paper-text --set loss.beta=10 " in group.command
+
+
+def test_the_same_noise_has_one_name_and_another_noise_another():
+    asymmetric, instance = cell("CE", "asymmetric", 0.4), cell("CE", "instance", 0.4, "instance")
+    decayed = run(asymmetric, 70.0)
+    decayed["recipe"] |= {"l1": 5e-5, "l2": 0.0}
+    found = groups_in([run(asymmetric, 73.0), decayed, run(instance, 57.0), run(instance, 56.0, TEXT)])
+    titles = {(group.name, group.noise) for group in found.values()}
+    assert {("CE l1=5e-05 l2=0", "asymmetric 0.4"), ("CE paper-text", "instance 0.4, generated")} < titles
+    records = [run(asymmetric, 73.0), decayed]
+    assert {group.noise for group in groups_in(records).values()} == {"asymmetric 0.4"}
+    # Beside each other, so that the page can compare the decays.
+    text = page(records, made="2026-01-02")
+    assert "Loss or decay, CIFAR-10, asymmetric 0.4" in text
+
+
+def test_the_page_compares_text_and_code_and_takes_neither_for_the_other():
+    records = [run(cell(), 25.29), run(cell(), 62.07, TEXT), run(cell("CE"), 19.0), run(cell(rate=0.4), 80.0, seed=7)]
+    records[-1]["recipe"]["epochs"] = 3
+    text = page(records, made="2026-01-02")
+    section = text[text.index('id="profiles"') : text.index('id="weights"')]
+    anchors = re.findall(r'href="#(run-\w+)">([\d.]+)', section)
+    assert [mean for _, mean in anchors] == ["25.29", "62.07"]
+    for (anchor, mean), name in zip(anchors, ("GCE", "GCE paper-text"), strict=True):
+        assert f"<h3>CIFAR-10, symmetric 0.8: {name}</h3>\n<p>{mean} %" in text[text.index(f'id="{anchor}"') :][:200]
+    assert "with neither, 1: GCE at symmetric 0.8 (46.61 printed" in section
+    assert "<dd>4, 1 with the text&#39;s values, 1 of no published number</dd>" in text
+    assert "Loss or decay, " not in text
+    tables = text[text.index('id="tables"') : text.index('id="curves"')]
+    assert "62.07" not in tables
+    alone = page(records[:1], made="2026-01-02")
+    assert "No cell has runs of both yet" in alone
+
+
+def test_a_figure_is_not_drawn_from_runs_with_the_texts_values():
+    amse = next(c for c in cells(table="ablation", loss="AMSE") if c.spec == "symmetric:0.8")
+    wanted = Wanted("AMSE", "amse", "symmetric:0.8")
+    code, text = run(amse, 60.0), run(amse, 61.0, TEXT)
+    assert wanted.found_in(groups_in([text]).values()) is None
+    assert wanted.found_in(groups_in([text, code]).values()).records == [code]
+
+
+def test_tables_say_that_they_have_the_texts_values():
+    records = [run(cell(), 25.29), run(cell(), 62.07, TEXT)]
+    for profile, title, mean in ((CODE, "sym_asym, cifar10", 25.29), (TEXT, "sym_asym, cifar10, paper-text", 62.07)):
+        results = join([cell()], records, profile=profile).results
+        assert formatted(results).splitlines()[0] == title
+        assert (results[0].as_dict()["profile"], results[0].as_dict()["mean"]) == (profile, mean)

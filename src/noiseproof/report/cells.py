@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from noiseproof.paper import Cell, cells
+from noiseproof.paper import PROFILES, Cell, cells
 from noiseproof.paper.queue import run_facts
 from noiseproof.report.agreement import Agreement, Point, Sample, Usual, compare, usual_spreads
 from noiseproof.report.classes import count_classes, never_right, said_of_classes
@@ -37,6 +37,8 @@ class CellResult:
     """The records behind it, also those left out"""
     counted: tuple[dict[str, Any], ...] = ()
     """Those of them whose accuracies count"""
+    profile: str = PROFILES[0]
+    """Whose values the runs have, the code's or the text's"""
 
     @functools.cached_property
     def sample(self) -> Sample | None:
@@ -99,6 +101,7 @@ class CellResult:
             "verdict": found.verdict,
             "basis": found.basis,
             "precision": self.precision,
+            "profile": self.profile,
             "accuracies": {str(seed): [_rounded(value) for value in values] for seed, values in self.accuracies.items()},
             "left_out": dict(self.left_out),
             "never_right": {str(seed): missed for seed, missed in self.never_right.items()},
@@ -114,7 +117,7 @@ class Joined(NamedTuple):
 
 
 def join(
-    chosen: Iterable[Cell], records: Iterable[dict[str, Any]], *, precision: str = "bf16", profile: str = "paper-code"
+    chosen: Iterable[Cell], records: Iterable[dict[str, Any]], *, precision: str = "bf16", profile: str = PROFILES[0]
 ) -> Joined:
     """Each cell with its runs: those whose recipe is the cell's in everything but seed, precision and confidence epochs.
 
@@ -132,7 +135,7 @@ def join(
             facts = run_facts(cell, profile)
             runs = [i for i in by_run.get(_short(facts), []) if _same(facts, records[i]["recipe"])]
         matched.update(runs)
-        results.append(_measured(cell, [records[i] for i in runs], precision))
+        results.append(replace(_measured(cell, [records[i] for i in runs], precision), profile=profile))
     unmatched = [record for i, record in enumerate(records) if i not in matched]
     return Joined(results, unmatched)
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from noiseproof import paper
 from noiseproof.files import is_dir, is_file
 from noiseproof.losses import find_loss, list_losses
-from noiseproof.paper.queue import NOT_COMPARED
+from noiseproof.paper.queue import NOT_COMPARED, run_facts
 from noiseproof.report.agreement import Sample
 from noiseproof.report.cells import CellResult
 from noiseproof.report.folders import BINS, RECORD, run_line
@@ -80,15 +80,27 @@ class Group:
 
     @property
     def noise(self) -> str:
-        """As the paper names it where the runs count for one of its cells."""
+        """As the paper names it where its code has that noise, whatever else the recipe has."""
+        noise, names = str(self.recipe.get("noise", "none")), _paper_noises(self.dataset)
+        named = names.get(noise, noise).replace(":", " ").replace("none", "clean")
+        # Instance noise is a file of labels in the code; that made from the images has the paper's name too.
+        return f"{named}, generated" if noise not in names and noise in names.values() else named
+
+    @functools.cached_property
+    def profile(self) -> str:
+        """That of the cells it counts for; else the text's where the recipe is all the text's, otherwise the code's."""
         for result in self.results:
-            return result.cell.spec.replace(":", " ").replace("none", "clean")
-        return str(self.recipe.get("noise", "none")).replace(":", " ").replace("none", "clean")
+            return result.profile
+        code, text = ({*(self._changes(profile) or {"loss": None})} - {"precision"} for profile in paper.PROFILES)
+        return paper.PROFILES[1 if code and not text else 0]
 
     @functools.cached_property
     def changes(self) -> dict[str, Any] | None:
-        """What differs from the paper's recipe, as --set has it; None if the paper has no such recipe."""
-        known = _paper_facts(str(self.recipe.get("dataset")), str(self.recipe.get("loss")))
+        """What differs from the profile's recipe, as --set has it; None if the paper has no such recipe."""
+        return self._changes(self.profile)
+
+    def _changes(self, profile: str) -> dict[str, Any] | None:
+        known = _paper_facts(self.dataset, str(self.recipe.get("loss")), profile)
         return None if known is None else dict(_changes(known, self.recipe))
 
     @property
@@ -101,7 +113,8 @@ class Group:
     def name(self) -> str:
         """The loss, and what differs from its recipe in the paper."""
         changes = {key: value for key, value in (self.changes or {}).items() if key != "precision"}
-        words = [self.loss, *(f"{key.removeprefix('loss.')}={_text(value)}" for key, value in changes.items())]
+        profile = [] if self.profile == paper.PROFILES[0] else [self.profile]
+        words = [self.loss, *profile, *(f"{key.removeprefix('loss.')}={_text(value)}" for key, value in changes.items())]
         precision = str(self.recipe.get("precision", self.precision))
         return " ".join(words if precision == self.precision else [*words, precision])
 
@@ -122,7 +135,7 @@ class Group:
     @property
     def command(self) -> str:
         cells = [result.cell for result in self.results]
-        return command(self.recipe, self.changes, noise=cells[0].spec if cells else None)
+        return command(self.recipe, self.changes, noise=cells[0].spec if cells else None, profile=self.profile)
 
     def curve(self, name: str) -> list[float | None]:
         """Percent by epoch, the mean of the runs that have one as long as the first."""
@@ -169,13 +182,21 @@ def groups_of(records: Sequence[dict[str, Any]], results: Iterable[CellResult], 
     return sorted(groups, key=lambda group: (order.get(_key(group.records[0]), len(order) + 10**6), group.dataset, group.noise))
 
 
-def command(recipe: Mapping[str, Any], changes: Mapping[str, Any] | None, *, noise: str | None = None) -> str:
+def command(
+    recipe: Mapping[str, Any],
+    changes: Mapping[str, Any] | None,
+    *,
+    noise: str | None = None,
+    profile: str = paper.PROFILES[0],
+) -> str:
     """What trains this recipe again."""
     dataset, loss = str(recipe.get("dataset")), str(recipe.get("loss"))
     words = ["noiseproof", "train", loss if changes is None else f"{dataset}/{loss}"]
     if (noise := noise or str(recipe.get("noise", "none"))) != "none":
         words += ["--noise", noise]
     words += ["--seed", str(recipe.get("seed", 123))]
+    if profile != paper.PROFILES[0]:
+        words += ["--profile", profile]
     for key, value in (_all_fields(recipe) if changes is None else changes).items():
         words += ["--set", f"{key}={_text(value)}"]
     text = shlex.join(words)
@@ -216,11 +237,18 @@ def _key(record: Mapping[str, Any]) -> str:
 
 
 @functools.cache
-def _paper_facts(dataset: str, loss: str) -> dict[str, Any] | None:
+def _paper_facts(dataset: str, loss: str, profile: str) -> dict[str, Any] | None:
     try:
-        return paper.recipe(f"{dataset}/{loss}").as_dict()
+        return paper.recipe(f"{dataset}/{loss}", profile=profile).as_dict()
     except (ValueError, TypeError, KeyError):
         return None
+
+
+@functools.cache
+def _paper_noises(dataset: str) -> dict[str, str]:
+    """The paper's names of the noises that its code trains with."""
+    trained = (cell for cell in paper.cells() if cell.dataset == dataset and cell.quoted_from is None)
+    return {run_facts(cell)["noise"]: cell.spec for cell in trained}
 
 
 @functools.cache

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from noiseproof.paper import Difference
+from noiseproof.paper import PROFILES, Difference
 from noiseproof.paper.queue import cell_differences
 from noiseproof.report.cells import CellResult, join
 
-__all__ = ["TEXT", "TextOrCode", "said_of_profiles", "text_or_code", "text_results", "value_text"]
+__all__ = ["TextOrCode", "beside", "said_of_profiles", "text_or_code", "text_results", "value_text"]
 
-TEXT = "paper-text"
+TEXT = PROFILES[1]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,12 @@ def text_or_code(code: Iterable[CellResult], text: Iterable[CellResult]) -> list
     by_cell = {result.cell: result for result in text if result.sample is not None}
     both = [result for result in distinct(code) if result.cell in by_cell]
     return [TextOrCode(result, by_cell[result.cell], tuple(cell_differences(result.cell))) for result in both]
+
+
+def beside(code: Iterable[CellResult], text: Iterable[CellResult]) -> list[CellResult]:
+    """Each cell with the code's values, and after it the same with the text's if there is one."""
+    by_cell = {result.cell: result for result in text}
+    return [one for result in code for one in (result, by_cell.get(result.cell)) if one is not None]
 
 
 def distinct(results: Iterable[CellResult]) -> list[CellResult]:

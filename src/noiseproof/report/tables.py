@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from noiseproof.paper import PROFILES
 from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, mean_difference, ranking, spread
 from noiseproof.report.cells import CellResult
 from noiseproof.report.classes import count_classes, never_right
@@ -60,7 +61,8 @@ def views(results: Iterable[CellResult]) -> list[View]:
         cell = result.cell
         kind = NOISES.get(cell.noise)
         column = f"{kind} {cell.rate}" if kind else cell.noise
-        found.setdefault(f"{cell.table}, {cell.dataset}", {})[result.name, column] = result
+        profile = "" if result.profile == PROFILES[0] else f", {result.profile}"
+        found.setdefault(f"{cell.table}, {cell.dataset}{profile}", {})[result.name, column] = result
     return [
         View(title, tuple(dict.fromkeys(row for row, _ in cells)), tuple(dict.fromkeys(column for _, column in cells)), cells)
         for title, cells in found.items()
