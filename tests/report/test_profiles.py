@@ -141,6 +141,8 @@ def test_a_recipe_that_is_only_partly_the_texts_is_the_codes_with_changes():
     partly = run(cell(), 50.0)
     partly["recipe"]["loss_options"] = {"q": 0.9}
     assert list(groups_in([partly])) == ["GCE q=0.9"]
+    (wholly,) = groups_of([run(cell(), 50.0, TEXT)], [], "bf16")
+    assert (wholly.name, wholly.profile, wholly.noise) == ("GCE paper-text", TEXT, "symmetric 0.8")
     weighed = next(c for c in cells(table="agce_mae_all", loss="AGCE+MAE") if (c.alpha, c.beta) == (1.0, 10.0))
     (group,) = groups_in([run(weighed, 80.0, TEXT)]).values()
     assert (group.name, group.profile) == ("AGCE+MAE paper-text beta=10", TEXT)
@@ -175,6 +177,11 @@ def test_the_page_compares_text_and_code_and_takes_neither_for_the_other():
     assert "Loss or decay, " not in text
     tables = text[text.index('id="tables"') : text.index('id="curves"')]
     assert "62.07" not in tables
+    decayed = run(cell(), 30.0)
+    decayed["recipe"] |= {"l1": 5e-5, "l2": 0.0}
+    decays = page([*records, decayed], made="2026-01-02").partition('id="decay"')[2].partition('id="profiles"')[0]
+    assert len(re.findall('<th scope="row">', decays)) == 3  # CE, GCE, GCE under L1
+    assert "62.07" not in decays
     alone = page(records[:1], made="2026-01-02")
     assert "No cell has runs of both yet" in alone
 
