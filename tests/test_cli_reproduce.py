@@ -95,6 +95,32 @@ def test_the_measured_mean_is_that_of_the_records(tmp_path):
     assert (cell["mean"], cell["std"], cell["seeds"]) == (82.0, pytest.approx(2**0.5, abs=1e-4), [123, 124])
 
 
+def test_runs_of_the_other_profile_are_named(tmp_path):
+    (cell,) = paper.cells(table="sym_asym", dataset="cifar10", noise="symmetric", rate=0.8, loss="GCE")
+    runs = {profile: queue.run_facts(cell, profile) for profile in paper.PROFILES}
+    recipes = [(60.0, {**runs["paper-text"], "seed": 123}), (61.0, {**runs["paper-text"], "seed": 124})]
+    recipes += [(25.0, {**runs["paper-code"], "seed": 123})]
+    records = [{"recipe": {**recipe, "precision": "bf16"}, "result": {"test_accuracy": one / 100}} for one, recipe in recipes]
+    write_records(tmp_path / "r.jsonl", records)
+    words = [
+        "sym_asym",
+        "--dataset",
+        "cifar10",
+        "--loss",
+        "gce,ce",
+        "--noise",
+        "symmetric:0.8",
+        "--records",
+        tmp_path / "r.jsonl",
+    ]
+    code, text = (run(*words, "--profile", profile) for profile in paper.PROFILES)
+    assert "2 more runs of these numbers: --profile paper-text shows them" in code.stderr
+    assert "25.00 (1)" in code.stdout
+    assert "1 more run of these numbers: --profile paper-code shows them" in text.stderr
+    assert "sym_asym, cifar10, paper-text\n" in text.stdout
+    assert "60.50±0.71 (2)" in text.stdout
+
+
 @pytest.mark.parametrize("how", ["table", "markdown", "latex", "csv"])
 def test_every_format_has_the_papers_numbers(how):
     result = run("human", "--dataset", "cifar10", "--loss", "JAL-CE", "--format", how)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from noiseproof.paper import Difference, differences, list_recipes
+from noiseproof.paper import Difference, differences, list_recipes, recipe
 
 __all__ = ["difference_lists"]
 
@@ -18,10 +18,14 @@ def difference_lists() -> str:
     return "\n".join(
         [
             "## The text says one thing, the code does another\n",
-            *(_line(one, where) for one, where in found if one.text is not None),
+            *(
+                _line(one, where, f"text {_value(one.text)}, code {_value(one.code)}")
+                for one, where in found
+                if not _silent(one, where)
+            ),
             "\n## The text says nothing\n",
             "Both profiles take the code's value.\n",
-            *(_line(one, where) for one, where in found if one.text is None),
+            *(_line(one, where, f"code {_value(one.code)}") for one, where in found if _silent(one, where)),
         ]
     )
 
@@ -39,12 +43,19 @@ def _found() -> list[tuple[Difference, dict[str, list[str]]]]:
     return known
 
 
-def _line(one: Difference, where: Mapping[str, list[str]]) -> str:
+def _silent(one: Difference, where: Mapping[str, list[str]]) -> bool:
+    """Whether the text's profile takes the code's value too; where the text leaves a step out, so does its profile."""
+    dataset, losses = next(iter(where.items()))
+    facts = recipe(f"{dataset}/{losses[0]}", profile="paper-text").as_dict()
+    options = {f"loss.{name}": value for name, value in facts["loss_options"].items()}
+    return one.text is None and {**facts, **options}[one.field] == one.code
+
+
+def _line(one: Difference, where: Mapping[str, list[str]], values: str) -> str:
     of = {dataset: [name for name in list_recipes() if name.startswith(f"{dataset}/")] for dataset in where}
     everywhere = all(len(losses) == len(of[dataset]) for dataset, losses in where.items())
     losses = sorted({loss for named in where.values() for loss in named})
     whom = f"{', '.join(where)}; {'all losses' if everywhere else ', '.join(losses)}"
-    values = f"code {_value(one.code)}" if one.text is None else f"text {_value(one.text)}, code {_value(one.code)}"
     return f"- **`{one.field}`** ({whom}): {values}. {one.source[0].upper()}{one.source[1:]}."
 
 

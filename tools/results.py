@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from decay_control import control
 from scipy import stats
+from text_or_code import where_they_differ
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -24,6 +25,8 @@ from noiseproof.report.answer import answer
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "records"
 RESULTS = ROOT / "docs" / "results.md"
+REPEATED = ("reproduction.jsonl", "faithfulness_h200.jsonl")
+"""Runs of the paper's cells"""
 NETWORK = ("convolution, linear", "norm, relu, pool")
 AROUND = ("loss", "optimiser", "data, counting", "memory set")
 BATCH, STEPS = 128, 391
@@ -40,7 +43,8 @@ def results() -> str:
     parts = [
         "# Measured results\n",
         "Written by `make generate` from the JSON lines under `records/`, which have machine, versions, commit and date.\n",
-        reproduction("reproduction.jsonl", "faithfulness_h200.jsonl"),
+        reproduction(*REPEATED),
+        where_they_differ([RECORDS / name for name in REPEATED]),
         control(*(RECORDS / name for name in ("control.jsonl", "reproduction.jsonl", "faithfulness_h200.jsonl"))),
         training(_lines("training_h200.jsonl")),
         before(_lines("training_h200.jsonl"), _lines("training_h200_before.jsonl")),

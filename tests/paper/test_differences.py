@@ -1,6 +1,8 @@
 """The differences between the paper's text and its code: the known ones are listed, and the profiles differ in nothing else."""
 
+import importlib
 import math
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +107,13 @@ def test_differences_are_found_by_any_spelling_and_refused_like_recipes():
     assert differences("CIFAR-10", "GCE") == differences("cifar10", "gce")
     with pytest.raises(ValueError, match="unknown loss 'gec'; did you mean 'gce'"):
         differences("cifar10", "gec")
+
+
+def test_the_page_says_where_the_texts_profile_leaves_out_what_the_code_does(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "tools"))
+    differ, silent = importlib.import_module("differences").difference_lists().split("## The text says nothing")
+    assert recipe("cifar10/ce", profile="paper-text").clip is None
+    assert "**`clip`** (cifar10, cifar100, webvision; all losses): text none, code `5`." in differ
+    assert "`clip`**" not in silent
+    assert recipe("cifar10/ce+lc", profile="paper-text").loss_options["delta"] == 2.5
+    assert "**`loss.delta`** (cifar10; ce+lc): code `2.5`." in silent

@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import math
+import re
 
 import pytest
 
 from noiseproof.paper import cells
 from noiseproof.paper.queue import chosen_cells, planned_runs, run_facts
 from noiseproof.report import FORMATS, formatted, join, summary
+from noiseproof.report.answer import answer
 
 
 def run(cell, seed, percent, *, precision="bf16", **more):
@@ -171,3 +173,76 @@ def test_every_format_prints_every_table_with_and_without_runs(how):
 def test_an_unknown_format_is_refused():
     with pytest.raises(ValueError, match="unknown format 'latx'; did you mean 'latex'"):
         formatted([], "latx")
+
+
+CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+
+
+def by_class(cell, seed, *missing, right=0.9):
+    """A run that is never right on some classes, and right on nine of ten images of the others."""
+    shares = [0.0 if name in missing else right for name in CLASSES]
+    record = run(cell, seed, 10 * sum(shares))
+    record["result"]["accuracy_by_class"] = shares
+    record["task"]["class_names"] = CLASSES
+    return record
+
+
+def test_a_cell_that_stands_out_says_on_which_classes_its_runs_are_never_right():
+    column = chosen_cells(tables=["agce_mae_all"], noises=["symmetric:0.4"])
+    at = {(c.loss, c.alpha, c.beta): c for c in column}
+    one, some, all_right = at["AGCE+MAE", 1.0, 10.0], at["AGCE+MAE", 1.0, 1.0], at["MAE", None, None]
+    records = [by_class(one, 123, "dog", right=0.8), by_class(some, 123, "dog", "cat", "deer"), by_class(all_right, 123)]
+    results = join(column, records).results
+    found = {result.name: result for result in results if result.sample}
+    assert found["AGCE+MAE 1,10"].classes == "never right on dog"
+    assert found["AGCE+MAE 1,1"].classes == "never right on 3 of 10 classes"
+    assert found["MAE"].classes == ""
+    text = summary(results)
+    assert re.search(r"AGCE\+MAE 1,10 at sym 0.4 \(-13.86, p = [\d.e-]+; never right on dog\)", text)
+    assert re.search(r"AGCE\+MAE 1,1 at sym 0.4 \(-22.25, p = [\d.e-]+; never right on 3 of 10 classes\)", text)
+    assert "In 2 of the 3 cells with accuracies by class, runs of ours are never right on some classes" in text
+    assert "up to 10 points each" in text
+    against = answer(results).sentences
+    assert any("AGCE+MAE 1,10 at symmetric 0.4 (-13.9; never right on dog)" in sentence for sentence in against)
+
+
+@pytest.mark.parametrize(
+    ("missed", "said"),
+    [
+        ([["dog"], [], []], "1 of 3 runs never right on dog"),
+        ([["dog", "truck"], ["dog", "truck"]], "2 of 2 runs never right on dog or truck"),
+        ([["dog"], ["truck"]], "2 of 2 runs never right on 1 of 10 classes"),
+        ([["dog"], ["cat", "dog", "truck"], []], "2 of 3 runs never right on up to 3 of 10 classes"),
+        ([[], []], ""),
+    ],
+)
+def test_runs_that_differ_in_the_classes_they_miss_are_counted(missed, said):
+    (found,) = join([cell()], [by_class(cell(), 123 + i, *names) for i, names in enumerate(missed)]).results
+    assert found.classes == said
+
+
+def test_classes_are_told_by_the_runs_that_count_and_by_those_alone():
+    """Neither a run in another precision nor the tested images of another set count; old records say nothing."""
+    records = [by_class(cell(), 123, "dog"), by_class(cell(), 124)]
+    records[0]["recipe"]["precision"] = "tf32"
+    (found,) = join([cell()], records).results
+    assert (found.told_by_class, found.classes, found.as_dict()["never_right"]) == (True, "", {})
+    assert "accuracies by class" not in summary([found])
+    (old,) = join([cell()], [run(cell(), 123, 64.0)]).results
+    assert (old.told_by_class, old.classes) == (False, "")
+    trained = next(c for c in cells(table="real_world", loss="CE") if c.dataset == "ilsvrc12")
+    web = by_class(trained, 123, "dog")
+    web["result"]["ilsvrc12_accuracy"] = 0.6
+    assert [r.classes for r in join([trained], [web]).results] == [""]
+
+
+def test_json_has_the_classes_by_seed_and_names_are_not_trusted():
+    record = by_class(cell(), 125, "dog")
+    (found,) = join([cell()], [record]).results
+    assert found.as_dict()["never_right"] == {"125": [5]}
+    foreign = [*"01234", "\x1b[31m"]
+    for names, said in (("odd", "class 5"), (CLASSES[:2], "class 5"), (foreign, r"\x1b[31m"), (list("012345"), "class 5")):
+        record["task"]["class_names"] = names
+        assert found.classes == f"never right on {said}"
+    record["result"]["accuracy_by_class"] = {"dog": 0.0}
+    assert found.classes == ""

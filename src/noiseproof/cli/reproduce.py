@@ -228,5 +228,10 @@ def _run(
 
 def _show(work: Work, how: str) -> None:
     stored = [run.facts for run in work.store.runs() if run.status in OVER]
-    results = join(work.cells, [*work.records, *stored], precision=work.precision, profile=work.profile).results
-    echo(formatted(results, how).rstrip("\n"))
+    records = [*work.records, *stored]
+    joined = join(work.cells, records, precision=work.precision, profile=work.profile)
+    for profile in PROFILES:
+        others = join(work.cells, joined.unmatched, precision=work.precision, profile=profile)
+        if count := len(joined.unmatched) - len(others.unmatched):
+            say(f"{count} more run{'s' * (count > 1)} of these numbers: --profile {profile} shows them")
+    echo(formatted(joined.results, how).rstrip("\n"))

@@ -35,7 +35,7 @@ class Difference(NamedTuple):
     field: str
     """A field of the recipe, ``loss.OPTION``, or ``noise KIND:RATE``"""
     text: Any
-    """None where the text gives no value"""
+    """None where the text gives no value; its profile then takes the code's, or leaves the step out"""
     code: Any
     source: str
 

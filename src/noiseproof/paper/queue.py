@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from noiseproof.losses import find_loss
 from noiseproof.paper.cells import Cell, cells
-from noiseproof.paper.recipes import SEEDS, recipe_of
+from noiseproof.paper.fidelity import PROFILES, Difference
+from noiseproof.paper.recipes import SEEDS, differences, recipe_of
 from noiseproof.train import Recipe, override
 
-__all__ = ["NOT_COMPARED", "Plan", "PlannedRun", "chosen_cells", "planned_runs", "run_facts"]
+__all__ = ["NOT_COMPARED", "Plan", "PlannedRun", "cell_differences", "chosen_cells", "planned_runs", "run_facts"]
 
 FIRST = ("JAL-CE", "JAL-FL", "CE", "NCE+RCE", "NCE+AGCE", "ANL-CE")
 """The paper's own losses and their nearest rivals; the others follow in the order of the tables."""
@@ -119,6 +120,31 @@ def run_facts(cell: Cell, profile: str = "paper-code") -> dict[str, Any]:
     facts = _facts(dataclasses.replace(bare, noise="clean", rate=0.0), profile)
     noise = _facts(dataclasses.replace(bare, loss="CE", alpha=None, beta=None), profile)["noise"]
     return {**facts, "noise": noise}
+
+
+def cell_differences(cell: Cell) -> list[Difference]:
+    """In what the run behind a cell differs between the paper's text and its code, with the values of both; QuotedError where
+    there is none. Counts of labels do not matter to labels from a file.
+
+    >>> (cell,) = chosen_cells(tables=["human"], losses=["gce"], noises=["human:worst"], datasets=["cifar10"])
+    >>> [(found.field, found.text, found.code) for found in cell_differences(cell)]
+    [('loss.q', 0.9, 0.7), ('clip', None, 5.0), ('l1', 5e-05, 0.0), ('l2', 0.0, 0.0001)]
+    """
+    code, text = (run_facts(cell, profile) for profile in PROFILES)
+    made = any(facts["noise"] != "none" and not facts["noise"].startswith("labels:") for facts in (code, text))
+    found = []
+    for one in differences(code["dataset"], cell.loss):
+        values = [_value(facts, one.field, cell) for facts in (text, code)]
+        if values[0] != values[1] and (made or one.field != "noise_rule"):
+            found.append(one._replace(text=values[0], code=values[1]))
+    return found
+
+
+def _value(facts: Mapping[str, Any], field: str, cell: Cell) -> Any:
+    """Of a field by the name that a difference has; None where it is not the cell's."""
+    if field.startswith("noise "):
+        return facts["noise"] if field.removeprefix("noise ").partition(":")[0] == cell.noise else None
+    return facts["loss_options"].get(field.removeprefix("loss.")) if field.startswith("loss.") else facts.get(field)
 
 
 @functools.cache

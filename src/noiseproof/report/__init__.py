@@ -3,7 +3,9 @@
 records        JSON lines of runs: read, write, merge
 folders        a run's folder as such a line
 cells          the published cells with the runs that belong to them
+classes        on which classes a run is never right
 agreement      do a cell and a whole table agree with the paper
+profiles       cells measured with the values of the paper's text and of its code
 tables         the comparison as text, Markdown, LaTeX, JSON or CSV, and in words
 paired         losses compared with each other on the same seeds
 comparison     that as text, Markdown, JSON or CSV, and as a picture

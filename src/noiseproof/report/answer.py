@@ -79,12 +79,16 @@ def _standing_out(results: list[CellResult]) -> list[str]:
     """The cells that differ once their number is corrected for, each with its difference."""
     known = [result for result in results if result.agreement.p is not None]
     corrected = holm([result.agreement.p or 0.0 for result in known])
-    return [
-        f"{result.cell.loss} at {result.cell.noise} {result.cell.rate or ''}".rstrip()
-        + f" ({result.agreement.difference:+.1f})"
-        for result, p in zip(known, corrected, strict=True)
-        if p < ALPHA
-    ]
+    several = len({result.cell.dataset for result in known}) > 1
+    return [_named(result, several) for result, p in zip(known, corrected, strict=True) if p < ALPHA]
+
+
+def _named(result: CellResult, with_dataset: bool) -> str:
+    cell = result.cell
+    where = f" on {DATASETS.get(cell.dataset, cell.dataset)}" if with_dataset else ""
+    noise = f"{cell.noise} {cell.rate or ''}".rstrip()
+    apart = "; ".join(filter(None, (f"{result.agreement.difference:+.1f}", result.classes)))
+    return f"{result.name} at {noise}{where} ({apart})"
 
 
 def _chance(judged: int) -> int:

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from noiseproof.paper import Cell, cells
+from noiseproof.paper import PROFILES, Cell, cells
 from noiseproof.paper.queue import run_facts
 from noiseproof.report.agreement import Agreement, Point, Sample, Usual, compare, usual_spreads
+from noiseproof.report.classes import count_classes, never_right, said_of_classes
 from noiseproof.report.records import merge
 
 __all__ = ["CellResult", "Joined", "join", "usual_spread"]
 
+TEST = "test_accuracy"
 NOT_JUDGED = Agreement("too few")
 
 
@@ -33,11 +35,37 @@ class CellResult:
     agreement: Agreement = NOT_JUDGED
     runs: tuple[dict[str, Any], ...] = ()
     """The records behind it, also those left out"""
+    counted: tuple[dict[str, Any], ...] = ()
+    """Those of them whose accuracies count"""
+    profile: str = PROFILES[0]
+    """Whose values the runs have, the code's or the text's"""
 
     @functools.cached_property
     def sample(self) -> Sample | None:
         """Over the seeds; a repeated run counts once, with its mean."""
         return Sample.of([fmean(values) for values in self.accuracies.values()])
+
+    @property
+    def name(self) -> str:
+        """The loss, with the weights that its table varies."""
+        weights = "" if self.cell.alpha is None else f" {self.cell.alpha:g},{self.cell.beta:g}"
+        return self.cell.loss + weights
+
+    @property
+    def told_by_class(self) -> bool:
+        """Whether its runs say how each class fares, on the images of this cell."""
+        return _measure(self.cell) == TEST and any(map(count_classes, self.counted))
+
+    @property
+    def never_right(self) -> dict[int, list[int]]:
+        """By seed, the classes of which no test example is right."""
+        runs = self.counted if self.told_by_class else ()
+        return {_seed(run): missed for run in runs if (missed := never_right(run))}
+
+    @property
+    def classes(self) -> str:
+        """On which classes its runs are never right, in a few words."""
+        return said_of_classes(self.counted) if self.told_by_class else ""
 
     @property
     def published(self) -> Sample:
@@ -73,8 +101,10 @@ class CellResult:
             "verdict": found.verdict,
             "basis": found.basis,
             "precision": self.precision,
+            "profile": self.profile,
             "accuracies": {str(seed): [_rounded(value) for value in values] for seed, values in self.accuracies.items()},
             "left_out": dict(self.left_out),
+            "never_right": {str(seed): missed for seed, missed in self.never_right.items()},
             "remark": cell.remark,
         }
 
@@ -87,7 +117,7 @@ class Joined(NamedTuple):
 
 
 def join(
-    chosen: Iterable[Cell], records: Iterable[dict[str, Any]], *, precision: str = "bf16", profile: str = "paper-code"
+    chosen: Iterable[Cell], records: Iterable[dict[str, Any]], *, precision: str = "bf16", profile: str = PROFILES[0]
 ) -> Joined:
     """Each cell with its runs: those whose recipe is the cell's in everything but seed, precision and confidence epochs.
 
@@ -105,17 +135,17 @@ def join(
             facts = run_facts(cell, profile)
             runs = [i for i in by_run.get(_short(facts), []) if _same(facts, records[i]["recipe"])]
         matched.update(runs)
-        results.append(_measured(cell, [records[i] for i in runs], precision))
+        results.append(replace(_measured(cell, [records[i] for i in runs], precision), profile=profile))
     unmatched = [record for i, record in enumerate(records) if i not in matched]
     return Joined(results, unmatched)
 
 
 def _measured(cell: Cell, runs: list[dict[str, Any]], precision: str) -> CellResult:
-    measure = "ilsvrc12_accuracy" if cell.dataset == "ilsvrc12" else "test_accuracy"
     accuracies: dict[int, tuple[float, ...]] = {}
     left_out: Counter[str] = Counter()
+    counted = []
     for run in runs:
-        seed, value = run["recipe"].get("seed", 0), run["result"].get(measure)
+        seed, value = _seed(run), run["result"].get(_measure(cell))
         status = run.get("status", "finished")
         if run["recipe"].get("precision") != precision:
             left_out[str(run["recipe"].get("precision"))] += 1
@@ -123,8 +153,18 @@ def _measured(cell: Cell, runs: list[dict[str, Any]], precision: str) -> CellRes
             left_out["not tested" if status == "finished" else status] += 1
         else:
             accuracies[seed] = (*accuracies.get(seed, ()), 100 * value)
-    result = CellResult(cell, precision, dict(sorted(accuracies.items())), dict(left_out), runs=tuple(runs))
+            counted.append(run)
+    in_order = dict(sorted(accuracies.items()))
+    result = CellResult(cell, precision, in_order, dict(left_out), runs=tuple(runs), counted=tuple(counted))
     return replace(result, agreement=compare(result.sample, result.published, usual_spread(cell)))
+
+
+def _seed(run: Mapping[str, Any]) -> Any:
+    return run["recipe"].get("seed", 0)
+
+
+def _measure(cell: Cell) -> str:
+    return "ilsvrc12_accuracy" if cell.dataset == "ilsvrc12" else TEST
 
 
 def usual_spread(cell: Cell) -> Usual | None:

@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
         for group in groups:
             same = [group.recipe.get(key) == getattr(facts, key) for key in ("dataset", "loss", "noise")]
             others = {key: value for key, value in (group.changes or {}).items() if key != "precision"}
-            if all(same) and group.changes is not None and others == asked:
+            if all(same) and group.profile == paper.PROFILES[0] and group.changes is not None and others == asked:
                 return group
         return None
 

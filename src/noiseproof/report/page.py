@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.noise import NoiseSpec
-from noiseproof.paper import cells
+from noiseproof.paper import PROFILES, cells
 from noiseproof.report import charts
 from noiseproof.report.agreement import Sample
 from noiseproof.report.answer import DATASETS, VERDICTS, answer
 from noiseproof.report.cells import join
-from noiseproof.report.page_runs import Group, groups_of, number, seed_of, warnings_of, weakest_class
+from noiseproof.report.page_runs import Group, groups_of, seed_of, warnings_of, weakest_class
 from noiseproof.report.paired import Comparison, compare_paired
-from noiseproof.report.records import merge
+from noiseproof.report.profiles import beside, said_of_profiles, text_or_code, text_results
+from noiseproof.report.records import merge, number
 from noiseproof.report.tables import View, notes_on, summary, views
 from noiseproof.report.templates import environment
 from noiseproof.version import __version__
@@ -71,7 +72,9 @@ def page(
     """The whole file. ``made`` is the date that it shows, ``sources`` the places that the records came from."""
     records = merge(records)
     results = join(cells(), records, precision=precision).results
-    groups = groups_of(records, results, precision)
+    by_text = text_results(results, records, precision=precision)
+    groups = groups_of(records, beside(results, by_text), precision)
+    both = text_or_code(results, by_text)
     anchors = {id(record): group for group in groups for record in group.records}
     styles: dict[str, int] = {}
     for group in groups:
@@ -84,16 +87,18 @@ def page(
     return templates.get_template("page.html").render(
         answer=answer(results),
         views=[(_title(view), view, notes_on(view), summary(view.cells)) for view in views(results)],
-        group_of=lambda result: next((anchors[id(run)] for run in result.runs if _counts(run, precision)), None),
+        group_of=lambda result: next((anchors[id(run)] for run in result.counted), None),
         noises=noises,
         embeddings=[(found.title, charts.scatter(found.points, found.labels, f"t-SNE, {found.title}")) for found in embeddings],
         matrices=_matrices(groups),
         decays=_decays(groups),
+        both=both,
+        said_of_both=said_of_profiles(both, results),
         weighed=[
             (group, record) for group in groups for record in group.records[:1] if isinstance(record.get("weights"), dict)
         ],
         groups=groups,
-        facts=_facts(records),
+        facts=_facts(records, groups),
         made=made,
         sources=sources,
         precision=precision,
@@ -161,7 +166,8 @@ def _matrix(spec: str, classes: int, title: str) -> charts.Svg | None:
 
 def _decays(groups: Iterable[Group]) -> list[tuple[str, Comparison, dict[str, Group]]]:
     """The losses under L1 and under L2, where at least one was trained with another decay than the paper's."""
-    kept = [group for group in groups if group.changes is not None and set(group.changes) <= {"l1", "l2", "precision"}]
+    coded = [group for group in groups if group.profile == PROFILES[0] and group.changes is not None]
+    kept = [group for group in coded if set(group.changes or ()) <= {"l1", "l2", "precision"}]
     found = []
     for title, members in by_noise(kept).items():
         named = {f"{group.loss}, {_decay(group)}": group for group in members if group.accuracies}
@@ -178,7 +184,7 @@ def _decay(group: Group) -> str:
     return (" and ".join(used) or "no decay") + own + precision
 
 
-def _facts(records: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+def _facts(records: Sequence[dict[str, Any]], groups: Sequence[Group]) -> list[tuple[str, str]]:
     """What the runs were made with, each value with the number of runs."""
     counted: dict[str, Counter[str]] = {}
     for record in records:
@@ -187,7 +193,11 @@ def _facts(records: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
             counted.setdefault(key, Counter())[str(known.get(key) or "not stated")] += 1
     hours = sum(_seconds(record, share=True) for record in records) / 3600
     lines = [(key, ", ".join(f"{value} ({n})" for value, n in sorted(values.items()))) for key, values in counted.items()]
-    return [("runs", str(len(records))), ("device time", f"{hours:.1f} hours"), *lines]
+    by_text = sum(len(group.records) for group in groups if group.profile != PROFILES[0])
+    other = sum(len(group.records) for group in groups if not group.results)
+    named = {"with the text's values": by_text, "of no published number": other}
+    runs = ", ".join([str(len(records)), *(f"{count} {what}" for what, count in named.items() if count)])
+    return [("runs", runs), ("device time", f"{hours:.1f} hours"), *lines]
 
 
 def _environment(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,10 +210,6 @@ def _seconds(record: Mapping[str, Any], share: bool = False) -> float:
     phases = record.get("seconds")
     total = sum(number(value) or 0.0 for value in phases.values()) if isinstance(phases, dict) else 0.0
     return total / (number(record.get("at_once")) or 1) if share else total
-
-
-def _counts(run: Mapping[str, Any], precision: str) -> bool:
-    return bool(run["recipe"].get("precision") == precision and run.get("status", "finished") == "finished")
 
 
 def _title(view: View) -> str:

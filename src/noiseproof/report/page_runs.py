@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,13 +18,13 @@ from typing import Any, NamedTuple
 from noiseproof import paper
 from noiseproof.files import is_dir, is_file
 from noiseproof.losses import find_loss, list_losses
-from noiseproof.paper.queue import NOT_COMPARED
+from noiseproof.paper.queue import NOT_COMPARED, run_facts
 from noiseproof.report.agreement import Sample
 from noiseproof.report.cells import CellResult
 from noiseproof.report.folders import BINS, RECORD, run_line
-from noiseproof.report.records import read_records, setting
+from noiseproof.report.records import number, numbers, read_records, setting
 
-__all__ = ["Found", "Group", "command", "groups_of", "number", "read_runs", "warnings_of", "weakest_class"]
+__all__ = ["Found", "Group", "command", "groups_of", "read_runs", "warnings_of", "weakest_class"]
 
 BUILT_IN = ("digits",)
 """Data sets that need no --data."""
@@ -81,15 +80,27 @@ class Group:
 
     @property
     def noise(self) -> str:
-        """As the paper names it where the runs count for one of its cells."""
+        """As the paper names it where its code has that noise, whatever else the recipe has."""
+        noise, names = str(self.recipe.get("noise", "none")), _paper_noises(self.dataset)
+        named = names.get(noise, noise).replace(":", " ").replace("none", "clean")
+        # Instance noise is a file of labels in the code; that made from the images has the paper's name too.
+        return f"{named}, generated" if noise not in names and noise in names.values() else named
+
+    @functools.cached_property
+    def profile(self) -> str:
+        """That of the cells it counts for; else the text's where the recipe is all the text's, otherwise the code's."""
         for result in self.results:
-            return result.cell.spec.replace(":", " ").replace("none", "clean")
-        return str(self.recipe.get("noise", "none")).replace(":", " ").replace("none", "clean")
+            return result.profile
+        code, text = ({*(self._changes(profile) or {"loss": None})} - {"precision"} for profile in paper.PROFILES)
+        return paper.PROFILES[1 if code and not text else 0]
 
     @functools.cached_property
     def changes(self) -> dict[str, Any] | None:
-        """What differs from the paper's recipe, as --set has it; None if the paper has no such recipe."""
-        known = _paper_facts(str(self.recipe.get("dataset")), str(self.recipe.get("loss")))
+        """What differs from the profile's recipe, as --set has it; None if the paper has no such recipe."""
+        return self._changes(self.profile)
+
+    def _changes(self, profile: str) -> dict[str, Any] | None:
+        known = _paper_facts(self.dataset, str(self.recipe.get("loss")), profile)
         return None if known is None else dict(_changes(known, self.recipe))
 
     @property
@@ -102,7 +113,8 @@ class Group:
     def name(self) -> str:
         """The loss, and what differs from its recipe in the paper."""
         changes = {key: value for key, value in (self.changes or {}).items() if key != "precision"}
-        words = [self.loss, *(f"{key.removeprefix('loss.')}={_text(value)}" for key, value in changes.items())]
+        profile = [] if self.profile == paper.PROFILES[0] else [self.profile]
+        words = [self.loss, *profile, *(f"{key.removeprefix('loss.')}={_text(value)}" for key, value in changes.items())]
         precision = str(self.recipe.get("precision", self.precision))
         return " ".join(words if precision == self.precision else [*words, precision])
 
@@ -123,11 +135,11 @@ class Group:
     @property
     def command(self) -> str:
         cells = [result.cell for result in self.results]
-        return command(self.recipe, self.changes, noise=cells[0].spec if cells else None)
+        return command(self.recipe, self.changes, noise=cells[0].spec if cells else None, profile=self.profile)
 
     def curve(self, name: str) -> list[float | None]:
         """Percent by epoch, the mean of the runs that have one as long as the first."""
-        curves = [_numbers(_part(record, "curve").get(name)) for record in self.records]
+        curves = [numbers(_part(record, "curve").get(name)) for record in self.records]
         curves = [curve for curve in curves if curve]
         rows = zip(*(curve for curve in curves if len(curve) == len(curves[0])), strict=True)
         return [100 * fmean(known) if (known := [v for v in row if v is not None]) else None for row in rows]
@@ -170,13 +182,21 @@ def groups_of(records: Sequence[dict[str, Any]], results: Iterable[CellResult], 
     return sorted(groups, key=lambda group: (order.get(_key(group.records[0]), len(order) + 10**6), group.dataset, group.noise))
 
 
-def command(recipe: Mapping[str, Any], changes: Mapping[str, Any] | None, *, noise: str | None = None) -> str:
+def command(
+    recipe: Mapping[str, Any],
+    changes: Mapping[str, Any] | None,
+    *,
+    noise: str | None = None,
+    profile: str = paper.PROFILES[0],
+) -> str:
     """What trains this recipe again."""
     dataset, loss = str(recipe.get("dataset")), str(recipe.get("loss"))
     words = ["noiseproof", "train", loss if changes is None else f"{dataset}/{loss}"]
     if (noise := noise or str(recipe.get("noise", "none"))) != "none":
         words += ["--noise", noise]
     words += ["--seed", str(recipe.get("seed", 123))]
+    if profile != paper.PROFILES[0]:
+        words += ["--profile", profile]
     for key, value in (_all_fields(recipe) if changes is None else changes).items():
         words += ["--set", f"{key}={_text(value)}"]
     text = shlex.join(words)
@@ -185,18 +205,13 @@ def command(recipe: Mapping[str, Any], changes: Mapping[str, Any] | None, *, noi
     return text if dataset in BUILT_IN else f"{text} --data DIR"
 
 
-def number(value: Any) -> float | None:
-    """A finite number, or None for whatever else a record holds there."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
-
-
 def seed_of(record: Mapping[str, Any]) -> int:
     return int(number(record["recipe"].get("seed")) or 0)
 
 
 def weakest_class(record: Mapping[str, Any]) -> tuple[int, float] | None:
     """The class of which the smallest share is right, and that share in percent; None where classes were not counted apart."""
-    shares = enumerate(_numbers(record["result"].get("accuracy_by_class")))
+    shares = enumerate(numbers(record["result"].get("accuracy_by_class")))
     known = [(share, k) for k, share in shares if share is not None]
     return (min(known)[1], 100 * min(known)[0]) if known else None
 
@@ -211,12 +226,8 @@ def _part(record: Mapping[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _numbers(values: Any) -> list[float | None]:
-    return [number(value) for value in values] if isinstance(values, list) else []
-
-
 def _counts(kinds: Any) -> dict[str, list[float]]:
-    found = {kind: _numbers(kinds.get(kind)) for kind in ("right", "wrong", "given")} if isinstance(kinds, dict) else {}
+    found = {kind: numbers(kinds.get(kind)) for kind in ("right", "wrong", "given")} if isinstance(kinds, dict) else {}
     return {kind: [value or 0.0 for value in counts] for kind, counts in found.items() if len(counts) == BINS}
 
 
@@ -226,11 +237,18 @@ def _key(record: Mapping[str, Any]) -> str:
 
 
 @functools.cache
-def _paper_facts(dataset: str, loss: str) -> dict[str, Any] | None:
+def _paper_facts(dataset: str, loss: str, profile: str) -> dict[str, Any] | None:
     try:
-        return paper.recipe(f"{dataset}/{loss}").as_dict()
+        return paper.recipe(f"{dataset}/{loss}", profile=profile).as_dict()
     except (ValueError, TypeError, KeyError):
         return None
+
+
+@functools.cache
+def _paper_noises(dataset: str) -> dict[str, str]:
+    """The paper's names of the noises that its code trains with."""
+    trained = (cell for cell in paper.cells() if cell.dataset == dataset and cell.quoted_from is None)
+    return {run_facts(cell)["noise"]: cell.spec for cell in trained}
 
 
 @functools.cache

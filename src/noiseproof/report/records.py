@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from noiseproof.files import write_whole
 from noiseproof.paper import list_recipes
 from noiseproof.reading import check_nesting
 
-__all__ = ["compact", "identity", "merge", "read_records", "setting", "write_records"]
+__all__ = ["compact", "identity", "merge", "number", "numbers", "read_records", "setting", "write_records"]
 
 CURVES = ("given_accuracy", "clean_accuracy", "test_accuracy")
 OBSERVED = ("confidence_epochs",)
@@ -119,6 +120,16 @@ def _same_result(one: dict[str, Any], two: dict[str, Any]) -> bool:
         return False
     shared = one["result"].keys() & two["result"].keys()
     return all(one["result"][key] == two["result"][key] for key in shared) and bool(shared or one["result"] == two["result"])
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None for whatever else a record holds there."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
+
+
+def numbers(values: Any) -> list[float | None]:
+    """Of a list; empty for whatever else a record holds there."""
+    return [number(value) for value in values] if isinstance(values, list) else []
 
 
 def _plain(value: Any) -> Any:

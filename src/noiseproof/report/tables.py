@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from noiseproof.paper import PROFILES
 from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, mean_difference, ranking, spread
 from noiseproof.report.cells import CellResult
+from noiseproof.report.classes import count_classes, never_right
 
-__all__ = ["FORMATS", "View", "formatted", "notes_on", "summary", "views"]
+__all__ = ["FORMATS", "View", "formatted", "marked", "notes_on", "papers", "summary", "views"]
 
 MARKS = {"agrees": "=", "above": "+", "below": "-", "too few": "?"}
 LATEX_MARKS = {"agrees": "=", "above": r"\uparrow", "below": r"\downarrow", "too few": "?"}
@@ -57,10 +59,10 @@ def views(results: Iterable[CellResult]) -> list[View]:
     found: dict[str, dict[tuple[str, str], CellResult]] = {}
     for result in results:
         cell = result.cell
-        weights = "" if cell.alpha is None else f" {cell.alpha:g},{cell.beta:g}"
         kind = NOISES.get(cell.noise)
         column = f"{kind} {cell.rate}" if kind else cell.noise
-        found.setdefault(f"{cell.table}, {cell.dataset}", {})[cell.loss + weights, column] = result
+        profile = "" if result.profile == PROFILES[0] else f", {result.profile}"
+        found.setdefault(f"{cell.table}, {cell.dataset}{profile}", {})[result.name, column] = result
     return [
         View(title, tuple(dict.fromkeys(row for row, _ in cells)), tuple(dict.fromkeys(column for _, column in cells)), cells)
         for title, cells in found.items()
@@ -75,14 +77,16 @@ def _ours(result: CellResult | None) -> str:
     return text if sample.n == 3 else f"{text} ({sample.n})"
 
 
-def _papers(result: CellResult | None) -> str:
+def papers(result: CellResult | None) -> str:
+    """The paper's number."""
     if result is None:
         return ""
     cell = result.cell
     return f"{cell.mean:.2f}" if cell.std is None else f"{cell.mean:.2f}±{cell.std:.2f}"
 
 
-def _marked(result: CellResult | None) -> str:
+def marked(result: CellResult | None) -> str:
+    """Ours, with the mark of its verdict."""
     return "" if result is None or result.sample is None else f"{_ours(result)} {MARKS[result.agreement.verdict]}"
 
 
@@ -93,9 +97,9 @@ def _text(results: list[CellResult]) -> str:
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
             if any(cell is not None and cell.sample is not None for cell in cells):
-                lines += [[row, "ours", *map(_marked, cells)], ["", "paper", *map(_papers, cells)]]
+                lines += [[row, "ours", *map(marked, cells)], ["", "paper", *map(papers, cells)]]
             else:
-                lines.append([row, "paper", *map(_papers, cells)])
+                lines.append([row, "paper", *map(papers, cells)])
         parts.append("\n".join([view.title, *_aligned(lines), *notes_on(view), "", _summary(view)]))
     return "\n\n".join([*parts, LEGEND])
 
@@ -111,7 +115,7 @@ def _markdown(results: list[CellResult]) -> str:
         lines = [["loss", *view.columns], ["---"] * (1 + len(view.columns))]
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
-            texts = ["<br>".join(filter(None, (_marked(cell), f"*{_papers(cell)}*" if cell else ""))) for cell in cells]
+            texts = ["<br>".join(filter(None, (marked(cell), f"*{papers(cell)}*" if cell else ""))) for cell in cells]
             lines.append([row, *texts])
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         notes = "\n".join(f"- {note}" for note in notes_on(view))
@@ -126,8 +130,8 @@ def _latex(results: list[CellResult]) -> str:
         lines += [rf" & & {' & '.join(view.columns)} \\", r"\midrule"]
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
-            ours, papers = (" & ".join(map(write, cells)) for write in (_latex_ours, _latex_papers))
-            lines += [rf"{row} & ours & {ours} \\", rf" & paper & {papers} \\"]
+            ours, published = (" & ".join(map(write, cells)) for write in (_latex_ours, _latex_papers))
+            lines += [rf"{row} & ours & {ours} \\", rf" & paper & {published} \\"]
         comments = [f"% {line}" for line in (view.title, LEGEND, *notes_on(view), _summary(view))]
         parts.append("\n".join([*comments, *lines, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(parts)
@@ -140,7 +144,7 @@ def _latex_ours(result: CellResult | None) -> str:
 
 
 def _latex_papers(result: CellResult | None) -> str:
-    return "--" if result is None else f"${_papers(result)}$".replace("±", r" \pm ")
+    return "--" if result is None else f"${papers(result)}$".replace("±", r" \pm ")
 
 
 def _json(results: list[CellResult]) -> str:
@@ -202,6 +206,7 @@ def _summary(view: View) -> str:
         _off(measured),
         _scatter(judged),
         _standing_out(view, judged),
+        _classes(measured),
         _ranks(view),
     ]
     return " ".join(filter(None, sentences))
@@ -231,13 +236,32 @@ def _standing_out(view: View, judged: list[CellResult]) -> str:
     names = [key for key, result in view.results.items() if result.agreement.p is not None]
     corrected = holm([result.agreement.p or 0.0 for result in judged])
     found = [
-        f"{row} at {column} ({view.results[row, column].agreement.difference:+.2f}, p = {p:.2g})"
+        f"{row} at {column} ({_apart(view.results[row, column], p)})"
         for (row, column), p in zip(names, corrected, strict=True)
         if p < ALPHA
     ]
     if not found:
         return "No cell stands out once their number is corrected for (Holm)."
     return f"After Holm's correction for their number these stand out: {', '.join(found)}."
+
+
+def _apart(result: CellResult, p: float) -> str:
+    return "; ".join(filter(None, (f"{result.agreement.difference:+.2f}, p = {p:.2g}", result.classes)))
+
+
+def _classes(measured: list[CellResult]) -> str:
+    """What a class that is never right means for judging its cell."""
+    told = [result for result in measured if result.told_by_class]
+    missing = [result for result in told if result.classes]
+    if not missing:
+        return ""
+    most = max(100 / count_classes(run) for result in missing for run in result.counted if never_right(run))
+    points = f"{most:g} point{'s' if most != 1 else ''}"
+    return (
+        f"In {len(missing)} of the {len(told)} cells with accuracies by class, runs of ours are never right on some classes: "
+        f"such a cell moves by a whole class at a time, up to {points} each, and the spread usual in its column says too "
+        "little of it."
+    )
 
 
 def _ranks(view: View) -> str:
