@@ -80,4 +80,4 @@ def test_the_first_steps_are_those_of_a_plain_loop(cifar10):
         (loss + penalty).backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 5.0)
         optimiser.step()
-    assert ours == pytest.approx(np.mean(losses), rel=1e-5)
+    assert ours == pytest.approx(np.mean(losses) - 29**2 / 10, rel=1e-5)  # less AMSE's constant, (a - 1)^2 / K
