@@ -137,7 +137,8 @@ def _sums(z: Tensor, label: Tensor, asked: Sequence[Primitive], dtype: torch.dty
     log_sum = (torch.minimum(own.exp(), d) if z.shape[1] == 2 else own.expm1().add_(d)).log1p_()
     columns = [top, own, d, log_sum]
     if masked is not None:
-        columns.append((~_put(masked, label, True)).sum(1, keepdim=True).to(dtype))
+        masked = _put(masked, label, True)
+        columns.append((~masked).sum(1, keepdim=True, dtype=dtype))
     for primitive in asked:
         if primitive.kind == "nll" and sum_of_logits is not None:
             columns.append(sum_of_logits)
@@ -150,7 +151,7 @@ def _sums(z: Tensor, label: Tensor, asked: Sequence[Primitive], dtype: torch.dty
             columns.append(own - e.amax(1, keepdim=True).log_())
         else:
             terms = focal_terms(e, shifted, log_sum, primitive, space.term, space.spare)
-            total = _without(masked, _put(terms, label, 0.0)).sum(1, keepdim=True)
+            total = (_put(terms, label, 0.0) if masked is None else _without(masked, terms)).sum(1, keepdim=True)
             # or a share of it would be 0/0 where one class is left
             columns.append(total if masked is None else total.clamp_min_(torch.finfo(dtype).tiny))
     return columns
