@@ -294,8 +294,8 @@ def losses(lines: list[dict[str, Any]]) -> str:
         "## Speed of the losses on a CPU\n\n"
         f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}, commit {machine['commit']}, "
         f"{machine['date']}, load of the machine {machine['load']}, {lines[0]['clock']} time. `benchmarks/losses.py`: forward "
-        "and backward, float32, medians. Compiled, ours is a module and the plain formula a function, which is checked with less "
-        "at every call; in the last column both are called in a function.\n\n" + _table(head, rows)
+        "and backward, float32, medians. Compiled, ours is a module and the plain formula a function, which is checked with "
+        "less at every call; in the last column both are called in a function.\n\n" + _table(head, rows)
     )
 
 
