@@ -4,6 +4,8 @@ The interpreter has no shared memory: there :mod:`held_plain` stands in, which c
 holding. On a GPU it is the real one.
 """
 
+import importlib
+
 import pytest
 import torch
 
@@ -118,6 +120,15 @@ def test_the_gradient_of_rows_as_if_held_agrees_with_float64(name, in_place, pla
     assert ((leaf.grad - exact.grad).norm(dim=1) <= 1e-5 * exact.grad.norm(dim=1)).all()
     assert not leaf.grad[1].any()
     assert torch.equal(given.detach(), logits) != in_place
+
+
+def test_no_row_is_held_by_a_triton_that_was_not_looked_at(monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("noiseproof.kernels.launch.KNOWN", False)
+        importlib.reload(once)
+        assert once.held_rows is None
+        assert once._held(torch.zeros(2, 65536), 8) is None
+    importlib.reload(once)
 
 
 @needs_gpu

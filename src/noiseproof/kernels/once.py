@@ -12,7 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from noiseproof.kernels.launch import VERSION, launch, power_of_two
+from noiseproof.kernels.launch import KNOWN, launch, power_of_two
 from noiseproof.kernels.long import ACROSS, first_pass, second_pass
 from noiseproof.kernels.program import run_program, scaled_slopes, slopes_function
 from noiseproof.kernels.reductions import weigh
@@ -20,9 +20,9 @@ from noiseproof.kernels.slots import slots_of
 from noiseproof.primitives import Primitive
 from noiseproof.program import Formula, Reduction
 
-if VERSION >= (3, 6):
+if KNOWN:
     from noiseproof.kernels.held import held_rows
-else:  # whose Gluon is another
+else:  # whose Gluon may be another: it is no promise of Triton's either
     held_rows = None
 
 __all__ = ["at_once"]
