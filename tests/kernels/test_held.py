@@ -9,7 +9,7 @@ import importlib
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="needs Triton")
+pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 import held_plain
 from kernel_cases import KINDS, drawn
