@@ -45,6 +45,8 @@ class GradientInForward(nn.Module):
             result = self.criterion(logits, target)
             return result
         rows, target, *_ = as_rows(self.criterion, logits, target)
+        if self.in_place and _overlap(rows):
+            raise ValueError(f"logits of strides {rows.stride()} share memory with each other; clone() them, or in_place=False")
         if target.is_floating_point():
             raise TypeError("the target must hold class indices, got class probabilities")
         result = _Step.apply(rows, target, self.criterion, self.in_place)  # type: ignore[no-untyped-call]
@@ -62,6 +64,16 @@ class _Rows(Logits):
             values, self.saved = backend_for(self.logits).forward(self.logits, target, self.asked, dtype)
         self.values = values.requires_grad_()
         return statistics_of(self.values.unbind(), keys, self.classes)
+
+
+def _overlap(rows: Tensor) -> bool:
+    """Whether elements may lie at one place, as of an expanded tensor."""
+    reach = 0
+    for stride, size in sorted(zip(rows.stride(), rows.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def _by_program(logits: Tensor, target: Tensor, criterion: RobustLoss, in_place: bool) -> tuple[Tensor, Tensor] | None:

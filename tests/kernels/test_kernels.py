@@ -231,6 +231,16 @@ def test_what_has_no_gradient_in_the_forward_pass_is_refused():
         noiseproof.GradientInForward(noiseproof.CE())(torch.zeros(1, 3, requires_grad=True), torch.full((1, 3), 1 / 3))
 
 
+@pytest.mark.parametrize("strides", [(0, 1), (3, 1), (1, 2)])
+def test_logits_that_share_memory_are_not_written_over(strides):
+    logits = torch.zeros(40, requires_grad=True) * 1.0
+    criterion = noiseproof.GradientInForward(noiseproof.JALCE(), in_place=True)
+    with pytest.raises(ValueError, match="share memory"):
+        criterion(logits.as_strided((4, 5), strides), torch.tensor([0, 1, 2, 3]))
+    for apart in [(5, 1), (7, 1), (1, 4)]:
+        assert criterion((logits * 1.0).as_strided((4, 5), apart), torch.tensor([0, 1, 2, 3])).isfinite()
+
+
 def compiled_ahead(tmp_path, *arguments):
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, str(Path(__file__).with_name("compiled_kernels.py")), *arguments]
