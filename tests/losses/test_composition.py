@@ -50,6 +50,7 @@ def test_a_sum_pickled_when_its_class_stood_in_base_still_loads():
     logits, target = draw(8, 10)
     total = NCE() + 3.0 * AMSE()
     pickled = pickle.dumps(total, protocol=0)  # in which names are plain text
+    # Bytes that were made the line before; the package itself never unpickles.
     older = pickle.loads(pickled.replace(b"noiseproof.losses.composition", b"noiseproof.losses.base"))
     assert pickled.count(b"noiseproof.losses.composition") > 0
     assert repr(older) == repr(total)

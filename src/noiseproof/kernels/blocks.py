@@ -16,7 +16,7 @@ import triton.language as tl
 from noiseproof.kernels.terms import LOWEST, class_terms, exp, focal_terms, log1p, norm_power, power_term
 
 __all__ = ["add_block", "changes", "focal_block", "focal_from_moments", "keep", "keep_focal", "keep_power", "keep_row", "over"]
-__all__ += ["unmasked"]
+__all__ += ["is_lost", "unmasked", "without_largest"]
 
 
 @triton.jit
@@ -88,6 +88,27 @@ def changes(z, top, Q: tl.constexpr):
     x = tl.maximum(z - top, LOWEST)
     e = exp(x)
     return over(e * (e - 1.0) if Q == 2 else power_term(x, e, Q) - e)
+
+
+@triton.jit
+def is_lost(own, rest, change):
+    """Whether ``change``, a sum of ``e^q - e`` formed as the difference of two, has lost what the gradient is made of: nearly
+    all of both is of classes that nearly tie with the largest. It is to be added up by itself, with :func:`changes`."""
+    return (own < 0.0) & (rest > 0.25) & (tl.abs(change) < 0.02 * rest)
+
+
+@triton.jit
+def without_largest(base, column, top, label, classes, Q_A: tl.constexpr, Q_B: tl.constexpr):
+    """The sums of e, e^q and e^q over the lane that has the largest class, whose logits are in these columns, without it."""
+    z = tl.load(base + column, mask=(column < classes) & (column != label), other=float("-inf")).to(tl.float32)
+    x = tl.where(z > float("-inf"), z - top, LOWEST)
+    less = x < 0.0
+    x = tl.where(less, x, 0.0)
+    e = exp(x)
+    ties = tl.maximum(tl.sum(tl.sum((~less).to(tl.float32), 1), 0) - 1.0, 0.0)
+    a = tl.sum(tl.sum(tl.where(less, power_term(x, e, Q_A), 0.0), 1), 0)
+    b = tl.sum(tl.sum(tl.where(less, power_term(x, e, Q_B), 0.0), 1), 0)
+    return tl.sum(tl.sum(tl.where(less, e, 0.0), 1), 0) + ties, a + ties, b + ties
 
 
 @triton.jit

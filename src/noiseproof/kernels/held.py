@@ -39,8 +39,8 @@ def _take(kept, i, LAYOUT: gl.constexpr):
     block = kept.index(i)
     if block.dtype == gl.bfloat16:
         # A pair is a word: its second half is a float when the first is masked, which the compiler does not see.
-        SHAPE: gl.constexpr = (block.shape[0], block.shape[1], block.shape[2] // 2)  # noqa: N806
-        PAIRS: gl.constexpr = gl.BlockedLayout(  # noqa: N806
+        SHAPE: gl.constexpr = (block.shape[0], block.shape[1], block.shape[2] // 2)
+        PAIRS: gl.constexpr = gl.BlockedLayout(
             [1, SHAPE[1], SHAPE[2]], LAYOUT.threads_per_warp, LAYOUT.warps_per_cta, LAYOUT.order
         )
         pairs = block._reinterpret(gl.int32, SHAPE, gl.SwizzledSharedLayout(SHAPE[2], 1, 1, [2, 0, 1])).load(PAIRS)
@@ -176,7 +176,7 @@ def _take_rows(
     FORMULA: gl.constexpr, WEIGHTED: gl.constexpr, MEAN: gl.constexpr,
     NLL: gl.constexpr, LEAD: gl.constexpr, POWERS: gl.constexpr, FOCALS: gl.constexpr,
 ):  # fmt: skip
-    SUM: gl.constexpr = NLL + FOCALS[0]  # noqa: N806 - a constant of the kernel
+    SUM: gl.constexpr = NLL + FOCALS[0]
     first, count, nothing = gl.program_id(0), gl.num_programs(0), lanes.to(gl.float32) * 0.0
     label, valid = safe_label(target, first, first < rows, classes, target_stride)
     coming, coming_valid = safe_label(target, first + count, first + count < rows, classes, target_stride)
@@ -234,12 +234,12 @@ def held_rows(
 
     A row is HELD blocks in shared memory, and TAIL in registers.
     """
-    LANES: gl.constexpr = WARPS * 32  # noqa: N806 - constants of the kernel
+    LANES: gl.constexpr = WARPS * 32
     # A thread has a lane of its own, in registers and in shared memory, where lanes are side by side.
-    LAYOUT: gl.constexpr = gl.BlockedLayout([1, DEPTH, ACROSS], [32, 1, 1], [WARPS, 1, 1], [2, 1, 0])  # noqa: N806
-    STRIP_OF: gl.constexpr = gl.BlockedLayout([1, ACROSS], [32, 1], [WARPS, 1], [1, 0])  # noqa: N806
-    POWERS: gl.constexpr = (POWER_A, Q_A, POWER_B, Q_B)  # noqa: N806
-    FOCALS: gl.constexpr = (  # noqa: N806
+    LAYOUT: gl.constexpr = gl.BlockedLayout([1, DEPTH, ACROSS], [32, 1, 1], [WARPS, 1, 1], [2, 1, 0])
+    STRIP_OF: gl.constexpr = gl.BlockedLayout([1, ACROSS], [32, 1], [WARPS, 1], [1, 0])
+    POWERS: gl.constexpr = (POWER_A, Q_A, POWER_B, Q_B)
+    FOCALS: gl.constexpr = (
         FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A, FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B
     )  # fmt: skip
     kept = gl.allocate_shared_memory(

@@ -8,29 +8,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from noiseproof.kernels.blocks import keep, keep_focal, keep_power, keep_row
+from noiseproof.kernels.blocks import is_lost, keep, keep_focal, keep_power, keep_row, without_largest
 from noiseproof.kernels.stream_back import factors_of
-from noiseproof.kernels.terms import FLOOR, LOWEST, TINY, exp, log1p, norm_power, power_term
+from noiseproof.kernels.terms import FLOOR, SURE, TINY, exp, log1p, norm_power, power_term
 
 __all__ = ["add_two", "factors_of_row", "keep_all", "lanes_to_row", "row_numbers", "share_of", "shares_of_one"]
-
-SURE = tl.constexpr(2.5)
-"""The sum of e relative to the largest class, below which that one has most of it"""
-
-
-@triton.jit
-def _without_largest(base, column, top, label, classes, Q_A: tl.constexpr, Q_B: tl.constexpr):
-    """The sums of e, e^q and e^q over the lane that has the largest class, without that one."""
-    z = tl.load(base + column, mask=(column < classes) & (column != label), other=float("-inf")).to(tl.float32)
-    x = tl.where(z > float("-inf"), z - top, LOWEST)
-    less = x < 0.0
-    x = tl.where(less, x, 0.0)
-    e = exp(x)
-    ties = tl.maximum(tl.sum(tl.sum((~less).to(tl.float32), 1), 0) - 1.0, 0.0)
-    rest = tl.sum(tl.sum(tl.where(less, e, 0.0), 1), 0)
-    a = tl.sum(tl.sum(tl.where(less, power_term(x, e, Q_A), 0.0), 1), 0)
-    b = tl.sum(tl.sum(tl.where(less, power_term(x, e, Q_B), 0.0), 1), 0)
-    return rest + ties, a + ties, b + ties
 
 
 @triton.jit
@@ -68,7 +50,7 @@ def lanes_to_row(
         rest_b = tl.sum(b * power_term(m - largest, factor, Q_B), 0) - 1.0
     if rest < SURE - 1.0:
         lane = tl.max(tl.where(m == largest, lanes, 0), 0)
-        rest, rest_a, rest_b = _without_largest(base, lane * ACROSS + strip, largest, label, classes, Q_A, Q_B)
+        rest, rest_a, rest_b = without_largest(base, lane * ACROSS + strip, largest, label, classes, Q_A, Q_B)
         elsewhere = lanes != lane
         rest += tl.sum(tl.where(elsewhere, d * factor, 0.0), 0)
         rest_a += tl.sum(tl.where(elsewhere, a * power_term(m - largest, factor, Q_A), 0.0), 0)
@@ -92,11 +74,10 @@ def _with_label(largest, rest, rest_a, rest_b, z_y, Q_A: tl.constexpr, Q_B: tl.c
 
 
 @triton.jit
-def _is_lost(own, rest, rest_q, USED: tl.constexpr):
-    """Whether the sum of ``e^q - e`` would have to be added up by itself, see :mod:`noiseproof.kernels.stream`."""
+def _lost(own, rest, rest_q, USED: tl.constexpr):
     lost = own > 0.0  # never
     if USED:
-        lost = (own < 0.0) & (rest > 0.25) & (tl.abs(rest_q - rest) < 0.02 * rest)
+        lost = is_lost(own, rest, rest_q - rest)
     return lost
 
 
@@ -134,7 +115,7 @@ def row_numbers(sums, z_y, origin, classes, POWER_A: tl.constexpr, Q_A: tl.const
     largest, rest, rest_a, rest_b, total = sums
     top, own, one, rest, rest_a, rest_b, d, above = _with_label(largest, rest, rest_a, rest_b, z_y, Q_A, Q_B)
     log_sum, inverse, left = log1p(above), 1.0 / (d + exp(own)), classes - 1.0
-    lost = _is_lost(own, rest, rest_a, POWER_A) | _is_lost(own, rest, rest_b, POWER_B)
+    lost = _lost(own, rest, rest_a, POWER_A) | _lost(own, rest, rest_b, POWER_B)
     others = left * log_sum + (left * (top - origin) - total)
     numbers = (own, one, rest, rest_a, rest_b, d, left, others, z_y - largest)
     return (top, log_sum, inverse, tl.maximum(above * inverse, TINY)), numbers, lost | (total == float("-inf"))

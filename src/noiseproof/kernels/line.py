@@ -12,10 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from noiseproof.kernels.terms import FLOOR, LOWEST, exp, log1p, norm_power, power_term, safe_label
-
-SURE = tl.constexpr(2.5)
-"""The sum of e relative to the largest class, below which that one has most of it"""
+from noiseproof.kernels.terms import FLOOR, LOWEST, SURE, exp, log1p, norm_power, power_term, safe_label
 
 __all__ = ["line_forward"]
 

@@ -21,38 +21,17 @@ from noiseproof.kernels.blocks import (
     changes,
     focal_block,
     focal_from_moments,
+    is_lost,
     keep,
     keep_focal,
     keep_power,
     keep_row,
     unmasked,
+    without_largest,
 )
 from noiseproof.kernels.terms import FLOOR, LOWEST, TINY, exp, log1p, power_term, safe_label
 
 __all__ = ["stream_forward"]
-
-
-@triton.jit
-def _of_all(terms):
-    return tl.sum(tl.sum(terms, 1), 0)
-
-
-@triton.jit
-def _top_lane(
-    base, lane, top, label, classes, WIDTH: tl.constexpr, ACROSS: tl.constexpr, STEPS: tl.constexpr,
-    Q_A: tl.constexpr, Q_B: tl.constexpr,
-):  # fmt: skip
-    """The sums of e, e^q and e^q over the lane that has the largest class, without that one."""
-    column = lane * ACROSS + tl.arange(0, STEPS)[:, None] * WIDTH + tl.arange(0, ACROSS)[None, :]
-    z = tl.load(base + column, mask=(column < classes) & (column != label), other=float("-inf")).to(tl.float32)
-    x = tl.where(z > float("-inf"), z - top, LOWEST)
-    less = x < 0.0
-    x = tl.where(less, x, 0.0)
-    e = exp(x)
-    ties = tl.maximum(_of_all((~less).to(tl.float32)) - 1.0, 0.0)
-    a = _of_all(tl.where(less, power_term(x, e, Q_A), 0.0))
-    b = _of_all(tl.where(less, power_term(x, e, Q_B), 0.0))
-    return _of_all(tl.where(less, e, 0.0)) + ties, a + ties, b + ties
 
 
 @triton.jit
@@ -62,7 +41,8 @@ def _row_sums(
 ):  # fmt: skip
     """The row's sums of e, e^q and e^q, without the largest class, which is in this lane; and of e x."""
     elsewhere, factor = tl.arange(0, LANES) != lane, exp(m - top)
-    rest, rest_a, rest_b = _top_lane(base, lane, top, label, classes, LANES * ACROSS, ACROSS, STEPS, Q_A, Q_B)
+    column = lane * ACROSS + tl.arange(0, STEPS)[:, None] * (LANES * ACROSS) + tl.arange(0, ACROSS)[None, :]
+    rest, rest_a, rest_b = without_largest(base, column, top, label, classes, Q_A, Q_B)
     rest += tl.sum(tl.where(elsewhere, d * factor, 0.0), 0)
     rest_a += tl.sum(tl.where(elsewhere, a * power_term(m - top, factor, Q_A), 0.0), 0)
     rest_b += tl.sum(tl.where(elsewhere, b * power_term(m - top, factor, Q_B), 0.0), 0)
@@ -88,11 +68,10 @@ def _change(
     base, place, label, classes, top, own, rest, rest_q, LANES: tl.constexpr, BLOCK: tl.constexpr,
     USED: tl.constexpr, Q: tl.constexpr,
 ):  # fmt: skip
-    """The sum of ``e^q - e``. Where nearly all of both is of classes that nearly tie with the largest, their difference has
-    lost what the gradient is made of: the row is read again."""
+    """The sum of ``e^q - e``; where it is lost the row is read again."""
     change = rest_q - rest
     if USED:
-        lost = (own < 0.0) & (rest > 0.25) & (tl.abs(change) < 0.02 * rest)
+        lost = is_lost(own, rest, change)
         total = tl.zeros([LANES], tl.float32)
         for start in range(0, tl.where(lost, classes, 0), BLOCK):
             column = start + place
@@ -201,9 +180,9 @@ def stream_forward(
     row, classes = tl.program_id(0), units * UNIT
     if FLAGGED and tl.load(flags + row) == 0:
         return
-    WIDTH: tl.constexpr = LANES * ACROSS  # noqa: N806 - a constant of the kernel
-    EACH: tl.constexpr = DEPTH * ACROSS  # noqa: N806 - another
-    SUM: tl.constexpr = NLL + FOCAL_A  # noqa: N806 - another
+    WIDTH: tl.constexpr = LANES * ACROSS
+    EACH: tl.constexpr = DEPTH * ACROSS
+    SUM: tl.constexpr = NLL + FOCAL_A
     base = logits + row.to(tl.int64) * (stride_units.to(tl.int64) * UNIT)
     # In this order of axes the compiler gives each thread a lane of its own.
     shallow = tl.arange(0, LANES)[:, None, None] * ACROSS + tl.arange(0, ACROSS)[None, None, :]
