@@ -98,7 +98,7 @@ def is_lost(own, rest, change):
 
 
 @triton.jit
-def without_largest(base, column, top, label, classes, Q_A: tl.constexpr, Q_B: tl.constexpr):
+def _top_lane(base, column, top, label, classes, Q_A: tl.constexpr, Q_B: tl.constexpr):
     """The sums of e, e^q and e^q over the lane that has the largest class, whose logits are in these columns, without it."""
     z = tl.load(base + column, mask=(column < classes) & (column != label), other=float("-inf")).to(tl.float32)
     x = tl.where(z > float("-inf"), z - top, LOWEST)
@@ -109,6 +109,19 @@ def without_largest(base, column, top, label, classes, Q_A: tl.constexpr, Q_B: t
     a = tl.sum(tl.sum(tl.where(less, power_term(x, e, Q_A), 0.0), 1), 0)
     b = tl.sum(tl.sum(tl.where(less, power_term(x, e, Q_B), 0.0), 1), 0)
     return tl.sum(tl.sum(tl.where(less, e, 0.0), 1), 0) + ties, a + ties, b + ties
+
+
+@triton.jit
+def without_largest(
+    m, d, a, b, lanes, lane, base, column, top, label, classes, Q_A: tl.constexpr, Q_B: tl.constexpr
+):  # fmt: skip
+    """The row's sums of e, e^q and e^q, without the largest class, which is in this lane."""
+    elsewhere, factor = lanes != lane, exp(m - top)
+    rest, rest_a, rest_b = _top_lane(base, column, top, label, classes, Q_A, Q_B)
+    rest += tl.sum(tl.where(elsewhere, d * factor, 0.0), 0)
+    rest_a += tl.sum(tl.where(elsewhere, a * power_term(m - top, factor, Q_A), 0.0), 0)
+    rest_b += tl.sum(tl.where(elsewhere, b * power_term(m - top, factor, Q_B), 0.0), 0)
+    return rest, rest_a, rest_b
 
 
 @triton.jit

@@ -50,11 +50,9 @@ def lanes_to_row(
         rest_b = tl.sum(b * power_term(m - largest, factor, Q_B), 0) - 1.0
     if rest < SURE - 1.0:
         lane = tl.max(tl.where(m == largest, lanes, 0), 0)
-        rest, rest_a, rest_b = without_largest(base, lane * ACROSS + strip, largest, label, classes, Q_A, Q_B)
-        elsewhere = lanes != lane
-        rest += tl.sum(tl.where(elsewhere, d * factor, 0.0), 0)
-        rest_a += tl.sum(tl.where(elsewhere, a * power_term(m - largest, factor, Q_A), 0.0), 0)
-        rest_b += tl.sum(tl.where(elsewhere, b * power_term(m - largest, factor, Q_B), 0.0), 0)
+        rest, rest_a, rest_b = without_largest(
+            m, d, a, b, lanes, lane, base, lane * ACROSS + strip, largest, label, classes, Q_A, Q_B
+        )
     return largest, rest, rest_a, rest_b, total
 
 

@@ -29,24 +29,9 @@ from noiseproof.kernels.blocks import (
     unmasked,
     without_largest,
 )
-from noiseproof.kernels.terms import FLOOR, LOWEST, TINY, exp, log1p, power_term, safe_label
+from noiseproof.kernels.terms import FLOOR, LOWEST, TINY, exp, log1p, safe_label
 
 __all__ = ["stream_forward"]
-
-
-@triton.jit
-def _row_sums(
-    m, d, t, a, b, base, lane, top, label, classes, LANES: tl.constexpr, ACROSS: tl.constexpr, STEPS: tl.constexpr,
-    Q_A: tl.constexpr, Q_B: tl.constexpr,
-):  # fmt: skip
-    """The row's sums of e, e^q and e^q, without the largest class, which is in this lane; and of e x."""
-    elsewhere, factor = tl.arange(0, LANES) != lane, exp(m - top)
-    column = lane * ACROSS + tl.arange(0, STEPS)[:, None] * (LANES * ACROSS) + tl.arange(0, ACROSS)[None, :]
-    rest, rest_a, rest_b = without_largest(base, column, top, label, classes, Q_A, Q_B)
-    rest += tl.sum(tl.where(elsewhere, d * factor, 0.0), 0)
-    rest_a += tl.sum(tl.where(elsewhere, a * power_term(m - top, factor, Q_A), 0.0), 0)
-    rest_b += tl.sum(tl.where(elsewhere, b * power_term(m - top, factor, Q_B), 0.0), 0)
-    return rest, rest_a, rest_b, tl.sum((t + (m - top) * d) * factor, 0)
 
 
 @triton.jit
@@ -196,7 +181,9 @@ def stream_forward(
     top = tl.maximum(largest, z_y)
     own = z_y - top
     e_y = exp(own)
-    rest, rest_a, rest_b, t = _row_sums(m, d, t, a, b, base, lane, top, label, classes, LANES, ACROSS, STEPS, Q_A, Q_B)
+    column = lane * ACROSS + tl.arange(0, STEPS)[:, None] * WIDTH + tl.arange(0, ACROSS)[None, :]
+    rest, rest_a, rest_b = without_largest(m, d, a, b, tl.arange(0, LANES), lane, base, column, top, label, classes, Q_A, Q_B)
+    t = tl.sum((t + (m - top) * d) * exp(m - top), 0)
     one = tl.where(largest < z_y, 0.0, 1.0)  # the largest class, where it is not the label
     d = tl.maximum(rest + one, FLOOR)
     above = tl.where(own == 0.0, d, rest + e_y)  # D - 1
