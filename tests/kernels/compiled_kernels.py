@@ -25,6 +25,7 @@ TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16"
 REQUESTS = {
     "jal-ce": [Primitive("nll"), Primitive("power", 2.0)],
     "jal-fl": [Primitive("focal", 0.5), Primitive("power", 2.0)],
+    "anl-ce": [Primitive("nll"), Primitive("room", 0.0, 1e-8)],
     "all": [
         *(Primitive("nll"), Primitive("lead"), Primitive("power", 0.7), Primitive("power", 3.0)),
         *(Primitive("focal", 1.3), Primitive("room", 0.5, 1e-3, True)),

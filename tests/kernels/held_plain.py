@@ -3,15 +3,15 @@
 import triton
 import triton.language as tl
 
-from noiseproof.kernels.blocks import add_block, focal_block
-from noiseproof.kernels.held_row import factors_of_row, keep_all, lanes_to_row, row_numbers, share_of, shares_of_one
+from noiseproof.kernels.blocks import add_block, changes, focal_block, unmasked
+from noiseproof.kernels.held_row import factors_of_row, keep_primitives, lanes_to_row, row_numbers, share_of, shares_of_one
 from noiseproof.kernels.stream_back import gradient_of
 from noiseproof.kernels.terms import LOWEST, TINY, safe_label
 
 
 @triton.jit
 def held_rows(
-    logits, target, weight, primitives, saved, gradient, flags, divisor,
+    logits, target, weight, primitives, gradient, divisor,
     rows, units, stride_units, target_stride, out_stride, ignore_index,
     UNIT: tl.constexpr, WARPS: tl.constexpr, ACROSS: tl.constexpr, DEPTH: tl.constexpr, HELD: tl.constexpr, TAIL: tl.constexpr,
     LAG: tl.constexpr, STEPS: tl.constexpr, FORMULA: tl.constexpr, WEIGHTED: tl.constexpr, MEAN: tl.constexpr,
@@ -49,29 +49,46 @@ def held_rows(
             POWER_A, Q_A, POWER_B, Q_B,
         )  # fmt: skip
     sums = lanes_to_row(m, d, s, t, a, b, base, lanes, strip, label, classes, ACROSS, SUM, POWER_A, Q_A, POWER_B, Q_B)
-    of_class, numbers, flagged = row_numbers(sums, z_y, origin, classes, POWER_A, Q_A, POWER_B, Q_B)
+    left, total, masked = classes - 1.0, sums[4], classes < 0
+    if SUM:
+        masked = total == float("-inf")
+        if masked:
+            count, logits_left = nothing, nothing
+            for start in range(0, classes, BLOCK):
+                z = tl.load(base + start + place, mask=start + place < classes, other=float("-inf")).to(tl.float32)
+                more, some = unmasked(z, start + place, label, origin)
+                count, logits_left = count + more, logits_left + some
+            left, total = tl.sum(count, 0), tl.sum(logits_left, 0)
+    of_class, numbers, powers, lost = row_numbers(sums, left, total, z_y, origin, POWER_A, Q_A, POWER_B, Q_B)
     top, log_sum, inverse, top_miss = of_class
+    power_a, power_b = powers
     spoilt = tl.where(valid, 0.0, float("nan"))
+    change_a, change_b = nothing, nothing
+    for start in range(0, classes, BLOCK):
+        z = tl.load(base + start + place, mask=start + place < classes, other=float("-inf")).to(tl.float32)
+        z = tl.where(start + place == label, float("-inf"), z)
+        change_a, change_b = change_a + changes(z, top, Q_A), change_b + changes(z, top, Q_B)
+    power_a = tl.where(lost[0], tl.sum(change_a, 0), power_a)
+    power_b = tl.where(lost[1], tl.sum(change_b, 0), power_b)
     f_a, h_a, f_b, h_b = 0.0, 0.0, 0.0, 0.0
     if FOCAL_A:
         f_a, h_a, f_b, h_b = nothing, nothing, nothing, nothing
         for start in range(0, classes, BLOCK):
             z = tl.load(base + start + place, mask=start + place < classes, other=float("-inf")).to(tl.float32)
             f_a, h_a, f_b, h_b = focal_block(
-                z, start, place, label, classes, False, top, log_sum, inverse, top_miss, f_a, h_a, f_b, h_b, BLOCK,
+                z, start, place, label, classes, masked, top, log_sum, inverse, top_miss, f_a, h_a, f_b, h_b, BLOCK,
                 FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
                 FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
             )  # fmt: skip
         f_a, h_a, f_b, h_b = tl.maximum(tl.sum(f_a, 0), TINY), tl.sum(h_a, 0), tl.maximum(tl.sum(f_b, 0), TINY), tl.sum(h_b, 0)
     rooms = (f_a, h_a, f_b, h_b)
-    tl.store(flags + row, flagged.to(tl.int32))
-    keep_all(primitives, saved, rows, row, of_class, numbers, rooms, spoilt, NLL, LEAD, POWERS, FOCALS)
+    keep_primitives(primitives, rows, row, log_sum, numbers, rooms, spoilt, NLL, LEAD, POWERS, FOCALS)
     worth = shares_of_one(divisor, MEAN)
     share = share_of(target, weight, row, row < rows, target_stride, label, valid, ignore_index, worth, WEIGHTED)
-    factors, dz_y = factors_of_row(of_class, numbers, rooms, share, spoilt, FORMULA, POWERS)
+    factors, dz_y = factors_of_row(log_sum, numbers, (power_a, power_b), rooms, share, spoilt, FORMULA, POWERS)
     slope, uniform, below, power_a, power_b, focal_a, focal_b = factors
     to = gradient + row.to(tl.int64) * (out_stride.to(tl.int64) * UNIT)
-    for start in range(0, tl.where(flagged, 0, classes), BLOCK):
+    for start in range(0, classes, BLOCK):
         column = start + place
         z = tl.load(base + column, mask=column < classes, other=float("-inf")).to(tl.float32)
         out = gradient_of(
@@ -79,5 +96,7 @@ def held_rows(
             POWER_A, Q_A, POWER_B, Q_B, FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
             FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip
+        if masked:
+            out = tl.where(z > float("-inf"), out, 0.0)
         out = tl.where(column == label, dz_y, out)
         tl.store(to + column, out.to(gradient.dtype.element_ty), mask=column < classes)

@@ -4,8 +4,8 @@ Some 130,000 classes in 16 bits fit into the shared memory of one multiprocessor
 to a multiprocessor takes row after row. While it writes the gradient of one, the place of each block it is done with is filled
 with the next row's, which is added up as it arrives: so memory is read and written all the time.
 
-A row that would have to be read once more, since classes are masked or nearly tie at the top, is flagged and left alone: it is
-for the kernels of :mod:`noiseproof.kernels.stream`.
+What :mod:`noiseproof.kernels.stream` reads a row again for, masked classes and classes that nearly tie at the top, and rooms,
+which need log D, is one more time over what is kept.
 
 This is Gluon, Triton's language with layouts, which its interpreter does not know; nearly all arithmetic is in
 :mod:`noiseproof.kernels.blocks` and :mod:`noiseproof.kernels.stream_back`. Names of the arguments are those of
@@ -18,37 +18,21 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from noiseproof.kernels.blocks import add_block, focal_block
-from noiseproof.kernels.held_row import add_two, factors_of_row, keep_all, lanes_to_row, row_numbers, share_of, shares_of_one
+from noiseproof.kernels.blocks import add_block, changes, focal_block, unmasked
+from noiseproof.kernels.held_blocks import ends_of, fetch, floats, halved, places, take
+from noiseproof.kernels.held_row import (
+    add_two,
+    factors_of_row,
+    keep_primitives,
+    lanes_to_row,
+    row_numbers,
+    share_of,
+    shares_of_one,
+)
 from noiseproof.kernels.stream_back import gradient_of
 from noiseproof.kernels.terms import LOWEST, TINY, safe_label
 
 __all__ = ["held_rows"]
-
-
-@gluon.jit
-def _fetch(kept, i, base, place, there, BLOCK: gl.constexpr):
-    """Start to copy a block, if there is a row."""
-    async_copy.async_copy_global_to_shared(kept.index(i), base + (i * BLOCK + place), there, eviction_policy="evict_first")
-    async_copy.commit_group()
-
-
-@gluon.jit
-def _take(kept, i, LAYOUT: gl.constexpr):
-    """A block of what is kept, as floats."""
-    block = kept.index(i)
-    if block.dtype == gl.bfloat16:
-        # A pair is a word: its second half is a float when the first is masked, which the compiler does not see.
-        SHAPE: gl.constexpr = (block.shape[0], block.shape[1], block.shape[2] // 2)
-        PAIRS: gl.constexpr = gl.BlockedLayout(
-            [1, SHAPE[1], SHAPE[2]], LAYOUT.threads_per_warp, LAYOUT.warps_per_cta, LAYOUT.order
-        )
-        pairs = block._reinterpret(gl.int32, SHAPE, gl.SwizzledSharedLayout(SHAPE[2], 1, 1, [2, 0, 1])).load(PAIRS)
-        both = gl.join((pairs << 16).to(gl.float32, bitcast=True), (pairs & -65536).to(gl.float32, bitcast=True))
-        z = gl.convert_layout(both.reshape(block.shape), LAYOUT)
-    else:
-        z = block.load(LAYOUT).to(gl.float32)
-    return z
 
 
 @gluon.jit
@@ -62,69 +46,93 @@ def _origin_of(opening, z_y, SUM: gl.constexpr):
 
 
 @gluon.jit
-def _ends_of(base, place, classes, there, BLOCK: gl.constexpr, HELD: gl.constexpr, TAIL: gl.constexpr):
-    """The last blocks of a row, one or two, which are in registers."""
-    column = HELD * BLOCK + place
-    first = gl.load(base + column, mask=(column < classes) & there, other=float("-inf"), eviction_policy="evict_first")
-    second = first
-    if TAIL == 2:
-        column += BLOCK
-        second = gl.load(base + column, mask=(column < classes) & there, other=float("-inf"), eviction_policy="evict_first")
-    return first, second
-
-
-@gluon.jit
 def _add(
     z, start, place, label, classes, state, origin, EACH: gl.constexpr, BLOCK: gl.constexpr,
     SUM: gl.constexpr, POWERS: gl.constexpr,
 ):  # fmt: skip
     """What the lanes have added up after a block."""
     return add_block(
-        z.to(gl.float32), start, place, label, classes, *state, origin, EACH, BLOCK, SUM, False,
+        z, start, place, label, classes, *state, origin, EACH, BLOCK, SUM, False,
         POWERS[0], POWERS[1], POWERS[2], POWERS[3],
     )  # fmt: skip
 
 
 @gluon.jit
-def _add_rooms(z, start, place, label, classes, of_class, rooms, BLOCK: gl.constexpr, FOCALS: gl.constexpr):
+def _add_rooms(z, start, place, label, classes, masked, of_class, rooms, BLOCK: gl.constexpr, FOCALS: gl.constexpr):
     """The lanes' rooms and sums of h after a block."""
     top, log_sum, inverse, top_miss = of_class
     return focal_block(
-        z.to(gl.float32), start, place, label, classes, False, top, log_sum, inverse, top_miss, *rooms, BLOCK,
+        z, start, place, label, classes, masked, top, log_sum, inverse, top_miss, *rooms, BLOCK,
         FOCALS[0], FOCALS[1], FOCALS[2], FOCALS[3], FOCALS[4], FOCALS[5],
         FOCALS[6], FOCALS[7], FOCALS[8], FOCALS[9], FOCALS[10], FOCALS[11],
     )  # fmt: skip
 
 
 @gluon.jit
-def _write(z, column, to, wanted, of_class, factors, POWERS: gl.constexpr, FOCALS: gl.constexpr):
-    """The gradient of a block; the label's own is written later."""
+def _write(z, column, to, there, of_class, factors, MASKED: gl.constexpr, POWERS: gl.constexpr, FOCALS: gl.constexpr):
+    """The gradient of a block, which may have MASKED classes; the label's own is written later."""
     top, log_sum, inverse, top_miss = of_class
     out = gradient_of(
         z, top, *factors, inverse, log_sum, top_miss, POWERS[0], POWERS[1], POWERS[2], POWERS[3],
         FOCALS[0], FOCALS[1], FOCALS[2], FOCALS[3], FOCALS[4], FOCALS[5],
         FOCALS[6], FOCALS[7], FOCALS[8], FOCALS[9], FOCALS[10], FOCALS[11],
     )  # fmt: skip
-    gl.store(to + column, out.to(to.dtype.element_ty), mask=wanted, eviction_policy="evict_first")
+    if MASKED:
+        out = gl.where(z > float("-inf"), out, 0.0)
+    gl.store(to + column, out.to(to.dtype.element_ty), mask=there, eviction_policy="evict_first")
 
 
 @gluon.jit
 def _rooms_of_row(
-    kept, ends, place, label, classes, of_class, nothing, BLOCK: gl.constexpr, HELD: gl.constexpr, TAIL: gl.constexpr,
+    kept, ends, place, label, classes, masked, of_class, nothing, BLOCK: gl.constexpr, HELD: gl.constexpr, TAIL: gl.constexpr,
     LAYOUT: gl.constexpr, FOCALS: gl.constexpr,
 ):  # fmt: skip
-    """The rooms of a row and their sums of h, which need log D: one more time over what is kept."""
+    """The rooms of a row and their sums of h."""
     f_a, h_a, f_b, h_b = 0.0, 0.0, 0.0, 0.0
     if FOCALS[0]:
         rooms = (nothing, nothing, nothing, nothing)
         for k in gl.static_range(TAIL):
-            rooms = _add_rooms(ends[k], (HELD + k) * BLOCK, place, label, classes, of_class, rooms, BLOCK, FOCALS)
+            rooms = _add_rooms(
+                floats(ends[k], LAYOUT), (HELD + k) * BLOCK, place, label, classes, masked, of_class, rooms, BLOCK, FOCALS
+            )
         for i in range(HELD):
-            rooms = _add_rooms(_take(kept, i, LAYOUT), i * BLOCK, place, label, classes, of_class, rooms, BLOCK, FOCALS)
+            z = take(kept, i, LAYOUT)
+            rooms = _add_rooms(z, i * BLOCK, place, label, classes, masked, of_class, rooms, BLOCK, FOCALS)
         f_a, h_a = gl.reduce((rooms[0], rooms[1]), 0, add_two)
         f_b, h_b = gl.reduce((rooms[2], rooms[3]), 0, add_two)
         f_a, f_b = gl.maximum(f_a, TINY), gl.maximum(f_b, TINY)
     return f_a, h_a, f_b, h_b
+
+
+@gluon.jit
+def _unmasked_of_row(
+    kept, ends, place, label, origin, nothing, BLOCK: gl.constexpr, HELD: gl.constexpr, TAIL: gl.constexpr, LAYOUT: gl.constexpr
+):
+    """How many classes other than the label are not masked, and the sum of their logits less the origin."""
+    count, total = nothing, nothing
+    for k in gl.static_range(TAIL):
+        more, logits = unmasked(floats(ends[k], LAYOUT), (HELD + k) * BLOCK + place, label, origin)
+        count, total = count + more, total + logits
+    for i in range(HELD):
+        more, logits = unmasked(take(kept, i, LAYOUT), i * BLOCK + place, label, origin)
+        count, total = count + more, total + logits
+    return gl.reduce((count, total), 0, add_two)
+
+
+@gluon.jit
+def _change_of_row(
+    kept, ends, place, label, top, nothing, BLOCK: gl.constexpr, HELD: gl.constexpr, TAIL: gl.constexpr,
+    LAYOUT: gl.constexpr, Q: gl.constexpr,
+):  # fmt: skip
+    """The sum of ``e^q - e``, where the difference of both sums has lost it."""
+    total = nothing
+    for k in gl.static_range(TAIL):
+        z = floats(ends[k], LAYOUT)
+        total += changes(gl.where((HELD + k) * BLOCK + place == label, float("-inf"), z), top, Q)
+    for i in range(HELD):
+        z = take(kept, i, LAYOUT)
+        total += changes(gl.where(i * BLOCK + place == label, float("-inf"), z), top, Q)
+    return gl.sum(total, 0)
 
 
 @gluon.jit
@@ -133,21 +141,21 @@ def _change_rows(
     EACH: gl.constexpr, BLOCK: gl.constexpr, HELD: gl.constexpr, LAG: gl.constexpr, LAYOUT: gl.constexpr,
     SUM: gl.constexpr, POWERS: gl.constexpr, FOCALS: gl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of a row while the next one arrives, and add that up: its sums and origin."""
+    """Write the gradient of a row, if ``wanted``, while the next one arrives, and add that up: its sums and origin."""
     for i in range(LAG):
-        leaving = _take(kept, i, LAYOUT)
-        _fetch(kept, i, base, place, there, BLOCK)
-        _write(leaving, i * BLOCK + place, to, wanted, of_class, factors, POWERS, FOCALS)
+        leaving = take(kept, i, LAYOUT)
+        fetch(kept, i, base, place, there, BLOCK)
+        _write(leaving, i * BLOCK + place, to, wanted, of_class, factors, False, POWERS, FOCALS)
     state, origin = (nothing + LOWEST, nothing, nothing, nothing, nothing, nothing), _origin_of(opening, z_y, SUM)
     for i in range(LAG, HELD):
         async_copy.wait_group(LAG - 1)
-        leaving, arrived = _take(kept, i, LAYOUT), _take(kept, i - LAG, LAYOUT)
-        _fetch(kept, i, base, place, there, BLOCK)  # before what takes time
-        _write(leaving, i * BLOCK + place, to, wanted, of_class, factors, POWERS, FOCALS)
+        leaving, arrived = take(kept, i, LAYOUT), take(kept, i - LAG, LAYOUT)
+        fetch(kept, i, base, place, there, BLOCK)  # before what takes time
+        _write(leaving, i * BLOCK + place, to, wanted, of_class, factors, False, POWERS, FOCALS)
         state = _add(arrived, (i - LAG) * BLOCK, place, coming, classes, state, origin, EACH, BLOCK, SUM, POWERS)
     async_copy.wait_group(0)
     for i in range(HELD - LAG, HELD):
-        arrived = _take(kept, i, LAYOUT)
+        arrived = take(kept, i, LAYOUT)
         state = _add(arrived, i * BLOCK, place, coming, classes, state, origin, EACH, BLOCK, SUM, POWERS)
     return state, origin
 
@@ -159,19 +167,19 @@ def _first_row(
 ):  # fmt: skip
     """The sums of a row that follows none, without its end."""
     for i in range(HELD):
-        _fetch(kept, i, base, place, classes > 0, BLOCK)
+        fetch(kept, i, base, place, classes > 0, BLOCK)
     state = (nothing + LOWEST, nothing, nothing, nothing, nothing, nothing)
     async_copy.wait_group(0)
     for i in range(HELD):
-        arrived = _take(kept, i, LAYOUT)
+        arrived = take(kept, i, LAYOUT)
         state = _add(arrived, i * BLOCK, place, label, classes, state, origin, EACH, BLOCK, SUM, POWERS)
     return state
 
 
 @gluon.jit
 def _take_rows(
-    kept, place, lanes, few, strip, logits, target, weight, primitives, saved, gradient, flags, divisor,
-    rows, classes, stride, target_stride, out_stride, ignore_index, ACROSS: gl.constexpr, EACH: gl.constexpr,
+    kept, place, words, lanes, few, strip, logits, target, weight, primitives, gradient, divisor,
+    rows, classes, pairs, stride, target_stride, out_stride, ignore_index, ACROSS: gl.constexpr, EACH: gl.constexpr,
     BLOCK: gl.constexpr, HELD: gl.constexpr, TAIL: gl.constexpr, LAG: gl.constexpr, LAYOUT: gl.constexpr,
     FORMULA: gl.constexpr, WEIGHTED: gl.constexpr, MEAN: gl.constexpr,
     NLL: gl.constexpr, LEAD: gl.constexpr, POWERS: gl.constexpr, FOCALS: gl.constexpr,
@@ -183,42 +191,61 @@ def _take_rows(
     worth = shares_of_one(divisor, MEAN)
     share = share_of(target, weight, first, first < rows, target_stride, label, valid, ignore_index, worth, WEIGHTED)
     base = logits + first.to(gl.int64) * stride
-    z_y, ends = gl.load(base + label).to(gl.float32), _ends_of(base, place, classes, True, BLOCK, HELD, TAIL)
+    z_y, ends = gl.load(base + label).to(gl.float32), ends_of(base, place, words, classes, pairs, True, BLOCK, HELD, TAIL)
     origin = _origin_of(gl.load(base + few), z_y, SUM)
     state = _first_row(kept, place, label, classes, base, origin, nothing, EACH, BLOCK, HELD, LAYOUT, SUM, POWERS)
     for row in range(first, rows, count):
         for k in gl.static_range(TAIL):
-            state = _add(ends[k], (HELD + k) * BLOCK, place, label, classes, state, origin, EACH, BLOCK, SUM, POWERS)
+            state = _add(
+                floats(ends[k], LAYOUT), (HELD + k) * BLOCK, place, label, classes, state, origin, EACH, BLOCK, SUM, POWERS
+            )
         sums = lanes_to_row(*state, base, lanes, strip, label, classes, ACROSS, SUM, POWERS[0], POWERS[1], POWERS[2], POWERS[3])
-        of_class, numbers, flagged = row_numbers(sums, z_y, origin, classes, POWERS[0], POWERS[1], POWERS[2], POWERS[3])
-        gl.store(flags + row, flagged.to(gl.int32))
-        to = gradient + row.to(gl.int64) * out_stride  # type: ignore[attr-defined] # in a kernel it has
+        left, total, masked = classes - 1.0, sums[4], classes < 0
+        if SUM:
+            masked = total == float("-inf")  # which no other sum shows
+            if masked:
+                left, total = _unmasked_of_row(kept, ends, place, label, origin, nothing, BLOCK, HELD, TAIL, LAYOUT)
+        of_class, numbers, powers, lost = row_numbers(
+            sums, left, total, z_y, origin, POWERS[0], POWERS[1], POWERS[2], POWERS[3]
+        )
+        power_a, power_b = powers
+        if POWERS[0]:  # noqa: SIM102 - which is known to the compiler; so below
+            if lost[0]:
+                power_a = _change_of_row(kept, ends, place, label, of_class[0], nothing, BLOCK, HELD, TAIL, LAYOUT, POWERS[1])
+        if POWERS[2]:  # noqa: SIM102
+            if lost[1]:
+                power_b = _change_of_row(kept, ends, place, label, of_class[0], nothing, BLOCK, HELD, TAIL, LAYOUT, POWERS[3])
+        rooms = _rooms_of_row(kept, ends, place, label, classes, masked, of_class, nothing, BLOCK, HELD, TAIL, LAYOUT, FOCALS)
         spoilt = gl.where(valid, 0.0, float("nan"))
-        rooms = _rooms_of_row(kept, ends, place, label, classes, of_class, nothing, BLOCK, HELD, TAIL, LAYOUT, FOCALS)
-        factors, dz_y = factors_of_row(of_class, numbers, rooms, share, spoilt, FORMULA, POWERS)
+        factors, dz_y = factors_of_row(of_class[1], numbers, (power_a, power_b), rooms, share, spoilt, FORMULA, POWERS)
+        keep_primitives(primitives, rows, row, of_class[1], numbers, rooms, spoilt, NLL, LEAD, POWERS, FOCALS)
+        to = gradient + row.to(gl.int64) * out_stride  # type: ignore[attr-defined] # in a kernel it has
         for k in gl.static_range(TAIL):
             column = (HELD + k) * BLOCK + place
-            _write(ends[k].to(gl.float32), column, to, (column < classes) & ~flagged, of_class, factors, POWERS, FOCALS)
+            _write(floats(ends[k], LAYOUT), column, to, column < classes, of_class, factors, True, POWERS, FOCALS)
+        if SUM:  # noqa: SIM102
+            if masked:  # by itself, since this would be a comparison for every class
+                for i in range(HELD):
+                    z = take(kept, i, LAYOUT)
+                    _write(z, i * BLOCK + place, to, masked, of_class, factors, True, POWERS, FOCALS)
         # What the next row needs is read before it is needed.
         there = row + count < rows
         base = logits + gl.where(there, row + count, row).to(gl.int64) * stride
         z_y, opening = gl.load(base + coming).to(gl.float32), gl.load(base + few)
-        ends = _ends_of(base, place, classes, there, BLOCK, HELD, TAIL)
+        ends = ends_of(base, place, words, classes, pairs, there, BLOCK, HELD, TAIL)
         share = share_of(target, weight, row + count, there, target_stride, coming, coming_valid, ignore_index, worth, WEIGHTED)
         later, later_valid = safe_label(target, row + 2 * count, row + 2 * count < rows, classes, target_stride)
         state, origin = _change_rows(
-            kept, place, coming, classes, to, ~flagged, of_class, factors, base, there, opening, z_y, nothing,
+            kept, place, coming, classes, to, ~masked, of_class, factors, base, there, opening, z_y, nothing,
             EACH, BLOCK, HELD, LAG, LAYOUT, SUM, POWERS, FOCALS,
         )  # fmt: skip
-        if ~flagged:  # after what the other threads have written
-            gl.store(to + label, dz_y.to(gradient.dtype.element_ty))
-        keep_all(primitives, saved, rows, row, of_class, numbers, rooms, spoilt, NLL, LEAD, POWERS, FOCALS)
+        gl.store(to + label, dz_y.to(gradient.dtype.element_ty))  # after what the other threads have written
         label, valid, coming, coming_valid = coming, coming_valid, later, later_valid
 
 
 @gluon.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride", "out_stride", "ignore_index"])
 def held_rows(
-    logits, target, weight, primitives, saved, gradient, flags, divisor,
+    logits, target, weight, primitives, gradient, divisor,
     rows, units, stride_units, target_stride, out_stride, ignore_index,
     UNIT: gl.constexpr, WARPS: gl.constexpr, ACROSS: gl.constexpr, DEPTH: gl.constexpr, HELD: gl.constexpr, TAIL: gl.constexpr,
     LAG: gl.constexpr, STEPS: gl.constexpr, FORMULA: gl.constexpr, WEIGHTED: gl.constexpr, MEAN: gl.constexpr,
@@ -229,8 +256,7 @@ def held_rows(
     FOCAL_B: gl.constexpr, GAMMA_B: gl.constexpr, DETACH_B: gl.constexpr,
     MINIMUM_B: gl.constexpr, CEILING_B: gl.constexpr, HIGHEST_B: gl.constexpr,
 ):  # fmt: skip
-    """What :func:`noiseproof.kernels.stream.stream_forward` gives of all rows, and of those that are not flagged the gradient,
-    which may be written over the logits. FORMULA makes slopes of primitives.
+    """The primitives of all rows and the gradient, which may be written over the logits. FORMULA makes slopes of primitives.
 
     A row is HELD blocks in shared memory, and TAIL in registers.
     """
@@ -246,15 +272,14 @@ def held_rows(
         logits.dtype.element_ty, [HELD, LANES, DEPTH, ACROSS], gl.SwizzledSharedLayout(ACROSS, 1, 1, [2, 0, 1])
     )
     lanes = gl.arange(0, LANES, gl.SliceLayout(1, gl.SliceLayout(2, LAYOUT)))
-    depth = gl.arange(0, DEPTH, gl.SliceLayout(0, gl.SliceLayout(2, LAYOUT)))
-    across = gl.arange(0, ACROSS, gl.SliceLayout(0, gl.SliceLayout(1, LAYOUT)))
-    place = lanes[:, None, None] * ACROSS + depth[None, :, None] * (LANES * ACROSS) + across[None, None, :]
+    place, words = places(LANES, DEPTH, ACROSS, LAYOUT), places(LANES, DEPTH, ACROSS // 2, halved(LAYOUT))
     few = gl.arange(0, 32, gl.BlockedLayout([1], [32], [WARPS], [0]))  # which every warp has
     steps = gl.arange(0, STEPS, gl.SliceLayout(1, STRIP_OF))[:, None]
     strip = steps * (LANES * ACROSS) + gl.arange(0, ACROSS, gl.SliceLayout(0, STRIP_OF))[None, :]
     _take_rows(
-        kept, place, lanes, few, strip, logits, target, weight, primitives, saved, gradient, flags, divisor,
-        rows, units * UNIT, stride_units.to(gl.int64) * UNIT, target_stride, out_stride.to(gl.int64) * UNIT, ignore_index,
+        kept, place, words, lanes, few, strip, logits, target, weight, primitives, gradient, divisor,
+        rows, units * UNIT, units * (UNIT // 2), stride_units.to(gl.int64) * UNIT, target_stride,
+        out_stride.to(gl.int64) * UNIT, ignore_index,
         ACROSS, DEPTH * ACROSS, LANES * ACROSS * DEPTH, HELD, TAIL, LAG, LAYOUT,
         FORMULA, WEIGHTED, MEAN, NLL, LEAD, POWERS, FOCALS,
     )  # fmt: skip

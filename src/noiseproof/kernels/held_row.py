@@ -8,11 +8,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from noiseproof.kernels.blocks import is_lost, keep, keep_focal, keep_power, keep_row, without_largest
+from noiseproof.kernels.blocks import is_lost, keep, without_largest
 from noiseproof.kernels.stream_back import factors_of
 from noiseproof.kernels.terms import FLOOR, SURE, TINY, exp, log1p, norm_power, power_term
 
-__all__ = ["add_two", "factors_of_row", "keep_all", "lanes_to_row", "row_numbers", "share_of", "shares_of_one"]
+__all__ = ["add_two", "factors_of_row", "keep_primitives", "lanes_to_row", "row_numbers", "share_of", "shares_of_one"]
 
 
 @triton.jit
@@ -108,45 +108,51 @@ def share_of(target, weight, row, there, target_stride, label, valid, ignore_ind
 
 
 @triton.jit
-def row_numbers(sums, z_y, origin, classes, POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr):
-    """Of a row: what every term of a class is made with; its other numbers; and whether it has to be read once more."""
-    largest, rest, rest_a, rest_b, total = sums
+def row_numbers(
+    sums, left, total, z_y, origin,
+    POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
+):  # fmt: skip
+    """Of a row: what every term of a class is made with, its other numbers, and which sums of ``e^q - e`` are lost."""
+    largest, rest, rest_a, rest_b, _ = sums
     top, own, one, rest, rest_a, rest_b, d, above = _with_label(largest, rest, rest_a, rest_b, z_y, Q_A, Q_B)
-    log_sum, inverse, left = log1p(above), 1.0 / (d + exp(own)), classes - 1.0
-    lost = _lost(own, rest, rest_a, POWER_A) | _lost(own, rest, rest_b, POWER_B)
+    log_sum, inverse = log1p(above), 1.0 / (d + exp(own))
     others = left * log_sum + (left * (top - origin) - total)
-    numbers = (own, one, rest, rest_a, rest_b, d, left, others, z_y - largest)
-    return (top, log_sum, inverse, tl.maximum(above * inverse, TINY)), numbers, lost | (total == float("-inf"))
+    value_a = _power_value(rest_a, one, inverse, log_sum, POWER_A, Q_A)
+    value_b = _power_value(rest_b, one, inverse, log_sum, POWER_B, Q_B)
+    kept_a, kept_b = tl.where(own < 0.0, rest_a - rest, rest_a + one), tl.where(own < 0.0, rest_b - rest, rest_b + one)
+    numbers = (own, d, left, others, z_y - largest, value_a, value_b)
+    lost = (_lost(own, rest, rest_a, POWER_A), _lost(own, rest, rest_b, POWER_B))
+    return (top, log_sum, inverse, tl.maximum(above * inverse, TINY)), numbers, (kept_a, kept_b), lost
 
 
 @triton.jit
-def keep_all(
-    primitives, saved, rows, row, of_class, numbers, focals, spoilt, NLL: tl.constexpr, LEAD: tl.constexpr,
+def keep_primitives(
+    primitives, rows, row, log_sum, numbers, rooms, spoilt, NLL: tl.constexpr, LEAD: tl.constexpr,
     POWERS: tl.constexpr, FOCALS: tl.constexpr,
 ):  # fmt: skip
-    """What :func:`noiseproof.kernels.stream.stream_forward` keeps."""
-    top, log_sum, inverse, _ = of_class
-    own, one, rest, rest_a, rest_b, d, left, others, lead = numbers
-    f_a, h_a, f_b, h_b = focals
+    """What the loss is made of."""
+    own, d, _, others, lead, value_a, value_b = numbers
+    keep(primitives, 0, rows, row, log_sum - own + spoilt)
+    keep(primitives, 1, rows, row, spoilt - log1p(exp(own) / d))
     if NLL:
         keep(primitives, NLL, rows, row, others + spoilt)
     if LEAD:
         keep(primitives, LEAD, rows, row, lead + spoilt)
-    keep_power(primitives, saved, rows, row, rest_a - rest, rest_a, one, own, inverse, log_sum, spoilt, POWERS[0], POWERS[1])
-    keep_power(primitives, saved, rows, row, rest_b - rest, rest_b, one, own, inverse, log_sum, spoilt, POWERS[2], POWERS[3])
-    keep_focal(primitives, saved, rows, row, f_a, h_a, spoilt, FOCALS[0])
-    keep_focal(primitives, saved, rows, row, f_b, h_b, spoilt, FOCALS[6])
-    keep_row(primitives, saved, rows, row, top, own, exp(own), d, log_sum, left, spoilt)
+    if POWERS[0]:
+        keep(primitives, POWERS[0], rows, row, value_a + spoilt)
+    if POWERS[2]:
+        keep(primitives, POWERS[2], rows, row, value_b + spoilt)
+    if FOCALS[0]:
+        keep(primitives, FOCALS[0], rows, row, rooms[0] + spoilt)
+    if FOCALS[6]:
+        keep(primitives, FOCALS[6], rows, row, rooms[2] + spoilt)
 
 
 @triton.jit
-def factors_of_row(of_class, numbers, focals, share, spoilt, FORMULA: tl.constexpr, POWERS: tl.constexpr):
+def factors_of_row(log_sum, numbers, powers, rooms, share, spoilt, FORMULA: tl.constexpr, POWERS: tl.constexpr):
     """By what each term of a class is multiplied in the gradient, and the label's own gradient."""
-    _, log_sum, inverse, _ = of_class
-    own, one, rest, rest_a, rest_b, d, left, others, lead = numbers
-    f_a, h_a, f_b, h_b = focals
-    value_a = _power_value(rest_a, one, inverse, log_sum, POWERS[0], POWERS[1])
-    value_b = _power_value(rest_b, one, inverse, log_sum, POWERS[2], POWERS[3])
+    own, d, left, others, lead, value_a, value_b = numbers
+    f_a, h_a, f_b, h_b = rooms
     by_nll, by_log_miss, uniform, _, power_a, power_b, focal_a, focal_b = FORMULA(
         log_sum - own + spoilt, spoilt - log1p(exp(own) / d), others + spoilt, lead + spoilt,
         value_a + spoilt, value_b + spoilt, f_a + spoilt, f_b + spoilt,
@@ -157,8 +163,7 @@ def factors_of_row(of_class, numbers, focals, share, spoilt, FORMULA: tl.constex
     _, slope, dz_y, power_a, power_b = factors_of(
         tl.where(wanted, by_nll * share, 0.0), tl.where(wanted, by_log_miss * share, 0.0), uniform,
         tl.where(wanted, power_a * share, 0.0), tl.where(wanted, power_b * share, 0.0), focal_a, focal_b,
-        tl.where(wanted, value_a, 0.0), tl.where(wanted, value_b, 0.0),
-        tl.where(own < 0.0, rest_a - rest, rest_a + one), tl.where(own < 0.0, rest_b - rest, rest_b + one), h_a, h_b,
+        tl.where(wanted, value_a, 0.0), tl.where(wanted, value_b, 0.0), powers[0], powers[1], h_a, h_b,
         own, d, left, log_sum, POWERS[0], POWERS[1], POWERS[2], POWERS[3],
     )  # fmt: skip
     return (slope, uniform, tl.where(own < 0.0, 1.0, 0.0), power_a, power_b, focal_a, focal_b), dz_y

@@ -3,8 +3,9 @@
 What follows the sums of a row, logarithms and the like, takes as many instructions as the row itself if one number is computed
 at a time; here each lane has a row of its own. A warp issues an instruction for every logit, so each logit is compared with
 nothing but the label. Where one class has most of the others' probability it must be left out of their sum, or 1 + what is left
-would round away what is left: only such a row is added up again without it. Names of the arguments are those of
-:mod:`noiseproof.kernels.tile`; a row is ``[PARTS, UNIT]``.
+would round away what is left: only such a row is added up again without it. Focal sums and rooms need log D, so they are a
+second reading, soon after the first and from the cache. Names of the arguments are those of :mod:`noiseproof.kernels.tile`; a
+row is ``[PARTS, UNIT]``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from noiseproof.kernels.terms import FLOOR, LOWEST, SURE, exp, log1p, norm_power, power_term, safe_label
+from noiseproof.kernels.terms import (
+    FLOOR,
+    LOWEST,
+    SURE,
+    TINY,
+    class_terms,
+    exp,
+    focal_terms,
+    log1p,
+    norm_power,
+    power_term,
+    safe_label,
+)
 
 __all__ = ["line_forward"]
 
@@ -23,18 +36,18 @@ def _over(terms):
 
 
 @triton.jit
-def _read(logits, row, rows, units, stride, UNIT: tl.constexpr, PARTS: tl.constexpr):
-    part = tl.arange(0, PARTS)[:, None]
+def _read(logits, row, rows, units, stride, UNIT: tl.constexpr, PARTS: tl.constexpr, begin=0):
+    part = begin + tl.arange(0, PARTS)[:, None]
     place = logits + row.to(tl.int64) * stride + part * UNIT + tl.arange(0, UNIT)[None, :]
     return tl.load(place, mask=part < tl.where(row < rows, units, 0), other=float("-inf")).to(tl.float32)
 
 
 @triton.jit
-def _is_label(target, row, rows, units, target_stride, highest, UNIT: tl.constexpr, PARTS: tl.constexpr):
+def _is_label(target, row, rows, units, target_stride, highest, UNIT: tl.constexpr, PARTS: tl.constexpr, begin=0):
     """Not compared before the row is there: the answers would have to be kept meanwhile."""
     label, _ = safe_label(target, row, row < rows, units * UNIT, target_stride)
     label = tl.where(highest < LOWEST, -1, label)  # it is not
-    return tl.arange(0, UNIT)[None, :] == label - tl.arange(0, PARTS)[:, None] * UNIT
+    return tl.arange(0, UNIT)[None, :] == label - (begin + tl.arange(0, PARTS)[:, None]) * UNIT
 
 
 @triton.jit
@@ -65,7 +78,7 @@ def _sum_of_powers(x, e, is_label, below, USED: tl.constexpr, Q: tl.constexpr):
 @triton.jit
 def _sums(
     logits, target, first, z_y, rows, units, stride, target_stride,
-    UNIT: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
+    UNIT: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr, SUM: tl.constexpr, LEAD: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
 ):  # fmt: skip
     """Of each row the largest logit, and the largest of the others; of the others the sum of e and those of the powers; and of
@@ -83,7 +96,7 @@ def _sums(
         x = z - highest  # -inf at masked classes and past the end, where e is 0
         e = tl.where(is_label, 0.0, exp(x))
         top, every = tl.where(line == i, highest, top), tl.where(line == i, _over(e), every)
-        total = tl.where(line == i, _sum_of_x(x, units, NLL, PARTS), total)
+        total = tl.where(line == i, _sum_of_x(x, units, SUM, PARTS), total)
         power_a = tl.where(line == i, _sum_of_powers(x, e, is_label, below, POWER_A, Q_A), power_a)
         power_b = tl.where(line == i, _sum_of_powers(x, e, is_label, below, POWER_B, Q_B), power_b)
     return top, largest, every, power_a, power_b, total
@@ -125,6 +138,71 @@ def _unmasked(
 
 
 @triton.jit
+def _focal_terms(
+    x, e, alive, log_sum, inverse, top_miss,
+    GAMMA: tl.constexpr, DETACH: tl.constexpr, MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
+):  # fmt: skip
+    """The terms of a focal sum or room. Where a class is not alive x is -inf and e 0, and they are 0, but for h of a focal sum,
+    which is 1."""
+    if MINIMUM > 0 and GAMMA == 0:
+        left = x + (HIGHEST - log_sum)
+        f, h = tl.maximum(left, 0.0), 0.0 - (left > 0.0).to(tl.float32)
+    elif MINIMUM > 0:
+        f, h = class_terms(
+            tl.where(alive, x, 0.0), e, log_sum, inverse, top_miss, GAMMA, DETACH, MINIMUM, CEILING, HIGHEST
+        )  # fmt: skip
+        f, h = tl.where(alive, f, 0.0), tl.where(alive, h, 0.0)
+    else:  # a class that is not alive is given a -log p of 0
+        f, h, _ = focal_terms(tl.where(alive, x, tl.maximum(log_sum, TINY)), e, log_sum, inverse, top_miss, GAMMA, DETACH)
+    return f, h
+
+
+@triton.jit
+def _of_line(values, i, ROWS: tl.constexpr):
+    return tl.sum(tl.where(tl.arange(0, ROWS) == i, values, 0.0), 0)
+
+
+@triton.jit
+def _focal_sums(
+    logits, target, first, tops, log_sums, inverses, top_misses, left, rows, units, stride, target_stride,
+    UNIT: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr,
+    FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
+    MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
+    FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
+    MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
+):  # fmt: skip
+    """Of each row two focal sums or rooms, each with its sum of h; a quarter of a row at a time, for fewer registers."""
+    SOME: tl.constexpr = PARTS // 4 if PARTS > 4 else PARTS
+    line = tl.arange(0, ROWS)
+    focal_a, slopes_a = tl.zeros([ROWS], tl.float32), tl.zeros([ROWS], tl.float32)
+    focal_b, slopes_b = tl.zeros_like(focal_a), tl.zeros_like(focal_a)
+    for i in range(0, ROWS):
+        top, log_sum = _of_line(tops, i, ROWS), _of_line(log_sums, i, ROWS)
+        inverse, top_miss = _of_line(inverses, i, ROWS), _of_line(top_misses, i, ROWS)
+        dead = PARTS * UNIT - _of_line(left, i, ROWS)
+        f_a, h_a = tl.zeros([SOME, UNIT], tl.float32), tl.zeros([SOME, UNIT], tl.float32)
+        f_b, h_b = tl.zeros_like(f_a), tl.zeros_like(f_a)
+        for begin in range(0, PARTS, SOME):
+            z = _read(logits, first + i, rows, units, stride, UNIT, SOME, begin)
+            is_label = _is_label(target, first + i, rows, units, target_stride, top, UNIT, SOME, begin)
+            x = tl.where(is_label, float("-inf"), z - top)
+            alive, e = x > float("-inf"), exp(x)
+            f, h = _focal_terms(x, e, alive, log_sum, inverse, top_miss, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A)
+            f_a, h_a = f_a + f, h_a + h
+            if FOCAL_B:
+                f, h = _focal_terms(
+                    x, e, alive, log_sum, inverse, top_miss, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B
+                )  # fmt: skip
+                f_b, h_b = f_b + f, h_b + h
+        focal_a = tl.where(line == i, tl.maximum(_over(f_a), TINY), focal_a)
+        slopes_a = tl.where(line == i, _over(h_a) - (dead if MINIMUM_A == 0 else 0.0), slopes_a)
+        if FOCAL_B:
+            focal_b = tl.where(line == i, tl.maximum(_over(f_b), TINY), focal_b)
+            slopes_b = tl.where(line == i, _over(h_b) - (dead if MINIMUM_B == 0 else 0.0), slopes_b)
+    return focal_a, slopes_a, focal_b, slopes_b
+
+
+@triton.jit
 def _put(rows_of, which, rows, row, value, valid):
     """NaN where the label is not valid."""
     tl.store(rows_of + which * rows.to(tl.int64) + row, tl.where(valid, value, float("nan")), mask=row < rows)
@@ -148,6 +226,13 @@ def _put_power(primitives, saved, rows, row, valid, power, every, own, inverse, 
         _put(saved, 3 + WHICH, rows, row, power, row < rows)
 
 
+@triton.jit
+def _put_focal(primitives, saved, rows, row, valid, value, slopes, WHICH: tl.constexpr):
+    if WHICH:
+        _put(primitives, WHICH, rows, row, value, valid)
+        _put(saved, 3 + WHICH, rows, row, slopes, row < rows)
+
+
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride"])
 def line_forward(
     logits, target, primitives, saved, rows, units, stride_units, target_stride,
@@ -158,13 +243,13 @@ def line_forward(
     FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
     MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
 ):  # fmt: skip
-    """What :func:`noiseproof.kernels.tile.tile_forward` gives, for requests without a focal sum or room."""
+    """What :func:`noiseproof.kernels.tile.tile_forward` gives."""
     first, stride = tl.program_id(0) * ROWS, stride_units.to(tl.int64) * UNIT
     row = first + tl.arange(0, ROWS)
     label, valid = safe_label(target, row, row < rows, units * UNIT, target_stride)
     z_y = tl.load(logits + row.to(tl.int64) * stride + label, mask=row < rows, other=0.0).to(tl.float32)
     top, largest, every, power_a, power_b, total = _sums(
-        logits, target, first, z_y, rows, units, stride, target_stride, UNIT, ROWS, PARTS, NLL, LEAD,
+        logits, target, first, z_y, rows, units, stride, target_stride, UNIT, ROWS, PARTS, NLL + FOCAL_A, LEAD,
         POWER_A, Q_A, POWER_B, Q_B,
     )  # fmt: skip
     own = z_y - top
@@ -190,4 +275,13 @@ def line_forward(
         _put(primitives, LEAD, rows, row, z_y - largest, valid)
     _put_power(primitives, saved, rows, row, valid, power_a, every, own, inverse, log_sum, POWER_A, Q_A)
     _put_power(primitives, saved, rows, row, valid, power_b, every, own, inverse, log_sum, POWER_B, Q_B)
+    if FOCAL_A:
+        focal_a, slopes_a, focal_b, slopes_b = _focal_sums(
+            logits, target, first, top, log_sum, inverse, tl.maximum(above * inverse, TINY), left,
+            rows, units, stride, target_stride, UNIT, ROWS, PARTS,
+            FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
+            FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
+        )  # fmt: skip
+        _put_focal(primitives, saved, rows, row, valid, focal_a, slopes_a, FOCAL_A)
+        _put_focal(primitives, saved, rows, row, valid, focal_b, slopes_b, FOCAL_B)
     _put_row(saved, rows, row, top, own, d, log_sum, left)

@@ -47,17 +47,15 @@ def first_pass(
     slots: dict[str, Any],
     unit: int,
     moment: bool,
-    flags: Tensor | None = None,
 ) -> None:
-    """Fill primitives and saved; with ``flags`` for the rows that have one."""
+    """Fill primitives and saved."""
     rows, classes = logits.shape
     shape = _shape_for(classes, slots)
     lanes, across = shape.warps * 32, ACROSS // logits.element_size()
     sizes = {"LANES": lanes, "ACROSS": across, "DEPTH": shape.depth, "STEPS": power_of_two(blocks(classes, lanes * across))}
-    given = {"FLAGGED": flags is not None, "UNIT": unit, "MOMENT": moment}
-    tensors = (logits, target, primitives, saved, saved if flags is None else flags)
+    tensors = (logits, target, primitives, saved)
     numbers = (rows, classes // unit, logits.stride(0) // unit, target.stride(0))
-    launch(stream_forward, rows, tensors, numbers, **given, **slots, **sizes, num_warps=shape.warps)
+    launch(stream_forward, rows, tensors, numbers, UNIT=unit, MOMENT=moment, **slots, **sizes, num_warps=shape.warps)
 
 
 def second_pass(
@@ -69,14 +67,13 @@ def second_pass(
     gradient: Tensor,
     slots: dict[str, Any],
     unit: int,
-    flags: Tensor | None = None,
 ) -> None:
-    """Fill the gradient; with ``flags`` of the rows that have one, which are few: then one program does all of a row."""
+    """Fill the gradient."""
     rows, classes = logits.shape
     width = min(BACK.depth * BACK.warps * 32 * ACROSS // logits.element_size(), power_of_two(classes))
-    times = blocks(classes, width) if flags is not None else min(BACK.times, blocks(classes, width))
+    times = min(BACK.times, blocks(classes, width))
     sizes = {"WIDTH": width, "TIMES": times, "num_warps": BACK.warps if width > WARP else 1}
     strides = (logits.stride(0) // unit, target.stride(0), grads.stride(0), grads.stride(1), gradient.stride(0) // unit)
-    tensors = (grads, logits, target, primitives, saved, gradient, saved if flags is None else flags)
-    given = {"FLAGGED": flags is not None, "UNIT": unit, **slots, **sizes}
+    tensors = (grads, logits, target, primitives, saved, gradient)
+    given = {"UNIT": unit, **slots, **sizes}
     launch(stream_backward, rows * blocks(classes, width * times), tensors, (rows, classes // unit, *strides), **given)

@@ -1,8 +1,4 @@
-"""A loss together with its gradient, of long rows that are read once: which are, and how they are held.
-
-Rows that :func:`noiseproof.kernels.held.held_rows` leaves alone are flagged; a second launch looks at every row's flag, which
-takes microseconds if there is none, and does those as if they were not held.
-"""
+"""A loss together with its gradient, of long rows that are read once: which are, and how they are held."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ import torch
 from torch import Tensor
 
 from noiseproof.kernels.launch import KNOWN, launch, power_of_two
-from noiseproof.kernels.long import ACROSS, first_pass, second_pass
-from noiseproof.kernels.program import run_program, scaled_slopes, slopes_function
+from noiseproof.kernels.long import ACROSS
+from noiseproof.kernels.program import run_program, slopes_function
 from noiseproof.kernels.reductions import weigh
 from noiseproof.kernels.slots import slots_of
 from noiseproof.primitives import Primitive
@@ -96,8 +92,7 @@ def at_once(
     programs, sizes = held
     gradient = logits if in_place else torch.empty_like(logits, memory_format=torch.contiguous_format)
     primitives = logits.new_empty((2 + len(formula.asked), rows), dtype=formula.dtype)
-    saved = logits.new_empty((5 + len(formula.asked), rows), dtype=formula.dtype)
-    flags, divisor = torch.empty(rows, dtype=torch.int32, device=logits.device), saved.new_empty(1)
+    divisor = primitives.new_empty(1)
     weights = primitives if weight is None else weight
     if reduction == "mean":
         counts = (rows, classes, target.stride(0), ignore_index)
@@ -105,10 +100,7 @@ def at_once(
     places = (0, 1, *[slots[name] for name in ("NLL", "LEAD", "POWER_A", "POWER_B", "FOCAL_A", "FOCAL_B")])
     given = {"FORMULA": slopes_function(formula, places), "WEIGHTED": weight is not None, "MEAN": reduction == "mean"}
     numbers = (rows, classes // unit, logits.stride(0) // unit, target.stride(0), gradient.stride(0) // unit, ignore_index)
-    tensors = (logits, target, weights, primitives, saved, gradient, flags, divisor)
+    tensors = (logits, target, weights, primitives, gradient, divisor)
     launch(held_rows, programs, tensors, numbers, UNIT=unit, **sizes, **given, **slots)
-    first_pass(logits, target, primitives, saved, slots, unit, False, flags)
-    loss, slopes, kept = run_program(formula, primitives, target, weight, ignore_index, reduction, dtype, True, classes)
-    grads = scaled_slopes(slopes, torch.ones_like(loss), kept, reduction)
-    second_pass(grads, logits, target, primitives, saved, gradient, slots, unit, flags)
+    loss, _, _ = run_program(formula, primitives, target, weight, ignore_index, reduction, dtype, False, classes)
     return loss, gradient

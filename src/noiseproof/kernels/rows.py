@@ -54,7 +54,7 @@ def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: t
     given: Any = (logits, target, primitives, saved), (rows, classes // unit, logits.stride(0) // unit, target.stride(0))
     if classes > TILE:
         first_pass(logits, target, primitives, saved, slots, unit, moments_suffice(tuple(asked), classes))
-    elif classes > FEW and not slots["FOCAL_A"]:
+    elif classes > FEW and not (slots["FOCAL_B"] and slots["POWER_A"]):  # more sums than registers
         sizes = {"ROWS": LINES, "PARTS": power_of_two(classes // unit), "num_warps": 1}
         launch(line_forward, blocks(rows, LINES), *given, UNIT=unit, **slots, **sizes)
     else:

@@ -151,20 +151,17 @@ def _focals(
 
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride"])
 def stream_forward(
-    logits, target, primitives, saved, flags, rows, units, stride_units, target_stride,
-    FLAGGED: tl.constexpr, UNIT: tl.constexpr, LANES: tl.constexpr, ACROSS: tl.constexpr, DEPTH: tl.constexpr,
-    STEPS: tl.constexpr, MOMENT: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
+    logits, target, primitives, saved, rows, units, stride_units, target_stride,
+    UNIT: tl.constexpr, LANES: tl.constexpr, ACROSS: tl.constexpr, DEPTH: tl.constexpr, STEPS: tl.constexpr,
+    MOMENT: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
     FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
     MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
 ):  # fmt: skip
-    """The primitives of one row; what :func:`tile_forward` saves; and, for each sum, what the gradient needs of it. If only
-    rows that are FLAGGED are wanted, of such a row."""
+    """The primitives of one row; what :func:`tile_forward` saves; and, for each sum, what the gradient needs of it."""
     row, classes = tl.program_id(0), units * UNIT
-    if FLAGGED and tl.load(flags + row) == 0:
-        return
     WIDTH: tl.constexpr = LANES * ACROSS
     EACH: tl.constexpr = DEPTH * ACROSS
     SUM: tl.constexpr = NLL + FOCAL_A

@@ -133,21 +133,18 @@ def gradient_of(
 
 @triton.jit(do_not_specialize=["rows", "units", "stride_units", "target_stride", "by_row", "by_column", "out_stride"])
 def stream_backward(
-    grads, logits, target, primitives, saved, gradient, flags,
-    rows, units, stride_units, target_stride, by_row, by_column, out_stride,
-    FLAGGED: tl.constexpr, UNIT: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
+    grads, logits, target, primitives, saved, gradient, rows, units, stride_units, target_stride, by_row, by_column, out_stride,
+    UNIT: tl.constexpr, WIDTH: tl.constexpr, TIMES: tl.constexpr, NLL: tl.constexpr, LEAD: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
     FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
     MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of TIMES blocks of WIDTH classes; nothing, if only rows that are FLAGGED are wanted and this one is not."""
+    """The gradient of TIMES blocks of WIDTH classes."""
     classes = units * UNIT
     parts = (classes + WIDTH * TIMES - 1) // (WIDTH * TIMES)
     row, start = tl.program_id(0) // parts, (tl.program_id(0) % parts) * (WIDTH * TIMES)
-    if FLAGGED and tl.load(flags + row) == 0:
-        return
     base = logits + row.to(tl.int64) * (stride_units.to(tl.int64) * UNIT)
     end = tl.minimum(start + WIDTH * TIMES, classes)
     ahead = _read(base, start + tl.arange(0, WIDTH), end)  # a block before it is needed
