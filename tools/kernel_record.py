@@ -1,7 +1,4 @@
-"""What docs/speed.md has of the kernels and docs/many_classes.md of the linear head, from records/kernels_h200.jsonl.
-
-What is not ours and has not been run again is from records/kernels_h200_before.jsonl.
-"""
+"""What docs/speed.md has of the kernels and docs/many_classes.md of the linear head, from records/kernels_h200.jsonl."""
 
 from __future__ import annotations
 
@@ -40,8 +37,7 @@ CONTESTANTS = {
 
 def kernels() -> str:
     """The kernels alone beside the floor, whole steps, and small batches."""
-    (facts, alone), (then, lines) = _runs("kernels_h200.jsonl")
-    ((before, others),) = _runs("kernels_h200_before.jsonl")
+    (facts, alone), (then, lines), (earlier, small), *_ = _runs()
     shapes = [f"{rows:,} x {classes:,}" for rows, classes in SHAPES]
     head = ["kernels alone, bf16", "loss", "passes", "GB", "floor", "forward", "backward", "both", "in copies", "reached"]
     head.append("gradient in the forward pass, in copies")
@@ -54,18 +50,17 @@ def kernels() -> str:
         "copy; others and focal losses take the two passes.\n",
         _table(head, _alone(alone)),
         f"Whole steps in milliseconds, of commit {then['commit']}, and the memory at their peak beyond what they begin with "
-        f"(at 1,000 classes the gradient is in it); with a star: not run again since commit {before['commit']}. Up to some "
-        "thousand classes the host is slower than the device.\n",
-        _table(["bf16, eager unless said", *shapes], _steps(lines, others)),
-        _small(lines),
+        "(at 1,000 classes the gradient is in it). Up to some thousand classes the host is slower than the device.\n",
+        _table(["bf16, eager unless said", *shapes], _steps(lines)),
+        _small(earlier["commit"], small),
     ]
     return "\n".join(parts)
 
 
 def linear() -> str:
     """Time and memory of the loss of a linear head."""
-    facts, lines = _runs("kernels_h200.jsonl")[-1]
-    measured = [line for line in lines if "contestant" in line]
+    runs = [(facts, lines) for facts, lines in _runs() if facts["protocol"] == "benchmarks/linear.py"]
+    measured = [line for _, lines in runs for line in lines if "contestant" in line]
     shapes = list(dict.fromkeys((line["rows"], line["width"], line["classes"]) for line in measured))
     rows = []
     for key, name in CONTESTANTS.items():
@@ -78,16 +73,17 @@ def linear() -> str:
             )
         rows.append([name, *cells])
     head = [part for n, d, k in shapes for part in (f"{n:,} x {d:,}, {k:,} classes", "MiB")]
+    facts = runs[0][0] | {"commit": " and ".join(facts["commit"] for facts, _ in runs)}
     return (
-        f"{_where(facts | {'protocol': 'benchmarks/linear.py'})}, bf16: milliseconds of a step (in matrix products), and "
-        "memory beyond inputs and gradients.\n\n" + _table(["", *head], rows)
+        f"{_where(facts)}, bf16: milliseconds of a step (in matrix products), and memory beyond inputs and gradients.\n\n"
+        + _table(["", *head], rows)
     )
 
 
-def _runs(name: str) -> list[tuple[Line, list[Line]]]:
+def _runs() -> list[tuple[Line, list[Line]]]:
     """What was measured together, each behind a line that says with what."""
     runs: list[tuple[Line, list[Line]]] = []
-    for line in _lines(name):
+    for line in _lines("kernels_h200.jsonl"):
         if "device" in line:
             runs.append((line, []))
         else:
@@ -127,20 +123,19 @@ def _alone(lines: list[Line]) -> list[list[str]]:
     return found
 
 
-def _steps(lines: list[Line], others: list[Line]) -> list[list[str]]:
+def _steps(lines: list[Line]) -> list[list[str]]:
     found = []
     for loss, way, name in WAYS:
         cells = []
         for rows, classes in SHAPES:
             wanted = {"loss": loss, "way": way, "rows": rows, "classes": classes, "dtype": "bfloat16"}
-            now, then = _found(lines, **wanted), _found(others, **wanted)
-            line, star = (then, "*") if now is None else (now, "")
-            cells.append("" if line is None else f"{line['ms']:.2f}{star} ({line['peak_MiB']:,.0f} MiB)")
+            line = _found(lines, **wanted)
+            cells.append("" if line is None else f"{line['ms']:.2f} ({line['peak_MiB']:,.0f} MiB)")
         found.append([name, *cells])
     return found
 
 
-def _small(lines: list[Line]) -> str:
+def _small(commit: str, lines: list[Line]) -> str:
     """What a batch costs the host, in microseconds."""
     host = [line for line in lines if line.get("host") == "both"]
     shapes = list(dict.fromkeys((line["rows"], line["classes"], line["dtype"]) for line in host))
@@ -152,7 +147,7 @@ def _small(lines: list[Line]) -> str:
     launches = next(line["launches"] for line in lines if "launches" in line and line["way"] == "ours")
     graph = 1000 * (_median(lines, loss="jal-ce", way="graph", rows=128, classes=10) or 0)
     return (
-        "Eager steps of small batches, of that commit, in microseconds of the host, and how many of `F.cross_entropy`'s. "
+        f"Eager steps of small batches, of commit {commit}, in microseconds of the host, and how many of `F.cross_entropy`'s. "
         f"A step of 128 x 10 is {launches} launches, and takes {graph:.0f} microseconds in a CUDA graph.\n\n"
         + _table(["batch", "F.cross_entropy", *HOST], rows)
     )
