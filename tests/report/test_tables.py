@@ -207,6 +207,18 @@ def test_a_cell_that_stands_out_says_on_which_classes_its_runs_are_never_right()
 
 
 @pytest.mark.parametrize(
+    ("second", "seeds", "said"),
+    [(["dog"], [123], True), (["cat"], [123], False), (["dog"], [124], False), (["dog"], [123, 124], False)],
+)
+def test_cells_with_one_run_each_of_one_seed_that_lack_the_same_class_may_be_one_accident(second, seeds, said):
+    column = chosen_cells(tables=["agce_mae_all"], noises=["symmetric:0.4"])
+    at = {(c.alpha, c.beta): c for c in column if c.loss == "AGCE+MAE"}
+    records = [by_class(at[1.0, 10.0], 123, "dog")] + [by_class(at[1.0, 1.0], seed, *second) for seed in seeds]
+    sentences = answer(join(column, records).results).sentences
+    assert any("2 of these cells have one run each, never right on the same class" in s for s in sentences) == said
+
+
+@pytest.mark.parametrize(
     ("missed", "said"),
     [
         ([["dog"], [], []], "1 of 3 runs never right on dog"),

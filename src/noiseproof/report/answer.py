@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +53,9 @@ def answer(results: Iterable[CellResult]) -> Answer:
     }
     apart = _standing_out(distinct)
     if apart:
-        reasons[f"these differ by more than chance however many cells there are (Holm's correction): {', '.join(apart)}"] = True
+        several = len({result.cell.dataset for result in distinct}) > 1
+        names = ", ".join(_named(result, several) for result in apart)
+        reasons[f"these differ by more than chance however many cells there are (Holm's correction): {names}"] = True
     against = [reason for reason, holds in reasons.items() if holds]
     partly = "" if len(measured) == len(trained) else f" in the {len(measured)} of {len(trained)} cells repeated so far"
     sentences = [
@@ -71,16 +74,33 @@ def answer(results: Iterable[CellResult]) -> Answer:
     sentences += _resolution(measured)
     if against:
         sentences.append(f"Against it: {' and '.join(against)}.")
+    sentences += _one_start(apart)
     headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
     return Answer(headline, [*sentences, *_claim(measured)], counts, len(measured), len(trained))
 
 
-def _standing_out(results: list[CellResult]) -> list[str]:
-    """The cells that differ once their number is corrected for, each with its difference."""
+def _standing_out(results: list[CellResult]) -> list[CellResult]:
+    """The cells that differ once their number is corrected for."""
     known = [result for result in results if result.agreement.p is not None]
     corrected = holm([result.agreement.p or 0.0 for result in known])
-    several = len({result.cell.dataset for result in known}) > 1
-    return [_named(result, several) for result, p in zip(known, corrected, strict=True) if p < ALPHA]
+    return [result for result, p in zip(known, corrected, strict=True) if p < ALPHA]
+
+
+def _one_start(apart: list[CellResult]) -> list[str]:
+    """That cells which stand out for the same reason may have it from what their runs share."""
+    starts = Counter(
+        (result.cell.dataset, result.cell.noise, result.cell.rate, seed, *missed)
+        for result in apart
+        if len(result.accuracies) == 1
+        for seed, missed in result.never_right.items()
+    )
+    most = max(starts.values(), default=0)
+    if most < 2:
+        return []
+    return [
+        f"Runs of one seed share their first weights and noisy labels: {most} of these cells have one run each, never right on "
+        "the same class, which may be one accident and not several."
+    ]
 
 
 def _named(result: CellResult, with_dataset: bool) -> str:
