@@ -258,3 +258,14 @@ def test_json_has_the_classes_by_seed_and_names_are_not_trusted():
         assert found.classes == f"never right on {said}"
     record["result"]["accuracy_by_class"] = {"dog": 0.0}
     assert found.classes == ""
+
+
+def test_the_answer_begins_with_the_losses_that_the_paper_proposes():
+    own, rest = (
+        [cell for cell in chosen_cells(tables=["human"]) if (cell.loss in ("JAL-CE", "JAL-FL")) == whether]
+        for whether in (True, False)
+    )
+    records = [run(cell, 123, cell.mean - 1.0) for cell in own] + [run(cell, 123, cell.mean + 5.0) for cell in rest]
+    first = answer(join([*own, *rest], records).results).sentences[0]
+    assert first.startswith(f"Of the {len(own)} results of JAL-CE and JAL-FL, which the paper proposes, ")
+    assert "on average ours minus the paper's is -1.00 percentage points (95 % interval -1.00 to -1.00)" in first

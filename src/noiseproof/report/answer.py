@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from noiseproof.report.agreement import ALPHA, holm, mean_difference
+from noiseproof.paper import Cell
+from noiseproof.report.agreement import ALPHA, MeanDifference, holm, mean_difference
 from noiseproof.report.cells import CellResult, usual_spread
 from noiseproof.report.distributions import t_quantile
 
@@ -66,8 +67,7 @@ def answer(results: Iterable[CellResult]) -> Answer:
         + f". If all agreed, about {ALPHA * len(judged):.0f} of {len(judged)} would be off by chance."
     ]
     if found:
-        shown = f" (95 % interval {low:+.2f} to {high:+.2f})" if found.interval else ""
-        sentences.append(f"On average ours minus the paper's is {found.mean:+.2f} percentage points{shown}.")
+        sentences.append(f"On average ours minus the paper's is {found.mean:+.2f} percentage points{_between(found)}.")
     single = sum(result.agreement.basis == "column" for result in measured)
     if single:
         sentences.append(f"{single} cells have one seed so far and are judged by the spread that is usual in their column.")
@@ -76,7 +76,22 @@ def answer(results: Iterable[CellResult]) -> Answer:
         sentences.append(f"Against it: {' and '.join(against)}.")
     sentences += _one_start(apart)
     headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
-    return Answer(headline, [*sentences, *_claim(measured)], counts, len(measured), len(trained))
+    return Answer(headline, [*_proposed(distinct), *sentences, *_claim(measured)], counts, len(measured), len(trained))
+
+
+def _proposed(distinct: list[CellResult]) -> list[str]:
+    """How the losses fare that the paper is about."""
+    own = [result for result in distinct if result.cell.loss in OWN]
+    if not own:
+        return []
+    agree = sum(result.agreement.verdict == "agrees" for result in own)
+    found = mean_difference(result.agreement for result in own)
+    apart = f"; on average ours minus the paper's is {found.mean:+.2f} percentage points{_between(found)}" if found else ""
+    return [f"Of the {len(own)} results of {' and '.join(OWN)}, which the paper proposes, {agree} agree with it{apart}."]
+
+
+def _between(found: MeanDifference) -> str:
+    return "" if found.interval is None else f" (95 % interval {found.interval[0]:+.2f} to {found.interval[1]:+.2f})"
 
 
 def _standing_out(results: list[CellResult]) -> list[CellResult]:
@@ -106,9 +121,12 @@ def _one_start(apart: list[CellResult]) -> list[str]:
 def _named(result: CellResult, with_dataset: bool) -> str:
     cell = result.cell
     where = f" on {DATASETS.get(cell.dataset, cell.dataset)}" if with_dataset else ""
-    noise = f"{cell.noise} {cell.rate or ''}".rstrip()
     apart = "; ".join(filter(None, (f"{result.agreement.difference:+.1f}", result.classes)))
-    return f"{result.name} at {noise}{where} ({apart})"
+    return f"{result.name} at {_noise_of(cell)}{where} ({apart})"
+
+
+def _noise_of(cell: Cell) -> str:
+    return f"{cell.noise} {cell.rate or ''}".rstrip()
 
 
 def _chance(judged: int) -> int:
@@ -128,7 +146,7 @@ def _resolution(measured: list[CellResult]) -> list[str]:
         return []
     std, cell = max(known, key=lambda pair: pair[0])
     least = t_quantile(ALPHA, 2 * (SEEDS - 1)) * std * math.sqrt(2 / SEEDS)
-    where = f"{cell.noise} {cell.rate:g} on {DATASETS.get(cell.dataset, cell.dataset)}"
+    where = f"{_noise_of(cell)} on {DATASETS.get(cell.dataset, cell.dataset)}"
     return [
         f"Seeds scatter most at {where}, by {std:.1f} points: there {SEEDS} seeds of each loss tell apart only what differs by "
         f"{least:.1f} points or more."
