@@ -177,6 +177,32 @@ def _first_row(
 
 
 @gluon.jit
+def _numbers_of_row(
+    kept, ends, state, base, place, lanes, strip, label, classes, z_y, origin, nothing,
+    ACROSS: gl.constexpr, BLOCK: gl.constexpr, HELD: gl.constexpr, TAIL: gl.constexpr, LAYOUT: gl.constexpr,
+    SUM: gl.constexpr, POWERS: gl.constexpr, FOCALS: gl.constexpr,
+):  # fmt: skip
+    """Whether classes of a row are masked; what every term of a class is made with, and its other numbers; what the gradient
+    needs of its sums of powers; its rooms."""
+    sums = lanes_to_row(*state, base, lanes, strip, label, classes, ACROSS, SUM, POWERS[0], POWERS[1], POWERS[2], POWERS[3])
+    left, total, masked = classes - 1.0, sums[4], classes < 0
+    if SUM:
+        masked = total == float("-inf")  # which no other sum shows
+        if masked:
+            left, total = _unmasked_of_row(kept, ends, place, label, origin, nothing, BLOCK, HELD, TAIL, LAYOUT)
+    of_class, numbers, powers, lost = row_numbers(sums, left, total, z_y, origin, POWERS[0], POWERS[1], POWERS[2], POWERS[3])
+    power_a, power_b = powers
+    if POWERS[0]:  # noqa: SIM102 - which is known to the compiler; so below
+        if lost[0]:
+            power_a = _change_of_row(kept, ends, place, label, of_class[0], nothing, BLOCK, HELD, TAIL, LAYOUT, POWERS[1])
+    if POWERS[2]:  # noqa: SIM102
+        if lost[1]:
+            power_b = _change_of_row(kept, ends, place, label, of_class[0], nothing, BLOCK, HELD, TAIL, LAYOUT, POWERS[3])
+    rooms = _rooms_of_row(kept, ends, place, label, classes, masked, of_class, nothing, BLOCK, HELD, TAIL, LAYOUT, FOCALS)
+    return masked, of_class, numbers, (power_a, power_b), rooms
+
+
+@gluon.jit
 def _take_rows(
     kept, place, words, lanes, few, strip, logits, target, weight, primitives, gradient, divisor,
     rows, classes, pairs, stride, target_stride, out_stride, ignore_index, ACROSS: gl.constexpr, EACH: gl.constexpr,
@@ -199,25 +225,12 @@ def _take_rows(
             state = _add(
                 floats(ends[k], LAYOUT), (HELD + k) * BLOCK, place, label, classes, state, origin, EACH, BLOCK, SUM, POWERS
             )
-        sums = lanes_to_row(*state, base, lanes, strip, label, classes, ACROSS, SUM, POWERS[0], POWERS[1], POWERS[2], POWERS[3])
-        left, total, masked = classes - 1.0, sums[4], classes < 0
-        if SUM:
-            masked = total == float("-inf")  # which no other sum shows
-            if masked:
-                left, total = _unmasked_of_row(kept, ends, place, label, origin, nothing, BLOCK, HELD, TAIL, LAYOUT)
-        of_class, numbers, powers, lost = row_numbers(
-            sums, left, total, z_y, origin, POWERS[0], POWERS[1], POWERS[2], POWERS[3]
-        )
-        power_a, power_b = powers
-        if POWERS[0]:  # noqa: SIM102 - which is known to the compiler; so below
-            if lost[0]:
-                power_a = _change_of_row(kept, ends, place, label, of_class[0], nothing, BLOCK, HELD, TAIL, LAYOUT, POWERS[1])
-        if POWERS[2]:  # noqa: SIM102
-            if lost[1]:
-                power_b = _change_of_row(kept, ends, place, label, of_class[0], nothing, BLOCK, HELD, TAIL, LAYOUT, POWERS[3])
-        rooms = _rooms_of_row(kept, ends, place, label, classes, masked, of_class, nothing, BLOCK, HELD, TAIL, LAYOUT, FOCALS)
+        masked, of_class, numbers, powers, rooms = _numbers_of_row(
+            kept, ends, state, base, place, lanes, strip, label, classes, z_y, origin, nothing,
+            ACROSS, BLOCK, HELD, TAIL, LAYOUT, SUM, POWERS, FOCALS,
+        )  # fmt: skip
         spoilt = gl.where(valid, 0.0, float("nan"))
-        factors, dz_y = factors_of_row(of_class[1], numbers, (power_a, power_b), rooms, share, spoilt, FORMULA, POWERS)
+        factors, dz_y = factors_of_row(of_class[1], numbers, powers, rooms, share, spoilt, FORMULA, POWERS)
         keep_primitives(primitives, rows, row, of_class[1], numbers, rooms, spoilt, NLL, LEAD, POWERS, FOCALS)
         to = gradient + row.to(gl.int64) * out_stride  # type: ignore[attr-defined] # in a kernel it has
         for k in gl.static_range(TAIL):
