@@ -68,7 +68,7 @@ def reproduction(*files: str) -> str:
     again = " ".join(f"--records records/{file}" for file in files)
     parts = [
         f"## {told.headline}\n",
-        " ".join(told.sentences) + "\n",
+        "\n\n".join(told.sentences) + "\n",
         f"{'; '.join(made)}; commits {', '.join(commits)}; profile paper-code, bf16. The result is the last epoch's. "
         f"`noiseproof reproduce {again}` prints these tables from the records; with `--data DIR` it runs what is missing, "
         "and `noiseproof report` makes a page in which each number leads to its runs and to the command of each.\n",

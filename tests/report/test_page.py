@@ -62,11 +62,11 @@ def test_runs_at_the_published_means_hold():
     cells = [cell for cell in table() if cell.quoted_from is None][:6]
     records = [run(cell, cell.mean / 100, seed) for cell in cells for seed in (123, 124, 125)]
     said = answer(join(paper.cells(), records).results)
-    # The same cells are printed again in the ablation tables, so more than six have runs, of six different results.
     assert "hold in the" in said.headline
     assert said.trained == 425
-    assert said.counts["agrees"] == said.measured >= 6
-    assert "6 different results" in said.sentences[0] or said.measured == 6
+    # Some of these cells are printed again in other tables, so more than six have runs.
+    assert said.counts["agrees"] == said.measured > 6
+    assert "which are 6 different results" in said.sentences[0]
     assert any(
         "is +0.00 percentage points" in sentence or "is -0.00 percentage points" in sentence for sentence in said.sentences
     )
@@ -90,10 +90,10 @@ def test_one_cell_far_off_among_many_that_agree_is_named_and_the_paper_holds_onl
     records = [run(cell, cell.mean / 100 - away.get(cell, 0) + noise[seed], seed) for cell in cells for seed in noise]
     said = answer(join(paper.cells(), records).results)
     assert "only in part" in said.headline
-    named = next(sentence for sentence in said.sentences if sentence.startswith("Against it: these differ"))
+    named = next(sentence for sentence in said.sentences if sentence.startswith("Against it: however many cells there are"))
     assert f"{cells[3].loss} at" in named
     assert "(-20.0)" in named
-    assert "), " not in named
+    assert named.count(" at ") == 1
 
 
 def test_no_runs_of_the_paper_is_said():
@@ -113,7 +113,7 @@ def test_what_three_seeds_cannot_tell_apart_is_said():
     column = [cell for cell in paper.cells() if (cell.dataset, cell.noise, cell.rate) == ("cifar10", "symmetric", 0.8)]
     cell = of_loss(column, "JAL-CE")
     said = answer(join(paper.cells(), [run(cell, cell.mean / 100)]).results)
-    (sentence,) = [text for text in said.sentences if text.startswith("Seeds scatter most")]
+    (sentence,) = [text for text in said.sentences if "eeds scatter most" in text]
     spread, least = map(float, re.findall(r"(\d+\.\d) points", sentence))
     assert "symmetric 0.8 on CIFAR-10" in sentence
     assert 0.5 < spread < 2

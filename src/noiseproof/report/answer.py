@@ -47,51 +47,52 @@ def answer(results: Iterable[CellResult]) -> Answer:
     judged = [result for result in distinct if result.agreement.verdict != "too few"]
     off = sum(result.agreement.verdict != "agrees" for result in judged)
     found = mean_difference(result.agreement for result in distinct)
-    low, high = (found.interval if found else None) or (-math.inf, math.inf)
-    reasons = {
-        "more cells are off than chance explains": off > _chance(len(judged)),
-        "the average difference is more than chance": not low <= 0 <= high,
-    }
-    apart = _standing_out(distinct)
-    if apart:
-        several = len({result.cell.dataset for result in distinct}) > 1
-        names = ", ".join(_named(result, several) for result in apart)
-        reasons[f"these differ by more than chance however many cells there are (Holm's correction): {names}"] = True
-    against = [reason for reason, holds in reasons.items() if holds]
+    against = _against(distinct, off > _chance(len(judged)), found)
     partly = "" if len(measured) == len(trained) else f" in the {len(measured)} of {len(trained)} cells repeated so far"
-    sentences = [
+    headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
+    counted = (
         f"{len(measured)} of the {len(trained)} cells that the paper trained have runs"
         + (f", which are {len(distinct)} different results" if len(distinct) < len(measured) else "")
         + f": {counts['agrees']} agree with the paper; above it: {counts['above']}, below: {counts['below']}"
         + (f", not to be judged: {counts['too few']}" if counts["too few"] else "")
-        + f". If all agreed, about {ALPHA * len(judged):.0f} of {len(judged)} would be off by chance."
-    ]
-    if found:
-        sentences.append(f"On average ours minus the paper's is {found.mean:+.2f} percentage points{_between(found)}.")
-    single = sum(result.agreement.basis == "column" for result in measured)
-    if single:
-        sentences.append(f"{single} cells have one seed so far and are judged by the spread that is usual in their column.")
-    sentences += _resolution(measured)
-    if against:
-        sentences.append(f"Against it: {' and '.join(against)}.")
-    sentences += _one_start(apart)
-    headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
-    return Answer(headline, [*_proposed(distinct), *sentences, *_claim(measured)], counts, len(measured), len(trained))
+        + f". If all agreed, about {ALPHA * len(judged):.0f} of {len(judged)} would be off by chance"
+        + (f"; on average {_average(found)}." if found else ".")
+    )
+    said = (_proposed(distinct), counted, against, _seeds(measured), _claim(measured))
+    return Answer(headline, list(filter(None, said)), counts, len(measured), len(trained))
 
 
-def _proposed(distinct: list[CellResult]) -> list[str]:
+def _against(distinct: list[CellResult], many_off: bool, found: MeanDifference | None) -> str:
+    """What speaks against the paper's numbers."""
+    low, high = (found.interval if found else None) or (-math.inf, math.inf)
+    reasons = {
+        "more cells are off than chance explains": many_off,
+        "the average difference is more than chance": not low <= 0 <= high,
+    }
+    said = [" and ".join(reason for reason, holds in reasons.items() if holds)]
+    apart = _standing_out(distinct)
+    if apart:
+        several = len({result.cell.dataset for result in distinct}) > 1
+        said.append(f"however many cells there are (Holm's correction), these differ: {', '.join(_named(apart, several))}")
+    said.append(_one_start(apart))
+    return f"Against it: {'; '.join(filter(None, said))}." if any(said) else ""
+
+
+def _proposed(distinct: list[CellResult]) -> str:
     """How the losses fare that the paper is about."""
     own = [result for result in distinct if result.cell.loss in OWN]
     if not own:
-        return []
+        return ""
     agree = sum(result.agreement.verdict == "agrees" for result in own)
     found = mean_difference(result.agreement for result in own)
-    apart = f"; on average ours minus the paper's is {found.mean:+.2f} percentage points{_between(found)}" if found else ""
-    return [f"Of the {len(own)} results of {' and '.join(OWN)}, which the paper proposes, {agree} agree with it{apart}."]
+    apart = f"; on average {_average(found)}" if found else ""
+    share = f"All {agree}" if agree == len(own) else f"{agree} of the {len(own)}"
+    return f"{share} results of {' and '.join(OWN)}, which the paper proposes, agree with it{apart}."
 
 
-def _between(found: MeanDifference) -> str:
-    return "" if found.interval is None else f" (95 % interval {found.interval[0]:+.2f} to {found.interval[1]:+.2f})"
+def _average(found: MeanDifference) -> str:
+    interval = "" if found.interval is None else f" (95 % interval {found.interval[0]:+.2f} to {found.interval[1]:+.2f})"
+    return f"ours minus the paper's is {found.mean:+.2f} percentage points{interval}"
 
 
 def _standing_out(results: list[CellResult]) -> list[CellResult]:
@@ -101,7 +102,7 @@ def _standing_out(results: list[CellResult]) -> list[CellResult]:
     return [result for result, p in zip(known, corrected, strict=True) if p < ALPHA]
 
 
-def _one_start(apart: list[CellResult]) -> list[str]:
+def _one_start(apart: list[CellResult]) -> str:
     """That cells which stand out for the same reason may have it from what their runs share."""
     starts = Counter(
         (result.cell.dataset, result.cell.noise, result.cell.rate, seed, *missed)
@@ -111,18 +112,29 @@ def _one_start(apart: list[CellResult]) -> list[str]:
     )
     most = max(starts.values(), default=0)
     if most < 2:
-        return []
-    return [
-        f"Runs of one seed share their first weights and noisy labels: {most} of these cells have one run each, never right on "
-        "the same class, which may be one accident and not several."
-    ]
+        return ""
+    return (
+        f"{most} of them have one run each, of one seed and so of the same first weights and noisy labels, never right on the "
+        "same class, which may be one accident and not several"
+    )
 
 
-def _named(result: CellResult, with_dataset: bool) -> str:
-    cell = result.cell
+def _named(results: list[CellResult], with_dataset: bool) -> list[str]:
+    """Cells in words; those of a loss whose weights a table varies are one where they lack the same classes."""
+    alike: dict[tuple[Any, ...], list[CellResult]] = {}
+    for result in results:
+        cell = result.cell
+        alike.setdefault((cell.dataset, cell.loss, cell.noise, cell.rate, result.classes), []).append(result)
+    return [_named_as_one(group, with_dataset) for group in alike.values()]
+
+
+def _named_as_one(alike: list[CellResult], with_dataset: bool) -> str:
+    cell, differences = alike[0].cell, sorted(result.agreement.difference or 0.0 for result in alike)
     where = f" on {DATASETS.get(cell.dataset, cell.dataset)}" if with_dataset else ""
-    apart = "; ".join(filter(None, (f"{result.agreement.difference:+.1f}", result.classes)))
-    return f"{result.name} at {_noise_of(cell)}{where} ({apart})"
+    low, high = differences[0], differences[-1]
+    apart = f"{low:+.1f}" if len(alike) == 1 else f"{low:+.1f} to {high:+.1f} in {len(alike)} cells"
+    name = alike[0].name if len(alike) == 1 else cell.loss
+    return f"{name} at {_noise_of(cell)}{where} ({'; '.join(filter(None, (apart, alike[0].classes)))})"
 
 
 def _noise_of(cell: Cell) -> str:
@@ -138,22 +150,24 @@ def _chance(judged: int) -> int:
     return off
 
 
-def _resolution(measured: list[CellResult]) -> list[str]:
-    """How far apart two losses must be for three seeds of each to tell them apart, where seeds scatter most."""
+def _seeds(measured: list[CellResult]) -> str:
+    """How many seeds there are, and how far apart two losses must be for three of each to tell them apart."""
+    single = sum(result.agreement.basis == "column" for result in measured)
+    said = [f"{single} cells have one seed so far and are judged by the spread that is usual in their column"] if single else []
     spreads = {usual_spread(result.cell): result.cell for result in measured}
     known = [(usual.std, cell) for usual, cell in spreads.items() if usual is not None]
-    if not known:
-        return []
-    std, cell = max(known, key=lambda pair: pair[0])
-    least = t_quantile(ALPHA, 2 * (SEEDS - 1)) * std * math.sqrt(2 / SEEDS)
-    where = f"{_noise_of(cell)} on {DATASETS.get(cell.dataset, cell.dataset)}"
-    return [
-        f"Seeds scatter most at {where}, by {std:.1f} points: there {SEEDS} seeds of each loss tell apart only what differs by "
-        f"{least:.1f} points or more."
-    ]
+    if known:
+        std, cell = max(known, key=lambda pair: pair[0])
+        least = t_quantile(ALPHA, 2 * (SEEDS - 1)) * std * math.sqrt(2 / SEEDS)
+        said.append(
+            f"seeds scatter most at {_noise_of(cell)} on {DATASETS.get(cell.dataset, cell.dataset)}, by {std:.1f} points: "
+            f"there {SEEDS} seeds of each loss tell apart only what differs by {least:.1f} points or more"
+        )
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-def _claim(measured: list[CellResult]) -> list[str]:
+def _claim(measured: list[CellResult]) -> str:
     """Are the paper's own losses the best where they and others are measured?"""
     columns: dict[tuple[Any, ...], list[CellResult]] = {}
     for result in measured:
@@ -161,10 +175,10 @@ def _claim(measured: list[CellResult]) -> list[str]:
         columns.setdefault((cell.table, cell.dataset, cell.noise, cell.rate), []).append(result)
     kept = [column for column in columns.values() if len({result.cell.loss in OWN for result in column}) == 2]
     if not kept:
-        return ["No column has runs of both JAL and another loss yet, so whether JAL is the best is open."]
+        return "No column has runs of both JAL and another loss yet, so whether JAL is the best is open."
     ours = sum(max(column, key=lambda r: r.sample.mean if r.sample else 0.0).cell.loss in OWN for column in kept)
     theirs = sum(max(column, key=lambda r: r.cell.mean).cell.loss in OWN for column in kept)
-    return [
+    return (
         f"Columns with runs of JAL and of other losses: {len(kept)}. A JAL loss is the best in {ours} of them; by the paper's "
         f"numbers for the same losses, in {theirs}."
-    ]
+    )
