@@ -108,7 +108,8 @@ def _resolution(measured: list[CellResult]) -> list[str]:
         return []
     std, cell = max(known, key=lambda pair: pair[0])
     least = t_quantile(ALPHA, 2 * (SEEDS - 1)) * std * math.sqrt(2 / SEEDS)
-    where = f"{cell.noise} {cell.rate:g} on {DATASETS.get(cell.dataset, cell.dataset)}"
+    rate = cell.rate if isinstance(cell.rate, str) else f"{cell.rate:g}"  # people's labels have a name
+    where = f"{cell.noise} {rate} on {DATASETS.get(cell.dataset, cell.dataset)}"
     return [
         f"Seeds scatter most at {where}, by {std:.1f} points: there {SEEDS} seeds of each loss tell apart only what differs by "
         f"{least:.1f} points or more."
