@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,24 @@ def test_errors_say_what_is_wrong(runs, tmp_path):
         done = noiseproof(*words)
         assert done.exit_code == 2
         assert said in done.output
+
+
+def test_features_of_a_run_are_computed_without_the_code_that_its_record_names(runs, tmp_path, monkeypatch):
+    (tmp_path / "hostile_network.py").write_text("raise SystemExit('it was run')", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("sklearn.manifold.TSNE.fit_transform", lambda self, features: features[:, :2])
+    folder = tmp_path / "run"
+    shutil.copytree(next(runs.glob("digits_ce*")), folder)
+    record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    record["recipe"] |= {"model": "hostile_network:network", "model_options": {}}
+    (folder / "record.json").write_text(json.dumps(record), encoding="utf-8")
+    done = noiseproof("report", folder, "--out", tmp_path / "r.html", "--tsne", folder)
+    assert done.exit_code == 0, done.output
+    del record["recipe"]["dataset"]
+    (folder / "record.json").write_text(json.dumps(record), encoding="utf-8")
+    done = noiseproof("report", folder, "--out", tmp_path / "r.html", "--tsne", folder)
+    assert done.exit_code == 2
+    assert "record.json: its recipe is not one of this version: " in done.output
 
 
 def test_printed_commands_train_the_same_recipe_again():

@@ -156,6 +156,31 @@ def test_warnings_are_on_stderr_also_where_only_the_result_is_wanted():
         assert "warning" not in result.stdout.replace('"warnings": ["never predicted: class 2"]', "")
 
 
+@pytest.mark.parametrize("command", [("train", "ce"), ("compare", "ce", "--seeds", "1")])
+def test_labels_from_one_and_labels_in_another_order_are_doubted(command):
+    """Symmetric noise gives labels to class 0, which has no example of its own; labels in another order agree by chance."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    x = rng.normal(size=(300, 4))
+    np.savez("one.npz", x=x, y=y + 1)
+    np.savez("zero.npz", x=x, y=y)
+    np.save("noisy.npy", np.where(rng.random(300) < 0.45, (y + 1) % 3, y))
+    np.save("shuffled.npy", rng.permutation(y))
+    said = {}
+    for data, labels in (
+        ("one.npz", ("--noise", "symmetric:0.4")),
+        ("zero.npz", ("--labels", "noisy.npy")),
+        ("zero.npz", ("--labels", "shuffled.npy")),
+    ):
+        words = [*command, "--data", data, *labels, "--test-share", "0.2", "--set", "epochs=1"]
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, result.output
+        said[labels[1]] = result.stderr
+    assert "warning: 1 of the classes have no example to train on" in said["symmetric:0.4"]
+    assert "same order" not in said["noisy.npy"]
+    assert "shuffled.npy are the data's own, as many as by chance" in said["shuffled.npy"]
+
+
 def test_a_finished_run_is_shown_again_without_training():
     first = run("digits/ce", *SHORT)
     again = run("digits/ce", *SHORT)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from hostile.harness import ACCEPTED, Case
+from hostile.harness import ACCEPTED, Case, command
 from noiseproof.report.page_runs import read_runs
 from noiseproof.train import Recipe, Record, RunStore, prepare, train
 from noiseproof.train.checkpoint import write_checkpoint
@@ -40,7 +40,36 @@ def stored(path: Path) -> str:
     return runs[0].status if runs else "no run"
 
 
-ATTEMPTS = {"run": run_in, "store": stored, "report": lambda path: read_runs([path.parent]).records[0]}
+def shown(path: Path) -> str:
+    """What the two commands that read files of records say of one; the page is written beside it."""
+    told = command("reproduce", "sym_asym", "--dataset", "cifar10", "--records", path, "--out", path.parent / "runs", "--plan")
+    return told + command("report", path, "--out", path.parent / "report.html")
+
+
+ATTEMPTS = {
+    "run": run_in,
+    "store": stored,
+    "report": lambda path: read_runs([path.parent]).records[0],
+    "lines": shown,
+}
+LINE = {
+    "recipe": {"dataset": "cifar10", "loss": "jal-ce", "noise": "symmetric:0.8", "seed": 1, "precision": "bf16"},
+    "result": {"test_accuracy": 0.5},
+    "task": {"classes": 10, "noise": {"hash": "aa"}},
+}
+
+
+def lines(content: bytes | None = None, **changed):
+    """A file of a sound line and one that is this, or is sound but for some of its fields."""
+
+    def make(folder: Path) -> Path:
+        path = folder / "runs.jsonl"
+        odd = {key: {**LINE.get(key, {}), **value} if isinstance(value, dict) else value for key, value in changed.items()}
+        last = json.dumps({**LINE, **odd}).encode() if content is None else content
+        path.write_bytes(json.dumps(LINE).encode() + b"\n" + last + b"\n")
+        return path
+
+    return make
 
 
 def finished(folder: Path) -> tuple[Path, dict]:
@@ -257,5 +286,30 @@ CASES = [
         "checkpoint.safetensors does not fit: it has 3 epochs of 2 behind it",
     ),
     Case("checkpoint-other-network", checkpoint(lambda t, f: None), "run", "checkpoint.safetensors does not fit: it has no "),
+    Case("lines-whole", lines(recipe={"seed": 2}), "lines", ACCEPTED, holds=lambda said: "2 runs" in said),
+    Case("lines-with-half-a-character", lines(recipe={"loss": "\ud800"}), "lines", ACCEPTED),
+    Case("lines-cut", lines(b'{"recipe": {'), "lines", r"runs.jsonl, line 2: not JSON \(Expecting"),
+    Case("lines-of-bytes", lines(b"\xff\xfe"), "lines", "runs.jsonl: not a file of records"),
+    Case("lines-long", lines(b" " * 2**25), "lines", "runs.jsonl: not a file of records.*a line of more than"),
+    Case(
+        "lines-with-nan", lines(b'{"recipe": {}, "result": {"test_accuracy": NaN}}'), "lines", r"line 2: not JSON \(NaN is not"
+    ),
+    Case("lines-with-a-key-twice", lines(b'{"recipe": {}, "result": {}, "result": {}}'), "lines", "'result' is there twice"),
+    Case(
+        "lines-of-huge-accuracy", lines(result={"test_accuracy": 10**400}), "lines", "line 2: not JSON .* is beyond the largest"
+    ),
+    Case("lines-of-percent", lines(result={"test_accuracy": 50.5}), "lines", r"must be a share in \[0, 1\], found 50.5"),
+    Case("lines-of-text-accuracy", lines(result={"test_accuracy": "0.5"}), "lines", "must be a share in .*, found '0.5'"),
+    Case("lines-of-odd-loss", lines(recipe={"loss": {"a": 1}}), "lines", "line 2: .* 'recipe.loss' must be text, found {'a'"),
+    Case("lines-of-odd-noise", lines(recipe={"noise": [1]}), "lines", "line 2: .* 'recipe.noise' must be text, found "),
+    Case("lines-of-odd-seed", lines(recipe={"seed": [1]}), "lines", "line 2: .* 'recipe.seed' must be a number, found "),
+    Case("lines-of-odd-status", lines(status=[{}]), "lines", "line 2: .* 'status' must be text, found "),
+    Case("lines-of-odd-seconds", lines(seconds="x"), "lines", "line 2: .* 'seconds' must be an object, found 'x'"),
+    Case("lines-of-odd-task", lines(task=[1]), "lines", "line 2: .* 'task' must be an object, found "),
+    Case("lines-of-odd-labels", lines(task={"noise": [1]}), "lines", "line 2: .* 'task.noise' must be an object, found "),
+    Case("lines-of-a-high-curve", lines(curve={"test_accuracy": [0.5, 1e9]}), "lines", "'curve.test_accuracy' must be a share"),
+    Case("lines-of-an-odd-curve", lines(curve=[1e9]), "lines", "'curve' must be an object, found "),
+    Case("lines-of-an-odd-rate", lines(task={"noise": {"rate": -1e300}}), "lines", "'task.noise.rate' must be a share in"),
+    Case("record-of-odd-task-in-a-report", record(task=[1]), "report", "record.json: .*'task' must be an object"),
     Case("confidence-pipe", not_a_file(CONFIDENCE, os.mkfifo), "run", f"{OLD}not a regular file"),
 ]

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from noiseproof.reading import ReadError, check_nesting, read_json
+from noiseproof.reading import ReadError, read_json
+from noiseproof.reading.text import check_nesting
 from noiseproof.report.records import read_records
 
 

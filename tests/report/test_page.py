@@ -120,6 +120,12 @@ def test_what_three_seeds_cannot_tell_apart_is_said():
     assert least == pytest.approx(2.776 * spread * (2 / 3) ** 0.5, abs=0.15)
 
 
+def test_runs_on_peoples_labels_alone_are_told_of_by_the_labels_name():
+    cell = of_loss(paper.cells(table="human", dataset="cifar10", rate="worst"), "JAL-CE")
+    said = answer(join(paper.cells(), [run(cell, cell.mean / 100)]).results)
+    assert any(text.startswith("Seeds scatter most at human worst on CIFAR-10") for text in said.sentences)
+
+
 def test_the_number_that_chance_explains_is_the_binomial_quantile():
     # Binomial(20, 0.05): P(X <= 2) = 0.9245, P(X <= 3) = 0.9841
     assert _chance(20) == 3

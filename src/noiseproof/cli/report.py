@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
@@ -15,16 +14,15 @@ from rich.markup import escape
 from noiseproof.cli.output import console, fail
 from noiseproof.cli.plan import device_named
 from noiseproof.files import is_file, write_whole
-from noiseproof.models import load_weights
 from noiseproof.models.base import Classifier
 from noiseproof.paper import cells
+from noiseproof.reading import shown
 from noiseproof.report import join, merge
 from noiseproof.report.figures import draw_figures
 from noiseproof.report.folders import RECORD, WEIGHTS
 from noiseproof.report.page import Embedding, page
 from noiseproof.report.page_runs import groups_of, read_runs
-from noiseproof.train import Recipe, RunOptions, prepare
-from noiseproof.train.run import Run
+from noiseproof.train import Recipe, load, prepare
 
 __all__ = ["report"]
 
@@ -85,18 +83,18 @@ def _embedding(folder: Path, data: str | None) -> Embedding:
 
     if not is_file(folder / RECORD) or not is_file(folder / WEIGHTS):
         raise FileNotFoundError(f"{folder} is not the folder of a finished run: it lacks {RECORD} or {WEIGHTS}")
-    recipe = Recipe.from_dict(json.loads((folder / RECORD).read_text(encoding="utf-8"))["recipe"])
-    run = Run(recipe, prepare(recipe, data), RunOptions(device_named("auto")))
+    trained = load(folder, device_named("auto"))  # which runs no code that the folder names, and checks what it says
     try:
-        if run.test_feed is None or not isinstance(run.network, Classifier):
-            raise ValueError(f"{folder}: t-SNE needs a test split and a network of the catalogue")
-        network = load_weights(run.network, folder / WEIGHTS).eval()
-        found = []
-        with torch.no_grad():
-            for batch in run.test_feed.in_order():
-                found.append((network.penultimate(batch.inputs).float().cpu().numpy(), batch.labels.cpu().numpy()))
-    finally:
-        run.close()
+        recipe = Recipe.from_dict({} if trained.record is None else trained.record.recipe)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{folder / RECORD}: its recipe is not one of this version: {shown(error, 200)}") from error
+    test, network = prepare(recipe, data).test, trained.network
+    if test is None or not isinstance(network, Classifier):
+        raise ValueError(f"{folder}: t-SNE needs a test split and a network of the catalogue")
+    found = []
+    with torch.no_grad():
+        for batch in trained.preprocessing.batches(test, trained.device):
+            found.append((network.penultimate(batch.inputs).float().cpu().numpy(), batch.labels.cpu().numpy()))
     features, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
     chosen = np.random.default_rng(0).permutation(len(labels))[:SHOWN]
     points = TSNE(random_state=0).fit_transform(features[chosen])

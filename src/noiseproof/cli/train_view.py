@@ -19,7 +19,8 @@ from noiseproof.train.engine_choice import fast_path_suits
 from noiseproof.train.observer import Several
 
 __all__ = [
-    "EveryNth", "Legend", "as_json_text", "class_line", "print_recipe", "print_result", "print_start", "result_line", "warn",
+    "EveryNth", "Legend", "as_json_text", "class_line", "label_doubts", "print_recipe", "print_result", "print_start",
+    "result_line", "warn",
 ]  # fmt: skip
 
 MANY = 20
@@ -73,8 +74,7 @@ def print_start(plan: Plan, task: Task, options: RunOptions, shown: Console | No
 
 def _doubts(recipe: Recipe, task: Task, options: RunOptions) -> Iterator[str]:
     """What the user may not have meant."""
-    if absent := len(task.classes) - len(np.unique(task.train.labels)):
-        yield f"{absent} of the classes have no example to train on (labels count from 0; a gap is a class too)"
+    yield from label_doubts(recipe, task)
     if task.test is None:
         yield "no test split, so no test accuracy will be known; --test-share 0.1 holds out a tenth"
     if task.name == "webvision" and not task.other_tests:
@@ -84,6 +84,22 @@ def _doubts(recipe: Recipe, task: Task, options: RunOptions) -> Iterator[str]:
         )
     if 0 < (rest := len(task.train) % recipe.batch) < options.process.world:
         yield f"the last batch of an epoch, {rest}, is left out: fewer than the {options.process.world} processes"
+
+
+def label_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
+    """What the user may not have meant by the labels: their numbers count from 1, or a file of labels is of other examples."""
+    given = task.train.labels
+    own = given if task.clean is None else task.clean  # noise gives labels to a class that has no example
+    if absent := len(task.classes) - len(np.unique(own)):
+        yield f"{absent} of the classes have no example to train on (labels count from 0; a gap is a class too)"
+    if task.clean is not None and recipe.noise.startswith("labels:"):
+        shares = [np.bincount(labels, minlength=len(task.classes)) / len(labels) for labels in (own, given)]
+        chance, agree = float(shares[0] @ shares[1]), float((own == given).mean())
+        if agree <= chance + 2 * (chance * (1 - chance) / len(own)) ** 0.5:
+            yield (
+                f"only {agree:.0%} of the labels in {recipe.noise.removeprefix('labels:')} are the data's own, as many as by "
+                "chance: are they of the same examples, in the same order?"
+            )
 
 
 def warn(text: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import re
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -17,29 +19,37 @@ from numpy.typing import NDArray
 
 from noiseproof.reading.opening import ReadError, open_regular, shown
 
-__all__ = ["check_nesting", "csv_rows", "read_json", "read_table", "text_lines"]
+__all__ = ["all_lines", "check_nesting", "csv_rows", "parse_json", "read_json", "read_table", "text_lines"]
 
 LONGEST = 2**24  # bytes of a line
 WHOLE = 2**30  # bytes of a text that is read as one
 SEPARATORS = ",;\t"
 DEEPEST = 950  # lists and objects of JSON inside each other, about as many as Python 3.11 reads; 3.14 has almost no limit
 BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)  # and whole strings, whose brackets do not count
+FEW_DIGITS = 300  # numbers of so many are within floating point
 
 
 def read_json(path: str | Path) -> Any:
-    """What a JSON file holds. A key that comes twice in an object is refused, and so is NaN, which JSON does not have."""
+    """What a JSON file holds, as :func:`parse_json` has it."""
     text = _text(path)
     try:
-        check_nesting(text)
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        return parse_json(text)
     except json.JSONDecodeError as error:
         raise ReadError(path, f"not JSON: {error}") from error
-    except RecursionError as error:
-        raise ReadError(path, "not read as JSON: it is nested too deeply") from error
-    except ReadError:
-        raise
     except ValueError as error:
         raise ReadError(path, f"not read as JSON: {shown(error, 200)}") from error
+
+
+def parse_json(text: str) -> Any:
+    """What JSON text holds; a ValueError if it is not JSON, or cannot be computed with.
+
+    A key that comes twice in an object is refused, and so are NaN, which JSON does not have, and numbers beyond floating point.
+    """
+    check_nesting(text)
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_int=_whole, parse_float=_float)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def check_nesting(text: str) -> None:
@@ -83,6 +93,11 @@ def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    yield from ((n, line) for n, line in all_lines(path) if (text := line.lstrip()) and not text.startswith("#"))
+
+
+def all_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file with their numbers; a ReadError names the one that is too long, or is no text."""
     with open_regular(path) as file:
         number = 0
         while raw := file.readline(LONGEST + 1):
@@ -96,8 +111,7 @@ def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
                 raise ReadError(where, f"not UTF-8 text: {error.reason}") from error
             if "\0" in line:
                 raise ReadError(where, "a zero byte; is it a text file?")
-            if (text := line.lstrip()) and not text.startswith("#"):
-                yield number, line
+            yield number, line
 
 
 def csv_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
@@ -140,3 +154,17 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number that JSON has")
+
+
+def _whole(digits: str) -> int:
+    number = int(digits)
+    if len(digits) > FEW_DIGITS and abs(number) > sys.float_info.max:
+        raise ValueError(f"{shown(digits, 20)} is beyond the largest number, 1.8e308")
+    return number
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{shown(digits, 20)} is beyond the largest number, 1.8e308")
+    return number

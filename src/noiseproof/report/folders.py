@@ -9,7 +9,7 @@ import numpy as np
 
 from noiseproof.files import checksum, is_file
 from noiseproof.reading import NpzFile, ReadError, read_json
-from noiseproof.report.records import compact
+from noiseproof.report.records import check_record, compact
 
 __all__ = ["BINS", "RECORD", "WEIGHTS", "run_line"]
 
@@ -27,8 +27,7 @@ def run_line(folder: Path) -> dict[str, Any]:
     except (ValueError, AttributeError, TypeError) as error:
         fault = error.fault if isinstance(error, ReadError) else error
         raise ValueError(f"{path}: not the record of a run: {fault}; move it away") from error
-    if not all(isinstance(line.get(key), dict) for key in ("recipe", "result")):
-        raise ValueError(f"{path}: not the record of a run, which has 'recipe' and 'result'; move it away")
+    check_record(str(path), line)
     for name, file, read in (("confidence", CONFIDENCE, _confidence), ("weights", WEIGHTS, _weights)):
         if name in line or not is_file(folder / file):
             continue

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from noiseproof.noise import NoiseSpec
 from noiseproof.paper import PROFILES, cells
+from noiseproof.printing import printable
 from noiseproof.report import charts
 from noiseproof.report.agreement import Sample
 from noiseproof.report.answer import DATASETS, VERDICTS, answer
@@ -84,7 +85,7 @@ def page(
     templates.globals |= {"verdicts": VERDICTS, "datasets": DATASETS, "percent": _percent, "spread": _spread}
     templates.globals |= {"seconds": _seconds, "seed_of": seed_of, "environment_of": _environment}
     templates.globals |= {"weakest_class": weakest_class, "warnings_of": warnings_of}
-    return templates.get_template("page.html").render(
+    text = templates.get_template("page.html").render(
         answer=answer(results),
         views=[(_title(view), view, notes_on(view), summary(view.cells)) for view in views(results)],
         group_of=lambda result: next((anchors[id(run)] for run in result.counted), None),
@@ -104,6 +105,7 @@ def page(
         precision=precision,
         version=__version__,
     )
+    return printable(text, lines=True)  # a name in a record may have half a character, which cannot be written
 
 
 def by_noise(groups: Iterable[Group]) -> dict[str, list[Group]]:

@@ -6,15 +6,15 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from noiseproof.files import write_whole
 from noiseproof.paper import list_recipes
-from noiseproof.reading import check_nesting
+from noiseproof.reading import ReadError, all_lines, parse_json, shown
 
-__all__ = ["compact", "identity", "merge", "number", "numbers", "read_records", "setting", "write_records"]
+__all__ = ["check_record", "compact", "identity", "merge", "number", "numbers", "read_records", "setting", "write_records"]
 
 CURVES = ("given_accuracy", "clean_accuracy", "test_accuracy")
 OBSERVED = ("confidence_epochs",)
@@ -25,26 +25,58 @@ EMPTY: tuple[Any, ...] = (None, False, 0, "", [], {})
 
 def read_records(*files: Path) -> list[dict[str, Any]]:
     """The lines of the files; a ValueError names the file and the line that is no record of a run."""
-    found = []
-    for file in files:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{file}: not a file of records, which is text with a JSON object a line: {error}") from error
-        for number, line in enumerate(text.splitlines(), 1):
+    return [record for file in files for record in _records(file)]
+
+
+def _records(file: Path) -> Iterator[dict[str, Any]]:
+    try:
+        for number, line in all_lines(file):
             if not line.strip():
                 continue
+            where = f"{file}, line {number}"
             try:
-                check_nesting(line)
-                record = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(
-                    f"{file}, line {number}: not JSON ({error}); remove the line or fetch the file again"
-                ) from error
-            if not isinstance(record, dict) or not all(isinstance(record.get(key), dict) for key in ("recipe", "result")):
-                raise ValueError(f"{file}, line {number}: not the record of a run, which has 'recipe' and 'result'")
-            found.append(record)
-    return found
+                record = parse_json(line)
+            except ValueError as error:
+                fault = shown(error, 200)
+                raise RecordError(f"{where}: not JSON ({fault}); remove the line or fetch the file again") from error
+            check_record(where, record)
+            yield record
+    except ReadError as error:
+        raise ValueError(f"{file}: not a file of records, which is text with a JSON object a line: {error.fault}") from error
+
+
+class RecordError(ValueError):
+    """What is not the record of a run; the message says where it is and why."""
+
+
+def check_record(where: str, record: Any) -> None:
+    """Records come from other machines and editors: whatever is computed with must be there and of its kind."""
+    if not isinstance(record, dict) or not all(isinstance(record.get(key), dict) for key in ("recipe", "result")):
+        raise RecordError(f"{where}: not the record of a run, which has 'recipe' and 'result'")
+    for path, (kind, words) in KINDS.items():
+        *owners, key = path.split(".")
+        found: Any = record
+        for owner in owners:
+            found = found.get(owner) or {}
+        if found.get(key) is not None and (not isinstance(found[key], kind) or isinstance(found[key], bool)):
+            raise RecordError(f"{where}: not the record of a run: '{path}' must be {words}, found {shown(repr(found[key]))}")
+    shares = [(f"result.{key}", value) for key, value in record["result"].items() if key.endswith("_accuracy")]
+    shares += [("task.noise.rate", ((record.get("task") or {}).get("noise") or {}).get("rate"))]
+    for name, curve in (record.get("curve") or {}).items():
+        shares += [(f"curve.{name}", value) for value in (curve if isinstance(curve, list) else [curve])]
+    for name, value in shares:
+        if value is not None and not (number(value) is not None and 0 <= value <= 1):
+            fault = f"'{shown(name)}' must be a share in [0, 1], found {shown(repr(value))}"
+            raise RecordError(f"{where}: not the record of a run: {fault}")
+
+
+KINDS: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(("recipe.dataset", "recipe.loss", "recipe.noise", "recipe.precision", "status"), (str, "text")),
+    **dict.fromkeys(("task", "task.noise", "seconds", "environment", "curve"), (dict, "an object")),
+    "recipe.seed": (int | float, "a number"),
+    "task.noise.hash": (str, "text"),
+}
+"""What fields of a record must be, in Python and in words, unless they are absent or null; an owner comes before its fields"""
 
 
 def write_records(file: Path, records: Iterable[dict[str, Any]]) -> None:

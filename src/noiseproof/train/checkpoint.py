@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from noiseproof.files import is_file, write_whole
-from noiseproof.reading import check_nesting
+from noiseproof.reading import parse_json
 
 __all__ = ["CHECKPOINT", "Checkpoint", "CheckpointError", "read_checkpoint", "write_checkpoint", "write_tensors"]
 
@@ -62,9 +62,8 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     if _digest(tensors, metadata["facts"]) != metadata.get("sha256"):
         raise CheckpointError(f"{path}: damaged, its content is not what was written; move it away to start anew")
     try:
-        check_nesting(metadata["facts"])
-        return tensors, json.loads(metadata["facts"])
-    except (ValueError, RecursionError) as error:
+        return tensors, parse_json(metadata["facts"])
+    except ValueError as error:
         raise CheckpointError(f"{path}: its facts are not JSON: {error}; move it away to start anew") from error
 
 

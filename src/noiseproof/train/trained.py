@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 import os
 import warnings
@@ -21,7 +20,7 @@ from noiseproof.data.dataset import as_split
 from noiseproof.files import checksum, is_dir, is_file
 from noiseproof.models import create_model, load_weights
 from noiseproof.models.weights import weights_header
-from noiseproof.reading import check_nesting, read_json, shown
+from noiseproof.reading import parse_json, read_json, shown
 from noiseproof.train.bf16_check import check_bf16
 from noiseproof.train.loop import WEIGHTS
 from noiseproof.train.network import drawing_from, logits_of, model_code_hash, nothing_drawn, user_model
@@ -233,9 +232,8 @@ def _facts(weights: Path, metadata: dict[str, str]) -> dict[str, Any]:
     if len(text) > METADATA:
         raise ValueError(f"{weights}: describes its network in {len(text)} characters, at most {METADATA}")
     try:
-        check_nesting(text)
-        facts = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        facts = parse_json(text)
+    except ValueError as error:
         raise ValueError(f"{weights}: its description of the network is not JSON: {shown(error, 200)}") from error
     if not isinstance(facts, dict):
         raise ValueError(f"{weights}: its description of the network must be an object, found {shown(repr(facts))}")
