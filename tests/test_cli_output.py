@@ -1,13 +1,18 @@
 """What commands print: text as it is, and nothing that commands the terminal."""
 
+import errno
 import io
+import os
+import sys
 
+import numpy as np
 import pytest
 import typer
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from noiseproof.__main__ import main
 from noiseproof.cli.output import Console, echo, errors_reported, fail, printable
 
 HOSTILE = "a\x1b[31m\x9b2J\x07\u202eb\udcff"
@@ -87,3 +92,37 @@ def test_a_reader_that_has_enough_is_no_error(capsys):
 def test_results_keep_their_lines(capsys):
     echo(f"a\t1\n{HOSTILE}")
     assert capsys.readouterr().out == f"a\t1\n{SHOWN}\n"
+
+
+class Stream(io.TextIOWrapper):
+    """Standard output, into memory, or onto a disk that is full."""
+
+    def __init__(self, *, full=False):
+        super().__init__(io.BytesIO(), encoding="ascii")
+        self.full = full
+
+    def write(self, text):
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(text)
+
+
+def ends(monkeypatch, stream, *arguments):
+    monkeypatch.setattr(sys, "argv", ["noiseproof", *map(str, arguments)])
+    monkeypatch.setattr(sys, "stdout", stream)
+    with pytest.raises(SystemExit) as end:
+        main()
+    return end.value.code
+
+
+def test_letters_that_a_stream_cannot_have_are_escaped(monkeypatch, tmp_path):
+    np.savez(tmp_path / "dàta.npz", x=np.zeros((4, 2)), y=[0, 1, 0, 1])
+    stream = Stream()
+    assert ends(monkeypatch, stream, "data", "show", tmp_path / "dàta.npz") == 0
+    stream.flush()
+    assert stream.buffer.getvalue().startswith(rb"d\xe0ta: 2 classes")
+
+
+def test_a_full_disk_that_is_printed_to_is_one_sentence(monkeypatch, capsys):
+    assert ends(monkeypatch, Stream(full=True), "losses") == 2
+    assert capsys.readouterr().err == "error: what is printed cannot be written: No space left on device\n"

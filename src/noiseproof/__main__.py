@@ -1,6 +1,7 @@
 """``noiseproof`` on the command line; also ``python -m noiseproof``."""
 
 import gc
+import io
 import sys
 
 from noiseproof.version import __version__
@@ -20,6 +21,9 @@ def main() -> None:
         raise
     gc.freeze()
     gc.enable()
+    for stream in (sys.stdout, sys.stderr):  # a pipe or a terminal may have an encoding without the letters of a name
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app(prog_name="noiseproof")
 
 

@@ -38,10 +38,15 @@ def test_the_digits_are_embedded():
         (([[1.0], [1e39]], [0, 0]), r"inputs must be within float32 \(3.4e38\); example 1 is not"),
         ((np.zeros((2, 0)), [0, 1]), r"inputs of shape \(0,\) have nothing in them"),
         (([[1.0]], [-1]), "got -1"),
-        (([[1.0]], [0.0]), "labels must be a vector of integers"),
+        (([[1.0]], [0.0]), r"labels must be a vector of integers, .*; y.astype\(np.int64\) are the labels"),
+        (([[1.0]], [0.5]), r"labels must be a vector of integers, got float64 of shape \(1,\)$"),
+        (([[1.0]] * 2, [[0], [1]]), r"labels must be a vector of integers, .*; y\[:, 0\] is the vector"),
+        (([[1.0]] * 2, [[0, 1], [1, 0]]), r"labels must be a vector of integers, .*; y.argmax\(1\) are the labels"),
+        (([[1.0]], ["cat"]), r"labels must be a vector of integers, .*; number the classes from 0: np.unique\(y"),
+        (([[1.0]] * 2, [-1, 1]), r"labels must be in .*, got -1; number the classes from 0: np.unique\(y"),
         (([[1.0], [2.0]], [0]), "2 inputs for 1 labels"),
         (([1.0], [0]), r"inputs must be \[N, ...\], got shape \(1,\)"),
-        ((np.zeros((1, 2), np.int32), [0]), "inputs must be uint8 images or floating features, got int32"),
+        ((np.zeros((1, 2), np.int32), [0]), "features, got int32; x.astype"),
     ],
 )
 def test_bad_arrays_are_refused_with_the_reason(arrays, message):

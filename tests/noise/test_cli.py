@@ -32,6 +32,14 @@ def test_making_and_checking_noisy_labels(labels, tmp_path):
     assert "fine" in checked.output
 
 
+def test_labels_from_one_are_doubted(labels, tmp_path):
+    assert "warning" not in run("make", "symmetric:0.8", "--labels", labels, "--out", tmp_path / "noisy").stderr
+    np.save(labels, np.load(labels) + 1)
+    made = run("make", "symmetric:0.8", "--labels", labels, "--out", tmp_path / "noisy")
+    assert made.exit_code == 0, made.output
+    assert "warning: 1 of the 11 classes have no label in" in made.stderr
+
+
 def test_only_what_was_checked_is_called_fine(labels, tmp_path):
     run("make", "symmetric:0.8", "--labels", labels, "--out", tmp_path / "noisy")
     assert "labels (give --labels or --dataset to check the noise itself) are" in run("verify", tmp_path / "noisy").output

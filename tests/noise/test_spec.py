@@ -57,6 +57,7 @@ def test_a_rate_that_is_none_is_refused(text, message):
         ("salt:0.2", "unknown noise 'salt'; there are"),
         ("symetric", "unknown noise 'symetric'; did you mean 'symmetric:0.4'[?]"),
         ("symmetric", "symmetric noise needs a rate, such as symmetric:0.4"),
+        ("0.4", "noise has a kind and a rate, such as symmetric:0.4, got '0.4'"),
         ("label", "did you mean 'labels:FILE'[?]"),
         ("non", "did you mean 'none'[?]"),
         ("salt", "salt: a transition matrix is read from .npy, .csv, .json, got 'no suffix'"),

@@ -15,6 +15,7 @@ from rich.text import Text
 from noiseproof import noise as label_noise
 from noiseproof.cli.completion import datasets, noises
 from noiseproof.cli.output import console, errors_reported
+from noiseproof.cli.train_view import warn
 from noiseproof.data import open_dataset
 from noiseproof.files import is_dir
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels
@@ -62,6 +63,9 @@ def make(
         clean = clean_labels(labels, name, dataset, data)
         noisy, noise = apply_noise(parsed, clean, classes, seed, rule or "exact")
         manifest = label_noise.write_noisy_labels(out, noise, clean.labels, noisy, __version__)
+    if absent := noise.classes - len(np.unique(clean.labels)):
+        gaps = "labels count from 0; a gap is a class too"
+        warn(f"{absent} of the {noise.classes} classes have no label in {clean.source} ({gaps})")
     changed = f"{int(noisy.mask.sum())} of {len(noisy.labels)} labels changed: {noisy.rate:.4f}"
     console.print(f"{changed} (asked {noise.noise_rate:.4f})", highlight=False)
     written = f"wrote {out / 'labels.npy'} and {manifest}; hash {noisy.hash[:12]}"

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from noiseproof.printing import printable
 
-__all__ = ["Console", "console", "echo", "errors_reported", "fail", "printable"]
+__all__ = ["Console", "console", "drop_output", "echo", "errors_reported", "fail", "printable"]
 
 
 class Console(rich.console.Console):
@@ -47,9 +47,17 @@ def fail(error: Exception | str) -> NoReturn:
     text = str(error)
     if isinstance(error, OSError) and error.strerror and error.filename is not None and error.filename2 is None:
         text = f"{error.filename}: {error.strerror}"  # as all other errors begin, not [Errno 2]
+    elif isinstance(error, OSError) and error.strerror and error.filename is None:  # of a stream, such as what is printed to
+        text = error.strerror
     message = printable(text or type(error).__name__)
     Console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {message}"), soft_wrap=True)
     raise typer.Exit(2)
+
+
+def drop_output() -> None:
+    """Let what is still to be printed go nowhere, where it cannot be: or Python complains at its end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -58,8 +66,7 @@ def errors_reported() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:  # what reads, head say, has enough
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its end
+        drop_output()
         raise typer.Exit(141) from None  # 128 and the signal, as a shell has it
     except (ValueError, TypeError, OSError, ImportError) as error:
         if os.environ.get("LOCAL_RANK", "0") != "0":

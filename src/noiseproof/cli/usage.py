@@ -1,9 +1,13 @@
-"""Wrong usage of a command, said in one sentence as other errors are; Typer would draw a box below its usage."""
+"""Wrong usage of a command, said in one sentence as other errors are; Typer would draw a box below its usage.
+
+So is what keeps any command from printing.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from noiseproof.cli.output import fail
+from noiseproof.cli.output import drop_output, fail
 from noiseproof.train import Recipe
 
 __all__ = ["Commands"]
@@ -45,6 +49,11 @@ def _in_a_sentence() -> Iterator[None]:
         context = getattr(error, "ctx", None)
         command = "noiseproof" if context is None else context.command_path
         fail(SENTENCES.get(kind, _other)(error, context, command))
+    except OSError as error:  # those of files were said by the command: what it prints goes to a full disk
+        if error.errno in (None, errno.EPIPE):  # Typer ends quietly where what reads has enough
+            raise
+        drop_output()
+        fail(error if error.filename is not None else f"what is printed cannot be written: {error.strerror}")
 
 
 def _missing(error: Any, context: Any, command: str) -> str:

@@ -99,10 +99,13 @@ def load_npz(path: str | Path) -> Dataset:
         with NpzFile(path) as archive:
             if missing := [key for key in ("x", "y") if key not in archive.names]:
                 has = ", ".join(shown(name) for name in sorted(archive.names)[:SHOWN_NAMES]) or "none"
-                raise DataError(f"{path}: no array named {missing[0]!r}; it has {has}")
+                way = "np.savez(FILE, x=inputs, y=labels) names them"
+                raise DataError(f"{path}: no array named {missing[0]!r}; it has {has}; {way}")
             arrays = {key: archive.array(key) for key in ("x", "y", "x_test", "y_test") if key in archive.names}
     except ReadError as error:
-        raise DataError(f"{path}: not a readable .npz file: {error.fault}") from error
+        named = error.fault.startswith(("array 'y': it must hold plain", "array 'y_test': it must hold plain"))
+        way = "; number the classes from 0: np.unique(y, return_inverse=True)[1]" if named else ""
+        raise DataError(f"{path}: not a readable .npz file: {error.fault}{way}") from error
     if len(arrays) == 3:
         raise DataError(f"{path}: x_test and y_test go together, and only {[*arrays][2]} is there")
     train = as_split(arrays.pop("x"), arrays.pop("y"), None, f"{path}, x and y")
@@ -125,7 +128,7 @@ def as_split(inputs: ArrayLike, labels: ArrayLike, classes: int | None, where: s
     """Inputs and labels, checked; an error starts with ``where``."""
     x, y = np.asarray(inputs), np.asarray(labels)
     if y.ndim != 1 or y.dtype.kind not in "iu":
-        raise DataError(f"{where}: labels must be a vector of integers, got {y.dtype} of shape {y.shape}")
+        raise DataError(f"{where}: labels must be a vector of integers, got {y.dtype} of shape {y.shape}{_way_to_labels(y)}")
     if x.ndim < 2:
         raise DataError(f"{where}: inputs must be [N, ...], got shape {x.shape}")
     if len(x) != len(y):
@@ -136,12 +139,26 @@ def as_split(inputs: ArrayLike, labels: ArrayLike, classes: int | None, where: s
         raise DataError(f"{where}: inputs of shape {x.shape[1:]} have nothing in them")
     most = classes or MOST_CLASSES
     if y.min() < 0 or y.max() >= most:
-        raise DataError(f"{where}: labels must be in [0, {most - 1}], got {int(y.min() if y.min() < 0 else y.max())}")
+        found = int(y.min() if y.min() < 0 else y.max())
+        way = "; number the classes from 0: np.unique(y, return_inverse=True)[1]" if classes is None else ""
+        raise DataError(f"{where}: labels must be in [0, {most - 1}], got {found}{way}")
     if x.dtype.kind == "f":
         return Split(_finite(x, where), y.astype(np.int64))
     if x.dtype != np.uint8:
-        raise DataError(f"{where}: inputs must be uint8 images or floating features, got {x.dtype}")
+        way = "; x.astype(np.float32) makes features of them" if x.dtype.kind in "iub" else ""
+        raise DataError(f"{where}: inputs must be uint8 images or floating features, got {x.dtype}{way}")
     return Split(x, y.astype(np.int64))
+
+
+def _way_to_labels(y: NDArray[Any]) -> str:
+    """How to make labels of what is often taken for them."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        return "; y[:, 0] is the vector"
+    if y.ndim == 2 and y.dtype.kind in "biuf" and y.size and ((y == 0) | (y == 1)).all() and (y.sum(1) == 1).all():
+        return "; y.argmax(1) are the labels of one-hot rows"
+    if y.ndim == 1 and y.dtype.kind in "bf" and np.isfinite(y).all() and (y == np.round(y)).all():
+        return "; y.astype(np.int64) are the labels"
+    return "; number the classes from 0: np.unique(y, return_inverse=True)[1]" if y.ndim == 1 and y.dtype.kind in "US" else ""
 
 
 def _finite(x: NDArray[Any], where: str) -> NDArray[np.float32]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from noiseproof.checks import check_range
-from noiseproof.files import find_file, is_dir
+from noiseproof.files import exists, find_file, is_dir
 from noiseproof.noise.files import SoftLabels, read_noisy_labels, read_soft_labels
 from noiseproof.noise.instance import INSTANCE, asked_noise, instance_dependent
 from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES, LabelError, LabelNoise, NoisyLabels, from_file
@@ -20,6 +21,7 @@ from noiseproof.noise.sampling import Labels, Rule
 __all__ = ["NoiseSpec", "from_spec"]
 
 NONE, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"
+NUMBER = re.compile(r"\d*\.?\d+", re.ASCII)
 RATED = (*MATRIX_NOISES, INSTANCE, ASYMMETRIC)
 """Kinds that have a rate"""
 MOST_CLASSES = 1024
@@ -77,6 +79,8 @@ class NoiseSpec:
             if self.file in RATED:
                 raise ValueError(f"{self.file} noise needs a rate, such as {self.file}:0.4")
             place = Path(self.file).expanduser()
+            if NUMBER.fullmatch(self.file) and not exists(place):
+                raise ValueError(f"noise has a kind and a rate, such as symmetric:{self.file}, got {self.file!r}")
             if not place.suffix and not is_dir(place) and (hint := _did_you_mean(self.file, ":0.4")):
                 raise ValueError(f"unknown noise {self.file!r}; {hint}a kind has a rate, and a matrix's file a suffix")
             noise = from_file(self.file)
