@@ -190,6 +190,16 @@ def test_a_busy_server_is_asked_again(server, tmp_path):
         get(server, tmp_path / "other")
 
 
+def test_each_pause_is_twice_the_one_before(server, tmp_path, monkeypatch):
+    pauses = []
+    monkeypatch.setattr(downloads.time, "sleep", pauses.append)
+    server.how["codes"] = [503] * 9
+    with pytest.raises(DataError, match="answered 503 for"):
+        get(server, tmp_path, pause=1.5)
+    assert pauses == [1.5, 3.0, 6.0]
+    assert len(server.requests) == 4
+
+
 def test_a_silent_server_is_given_up(server, tmp_path, monkeypatch):
     monkeypatch.setattr(downloads, "ATTEMPTS", 2)
     server.how["hang"] = True
@@ -311,6 +321,26 @@ def test_an_archive_that_the_server_calls_encoded_is_kept_as_it_was_sent(server,
     assert (get(server, tmp_path) / "data.bin").read_bytes() == MEMBER
     assert (tmp_path / "tiny.tar.gz").read_bytes() == CONTENT
     assert server.requests[1][1]["Range"] == f"bytes={CUT}-"
+    assert {headers["Accept-Encoding"] for _, headers in server.requests} == {"identity"}  # it was not asked to encode
+
+
+def test_without_a_length_the_whole_is_taken_anew_though_its_first_parts_were_spoilt(server, tmp_path):
+    """Where the spoilt download ended says nothing of where the next one does."""
+    server.how |= {"no_length": True, "cuts": [CUT, len(CONTENT), CUT], "spoil_rest": True}
+
+    def mended(*_):
+        server.how["spoil_rest"] = len(server.requests) < 4
+
+    assert (get(server, tmp_path, progress=mended) / "data.bin").read_bytes() == MEMBER
+    asked = [None, f"bytes={CUT}-", f"bytes={len(CONTENT)}-", None, f"bytes={CUT}-"]  # the third: whether anything follows
+    assert [headers.get("Range") for _, headers in server.requests] == asked
+
+
+def test_what_came_is_on_the_disk_before_it_has_the_name_of_the_whole(server, tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(downloads, "flush", lambda path: flushed.append((path.name, path.read_bytes(), names(tmp_path))))
+    get(server, tmp_path)
+    assert flushed == [("tiny.tar.gz.part", CONTENT, ["tiny.tar.gz.part", "tiny.tar.gz.part.tag"])]
 
 
 def test_a_server_that_falls_silent_half_way_is_given_up_and_continued(server, tmp_path, monkeypatch):

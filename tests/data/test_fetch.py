@@ -188,6 +188,13 @@ def test_an_archive_with_another_content_is_refused_and_kept_for_inspection(serv
     assert names(tmp_path) == ["root"]
 
 
+def test_an_archive_unpacks_to_no_more_than_its_source_allows(server, tmp_path):
+    with pytest.raises(DataError, match=f"unpacks to more than the {len(MEMBER) - 1} bytes it may"):
+        get(server, tmp_path, sources=sources(server.address, at_most=len(MEMBER) - 1))
+    assert names(tmp_path) == ["tiny.tar.gz"]
+    get(server, tmp_path, sources=sources(server.address, at_most=2 * len(MEMBER)))  # the archive has blocks of its own
+
+
 def test_without_requests_the_error_says_what_to_install(server, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "requests", None)
     with pytest.raises(DataError, match=r"downloading needs requests: pip install '.\[lab\]' in noiseproof's repository"):
