@@ -22,14 +22,14 @@ def interrupted():
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def digits():
     """A recipe that takes about 40 ms for each of its six epochs."""
     changes = {"epochs": 6, "model.hidden": [32], "confidence_epochs": (2, 4)}
     return override(paper.recipe("digits/jal-ce", noise="symmetric:0.4", seed=5), changes)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def files():
     """What a run has written, less what depends on the clock and the machine."""
     from noiseproof.train import Record
