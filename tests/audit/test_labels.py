@@ -18,7 +18,7 @@ from noiseproof.audit.folds import HeldOut, Store, cross_validated, stratified_f
 from noiseproof.audit.labels import planned
 from noiseproof.data import ImageFiles, Split
 from noiseproof.noise import pairflip, symmetric
-from noiseproof.train import RunOptions
+from noiseproof.train import Run, RunOptions
 from noiseproof.train.runs import claimed
 
 SHORT = {"epochs": 8, "folds": 3, "device": "cpu"}
@@ -82,6 +82,21 @@ def test_the_seed_decides_everything():
     assert first.rate_interval == again.rate_interval
     assert not np.array_equal(first.fold, other.fold)
     assert not np.array_equal(first.posterior, other.posterior)
+
+
+def test_predictions_are_the_mean_of_the_last_half_of_the_epochs_or_of_as_many_as_are_averaged(monkeypatch):
+    x, true = points(60)
+    seen, predict = [], Run.probabilities
+    monkeypatch.setattr(Run, "probabilities", lambda run, split: seen.append(predict(run, split)) or seen[-1])
+    plan, recipe = planned(Split(x, true), ("a", "b", "c"), quick=True, epochs=7, options=RunOptions())
+    assert folds.AVERAGED == 8  # as docs/audit.md says
+    for most, averaged in ((8, 3), (2, 2)):
+        seen.clear()
+        monkeypatch.setattr(folds, "AVERAGED", most)
+        found = cross_validated(plan, recipe, Store(None)).probabilities
+        assert len(seen) == averaged
+        np.testing.assert_allclose(found, np.mean(seen, 0), rtol=1e-6)
+        assert not np.allclose(found, seen[-1], rtol=1e-3)
 
 
 def test_a_quick_audit_trains_one_network(trained):

@@ -150,11 +150,11 @@ def test_neighbours_help_where_features_are_good():
 
 def test_votes_are_those_of_the_nearest_others():
     features = np.array([[1.0, 0.0], [2.0, 0.1], [1.0, 0.2], [0.0, 1.0], [0.1, 3.0], [0.0, 0.0]])
-    votes = neighbour_votes(features, np.array([0, 0, 1, 1, 1, 0]), 2, neighbours=2)
+    votes = neighbour_votes(features, np.array([0, 0, 1, 1, 1, 1]), 2, neighbours=2)
     np.testing.assert_allclose(votes[0], [1.5 / 3, 1.5 / 3])  # neighbours 1 and 2, of labels 0 and 1
     np.testing.assert_allclose(votes[2], [2.5 / 3, 0.5 / 3])  # 1 and 0
     np.testing.assert_allclose(votes[3], [0.5 / 3, 2.5 / 3])  # 4 and 2
-    np.testing.assert_allclose(votes[5], [3.5 / 7, 3.5 / 7])  # no direction: as the labels are distributed
+    np.testing.assert_allclose(votes[5], [2.5 / 7, 4.5 / 7])  # no direction: as the labels are distributed
 
 
 def test_votes_do_not_depend_on_the_size_of_a_block(monkeypatch):
