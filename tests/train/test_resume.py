@@ -215,6 +215,16 @@ def test_a_run_that_is_stopped_writes_the_last_whole_epoch(digits, tmp_path, fil
     assert files(tmp_path / "stopped") == whole
 
 
+def test_a_stop_after_the_end_leaves_a_finished_run(digits, tmp_path, files, whole):
+    class Stop(Observer):
+        def ended(self, record):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(digits, folder=tmp_path, checkpoint_seconds=1e9, observer=Stop())
+    assert files(tmp_path) == whole
+
+
 @pytest.mark.parametrize("place", ["copy_of_state", "on_cpu", "predictions"])
 def test_a_stop_while_the_state_is_kept_mixes_no_epochs(digits, tmp_path, files, whole, monkeypatch, place):
     """After the third epoch, half-way: what is on the disk is of a whole epoch before it."""
