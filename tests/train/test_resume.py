@@ -215,6 +215,23 @@ def test_a_run_that_is_stopped_writes_the_last_whole_epoch(digits, tmp_path, fil
     assert files(tmp_path / "stopped") == whole
 
 
+def test_a_run_stopped_after_its_last_epoch_but_before_its_end_repeats_that_epoch(digits, tmp_path, files, whole):
+    """The state after the last epoch is never kept: its results are to be written at once."""
+
+    class Stop(Observer):
+        def epoch(self, facts):
+            if facts.epoch == 6:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(digits, folder=tmp_path, checkpoint_seconds=1e9, observer=Stop())
+    tensors, facts = read_checkpoint(tmp_path)
+    assert len(facts["epochs"]) == 5
+    assert not any(name.startswith("predictions.") and name.endswith(".6") for name in tensors)
+    train(digits, folder=tmp_path)
+    assert files(tmp_path) == whole
+
+
 def test_a_stop_after_the_end_leaves_a_finished_run(digits, tmp_path, files, whole):
     class Stop(Observer):
         def ended(self, record):
