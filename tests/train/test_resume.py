@@ -242,9 +242,12 @@ def test_a_stop_after_the_end_leaves_a_finished_run(digits, tmp_path, files, who
     assert files(tmp_path) == whole
 
 
-@pytest.mark.parametrize("place", ["copy_of_state", "on_cpu", "predictions"])
-def test_a_stop_while_the_state_is_kept_mixes_no_epochs(digits, tmp_path, files, whole, monkeypatch, place):
-    """After the third epoch, half-way: what is on the disk is of a whole epoch before it."""
+@pytest.mark.parametrize(
+    ("place", "seconds"),
+    [("copy_of_state", 0), ("copy_of_state", 1e9), ("on_cpu", 0), ("predictions", 0), ("predictions", 1e9)],
+)
+def test_a_stop_while_the_state_is_kept_mixes_no_epochs(digits, tmp_path, files, whole, monkeypatch, place, seconds):
+    """After the third epoch, half-way: what is on the disk, or is written then, is of a whole epoch before it."""
     calls, method = [], getattr(Run, place)
 
     def half(run, *arguments):
@@ -258,7 +261,7 @@ def test_a_stop_while_the_state_is_kept_mixes_no_epochs(digits, tmp_path, files,
     with monkeypatch.context() as patch:
         patch.setattr(Run, place, half)
         with pytest.raises(KeyboardInterrupt):
-            train(digits, folder=tmp_path / "stopped", checkpoint_seconds=0)
+            train(digits, folder=tmp_path / "stopped", checkpoint_seconds=seconds)
     train(digits, folder=tmp_path / "stopped")
     assert files(tmp_path / "stopped") == whole
 
@@ -277,20 +280,23 @@ def test_a_run_of_before_that_is_resumed_keeps_its_way_of_telling_the_loss(digit
     assert all(constant < epoch.loss < constant + 10 for epoch in record.epochs)
 
 
-@pytest.mark.parametrize("fault", ["too many epochs", "no predictions", "short predictions"])
+@pytest.mark.parametrize("fault", ["too many epochs", "no predictions", "short predictions", "other numbers"])
 def test_a_checkpoint_that_cannot_be_of_this_run_is_refused(digits, tmp_path, interrupted, fault):
     """Whole by its digest, and yet not what a run writes."""
     interrupted(digits, tmp_path, 4)
     tensors, facts = read_checkpoint(tmp_path)
     if fault == "too many epochs":
-        facts["epochs"] = [{**facts["epochs"][0], "epoch": k} for k in range(1, 8)]
+        facts["epochs"] = [{**facts["epochs"][0], "epoch": k} for k in range(1, 7)]
     elif fault == "no predictions":
         del tensors["predictions.predicted.2"]
+    elif fault == "other numbers":
+        tensors["network.fc.weight"] = tensors["network.fc.weight"].double()
     else:
         tensors["predictions.probability.2"] = tensors["predictions.probability.2"][:-1]
     write_checkpoint(tmp_path, tensors, facts)
-    says = "it has 7 epochs of 6 behind it" if "many" in fault else "it has no predictions of 1297 examples after epoch 2"
-    with pytest.raises(CheckpointError, match=f"does not fit: {says}; move it away"):
+    says = {"too many epochs": "6 epochs of 6 behind it", "other numbers": r"no 'network.fc.weight' of shape \[10, 32\]"}
+    says = says.get(fault, "no predictions of 1297 examples after epoch 2")
+    with pytest.raises(CheckpointError, match=f"does not fit: it has {says}; move it away"):
         train(digits, folder=tmp_path)
 
 
