@@ -6,6 +6,7 @@ import math
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,7 +32,8 @@ from noiseproof.train import (
     train,
 )
 from noiseproof.train.confidence import write_confidence
-from noiseproof.train.result import late_fall
+from noiseproof.train.result import late_fall, warnings_of
+from noiseproof.train.run import ClassCounts
 
 
 def test_a_run_writes_its_record_weights_and_confidence_and_nothing_else(digits, tmp_path):
@@ -274,6 +276,14 @@ def test_a_class_that_is_never_predicted_is_a_warning(digits):
     without = train(easy, dataclasses.replace(task, test=None)).record
     assert "accuracy_by_class" not in without.result
     assert without.warnings[0] == "never predicted: class 5 (five)"
+
+
+def test_a_class_that_is_not_there_to_be_tested_is_not_missed():
+    task = SimpleNamespace(train=SimpleNamespace(labels=np.arange(3)), classes=("a", "b", "c"))
+    tested = ClassCounts(seen=np.array([5, 5, 0]), right=np.array([5, 0, 0]), predicted=np.array([10, 0, 0]))
+    last = Predictions(np.ones(3, np.float32), np.zeros(3, np.int64))
+    assert warnings_of("ce", task, [], last, tested) == ["never predicted: class 1 (b)"]
+    assert warnings_of("ce", task, [], last, None) == ["never predicted: classes 1 (b), 2 (c)"]
 
 
 def epochs_of(losses, rates=None):
