@@ -5,6 +5,7 @@ import json
 import math
 import re
 import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,12 +28,13 @@ from noiseproof.train import (
     Run,
     RunOptions,
     RunStore,
+    loop,
     override,
     prepare,
     train,
 )
 from noiseproof.train.confidence import write_confidence
-from noiseproof.train.result import late_fall, warnings_of
+from noiseproof.train.result import late_fall, result_of, warnings_of
 from noiseproof.train.run import ClassCounts
 
 
@@ -284,6 +286,29 @@ def test_a_class_that_is_not_there_to_be_tested_is_not_missed():
     last = Predictions(np.ones(3, np.float32), np.zeros(3, np.int64))
     assert warnings_of("ce", task, [], last, tested) == ["never predicted: class 1 (b)"]
     assert warnings_of("ce", task, [], last, None) == ["never predicted: classes 1 (b), 2 (c)"]
+
+
+def test_images_that_were_left_out_count_neither_as_learned_nor_as_not():
+    """Two of four, a right and a wrong label; of the other two both labels are predicted."""
+    wrong = np.array([False, True, True, False])
+    task = SimpleNamespace(train=SimpleNamespace(labels=np.array([0, 1, 1, 0])), wrong=wrong)
+    last = Predictions(np.ones(4, np.float32), np.array([0, 1, -1, -1]))
+    result = result_of(task, Epoch(3, 0.5, 1.0, 0.5, None, 0.1, 1.0), last, None, 0)
+    shares = ("given_labels_predicted", "right_labels_learned", "wrong_labels_memorised")
+    assert [result[name] for name in shares] == [1.0, 1.0, 1.0]
+    assert result["images_left_out"] == 2
+
+
+@pytest.mark.parametrize(("takes", "between"), [(0.0, 1.0), (0.005, 1.0), (0.5, 50.0)])
+def test_writing_the_record_takes_at_most_a_hundredth_of_the_time(digits, tmp_path, monkeypatch, takes, between):
+    now = [100.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter)
+    monkeypatch.setattr(loop, "time", clock)
+    monkeypatch.setattr(Record, "write", lambda record, folder: now.__setitem__(0, now[0] + takes))
+    started = loop.Loop(digits, None, tmp_path, None, RunOptions(), 60.0, Observer())
+    started._write_record()
+    assert started.record_seconds == pytest.approx(between)
+    assert started.recorded_at == now[0]
 
 
 def epochs_of(losses, rates=None):
