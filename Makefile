@@ -48,7 +48,7 @@ types: $(READY)
 # All that a change must pass.
 check: lint types test
 
-# The files that are written from data: README.md's table and noiseproof.functional's stub, and docs/results.md.
+# The files that are written from data: README.md's table, noiseproof.functional's stub, docs/results.md and tables of other pages.
 generate: $(READY)
 	$(BIN)/python tools/generate.py
 

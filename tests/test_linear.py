@@ -3,8 +3,6 @@
 import copy
 import math
 import pickle
-import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -516,10 +514,3 @@ def test_options_are_checked_when_the_module_is_built():
         LinearLoss(3, 4, noiseproof.LDR())
     with pytest.raises(TypeError, match=r"torch\.nn\.Linear, got Conv2d"):
         LinearLoss.from_linear(nn.Conv2d(1, 1, 1), noiseproof.CE())
-
-
-def test_the_code_of_the_page_runs():
-    page = Path(__file__).parents[1] / "docs" / "many_classes.md"
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 2
-    exec("".join(blocks), {})

@@ -44,10 +44,12 @@ def kernels() -> str:
     parts = [
         f"{_where(facts)}: medians, in milliseconds, of kernels replayed as CUDA graphs. A copy of the logits reads and writes "
         "them once. The first pass reads them, the second reads them again and writes the gradient: three passes, with a floor "
-        "of one and a half copies. Where a row is longer than 1,024 classes ANL-CE reads it twice in the first pass, so does "
-        "JAL-FL up to 27,000 classes. *Reached* is the floor over the time. With the gradient in the forward pass "
-        "(`GradientInForward`), rows of 64 kB or more are held in shared memory, read once and written once, a floor of one "
-        "copy; others and focal losses take the two passes.\n",
+        "of one and a half copies. The sums of ANL-CE and JAL-FL need the row's normaliser first, so the first pass reads a "
+        "row of more than 64 classes twice: up to 1,024 classes the second time from the cache, which counts for nothing, "
+        "beyond as a fourth pass, of which a part may still be in the cache. From 27,000 classes on JAL-FL's comes from one "
+        "reading. *Reached* is the floor over the time. With the gradient in the forward pass (`GradientInForward`) rows of "
+        "64 to 256 kB are held in shared memory, read once and written once, a floor of one copy: what needs a row again, "
+        "ANL-CE's sum, masked classes or near ties, finds it there. Other rows and focal losses take the two passes.\n",
         _table(head, _alone(alone)),
         f"Whole steps in milliseconds, of commit {then['commit']}, and the memory at their peak beyond what they begin with "
         "(at 1,000 classes the gradient is in it). Up to some thousand classes the host is slower than the device.\n",

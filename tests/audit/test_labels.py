@@ -15,10 +15,10 @@ import noiseproof
 from noiseproof import audit_labels
 from noiseproof.audit import folds
 from noiseproof.audit.folds import HeldOut, Store, cross_validated, stratified_folds
-from noiseproof.audit.labels import planned
+from noiseproof.audit.labels import _votes, planned
 from noiseproof.data import ImageFiles, Split
 from noiseproof.noise import pairflip, symmetric
-from noiseproof.train import RunOptions
+from noiseproof.train import Run, RunOptions
 from noiseproof.train.runs import claimed
 
 SHORT = {"epochs": 8, "folds": 3, "device": "cpu"}
@@ -82,6 +82,21 @@ def test_the_seed_decides_everything():
     assert first.rate_interval == again.rate_interval
     assert not np.array_equal(first.fold, other.fold)
     assert not np.array_equal(first.posterior, other.posterior)
+
+
+def test_predictions_are_the_mean_of_the_last_half_of_the_epochs_or_of_as_many_as_are_averaged(monkeypatch):
+    x, true = points(60)
+    seen, predict = [], Run.probabilities
+    monkeypatch.setattr(Run, "probabilities", lambda run, split: seen.append(predict(run, split)) or seen[-1])
+    plan, recipe = planned(Split(x, true), ("a", "b", "c"), quick=True, epochs=7, options=RunOptions())
+    assert folds.AVERAGED == 8  # as docs/audit.md says
+    for most, averaged in ((8, 3), (2, 2)):
+        seen.clear()
+        monkeypatch.setattr(folds, "AVERAGED", most)
+        found = cross_validated(plan, recipe, Store(None)).probabilities
+        assert len(seen) == averaged
+        np.testing.assert_allclose(found, np.mean(seen, 0), rtol=1e-6)
+        assert not np.allclose(found, seen[-1], rtol=1e-3)
 
 
 def test_a_quick_audit_trains_one_network(trained):
@@ -150,6 +165,24 @@ def test_a_stored_fold_is_of_the_same_data_labels_and_settings(tmp_path, change,
         audit_labels(x, true, folder=tmp_path, **options)
     assert asked
     assert not any((tmp_path / f"fold-{key[:24]}.npz").exists() for key in asked)
+
+
+def test_a_fold_of_other_soft_labels_is_trained_anew(tmp_path, trained):
+    """As they are where features are given the second time."""
+    x, true = points(60)
+    plan, recipe = planned(Split(x, true), ("a", "b", "c"), folds=2, epochs=1, options=RunOptions())
+    soft = np.eye(3, dtype=np.float32)[true]
+    for labels in (soft, soft, soft[:, ::-1]):
+        cross_validated(plan, recipe, Store(tmp_path), labels)
+    assert len(trained) == 4
+
+
+def test_votes_are_those_of_the_same_fold():
+    """Examples of a class have one direction, and twelve of them are in each fold: all ten neighbours are of their class."""
+    true = np.random.default_rng(0).permutation(np.repeat(np.arange(3), 24))
+    plan, _ = planned(Split(np.eye(3)[true], true), ("a", "b", "c"), folds=2, options=RunOptions())
+    (votes,) = _votes(plan, HeldOut(np.eye(3)[true], np.eye(3, dtype=np.float32)[true]), None)
+    np.testing.assert_allclose(np.exp(votes), np.where(np.eye(3)[true] == 1, 10.5, 0.5) / 11.5, rtol=1e-6)
 
 
 def test_two_processes_do_not_work_in_one_folder(tmp_path):

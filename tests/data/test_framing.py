@@ -1,17 +1,12 @@
 """Framings against loops over pixels, the rule that draws parts, and the keyed numbers under it."""
 
-import math
-import random
-
 import numpy as np
 import pytest
 from PIL import Image
+from usual_rule import DRAWN, assert_parts_are_usual
 
 from noiseproof.data import Centre, RandomPart, RandomResizedCrop, Squash
 from noiseproof.keyed_random import keyed_bits, keyed_order, keyed_uniform
-
-ALPHA = 1e-9
-"""The false-alarm rate of every statistical test here, were the keys not fixed."""
 
 
 def picture(height, width, seed=0):
@@ -100,41 +95,11 @@ def test_nothing_outside_the_part_shows():
     assert (height, width) != (50, 50)
 
 
-def box_by_the_rule(height, width, scale, ratio, source):
-    """The usual rule, one image at a time."""
-    for _ in range(10):
-        area = source.uniform(*scale) * height * width
-        shape = math.exp(source.uniform(math.log(ratio[0]), math.log(ratio[1])))
-        w, h = round(math.sqrt(area * shape)), round(math.sqrt(area / shape))
-        if 0 < w <= width and 0 < h <= height:
-            return source.randint(0, height - h), source.randint(0, width - w), h, w
-    if width / height < ratio[0]:
-        w, h = width, round(width / ratio[0])
-    elif width / height > ratio[1]:
-        w, h = round(height * ratio[1]), height
-    else:
-        w, h = width, height
-    return (height - h) // 2, (width - w) // 2, h, w
-
-
 @pytest.mark.parametrize("framing", [RandomPart(), RandomPart(scale=(0.02, 0.1), ratio=(0.1, 4.0))], ids=["usual", "wide"])
 @pytest.mark.parametrize("size", [(64, 64), (40, 90), (90, 40), (16, 200)], ids=str)
 def test_parts_are_distributed_as_the_usual_rule_has_them(framing, size):
-    """Each of the four numbers and the area, by two samples; ALPHA/5 for each, of which ALPHA/10 is each sample's."""
-    n, source = 10000, random.Random(0)
-    ours = np.array([framing.box(size, (5, 2, 1, k)) for k in range(n)])
-    rule = np.array([box_by_the_rule(*size, framing.scale, framing.ratio, source) for _ in range(n)])
-    top, left, height, width = ours.T
-    assert min(top.min(), left.min(), height.min() - 1, width.min() - 1) >= 0
-    assert (top + height).max() <= size[0]
-    assert (left + width).max() <= size[1]
-    assert (top + height)[height < size[0]].max() == size[0]
-    assert (left + width)[width < size[1]].max() == size[1]
-    band = 2 * math.sqrt(math.log(2 / (ALPHA / 10)) / (2 * n))
-    for mine, theirs in zip([*ours.T, height * width], [*rule.T, rule[:, 2] * rule[:, 3]], strict=True):
-        values = np.union1d(mine, theirs)
-        counts = [np.searchsorted(np.sort(sample), values, side="right") / n for sample in (mine, theirs)]
-        assert np.abs(counts[0] - counts[1]).max() < band
+    ours = np.array([framing.box(size, (5, 2, 1, k)) for k in range(DRAWN)])
+    assert_parts_are_usual(ours, size, framing.scale, framing.ratio)
 
 
 @pytest.mark.parametrize(("size", "expected"), [((10, 100), (0, 43, 10, 13)), ((100, 11), (42, 0, 15, 11))])

@@ -1,17 +1,14 @@
 """Random resized crop and evaluation's resize against loops over pixels, and the rule that draws the windows."""
 
 import math
-import random
 
 import numpy as np
 import pytest
 import torch
+from usual_rule import DRAWN, assert_parts_are_usual
 
 from noiseproof.data import Augment, HorizontalFlip, RandomCrop, RandomResizedCrop, ResizeCenterCrop
 from noiseproof.data.resizing import Window
-
-ALPHA = 1e-9
-"""The false-alarm rate of every statistical test here, were the seeds not fixed."""
 
 
 def seeded(seed=0):
@@ -94,41 +91,10 @@ def test_evaluation_copies_pixels_where_nothing_is_resized():
     assert torch.equal(ResizeCenterCrop().apply(images), images[:, :, 16:240, 38:262].float() / 255)
 
 
-def window_by_the_rule(height, width, scale, ratio, source):
-    """The usual rule, one image at a time."""
-    for _ in range(10):
-        area = source.uniform(*scale) * height * width
-        shape = math.exp(source.uniform(math.log(ratio[0]), math.log(ratio[1])))
-        w, h = round(math.sqrt(area * shape)), round(math.sqrt(area / shape))
-        if 0 < w <= width and 0 < h <= height:
-            return source.randint(0, height - h), source.randint(0, width - w), h, w
-    if width / height < ratio[0]:
-        w, h = width, round(width / ratio[0])
-    elif width / height > ratio[1]:
-        w, h = round(height * ratio[1]), height
-    else:
-        w, h = width, height
-    return (height - h) // 2, (width - w) // 2, h, w
-
-
 @pytest.mark.parametrize("size", [(64, 64), (40, 90), (90, 40), (16, 200)], ids=str)
 def test_windows_are_distributed_as_the_usual_rule_has_them(size):
-    """Each of the four numbers and the area, by two samples; ALPHA/5 for each, of which ALPHA/10 is each sample's."""
-    n, source = 10000, random.Random(0)
     operation = RandomResizedCrop()
-    ours = np.array(windows(operation.draw(n, size, seeded())))
-    rule = np.array([window_by_the_rule(*size, operation.scale, operation.ratio, source) for _ in range(n)])
-    top, left, height, width = ours.T
-    assert min(top.min(), left.min(), height.min() - 1, width.min() - 1) >= 0
-    assert (top + height).max() <= size[0]
-    assert (left + width).max() <= size[1]
-    assert (top + height)[height < size[0]].max() == size[0]
-    assert (left + width)[width < size[1]].max() == size[1]
-    band = 2 * math.sqrt(math.log(2 / (ALPHA / 10)) / (2 * n))
-    for mine, theirs in zip([*ours.T, height * width], [*rule.T, rule[:, 2] * rule[:, 3]], strict=True):
-        values = np.union1d(mine, theirs)
-        counts = [np.searchsorted(np.sort(sample), values, side="right") / n for sample in (mine, theirs)]
-        assert np.abs(counts[0] - counts[1]).max() < band
+    assert_parts_are_usual(np.array(windows(operation.draw(DRAWN, size, seeded()))), size, operation.scale, operation.ratio)
 
 
 @pytest.mark.parametrize(("size", "expected"), [((10, 100), (0, 43, 10, 13)), ((100, 11), (42, 0, 15, 11))])

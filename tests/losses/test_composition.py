@@ -120,3 +120,15 @@ def test_a_sum_with_options_of_its_own_takes_plain_parts():
         Sum([(1.0, CE(weight=torch.ones(3)))], reduction="sum")
     with pytest.raises(ValueError, match="a sum needs at least one loss"):
         Sum([])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_part_that_counts_for_nothing_counts_for_nothing_where_it_is_infinite(smoothing):
+    """Cross entropy is, of a label that is masked, and 0 times infinity is not 0."""
+    logits, target = torch.tensor([[-torch.inf, 1.0, 2.0], [0.5, 1.0, 2.0]], requires_grad=True), torch.tensor([0, 1])
+    contract = {"reduction": "none", "label_smoothing": smoothing}
+    both = 0.0 * CE(**contract) + 1.0 * MAE(**contract)
+    expected = MAE(**contract)(logits, target)
+    torch.testing.assert_close(both(logits, target), expected)
+    (found,), (alone,) = (torch.autograd.grad(value.sum(), logits) for value in (both(logits, target), expected))
+    torch.testing.assert_close(found, alone)

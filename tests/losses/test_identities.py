@@ -1,5 +1,6 @@
 """Limits and identities that tie the family together, each from a paper or from two lines of algebra."""
 
+import itertools
 import math
 
 import pytest
@@ -301,6 +302,6 @@ def test_extreme_parameters_are_still_finite(loss, gap):
 
 
 def test_a_clip_that_leaves_nothing_to_compare_is_refused():
-    for loss in (NNCE(minimum=0.3), NNFL(minimum=0.3)):
-        with pytest.raises(ValueError, match=r"minimum must be below 1/K, .*: got 0.3 for 4 classes"):
-            loss(torch.zeros(1, 4), torch.tensor([0]))
+    for loss, minimum in itertools.product((NNCE, NNFL), (0.25, 0.3)):
+        with pytest.raises(ValueError, match=rf"minimum must be below 1/K, .*: got {minimum} for 4 classes"):
+            loss(minimum=minimum)(torch.zeros(1, 4), torch.tensor([0]))

@@ -116,3 +116,9 @@ def test_small_exponents_lose_no_digits_in_float32(loss, options, exponent):
 def test_powers_that_would_overflow_are_refused(name, options):
     with pytest.raises(ValueError, match=r"\^[pq] must be at most 1e30, or the loss overflows: got .* to the power"):
         noiseproof.create_loss(name, **options)
+
+
+def test_the_largest_power_is_the_one_that_is_named():
+    assert noiseproof.AMSE(a=0.999e15).a == 0.999e15
+    with pytest.raises(ValueError, match=r"a\^q must be at most 1e30"):
+        noiseproof.AMSE(a=1.001e15)

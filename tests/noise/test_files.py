@@ -202,6 +202,26 @@ def test_the_matrix_of_an_audit_is_read_from_its_file_and_from_its_folder(tmp_pa
         noise.from_file(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["cat,0.8,0.2", "dog,0.4,0.6"], None),
+        (["dog,0.4,0.6", "cat,0.8,0.2"], "its rows and its columns must have the same names in the same order"),
+        (["cat,0.8,0.2", "cow,0.4,0.6"], "its rows and its columns must have the same names in the same order"),
+        (["cat,0.8,0.2", "dog,0.4,most"], "not numbers after the name 'dog'"),
+        (["cat,0.8,0.2", "dog,0.4"], "2 fields, and the first line has 3"),
+    ],
+)
+def test_a_matrix_with_names_has_them_in_rows_and_columns_alike(tmp_path, lines, message):
+    path = tmp_path / "T.csv"
+    path.write_text("\n".join(["true \\ given,cat,dog", *lines]))
+    if message is None:
+        assert noise.from_file(path).matrix.tolist() == [[0.8, 0.2], [0.4, 0.6]]
+    else:
+        with pytest.raises(ValueError, match=f"no transition matrix: {message}"):
+            noise.from_file(path)
+
+
 @pytest.fixture
 def manifest(tmp_path):
     return noise.write_noisy_labels(tmp_path / "noisy", noise.symmetric(3, 0.5), CLEAN, NOISY, version="test")

@@ -1,6 +1,8 @@
 """Noise by matrix: exact counts, the published rule, and properties that hold for any labels."""
 
 import json
+import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from noiseproof import noise
 from noiseproof.classes import class_facts
 from noiseproof.keyed_random import random_keys, random_uniform
-from noiseproof.noise.sampling import exact_counts
+from noiseproof.noise.sampling import _draw, exact_counts
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "cifar_clean_labels.npz"
 BALANCED = {10: np.repeat(np.arange(10), 5000), 100: np.repeat(np.arange(100), 500)}
@@ -160,6 +162,22 @@ def test_the_realised_tables_hold_on_the_real_labels():
             assert noise.symmetric(classes, rate).apply(labels, 123).rate == rate
             assert noise.symmetric(classes, rate).apply(labels, 123, "published").rate == published
     assert np.array_equal(files["cifar100_fine_to_coarse"], class_facts("cifar100")["superclass_of"])
+
+
+@pytest.mark.parametrize("parts", [(35, 15, 50), (1, 1, 1), (0, 3, 7), (2, 18, 80), (5, 7, 9, 11, 13)], ids=str)
+def test_exact_counts_are_those_of_exact_arithmetic(parts):
+    """By largest remainder, ties in order: a share of 24.5 does not lose its turn to rounding (0.35 * 70 is below it)."""
+    for total in range(300):
+        shares = [Fraction(part, sum(parts)) * total for part in parts]
+        expected = [math.floor(share) for share in shares]
+        by_remainder = sorted(range(len(parts)), key=lambda k: expected[k] - shares[k])
+        for k in by_remainder[: total - sum(expected)]:
+            expected[k] += 1
+        assert exact_counts(np.array(parts) / sum(parts), total).tolist() == expected
+
+
+def test_a_class_of_probability_zero_is_never_drawn():
+    assert _draw(np.array([0.0, 0.5, 0.0, 0.5, 0.0]), np.array([0.0, 0.5, np.nextafter(1, 0)])).tolist() == [1, 3, 3]
 
 
 def test_draws_have_the_asked_probabilities():

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from own import TINY
 from stopping import StopIn, StoppedError
 
 from noiseproof import paper
@@ -22,14 +23,14 @@ def interrupted():
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def digits():
     """A recipe that takes about 40 ms for each of its six epochs."""
     changes = {"epochs": 6, "model.hidden": [32], "confidence_epochs": (2, 4)}
     return override(paper.recipe("digits/jal-ce", noise="symmetric:0.4", seed=5), changes)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def files():
     """What a run has written, less what depends on the clock and the machine."""
     from noiseproof.train import Record
@@ -57,3 +58,22 @@ def image_folder(tmp_path):
             for k in range(count):
                 Image.fromarray(generator.integers(low, low + 100, (24, 20, 3), dtype=np.uint8)).save(place / f"{k}.png")
     return tmp_path / "images"
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """Its module ``my_tiny`` can be imported."""
+    (tmp_path / "my_tiny.py").write_text(TINY, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.fixture
+def colours(tmp_path):
+    """Images in memory, red or blue by their class, without a test split."""
+    generator = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    x = generator.integers(0, 100, (60, 8, 8, 3), dtype=np.uint8)
+    x[y == 0, ..., 0] += 150
+    x[y == 1, ..., 2] += 150
+    np.savez(tmp_path / "colours.npz", x=x, y=y)
+    return str(tmp_path / "colours.npz")

@@ -2,10 +2,11 @@
 
 import dataclasses
 import json
-import math
 import re
 import subprocess
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from noiseproof.models import create_model
 from noiseproof.train import (
     CheckpointError,
     DivergenceError,
-    Epoch,
     Observer,
     Predictions,
     Recipe,
@@ -26,12 +26,12 @@ from noiseproof.train import (
     Run,
     RunOptions,
     RunStore,
+    loop,
     override,
     prepare,
     train,
 )
 from noiseproof.train.confidence import write_confidence
-from noiseproof.train.result import late_fall
 
 
 def test_a_run_writes_its_record_weights_and_confidence_and_nothing_else(digits, tmp_path):
@@ -261,45 +261,16 @@ def test_a_record_with_odd_fields_gets_a_sentence(digits, tmp_path):
             train(short, task, folder=tmp_path / "run")
 
 
-def test_a_class_that_is_never_predicted_is_a_warning(digits):
-    """No label of class 5 is right, so nothing is to be learned of it; class 7 has no example, and is not expected."""
-    task = prepare(override(digits, {"noise": "none"}))
-    labels = np.where(task.train.labels == 5, 3, np.where(task.train.labels == 7, 1, task.train.labels))
-    labels[0] = 5
-    task = dataclasses.replace(task, train=task.train.with_labels(labels), classes=(*"01234", "five", *"6789"))
-    easy = override(digits, {"epochs": 8, "loss": "ce", "lr": 0.01, "confidence_epochs": ()})
-    record = train(easy, task).record
-    assert record.result["accuracy_by_class"][5] == record.result["accuracy_by_class"][7] == 0
-    assert record.warnings[0] == "never predicted: class 5 (five)"
-    without = train(easy, dataclasses.replace(task, test=None)).record
-    assert "accuracy_by_class" not in without.result
-    assert without.warnings[0] == "never predicted: class 5 (five)"
-
-
-def epochs_of(losses, rates=None):
-    rates = [1.0] * len(losses) if rates is None else rates
-    pairs = zip(losses, rates, strict=True)
-    return [Epoch(i, loss, 0.5, None, None, rate, 1.0) for i, (loss, rate) in enumerate(pairs, 1)]
-
-
-def test_a_loss_that_still_falls_is_known_by_the_last_tenth_of_the_way():
-    steady, flat = np.linspace(2, 1, 50), [2.0, 1.0] + [0.5] * 48
-    assert late_fall(epochs_of(steady)) == pytest.approx(0.1, abs=0.03)
-    assert late_fall(epochs_of(flat)) == late_fall(epochs_of([1.0])) == late_fall(epochs_of([1.0, 2.0, 3.0])) == 0
-    assert late_fall(epochs_of(np.exp(-np.linspace(0, 6, 50)))) < 0.01
-    cosine = [(1 + math.cos(math.pi * k / 50)) / 2 for k in range(50)]
-    way = np.cumsum(cosine) / np.sum(cosine)
-    assert late_fall(epochs_of(2 - way, cosine)) == pytest.approx(0.1, abs=0.02)
-    assert late_fall(epochs_of([3.0, 2.0, 1.0], [0.0] * 3)) == 0
-
-
-def test_a_run_that_is_too_short_is_warned_of_and_a_long_one_is_not(digits):
-    more = "more epochs may give more, --set epochs=8"
-    falls = "the training loss was still falling steeply at the end:"
-    assert train(override(digits, {"epochs": 2})).record.warnings[-1] == f"{falls} robust losses learn slowly, {more}"
-    short = train(override(digits, {"epochs": 2, "loss": "ce"})).record
-    assert short.warnings[-1] == f"{falls} {more}, or memorise wrong labels"
-    assert train(override(digits, {"epochs": 20, "noise": "none", "lr": 0.01})).record.warnings == []
+@pytest.mark.parametrize(("takes", "between"), [(0.0, 1.0), (0.005, 1.0), (0.5, 50.0)])
+def test_writing_the_record_takes_at_most_a_hundredth_of_the_time(digits, tmp_path, monkeypatch, takes, between):
+    now = [100.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter)
+    monkeypatch.setattr(loop, "time", clock)
+    monkeypatch.setattr(Record, "write", lambda record, folder: now.__setitem__(0, now[0] + takes))
+    started = loop.Loop(digits, None, tmp_path, None, RunOptions(), 60.0, Observer())
+    started._write_record()
+    assert started.record_seconds == pytest.approx(between)
+    assert started.recorded_at == now[0]
 
 
 @pytest.mark.parametrize(("loss", "constant"), [("jal-ce", 84.1), ("amse", 84.1), ("ce", None), ("nce+mae", None)])

@@ -27,6 +27,14 @@ def network(classes, width=16):
 """
 
 
+@pytest.fixture(scope="module")
+def whole(digits, files, tmp_path_factory):
+    """What the run of ``digits`` writes if nothing stops it."""
+    folder = tmp_path_factory.mktemp("whole")
+    train(digits, folder=folder)
+    return files(folder)
+
+
 KILLER = """
 import json, os, random, signal, sys, time
 from pathlib import Path
@@ -183,16 +191,15 @@ def test_images_in_deterministic_mode_end_the_same_in_every_process(device, mode
 
 
 @pytest.mark.parametrize("epoch", [2, 4, 6])
-def test_a_run_stopped_within_an_epoch_ends_the_same(digits, tmp_path, files, interrupted, epoch):
-    train(digits, folder=tmp_path / "whole")
+def test_a_run_stopped_within_an_epoch_ends_the_same(digits, tmp_path, files, whole, interrupted, epoch):
     interrupted(digits, tmp_path / "stopped", epoch)
     assert len(read_checkpoint(tmp_path / "stopped")[1]["epochs"]) == epoch - 1
     train(digits, folder=tmp_path / "stopped")
-    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+    assert files(tmp_path / "stopped") == whole
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
-def test_a_run_that_is_stopped_writes_the_last_whole_epoch(digits, tmp_path, files, error):
+def test_a_run_that_is_stopped_writes_the_last_whole_epoch(digits, tmp_path, files, whole, error):
     """Long before a checkpoint is due."""
 
     class Stop(Observer):
@@ -200,18 +207,47 @@ def test_a_run_that_is_stopped_writes_the_last_whole_epoch(digits, tmp_path, fil
             if epoch == 4:
                 raise error
 
-    train(digits, folder=tmp_path / "whole")
     with pytest.raises(error):
         train(digits, folder=tmp_path / "stopped", checkpoint_seconds=1e9, observer=Stop())
     assert len(read_checkpoint(tmp_path / "stopped")[1]["epochs"]) == 4
     assert len(Record.read(tmp_path / "stopped").epochs) == 4
     train(digits, folder=tmp_path / "stopped")
-    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+    assert files(tmp_path / "stopped") == whole
 
 
-@pytest.mark.parametrize("place", ["copy_of_state", "on_cpu", "predictions"])
-def test_a_stop_while_the_state_is_kept_mixes_no_epochs(digits, tmp_path, files, monkeypatch, place):
-    """After the third epoch, half-way: what is on the disk is of a whole epoch before it."""
+def test_a_run_stopped_after_its_last_epoch_but_before_its_end_repeats_that_epoch(digits, tmp_path, files, whole):
+    """The state after the last epoch is never kept: its results are to be written at once."""
+
+    class Stop(Observer):
+        def epoch(self, facts):
+            if facts.epoch == 6:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(digits, folder=tmp_path, checkpoint_seconds=1e9, observer=Stop())
+    tensors, facts = read_checkpoint(tmp_path)
+    assert len(facts["epochs"]) == 5
+    assert not any(name.startswith("predictions.") and name.endswith(".6") for name in tensors)
+    train(digits, folder=tmp_path)
+    assert files(tmp_path) == whole
+
+
+def test_a_stop_after_the_end_leaves_a_finished_run(digits, tmp_path, files, whole):
+    class Stop(Observer):
+        def ended(self, record):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(digits, folder=tmp_path, checkpoint_seconds=1e9, observer=Stop())
+    assert files(tmp_path) == whole
+
+
+@pytest.mark.parametrize(
+    ("place", "seconds"),
+    [("copy_of_state", 0), ("copy_of_state", 1e9), ("on_cpu", 0), ("predictions", 0), ("predictions", 1e9)],
+)
+def test_a_stop_while_the_state_is_kept_mixes_no_epochs(digits, tmp_path, files, whole, monkeypatch, place, seconds):
+    """After the third epoch, half-way: what is on the disk, or is written then, is of a whole epoch before it."""
     calls, method = [], getattr(Run, place)
 
     def half(run, *arguments):
@@ -222,13 +258,12 @@ def test_a_stop_while_the_state_is_kept_mixes_no_epochs(digits, tmp_path, files,
             next(iter(arguments[0].values())).zero_()
         raise KeyboardInterrupt
 
-    train(digits, folder=tmp_path / "whole")
     with monkeypatch.context() as patch:
         patch.setattr(Run, place, half)
         with pytest.raises(KeyboardInterrupt):
-            train(digits, folder=tmp_path / "stopped", checkpoint_seconds=0)
+            train(digits, folder=tmp_path / "stopped", checkpoint_seconds=seconds)
     train(digits, folder=tmp_path / "stopped")
-    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+    assert files(tmp_path / "stopped") == whole
 
 
 def test_a_run_of_before_that_is_resumed_keeps_its_way_of_telling_the_loss(digits, tmp_path, interrupted):
@@ -245,20 +280,23 @@ def test_a_run_of_before_that_is_resumed_keeps_its_way_of_telling_the_loss(digit
     assert all(constant < epoch.loss < constant + 10 for epoch in record.epochs)
 
 
-@pytest.mark.parametrize("fault", ["too many epochs", "no predictions", "short predictions"])
+@pytest.mark.parametrize("fault", ["too many epochs", "no predictions", "short predictions", "other numbers"])
 def test_a_checkpoint_that_cannot_be_of_this_run_is_refused(digits, tmp_path, interrupted, fault):
     """Whole by its digest, and yet not what a run writes."""
     interrupted(digits, tmp_path, 4)
     tensors, facts = read_checkpoint(tmp_path)
     if fault == "too many epochs":
-        facts["epochs"] = [{**facts["epochs"][0], "epoch": k} for k in range(1, 8)]
+        facts["epochs"] = [{**facts["epochs"][0], "epoch": k} for k in range(1, 7)]
     elif fault == "no predictions":
         del tensors["predictions.predicted.2"]
+    elif fault == "other numbers":
+        tensors["network.fc.weight"] = tensors["network.fc.weight"].double()
     else:
         tensors["predictions.probability.2"] = tensors["predictions.probability.2"][:-1]
     write_checkpoint(tmp_path, tensors, facts)
-    says = "it has 7 epochs of 6 behind it" if "many" in fault else "it has no predictions of 1297 examples after epoch 2"
-    with pytest.raises(CheckpointError, match=f"does not fit: {says}; move it away"):
+    says = {"too many epochs": "6 epochs of 6 behind it", "other numbers": r"no 'network.fc.weight' of shape \[10, 32\]"}
+    says = says.get(fault, "no predictions of 1297 examples after epoch 2")
+    with pytest.raises(CheckpointError, match=f"does not fit: it has {says}; move it away"):
         train(digits, folder=tmp_path)
 
 
@@ -272,11 +310,10 @@ def test_the_record_names_every_machine_that_a_run_was_on(digits, tmp_path, monk
     assert [place["machine"] for place in found["earlier"]] == ["first", "second"]
 
 
-def test_a_run_stopped_before_its_first_checkpoint_starts_anew(digits, tmp_path, files, interrupted):
-    train(digits, folder=tmp_path / "whole")
+def test_a_run_stopped_before_its_first_checkpoint_starts_anew(digits, tmp_path, files, whole, interrupted):
     interrupted(digits, tmp_path / "stopped", 1)
     train(digits, folder=tmp_path / "stopped")
-    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+    assert files(tmp_path / "stopped") == whole
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
@@ -408,8 +445,7 @@ def fill_the_disk_at(monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", ["checkpoint.safetensors", "weights.safetensors"])
-def test_a_disk_that_fills_up_within_a_write_loses_nothing(digits, tmp_path, files, interrupted, monkeypatch, name):
-    train(digits, folder=tmp_path / "whole")
+def test_a_disk_that_fills_up_within_a_write_loses_nothing(digits, tmp_path, files, whole, interrupted, monkeypatch, name):
     interrupted(digits, tmp_path / "full", 4)
     before = {path.name: path.read_bytes() for path in (tmp_path / "full").iterdir()}
     with monkeypatch.context() as patch:
@@ -422,7 +458,7 @@ def test_a_disk_that_fills_up_within_a_write_loses_nothing(digits, tmp_path, fil
         assert after[name] == before[name]
     assert read_checkpoint(tmp_path / "full") is not None
     train(digits, folder=tmp_path / "full")
-    assert files(tmp_path / "full") == files(tmp_path / "whole")
+    assert files(tmp_path / "full") == whole
 
 
 @pytest.fixture
@@ -436,8 +472,7 @@ def tiny_disk(tmp_path):
     subprocess.run(["umount", "-l", place], check=True)
 
 
-def test_a_disk_that_is_really_full_loses_nothing(digits, tmp_path, tiny_disk, files, interrupted):
-    train(digits, folder=tmp_path / "whole")
+def test_a_disk_that_is_really_full_loses_nothing(digits, tmp_path, tiny_disk, files, whole, interrupted):
     interrupted(digits, tiny_disk / "run", 3)
     before = (tiny_disk / "run" / "checkpoint.safetensors").read_bytes()
     (tiny_disk / "filler").write_bytes(bytes(os.statvfs(tiny_disk).f_bavail * os.statvfs(tiny_disk).f_frsize - 8192))
@@ -447,4 +482,4 @@ def test_a_disk_that_is_really_full_loses_nothing(digits, tmp_path, tiny_disk, f
     assert sorted(path.name for path in (tiny_disk / "run").iterdir()) == ["checkpoint.safetensors", "record.json"]
     (tiny_disk / "filler").unlink()
     train(digits, folder=tiny_disk / "run")
-    assert files(tiny_disk / "run") == files(tmp_path / "whole")
+    assert files(tiny_disk / "run") == whole

@@ -17,6 +17,7 @@ launch       a launch with little of Python
 slots        what is asked for, as the kernels' constants
 long         the two passes over longer rows
 held         long rows in shared memory
+held_blocks  their blocks, there and in registers
 held_row     what is made of the sums of one
 once         which rows are held; a loss together with its gradient
 rows         which kernel runs, with how many rows or classes to a program

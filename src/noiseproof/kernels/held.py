@@ -83,6 +83,23 @@ def _write(z, column, to, there, of_class, factors, MASKED: gl.constexpr, POWERS
 
 
 @gluon.jit
+def _write_apart(
+    kept, ends, place, to, classes, masked, of_class, factors, BLOCK: gl.constexpr, HELD: gl.constexpr, TAIL: gl.constexpr,
+    LAYOUT: gl.constexpr, SUM: gl.constexpr, POWERS: gl.constexpr, FOCALS: gl.constexpr,
+):  # fmt: skip
+    """Write the gradient of a row's end, and of all of it if classes are masked: with the next row, as :func:`_change_rows`
+    writes the others, that would be a comparison for every class."""
+    for k in gl.static_range(TAIL):
+        column = (HELD + k) * BLOCK + place
+        _write(floats(ends[k], LAYOUT), column, to, column < classes, of_class, factors, True, POWERS, FOCALS)
+    if SUM:  # noqa: SIM102 - which is known to the compiler
+        if masked:
+            for i in range(HELD):
+                z = take(kept, i, LAYOUT)
+                _write(z, i * BLOCK + place, to, masked, of_class, factors, True, POWERS, FOCALS)
+
+
+@gluon.jit
 def _rooms_of_row(
     kept, ends, place, label, classes, masked, of_class, nothing, BLOCK: gl.constexpr, HELD: gl.constexpr, TAIL: gl.constexpr,
     LAYOUT: gl.constexpr, FOCALS: gl.constexpr,
@@ -233,14 +250,7 @@ def _take_rows(
         factors, dz_y = factors_of_row(of_class[1], numbers, powers, rooms, share, spoilt, FORMULA, POWERS)
         keep_primitives(primitives, rows, row, of_class[1], numbers, rooms, spoilt, NLL, LEAD, POWERS, FOCALS)
         to = gradient + row.to(gl.int64) * out_stride  # type: ignore[attr-defined] # in a kernel it has
-        for k in gl.static_range(TAIL):
-            column = (HELD + k) * BLOCK + place
-            _write(floats(ends[k], LAYOUT), column, to, column < classes, of_class, factors, True, POWERS, FOCALS)
-        if SUM:  # noqa: SIM102
-            if masked:  # by itself, since this would be a comparison for every class
-                for i in range(HELD):
-                    z = take(kept, i, LAYOUT)
-                    _write(z, i * BLOCK + place, to, masked, of_class, factors, True, POWERS, FOCALS)
+        _write_apart(kept, ends, place, to, classes, masked, of_class, factors, BLOCK, HELD, TAIL, LAYOUT, SUM, POWERS, FOCALS)
         # What the next row needs is read before it is needed.
         there = row + count < rows
         base = logits + gl.where(there, row + count, row).to(gl.int64) * stride

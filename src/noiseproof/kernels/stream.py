@@ -7,8 +7,8 @@ sum (max z - z_k) are positive.
 
 Focal sums of very many classes come from ``sum e x`` of the same reading, see :func:`focal_from_moments` there. Others, and
 room, need log D before they begin, so they read the row again, backwards: what was read last may still be in the cache. A row
-with masked classes is also read again, if ``nll_others`` or a focal sum is asked for. Names of the arguments are those of
-:mod:`noiseproof.kernels.tile`.
+with masked classes is also read again, if ``nll_others`` or a focal sum is asked for, and so is one whose power sums are lost
+to near ties at the top, see :func:`is_lost`. Names of the arguments are those of :mod:`noiseproof.kernels.tile`.
 """
 
 from __future__ import annotations
