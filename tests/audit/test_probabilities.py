@@ -12,8 +12,14 @@ import noiseproof
 from noiseproof import audit
 from noiseproof.audit.mixture import expected_counts, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
-from noiseproof.audit.probabilities import _sampling
+from noiseproof.audit.probabilities import RESAMPLES, _sampling
 from noiseproof.noise import pairflip, symmetric
+
+
+@pytest.fixture(autouse=True)
+def _faster(monkeypatch):
+    """Fewer samples for the interval, where it is not what is tested."""
+    monkeypatch.setattr("noiseproof.audit.probabilities.RESAMPLES", 10)
 
 
 def drawn(rows, matrix, seed=0, sharpness=2.5):
@@ -56,8 +62,9 @@ def test_the_likelihood_never_falls():
     assert all(after >= before - 1e-9 * abs(before) for before, after in itertools.pairwise(values))
 
 
-def test_the_interval_covers_the_rate_in_most_trials():
+def test_the_interval_covers_the_rate_in_most_trials(monkeypatch):
     """At 95 % one expects 19 of 20."""
+    monkeypatch.setattr("noiseproof.audit.probabilities.RESAMPLES", RESAMPLES)
     noise = symmetric(4, 0.25)
     inside = 0
     for seed in range(20):
@@ -69,6 +76,7 @@ def test_the_interval_covers_the_rate_in_most_trials():
 
 def test_fewer_examples_are_drawn_anew_of_many_and_the_spread_is_that_of_all(monkeypatch):
     """500 of 3,000 vary 2.4 times as much as all of them."""
+    monkeypatch.setattr("noiseproof.audit.probabilities.RESAMPLES", RESAMPLES)
     p, _, given = drawn(3_000, symmetric(2, 0.2).matrix)
     model = fit_mixture([log_view(p)], given)
     halves = {}
