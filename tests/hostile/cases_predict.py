@@ -157,7 +157,12 @@ CASES = [
     Case("an option of two lines", options(in_channels="a\nb"), "load", r"in_channels does not apply to mlp.*got a\\nb"),
     Case("channels", said(model="cnn8", model_options={"widths": [2, 2, 2], "size": 28, "in_channels": 7}), "load", FIT),
     *(
-        Case(f"preprocessing {name}", said(preprocessing=value), "load", "cannot be|must have as many deviations of at least 0|is not JSON")
+        Case(
+            f"preprocessing {name}",
+            said(preprocessing=value),
+            "load",
+            "cannot be|must have as many deviations of at least 0|is not JSON",
+        )
         for name, value in (
             ("none", None),
             ("a number", 3),
