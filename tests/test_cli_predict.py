@@ -178,6 +178,18 @@ def test_features_come_from_a_csv_with_or_without_labels_and_names():
         assert [row["path"] for row in rows()][:2] == (["row0", "row1"] if place == "label.csv" else ["", ""])
 
 
+@pytest.mark.usefixtures("here")
+def test_labels_in_the_place_of_a_missing_feature_are_doubted():
+    """Without one of its features a labelled table has as many columns as the network reads."""
+    values = np.random.default_rng(0).normal(size=(3, 4))
+    for header, said in (("a,b,c,label", True), ("a,b,c,d", False)):
+        text = "\n".join([header, *(",".join(map(str, row)) for row in values)])
+        Path("new.csv").write_text(text, encoding="utf-8")
+        done = run("features", "--data", "new.csv", "--out", "out.csv")
+        assert done.exit_code == 0, done.output
+        assert ("warning: column 'label' is taken for one of the network's 4 features" in done.stderr) == said
+
+
 def other_examples():
     np.savez("wide.npz", x=np.zeros((3, 5)))
     np.savez("ints.npz", x=np.zeros((3, 4), int))

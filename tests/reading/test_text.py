@@ -1,10 +1,11 @@
 """JSON that nests: how deep it may be, whatever limit Python itself has."""
 
 import json
+import tracemalloc
 
 import pytest
 
-from noiseproof.reading import ReadError, read_json
+from noiseproof.reading import ReadError, read_json, read_table
 from noiseproof.reading.text import check_nesting
 from noiseproof.report.records import read_records
 
@@ -36,3 +37,24 @@ def test_deep_json_is_refused_in_a_file_and_in_a_line_of_records(tmp_path):
     (tmp_path / "x.jsonl").write_text(f"\n{deep}\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"x\.jsonl, line 2: not JSON \(it is nested too deeply"):
         read_records(tmp_path / "x.jsonl")
+
+
+def test_the_lines_of_a_table_are_never_in_memory_all_at_once(tmp_path):
+    """As a list, lines of four bytes took twenty times as much."""
+    path, count = tmp_path / "labels.csv", 100_000
+    path.write_text("300\n" * count, encoding="utf-8")
+    tracemalloc.start()
+    try:
+        table = read_table(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert table.shape == (count, 1)
+    assert peak < 10 * path.stat().st_size
+
+
+def test_json_that_would_fill_the_memory_as_objects_is_refused_by_its_size(tmp_path):
+    with (tmp_path / "x.json").open("wb") as file:
+        file.truncate(2**27 + 1)
+    with pytest.raises(ReadError, match=r"x\.json: 134217729 bytes of text, and at most 134217728 are read"):
+        read_json(tmp_path / "x.json")

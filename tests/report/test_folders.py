@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
+from safetensors.torch import save
 
 from noiseproof import paper
 from noiseproof.report.folders import run_line
@@ -49,6 +50,18 @@ def test_the_size_of_weights_leaves_vectors_out(folder, tmp_path):
         "below": {"1e-05": 0.25, "0.0001": 0.25, "0.001": 0.5, "0.01": 0.5},
     }
     assert "confidence" not in run_line(tmp_path)
+
+
+def test_weights_may_be_of_other_dtypes_and_are_left_out_where_they_are_not_finite(folder, tmp_path):
+    (tmp_path / "record.json").write_text(without_digests(folder), encoding="utf-8")
+    matrix = torch.tensor([[3.0, -4.0]], dtype=torch.bfloat16)
+    weights = {"fc.weight": matrix, "mask": torch.ones(2, 2, dtype=torch.bool)}
+    (tmp_path / "weights.safetensors").write_bytes(save(weights))
+    assert run_line(tmp_path)["weights"]["l2"] == 5.0
+    (tmp_path / "weights.safetensors").write_bytes(save({"fc.weight": matrix.to(torch.float8_e4m3fn)}))
+    assert run_line(tmp_path)["weights"]["l2"] == 5.0
+    (tmp_path / "weights.safetensors").write_bytes(save({"fc.weight": matrix / 0}))
+    assert run_line(tmp_path)["weights"] is None  # a line of records has no NaN
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "confidence.npz", "record.json"])

@@ -190,7 +190,8 @@ def _split_folders(folder: Path, test: str | None) -> tuple[Path, Path | None]:
         return train, folder / test
     found = [name for name in TEST_FOLDERS if is_dir(folder / name)]
     if len(found) > 1:
-        raise DataError(f"{folder}: {' and '.join(found)} are both there; choose with test={found[0]!r}")
+        way = f"move one of them elsewhere; in Python, load_image_folder(FOLDER, test={found[0]!r}) chooses"
+        raise DataError(f"{folder}: {' and '.join(found)} are both there, and one is tested on: {way}")
     return train, folder / found[0] if found else None
 
 

@@ -155,8 +155,9 @@ class Table(NamedTuple):
     lines: list[int]
 
 
-def read_features(path: Path, width: int) -> tuple[NDArray[np.float64], list[str] | None, tuple[str, ...] | None]:
-    """The features ``[N, width]`` of a table with or without labels, these as text, and the names of the rows if it has them.
+def read_features(path: Path, width: int) -> tuple[NDArray[np.float64], list[str] | None, tuple[str, ...] | None, str]:
+    """The features ``[N, width]`` of a table with or without labels, these as text, the names of the rows if it has them, and a
+    note where a feature is called as labels are.
 
     The columns that do not name the rows are the features, or one more than these: the labels.
     """
@@ -179,7 +180,11 @@ def read_features(path: Path, width: int) -> tuple[NDArray[np.float64], list[str
         table = _cells(path, layout, _with_first(rows, number, first, layout))
     except ReadError as error:
         raise DataError(str(error)) from error
-    return table.features, None if layout.label == NO_LABEL else table.labels, table.names
+    if layout.label != NO_LABEL:
+        return table.features, table.labels, table.names, ""
+    taken = f"column {shown(first[known[0]], 40)!r}" if known else ""
+    note = f"{taken} is taken for one of the network's {width} features: is a feature missing?" if taken else ""
+    return table.features, None, table.names, note
 
 
 def _cells(path: Path, layout: Layout, rows: Rows) -> Table:

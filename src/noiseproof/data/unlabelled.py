@@ -33,7 +33,7 @@ class Unlabelled:
     names: tuple[str, ...] | None = None
     """Of the examples: paths, or what a column of a table says"""
     note: str = ""
-    """Why labels that are there are not used"""
+    """Why labels that are there are not used, or what may be labels is taken for a feature"""
 
 
 def open_unlabelled(place: str | Path, classes: Sequence[str], features: int | None) -> Unlabelled:
@@ -77,9 +77,9 @@ def _arrays(path: Path, classes: int) -> Unlabelled:
 def _table(path: Path, classes: Sequence[str], features: int) -> Unlabelled:
     if not features:
         raise DataError(f"{path}: the run did not keep how many features it reads; save them as an .npz file with x")
-    inputs, labels, names = read_features(path, features)
+    inputs, labels, names, taken = read_features(path, features)
     split = as_split(inputs, np.zeros(len(inputs), np.int64), None, str(path))
-    found, note = (None, "") if labels is None else _indices(labels, classes)
+    found, note = (None, taken) if labels is None else _indices(labels, classes)
     return Unlabelled(split, found, names, note)
 
 

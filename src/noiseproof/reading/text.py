@@ -22,7 +22,8 @@ from noiseproof.reading.opening import ReadError, open_regular, shown
 __all__ = ["all_lines", "check_nesting", "csv_rows", "parse_json", "read_json", "read_table", "text_lines"]
 
 LONGEST = 2**24  # bytes of a line
-WHOLE = 2**30  # bytes of a text that is read as one
+WHOLE, OBJECTS = 2**30, 2**27  # bytes of a text that is read as one, and of one that becomes objects, 25 times larger
+LINE = re.compile(r"[^\r\n]+")
 SEPARATORS = ",;\t"
 DEEPEST = 950  # lists and objects of JSON inside each other, about as many as Python 3.11 reads; 3.14 has almost no limit
 BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)  # and whole strings, whose brackets do not count
@@ -31,7 +32,7 @@ FEW_DIGITS = 300  # numbers of so many are within floating point
 
 def read_json(path: str | Path) -> Any:
     """What a JSON file holds, as :func:`parse_json` has it."""
-    text = _text(path)
+    text = _text(path, OBJECTS)
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
@@ -66,23 +67,28 @@ def check_nesting(text: str) -> None:
 
 def read_table(path: str | Path) -> NDArray[Any]:
     """The numbers of a CSV file, [rows, columns]: int64 if all are whole, else float64. Empty for a file without numbers."""
-    lines = [line.partition("#")[0].strip() for line in _text(path).splitlines()]
-    lines = [line for line in lines if line]
-    if not lines:
+    text = _text(path)
+
+    def lines() -> Iterator[str]:  # never all at once: a line of three bytes takes sixty
+        stripped = (found[0].partition("#")[0].strip() for found in LINE.finditer(text))
+        return (line for line in stripped if line)
+
+    first = next(lines(), None)
+    if first is None:
         return np.empty((0, 0))  # NumPy would warn
     try:
-        [float(cell) for cell in lines[0].split(",")]
+        [float(cell) for cell in first.split(",")]
     except ValueError:
         way = "remove the header line, and every column that is not numbers"
-        raise ReadError(path, f"its first line is {shown(lines[0])!r}, not a number: {way}") from None
+        raise ReadError(path, f"its first line is {shown(first)!r}, not a number: {way}") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # NumPy truncates 0.5 to a whole number, and warns
-            return np.loadtxt(lines, delimiter=",", dtype=np.int64, ndmin=2)
+            return np.loadtxt(lines(), delimiter=",", dtype=np.int64, ndmin=2)
     except (ValueError, OverflowError, Warning):
         pass
     try:
-        return np.loadtxt(lines, delimiter=",", ndmin=2)
+        return np.loadtxt(lines(), delimiter=",", ndmin=2)
     except ValueError as error:
         raise ReadError(path, f"not a table of numbers: {shown(error, 200)}") from error
 
@@ -134,10 +140,10 @@ def csv_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         yield number, [field.strip() for field in row]
 
 
-def _text(path: str | Path) -> str:
+def _text(path: str | Path, most: int = WHOLE) -> str:
     with open_regular(path) as file:
-        if (size := os.fstat(file.fileno()).st_size) > WHOLE:
-            raise ReadError(path, f"{size} bytes of text, and at most {WHOLE} are read at once; arrays may be larger as .npy")
+        if (size := os.fstat(file.fileno()).st_size) > most:
+            raise ReadError(path, f"{size} bytes of text, and at most {most} are read at once; arrays may be larger as .npy")
         try:
             return file.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from noiseproof.files import checksum, is_file
-from noiseproof.reading import NpzFile, ReadError, read_json
+from noiseproof.reading import NpzFile, ReadError, read_json, shown
 from noiseproof.report.records import check_record, compact
 
 __all__ = ["BINS", "RECORD", "WEIGHTS", "run_line"]
@@ -57,16 +57,23 @@ def _confidence(file: Path) -> dict[str, dict[str, list[int]]]:
     }
 
 
-def _weights(file: Path) -> dict[str, Any]:
-    """Of matrices and convolutions: how many numbers, their L1 and L2 norms, and the shares that are nearly zero."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+def _weights(file: Path) -> dict[str, Any] | None:
+    """Of matrices and convolutions: how many numbers, their L1 and L2 norms, and the shares that are nearly zero.
+
+    None where they are not all finite, which JSON has no numbers for.
+    """
+    from safetensors.torch import load_file  # NumPy has no bfloat16
 
     try:
-        sizes = [np.abs(array.astype(np.float64)).ravel() for array in load_file(file).values() if array.ndim > 1]
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise ValueError(f"{file}: damaged: {error}; move it away to leave its weights out") from error
+        kept = [tensor for tensor in load_file(file).values() if tensor.ndim > 1 and tensor.is_floating_point()]
+        sizes = [tensor.double().abs().numpy().ravel() for tensor in kept]
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # its own kind for a damaged file, others for dtypes that this torch has not
+        raise ValueError(f"{file}: damaged: {shown(error, 200)}; move it away to leave its weights out") from error
     size = np.concatenate(sizes) if sizes else np.zeros(1)
+    if not np.isfinite(size).all():
+        return None
     shares = {str(bound): round(float((size < bound).mean()), 4) for bound in SMALL}
     norms = {"l1": round(float(size.sum()), 2), "l2": round(float(np.sqrt((size**2).sum())), 4)}
     return {"count": int(size.size), **norms, "below": shares}
