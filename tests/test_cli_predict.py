@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import noiseproof
 from noiseproof.cli import app
 from noiseproof.data import from_arrays
+from noiseproof.data.tables import load_table
 from noiseproof.train import Recipe, RunOptions, TrainedClassifier, train, with_noise
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -187,7 +188,57 @@ def test_labels_in_the_place_of_a_missing_feature_are_doubted():
         Path("new.csv").write_text(text, encoding="utf-8")
         done = run("features", "--data", "new.csv", "--out", "out.csv")
         assert done.exit_code == 0, done.output
-        assert ("warning: column 'label' is taken for one of the network's 4 features" in done.stderr) == said
+        assert ("warning: column 'label' is called as labels are: it is taken for one of the" in done.stderr) == said
+
+
+@pytest.fixture
+def by_name(here):
+    """A run on a CSV whose columns have names, one of them as labels often are, and the numbers of its rows."""
+    y = np.arange(40) % 2
+    values = {"width": 5.0 * y, "y": 0.0 * y, "height": 3.0 - y}
+    Path("train.csv").write_text(table(["width", "y", "height", "kind"], values | {"kind": y}))
+    trained_run(Path("named"), load_table("train.csv", "kind"), model="mlp", model_options={"hidden": [8]}, epochs=20)
+    return values | {"kind": y}
+
+
+def table(header, values):
+    return "\n".join([",".join(header), *(",".join(map(str, row)) for row in zip(*(values[n] for n in header), strict=True))])
+
+
+@pytest.mark.parametrize("header", ["width y height", "height width y", "kind height y width", "y height kind width"])
+def test_columns_of_a_csv_are_taken_by_the_names_that_they_had_in_training(by_name, header):
+    Path("new.csv").write_text(table(header.split(), by_name))
+    done = run("named", "--data", "new.csv", "--out", "out.csv")
+    assert done.exit_code == 0, done.output
+    assert [int(row["predicted"]) for row in rows()] == by_name["kind"].tolist()
+    moved = [name for name in header.split() if name != "kind"] != ["width", "y", "height"]
+    assert ("warning: the columns are in another order than those of training, and are taken by" in done.stderr) == moved
+    assert ("100.00 % of the labels in new.csv" in done.output) == ("kind" in header)
+
+
+def test_a_column_that_is_none_of_those_of_training_is_doubted(by_name):
+    Path("new.csv").write_text(table(["width", "y", "kind"], by_name))
+    done = run("named", "--data", "new.csv", "--out", "out.csv")
+    assert "warning: column 'kind' is none of those of training, and 'height' of them is not there: it is" in done.stderr
+
+
+def test_the_columns_of_a_data_frame_are_taken_by_name_too(by_name):
+    class Frame:
+        """As much of pandas' as is asked for."""
+
+        def __init__(self, columns):
+            self.columns = columns
+
+        def __getitem__(self, names):
+            return np.stack([by_name[name] for name in names], 1)
+
+        def __array__(self, dtype=None, copy=None):
+            return self[self.columns]
+
+    trained = noiseproof.load("named")
+    assert trained.columns == ("width", "y", "height")
+    for columns in (["width", "y", "height"], ["height", "width", "y"]):
+        assert trained.predict(Frame(columns)).tolist() == by_name["kind"].tolist()
 
 
 def other_examples():

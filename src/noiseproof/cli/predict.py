@@ -73,10 +73,10 @@ def predict(
 ) -> None:
     """Predict new examples with the network of a finished run; its preprocessing is part of it.
 
-    PLACE has examples of the kind that the run was trained on, with or without labels; with them the share that is predicted
-    is said too. An .npz file has an array x, and y if labels are known; a CSV has the columns of features in the order of
-    training, and a column of labels if they are known; images are one file, a folder of images, a folder with one sub-folder
-    per class, or a list of lines "path" or "path label".
+    PLACE has examples of the kind that the run was trained on, with or without labels; with them the share that is predicted is
+    said too. An .npz file has an array x, and y if labels are known; a CSV has the columns of features, by the names that they
+    had in training or in that order, and a column of labels if they are known; images are one file, a folder of images, a
+    folder with one sub-folder per class, or a list of lines "path" or "path label".
 
     A CSV has the columns index, path, predicted, probability, then p_CLASS for each class; from more than 100 classes the
     five likeliest. JSON has a line with the same for each example. An .npz file has the arrays probabilities [N, K], predicted
@@ -89,7 +89,7 @@ def predict(
                 sys.path.insert(0, os.getcwd())  # where a user's own module usually is
             with _warnings_said():
                 trained = load(run, device_named(device), model=model)
-            found = open_unlabelled(data, trained.classes, trained.features)
+            found = open_unlabelled(data, trained.classes, trained.features, trained.columns)
             results = Results(trained, found, min(workers, len(found.examples) // FEW), skip_corrupt)
             with _bar(results, quiet), _data_named(data):
                 _write(results, form, out)

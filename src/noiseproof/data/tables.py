@@ -13,7 +13,7 @@ import csv
 import difflib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -47,10 +47,12 @@ class Layout:
     names: int | None
     """The column that names the rows"""
     header: bool
+    chosen: tuple[int, ...] = ()
+    """The features, where they are not all other columns in their order"""
 
     @property
     def features(self) -> list[int]:
-        return [k for k in range(len(self.columns)) if k not in (self.label, self.names)]
+        return list(self.chosen) or [k for k in range(len(self.columns)) if k not in (self.label, self.names)]
 
 
 def load_table(path: str | Path, label_column: str | None = None) -> Dataset:
@@ -63,7 +65,7 @@ def load_table(path: str | Path, label_column: str | None = None) -> Dataset:
         split, classes = _read(path, layout, _with_first(rows, number, first, layout))
     except ReadError as error:
         raise DataError(str(error)) from error
-    columns = tuple(layout.columns[k] for k in layout.features)
+    columns = tuple(layout.columns[k] for k in layout.features) if layout.header else ()
     return Dataset(path.stem, split, None, classes, {path.name: checksum(path)}, columns=columns)
 
 
@@ -155,11 +157,14 @@ class Table(NamedTuple):
     lines: list[int]
 
 
-def read_features(path: Path, width: int) -> tuple[NDArray[np.float64], list[str] | None, tuple[str, ...] | None, str]:
+def read_features(
+    path: Path, width: int, called: Sequence[str] = ()
+) -> tuple[NDArray[np.float64], list[str] | None, tuple[str, ...] | None, str]:
     """The features ``[N, width]`` of a table with or without labels, these as text, the names of the rows if it has them, and a
-    note where a feature is called as labels are.
+    note on columns that are not those of training.
 
-    The columns that do not name the rows are the features, or one more than these: the labels.
+    The columns that do not name the rows are the features, or one more than these: the labels. Features that are ``called`` as
+    those of training are taken by their names, others in their order.
     """
     try:
         rows = csv_rows(path)
@@ -169,22 +174,44 @@ def read_features(path: Path, width: int) -> tuple[NDArray[np.float64], list[str
         header = bool(known) or _is_header(first[:-1] or first)
         named = [k for k, word in enumerate(words) if word in NAME_WORDS] if header else []
         columns = first if header else [str(k) for k in range(len(first))]
+        chosen = _by_name(columns, called) if header else ()
+        named = [k for k in named if k not in chosen]
         layout = Layout(columns, NO_LABEL, named[0] if len(named) == 1 else None, header)
         found = layout.features
         if len(found) == width + 1:
-            layout = replace(layout, label=known[0] if len(known) == 1 else found[-1])
+            labels = [k for k in found if k not in chosen] if chosen else known
+            layout = replace(layout, label=labels[0] if len(labels) == 1 else found[-1])
         elif len(found) != width:
             raise ReadError(
                 path, f"{len(found)} columns, and the network was trained on {width} features, with or without labels"
             )
-        table = _cells(path, layout, _with_first(rows, number, first, layout))
+        note = _note(layout, called, chosen) if header else ""
+        table = _cells(path, replace(layout, chosen=chosen), _with_first(rows, number, first, layout))
     except ReadError as error:
         raise DataError(str(error)) from error
-    if layout.label != NO_LABEL:
-        return table.features, table.labels, table.names, ""
-    taken = f"column {shown(first[known[0]], 40)!r}" if known else ""
-    note = f"{taken} is taken for one of the network's {width} features: is a feature missing?" if taken else ""
-    return table.features, None, table.names, note
+    return table.features, None if layout.label == NO_LABEL else table.labels, table.names, note
+
+
+def _by_name(columns: list[str], called: Sequence[str]) -> tuple[int, ...]:
+    """Where the columns of these names are, if each is there once."""
+    places = {name: k for k, name in enumerate(columns)}
+    if len(places) < len(columns) or len(set(called)) < len(called) or not all(name in places for name in called):
+        return ()
+    return tuple(places[name] for name in called)
+
+
+def _note(layout: Layout, called: Sequence[str], chosen: tuple[int, ...]) -> str:
+    """How the columns differ from those of training."""
+    names = [layout.columns[k] for k in layout.features]
+    if chosen:
+        moved = list(chosen) != layout.features
+        return "the columns are in another order than those of training, and are taken by their names" if moved else ""
+    strange = [name for name in names if name not in called] if called else [n for n in names if n.lower() in LABEL_WORDS]
+    if not strange:
+        return ""
+    missing = next((f", and {shown(name, 40)!r} of them is not there" for name in called if name not in names), "")
+    was = f"is none of those of training{missing}" if called else "is called as labels are"
+    return f"column {shown(strange[0], 40)!r} {was}: it is taken for one of the network's {len(names)} features"
 
 
 def _cells(path: Path, layout: Layout, rows: Rows) -> Table:

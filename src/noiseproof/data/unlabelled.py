@@ -33,13 +33,14 @@ class Unlabelled:
     names: tuple[str, ...] | None = None
     """Of the examples: paths, or what a column of a table says"""
     note: str = ""
-    """Why labels that are there are not used, or what may be labels is taken for a feature"""
+    """Why labels that are there are not used, or how columns differ from those of training"""
 
 
-def open_unlabelled(place: str | Path, classes: Sequence[str], features: int | None) -> Unlabelled:
+def open_unlabelled(place: str | Path, classes: Sequence[str], features: int | None, columns: Sequence[str] = ()) -> Unlabelled:
     """The examples in a place, for a network of these classes that reads so many features, or images if None.
 
-    An .npz file has ``x``, and may have ``y``. A table (.txt, .csv, .tsv) has the features, and may have a column of labels.
+    An .npz file has ``x``, and may have ``y``. A table (.txt, .csv, .tsv) has the features, by the names of ``columns`` or in
+    their order, and may have a column of labels.
     Images are a file, a list (.txt, .csv, .tsv) of lines "path" or "path label", or a folder with images in it or in a
     sub-folder for each class. Labels are the numbers of the classes, in tables, lists and folders also their names.
     """
@@ -52,7 +53,7 @@ def open_unlabelled(place: str | Path, classes: Sequence[str], features: int | N
     if suffix == ".npz":
         return _arrays(path, len(classes))
     if suffix in TEXTS:
-        return _list(path, classes) if features is None else _table(path, classes, features)
+        return _list(path, classes) if features is None else _table(path, classes, features, columns)
     if suffix in EXTENSIONS:
         return _unlabelled(ImageFiles((os.fspath(path),), np.zeros(1, np.int64)))
     known = ".npz, a table or list (.txt, .csv, .tsv), an image or a folder"
@@ -74,13 +75,13 @@ def _arrays(path: Path, classes: int) -> Unlabelled:
     return Unlabelled(split, split.labels)
 
 
-def _table(path: Path, classes: Sequence[str], features: int) -> Unlabelled:
+def _table(path: Path, classes: Sequence[str], features: int, columns: Sequence[str]) -> Unlabelled:
     if not features:
         raise DataError(f"{path}: the run did not keep how many features it reads; save them as an .npz file with x")
-    inputs, labels, names, taken = read_features(path, features)
+    inputs, labels, names, taken = read_features(path, features, columns)
     split = as_split(inputs, np.zeros(len(inputs), np.int64), None, str(path))
-    found, note = (None, taken) if labels is None else _indices(labels, classes)
-    return Unlabelled(split, found, names, note)
+    found, note = (None, "") if labels is None else _indices(labels, classes)
+    return Unlabelled(split, found, names, "; ".join(filter(None, (taken, note))))
 
 
 def _folder(folder: Path, classes: Sequence[str]) -> Unlabelled:

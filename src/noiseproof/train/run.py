@@ -138,7 +138,8 @@ class Run:
         """The network, its classes and its inputs, to use the weights without the data: they travel in the weights' file."""
         split = self.task.train
         shape = list(split.inputs.shape[1:]) if split.in_memory else None
-        return {**model_facts(self.recipe, self.task), **self.inputs, "input_shape": shape, "precision": self.recipe.precision}
+        facts = {"input_shape": shape, "precision": self.recipe.precision, "columns": list(self.task.columns)}
+        return {**model_facts(self.recipe, self.task), **self.inputs, **facts}
 
     def lr(self, epoch: int) -> float:
         return self.recipe.lr * self.schedule.factor(epoch, self.recipe.epochs)

@@ -39,6 +39,8 @@ class Task:
     """Where the training examples stood before a share was held out, if one was"""
     soft: NDArray[np.float32] | None = None
     """The class probabilities ``[N, K]`` that are trained on in place of the labels, if any"""
+    columns: tuple[str, ...] = ()
+    """What the features are called, where the file says it"""
 
     def inputs_in_words(self, recipe: Recipe) -> str:
         """What the network gets, for a line on a terminal."""
@@ -70,7 +72,8 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Ta
     others, sources = dataset.other_tests, dataset.sources
     if recipe.weights is not None:
         sources = sources | {recipe.weights: checksum(weights_file(recipe.weights, root))}
-    task = Task(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root, soft=soft)
+    more: dict[str, Any] = {"soft": soft, "columns": dataset.columns}
+    task = Task(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root, **more)
     return _without_test_share(task, recipe.test_share) if recipe.test_share else task
 
 

@@ -54,6 +54,8 @@ class TrainedClassifier:
         self.classes = tuple(classes)
         """The names of the classes"""
         self._recipe = recipe
+        self.columns: tuple[str, ...] = ()
+        """What the features were called in the file that was trained on, if it said it"""
         self.record: Record | None = None
         """The run's, where it was loaded from its folder"""
 
@@ -93,11 +95,18 @@ class TrainedClassifier:
 
         ``workers`` processes decode image files; ``skip_corrupt`` leaves out damaged ones, which are otherwise an error.
         """
-        given = self.preprocessing.batches(examples_in(x), self.device, workers=workers, skip_corrupt=skip_corrupt)
+        examples = examples_in(self._in_order(x))
+        given = self.preprocessing.batches(examples, self.device, workers=workers, skip_corrupt=skip_corrupt)
         for batch in given:
             with torch.no_grad(), precision_of(self._recipe, torch.are_deterministic_algorithms_enabled()), self._autocast():
                 logits = logits_of(self.network.eval(), batch.inputs, len(self.classes))
             yield batch.indices.cpu().numpy(), logits.float()
+
+    def _in_order(self, x: Any) -> Any:
+        """A data frame whose columns are those of training, in another order, in theirs."""
+        names = list(map(str, getattr(x, "columns", ())))
+        moved = self.columns and names != list(self.columns) and sorted(names) == sorted(self.columns)
+        return x[list(self.columns)] if moved and len(set(names)) == len(names) else x
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self._recipe.precision == "bf16")
@@ -220,7 +229,17 @@ def _built(weights: Path, record: Record | None, device: torch.device, model: st
         network = load_weights(_network(recipe, len(names)), weights)
     if how.kind == "images":
         network.to(memory_format=layout)  # type: ignore[call-overload] # torch's stubs lack it
-    return TrainedClassifier(network.to(device), names, how, recipe, device)
+    trained = TrainedClassifier(network.to(device), names, how, recipe, device)
+    trained.columns = _columns(weights, facts.get("columns", []), trained.features)
+    return trained
+
+
+def _columns(weights: Path, columns: Any, features: int | None) -> tuple[str, ...]:
+    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+        raise ValueError(f"{weights}: the names of the columns must be texts, found {shown(repr(columns))}")
+    if columns and len(columns) != features:
+        raise ValueError(f"{weights}: {len(columns)} names of columns, and the network reads {features} features")
+    return tuple(columns)
 
 
 def _facts(weights: Path, metadata: dict[str, str]) -> dict[str, Any]:
