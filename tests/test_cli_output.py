@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseproof.__main__ import main
-from noiseproof.cli.output import Console, echo, errors_reported, fail, printable
+from noiseproof.cli.output import Console, console, echo, errors_reported, fail, printable
 
 HOSTILE = "a\x1b[31m\x9b2J\x07\u202eb\udcff"
 SHOWN = r"a\x1b[31m\x9b2J\x07\u202eb\udcff"
@@ -124,5 +124,8 @@ def test_letters_that_a_stream_cannot_have_are_escaped(monkeypatch, tmp_path):
 
 
 def test_a_full_disk_that_is_printed_to_is_one_sentence(monkeypatch, capsys):
-    assert ends(monkeypatch, Stream(full=True), "losses") == 2
+    with monkeypatch.context() as patch:
+        assert ends(patch, Stream(full=True), "losses") == 2
     assert capsys.readouterr().err == "error: what is printed cannot be written: No space left on device\n"
+    console.print("more")
+    assert capsys.readouterr().out == "more\n"

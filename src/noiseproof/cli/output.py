@@ -58,6 +58,8 @@ def drop_output() -> None:
     """Let what is still to be printed go nowhere, where it cannot be: or Python complains at its end."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError), console.capture():
+        pass  # and empties what the console has kept to print
 
 
 @contextmanager
