@@ -66,6 +66,7 @@ if way == "fsdp sharded head":
     except TypeError as error:
         refused = str(error)
 print(json.dumps({"errors": errors, "refused": refused}))
+dist.barrier()  # torch may abort one that is still spoken to while it ends
 dist.destroy_process_group()
 """
 
