@@ -144,6 +144,21 @@ def test_a_masked_class_is_left_out(recompute):
     assert_same(leaves, target, noiseproof.JALCE(), recompute=recompute)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_a_class_may_be_masked_in_some_chunks_and_not_in_others(reduction):
+    """By a product beyond floating point in the later rows, of a class that is as the others in the first."""
+    leaves, target = draw()
+    with torch.no_grad():
+        leaves[1][:, 0] = 0.0
+        leaves[1][4, 0] = -1e308
+        leaves[0][:, 0] = 3e-308
+        leaves[0][len(target) // 2 :, 0] = 1e2
+    target[target == 4] = 5
+    logits = leaves[0] @ leaves[1].t()
+    assert logits[:, 4].isinf().tolist() == [row >= len(target) // 2 for row in range(len(target))]
+    assert_same(leaves, target, noiseproof.JALCE(reduction=reduction))
+
+
 @WAYS
 def test_ignored_rows_are_not_computed(recompute):
     """Or what they hold, not a number here, would be in the gradient of the weight."""
