@@ -436,3 +436,22 @@ def test_a_signal_ends_it_with_a_checkpoint_and_a_sentence_and_the_same_command_
 
     monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "EveryNth", lambda *_: Stop())
     assert run(*words[1:]).exit_code == 130
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("customer_id", range(1000, 1040), True),
+        ("CustomerID", range(40), True),
+        ("customer_id", [k // 2 for k in range(40)], False),  # not on every row another
+        ("customer_id", [k + 0.5 for k in range(40)], False),
+        ("acid", range(40), False),
+    ],
+)
+def test_a_column_that_names_the_rows_is_doubted(tmp_path, column, values, said):
+    rows = "".join(f"{value},{k % 2}.5,{k % 2}\n" for k, value in enumerate(values))
+    (tmp_path / "data.csv").write_text(f"{column},size,label\n{rows}")
+    done = run("ce", "--data", tmp_path / "data.csv", "--out", tmp_path / "runs", "--set", "epochs=1")
+    assert done.exit_code == 0, done.output
+    warning = f"warning: column '{column}' has another whole number on every row, and is trained on: call it id"
+    assert (warning in done.stderr) == said

@@ -20,7 +20,7 @@ from noiseproof.cli.output import Console, console, echo, fail
 from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from
 from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
 from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, Share, SkipCorrupt, Workers
-from noiseproof.cli.train_view import label_doubts, warn
+from noiseproof.cli.train_view import data_doubts, warn
 from noiseproof.data import Dataset, data_root, open_dataset
 from noiseproof.files import is_dir, is_file, write_whole
 from noiseproof.report.comparison import FORMATS, Compared, draw
@@ -139,7 +139,7 @@ def _run(runs: Runs, jobs: int | None, how: str, png: Path | None) -> None:
     """Train what is missing, and show the comparison; all but that goes to stderr where a program may read it."""
     shown = console if how == "table" else Console(stderr=True)
     facts = runs.facts()
-    for text in label_doubts(next(iter(runs.field[0].recipes.values())), runs.task):
+    for text in data_doubts(next(iter(runs.field[0].recipes.values())), runs.task):
         warn(text)
     shown.print(_start(facts, runs), **PLAIN)
     errors = runs.train(jobs, shown)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.markup import escape
 
 from noiseproof.cli.output import Console, console, printable
@@ -19,12 +21,14 @@ from noiseproof.train.engine_choice import fast_path_suits
 from noiseproof.train.observer import Several
 
 __all__ = [
-    "EveryNth", "Legend", "as_json_text", "class_line", "label_doubts", "print_recipe", "print_result", "print_start",
+    "EveryNth", "Legend", "as_json_text", "class_line", "data_doubts", "print_recipe", "print_result", "print_start",
     "result_line", "warn",
 ]  # fmt: skip
 
 MANY = 20
 """Classes of which not each accuracy is printed; the record has them"""
+IDENTIFIER = re.compile(r"(?:[_\s.-][iI][dD]|[a-z]I[dD])$")
+"""How columns are called that name the rows, if they are not called so alone"""
 
 
 def print_recipe(plan: Plan, as_json: bool) -> None:
@@ -74,7 +78,7 @@ def print_start(plan: Plan, task: Task, options: RunOptions, shown: Console | No
 
 def _doubts(recipe: Recipe, task: Task, options: RunOptions) -> Iterator[str]:
     """What the user may not have meant."""
-    yield from label_doubts(recipe, task)
+    yield from data_doubts(recipe, task)
     if task.test is None:
         yield "no test split, so no test accuracy will be known; --test-share 0.1 holds out a tenth"
     if task.name == "webvision" and not task.other_tests:
@@ -86,8 +90,8 @@ def _doubts(recipe: Recipe, task: Task, options: RunOptions) -> Iterator[str]:
         yield f"the last batch of an epoch, {rest}, is left out: fewer than the {options.process.world} processes"
 
 
-def label_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
-    """What the user may not have meant by the labels: their numbers count from 1, or a file of labels is of other examples."""
+def data_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
+    """What the user may not have meant by the data: labels that count from 1, or of other examples; names as a feature."""
     given = task.train.labels
     own = given if task.clean is None else task.clean  # noise gives labels to a class that has no example
     if absent := len(task.classes) - len(np.unique(own)):
@@ -100,6 +104,14 @@ def label_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
                 f"only {agree:.0%} of the labels in {recipe.noise.removeprefix('labels:')} are the data's own, as many as by "
                 "chance: are they of the same examples, in the same order?"
             )
+    for k, column in enumerate(task.columns):
+        if IDENTIFIER.search(column) and task.train.in_memory and _all_different(task.train.inputs[:, k]):
+            yield f"column {column!r} has another whole number on every row, and is trained on: call it id if it is no feature"
+
+
+def _all_different(values: NDArray[np.float32]) -> bool:
+    """Whether these are whole numbers, each of which comes once."""
+    return bool((values == np.round(values)).all()) and len(np.unique(values)) == len(values)
 
 
 def warn(text: str) -> None:
