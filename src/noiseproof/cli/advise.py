@@ -13,9 +13,8 @@ from noiseproof.advice import advise as advise_on
 from noiseproof.advice.evidence import Kind
 from noiseproof.audit import Audit, audit_labels
 from noiseproof.cli.audit_view import Followed
-from noiseproof.cli.output import Console, console, errors_reported
+from noiseproof.cli.output import Console, console, errors_reported, warn
 from noiseproof.cli.plan import device_named
-from noiseproof.cli.train_view import warn
 from noiseproof.data import Dataset, open_dataset
 
 __all__ = ["advise"]

@@ -14,9 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.audit import Audit
 from noiseproof.audit import Progress as Told
-from noiseproof.cli.output import Console, console
+from noiseproof.cli.output import Console, console, warn
 from noiseproof.cli.progress import LINE_SECONDS, duration
-from noiseproof.cli.train_view import warn
 from noiseproof.printing import printable
 from noiseproof.report.audit_page import verdict
 

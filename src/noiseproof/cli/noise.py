@@ -14,8 +14,7 @@ from rich.text import Text
 
 from noiseproof import noise as label_noise
 from noiseproof.cli.completion import datasets, noises
-from noiseproof.cli.output import console, errors_reported
-from noiseproof.cli.train_view import warn
+from noiseproof.cli.output import console, errors_reported, warn
 from noiseproof.data import open_dataset
 from noiseproof.files import is_dir
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels

@@ -1,4 +1,4 @@
-"""The console that commands print to, and how commands end with an error."""
+"""The console that commands print to, and how commands warn and end with an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.text import Text
 
 from noiseproof.printing import printable
 
-__all__ = ["Console", "console", "drop_output", "echo", "errors_reported", "fail", "printable"]
+__all__ = ["Console", "console", "drop_output", "echo", "errors_reported", "fail", "printable", "warn"]
 
 
 class Console(rich.console.Console):
@@ -52,6 +52,11 @@ def fail(error: Exception | str) -> NoReturn:
     message = printable(text or type(error).__name__)
     Console(stderr=True).print(Text.assemble(("error:", "bold red"), f" {message}"), soft_wrap=True)
     raise typer.Exit(2)
+
+
+def warn(text: str) -> None:
+    """On stderr, also where only the result is wanted."""
+    Console(stderr=True).print(Text.assemble(("warning:", "bold yellow"), f" {printable(text)}"), soft_wrap=True)
 
 
 def drop_output() -> None:

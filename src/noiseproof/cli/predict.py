@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from noiseproof.cli.output import Console, console, errors_reported, fail
+from noiseproof.cli.output import Console, console, errors_reported, fail, warn
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
-from noiseproof.cli.train_view import warn
 from noiseproof.data import Unlabelled, open_unlabelled
 from noiseproof.files import exists, is_dir, write_whole
 from noiseproof.printing import cell

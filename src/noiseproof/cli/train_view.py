@@ -1,4 +1,4 @@
-"""What ``noiseproof train`` prints: the recipe, the start, what an epoch's numbers are, the result, and warnings."""
+"""What ``noiseproof train`` prints: the recipe, the start, what an epoch's numbers are, the result, and doubts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from numpy.typing import NDArray
 from rich.markup import escape
 
-from noiseproof.cli.output import Console, console, printable
+from noiseproof.cli.output import Console, console, printable, warn
 from noiseproof.cli.plan import Plan
 from noiseproof.cli.progress import duration
 from noiseproof.train import Epoch, Observer, Recipe, Record, RunOptions, Task
@@ -22,7 +22,7 @@ from noiseproof.train.observer import Several
 
 __all__ = [
     "EveryNth", "Legend", "as_json_text", "class_line", "data_doubts", "print_recipe", "print_result", "print_start",
-    "result_line", "warn",
+    "result_line",
 ]  # fmt: skip
 
 MANY = 20
@@ -112,11 +112,6 @@ def data_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
 def _all_different(values: NDArray[np.float32]) -> bool:
     """Whether these are whole numbers, each of which comes once."""
     return bool((values == np.round(values)).all()) and len(np.unique(values)) == len(values)
-
-
-def warn(text: str) -> None:
-    """On stderr, also where only the result is wanted."""
-    Console(stderr=True).print(f"[bold yellow]warning:[/] {escape(printable(text))}", highlight=False, soft_wrap=True)
 
 
 class Legend(Observer):

@@ -92,7 +92,7 @@ def _write_apart(
     for k in gl.static_range(TAIL):
         column = (HELD + k) * BLOCK + place
         _write(floats(ends[k], LAYOUT), column, to, column < classes, of_class, factors, True, POWERS, FOCALS)
-    if SUM:  # noqa: SIM102 - which is known to the compiler
+    if SUM:
         if masked:
             for i in range(HELD):
                 z = take(kept, i, LAYOUT)
@@ -209,10 +209,10 @@ def _numbers_of_row(
             left, total = _unmasked_of_row(kept, ends, place, label, origin, nothing, BLOCK, HELD, TAIL, LAYOUT)
     of_class, numbers, powers, lost = row_numbers(sums, left, total, z_y, origin, POWERS[0], POWERS[1], POWERS[2], POWERS[3])
     power_a, power_b = powers
-    if POWERS[0]:  # noqa: SIM102 - which is known to the compiler; so below
+    if POWERS[0]:
         if lost[0]:
             power_a = _change_of_row(kept, ends, place, label, of_class[0], nothing, BLOCK, HELD, TAIL, LAYOUT, POWERS[1])
-    if POWERS[2]:  # noqa: SIM102
+    if POWERS[2]:
         if lost[1]:
             power_b = _change_of_row(kept, ends, place, label, of_class[0], nothing, BLOCK, HELD, TAIL, LAYOUT, POWERS[3])
     rooms = _rooms_of_row(kept, ends, place, label, classes, masked, of_class, nothing, BLOCK, HELD, TAIL, LAYOUT, FOCALS)

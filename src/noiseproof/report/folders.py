@@ -62,14 +62,13 @@ def _weights(file: Path) -> dict[str, Any] | None:
 
     None where they are not all finite, which JSON has no numbers for.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import load_file  # NumPy has no bfloat16
 
     try:
         kept = [tensor for tensor in load_file(file).values() if tensor.ndim > 1 and tensor.is_floating_point()]
         sizes = [tensor.double().abs().numpy().ravel() for tensor in kept]
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:  # its own kind for a damaged file, others for dtypes that this torch has not
+    except (SafetensorError, ValueError, KeyError, AttributeError, RuntimeError) as error:  # the last three of dtypes
         raise ValueError(f"{file}: damaged: {shown(error, 200)}; move it away to leave its weights out") from error
     size = np.concatenate(sizes) if sizes else np.zeros(1)
     if not np.isfinite(size).all():
