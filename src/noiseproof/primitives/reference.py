@@ -137,8 +137,9 @@ def _sums(z: Tensor, label: Tensor, asked: Sequence[Primitive], dtype: torch.dty
     log_sum = (torch.minimum(own.exp(), d) if z.shape[1] == 2 else own.expm1().add_(d)).log1p_()
     columns = [top, own, d, log_sum]
     if masked is not None:
+        count = masked.sum(1, keepdim=True, dtype=dtype)  # without a look at which is the label: compiled, that costs
+        columns.append((own == -math.inf).to(dtype).sub_(count).add_(z.shape[1] - 1))
         masked = _put(masked, label, True)
-        columns.append((~masked).sum(1, keepdim=True, dtype=dtype))
     for primitive in asked:
         if primitive.kind == "nll" and sum_of_logits is not None:
             columns.append(sum_of_logits)
@@ -151,7 +152,8 @@ def _sums(z: Tensor, label: Tensor, asked: Sequence[Primitive], dtype: torch.dty
             columns.append(own - e.amax(1, keepdim=True).log_())
         else:
             terms = focal_terms(e, shifted, log_sum, primitive, space.term, space.spare)
-            total = (_put(terms, label, 0.0) if masked is None else _without(masked, terms)).sum(1, keepdim=True)
+            room = masked is None or primitive.kind == "room"  # of which a masked class has none
+            total = (_put(terms, label, 0.0) if room else _without(masked, terms)).sum(1, keepdim=True)
             # or a share of it would be 0/0 where one class is left
             columns.append(total if masked is None else total.clamp_min_(torch.finfo(dtype).tiny))
     return columns
@@ -166,6 +168,8 @@ class _Columns(NamedTuple):
     inverse_sum: Tensor
     hit: Tensor
     """p_y"""
+    own: Tensor
+    """z_y less the largest logit"""
     below: Tensor
     """-1 where the label is not the largest class, else 0"""
     slope: Tensor
@@ -244,7 +248,7 @@ def _columns(
             dz_y.addcmul_(factor * (h * left[0] if left else h), hit)
         terms.append((primitive, factor))
     label = _safe_labels(target, classes).unsqueeze(1)
-    return _Columns(label, top, log_sum, inverse_sum, hit, below, slope, dz_y), terms
+    return _Columns(label, top, log_sum, inverse_sum, hit, own, below, slope, dz_y), terms
 
 
 def _fill_gradient(
@@ -291,7 +295,11 @@ def _fill_gradient(
                 h_top, h = focal_slopes_from_top(e_less_1, shifted, row.log_sum, primitive)
                 uniform = factor * h_top if uniform is None else torch.addcmul(uniform, factor, h_top)
                 dz_y = torch.addcmul(dz_y, factor * h_top, row.hit * others)
-            total = _without(masked, _put(h, row.label, 0.0)).sum(1, keepdim=True).mul_(factor)
+            if primitive.kind == "room" and primitive.exponent == 0:  # a number of classes: less the label without rounding
+                total = h.sum(1, keepdim=True).sub_(focal_slopes(row.own, row.own, row.log_sum, primitive))
+            else:
+                total = _without(masked, _put(h, row.label, 0.0)).sum(1, keepdim=True)
+            total = total.mul_(factor)
             c0 = torch.addcmul(c0, total, row.inverse_sum)
             dz_y = torch.addcmul(dz_y, total, row.hit)
             extra = h.mul_(factor).neg_() if extra is None else extra.addcmul_(h, factor, value=-1)
