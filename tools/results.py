@@ -260,8 +260,14 @@ class Sample(NamedTuple):
 
 
 def tests(lines: list[dict[str, Any]]) -> str:
+    outcomes = ("passed", "skipped", "failed", "left")
     rows = [
-        [f"`{line['tests']}`", line["environment"]["commit"], line["passed"], line["skipped"], line["failed"]] for line in lines
+        [
+            f"`{line['tests']}`",
+            line["environment"]["commit"],
+            *(line.get(key, "") for key in ("passed", "skipped", "failed", "left")),
+        ]
+        for line in lines
     ]
     return (
         "## Tests on a GPU\n\n"
@@ -270,8 +276,8 @@ def tests(lines: list[dict[str, Any]]) -> str:
         "(`test_runs_side_by_side_give_exactly_what_each_gives_alone`); the fast path gives the plain one's losses in float32 "
         "up to rounding; a run that is killed and started again in deterministic mode ends with the same files to the bit "
         "(`test_images_in_deterministic_mode_end_the_same_in_every_process`, cnn8 in TF32 and bf16, resnet18 in bf16; one of "
-        "the four runs on the CPU); within an epoch the host does not wait for the device.\n\n"
-        + _table(["tests", "commit", "passed", "skipped", "failed"], rows)
+        "the four runs on the CPU); within an epoch the host does not wait for the device. `python tools/gpu_tests.py` runs "
+        "tests on a GPU; *left* are those that it did not reach in its time.\n\n" + _table(["tests", "commit", *outcomes], rows)
     )
 
 

@@ -1,0 +1,156 @@
+"""The tests that need a GPU, in several processes at once, and what came of them as a line of a record.
+
+    python tools/gpu_tests.py [--processes 12] [--minutes 5] [--journal FILE] [--record records/tests_h200.jsonl] [TESTS ...]
+
+Most of their time is Triton's compiler, which has a core of its own in each process. An outcome is in the journal as soon as it
+is known: when the time is up what is not finished is stopped, and a start with the same journal goes on with what is left, if
+code and machine are the same. The record has one line for the same tests, the latest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TESTS = [
+    *("tests/losses/test_cuda.py", "tests/kernels", "tests/test_linear_cuda.py"),
+    *("tests/train/test_graph.py", "tests/train/test_kernels.py"),
+]
+COUNTED = ("passed", "skipped", "failed")
+Outcomes = dict[str, dict[str, Any]]
+"""By the test's name: its outcome, and what it said where it failed"""
+
+
+class Journal:
+    """Writes down each test when it has ended, as a plugin of pytest."""
+
+    def __init__(self, path: Path, code: str) -> None:
+        self.path, self.code = path, code
+        self.reports: list[pytest.TestReport] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.reports.append(report)
+        if report.when != "teardown":
+            return
+        worst = next((report for report in self.reports if report.failed), None)
+        skipped = any(report.skipped for report in self.reports)
+        line = {
+            "test": report.nodeid,
+            "outcome": "failed" if worst else "skipped" if skipped else "passed",
+            "seconds": round(sum(report.duration for report in self.reports), 2),
+            "code": self.code,
+            **({"said": worst.longreprtext[-2000:]} if worst else {}),
+        }
+        with self.path.open("a", encoding="utf-8") as file:  # a line in one writing, so that processes do not mix theirs
+            file.write(json.dumps(line) + "\n")
+        self.reports = []
+
+
+class Names:
+    """The tests that pytest finds."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.found = [item.nodeid for item in session.items]
+
+
+def collected(tests: list[str]) -> list[str]:
+    names, said = Names(), io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = pytest.main(["--collect-only", "-qq", "-m", "not slow", *tests], plugins=[names])
+    if code != pytest.ExitCode.OK:
+        raise SystemExit(f"{said.getvalue()}\npytest finds no tests to run in {' '.join(tests)}")
+    return names.found
+
+
+def changes() -> str:
+    """What tells uncommitted changes of the code from others."""
+    found = subprocess.run(["git", "-C", str(ROOT), "diff", "HEAD"], capture_output=True, check=False).stdout
+    return f" {hashlib.sha256(found).hexdigest()[:8]}" if found else ""
+
+
+def outcomes(journal: Path, code: str) -> Outcomes:
+    """What is known of the tests of this code."""
+    lines = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()] if journal.exists() else []
+    return {line["test"]: line for line in lines if line["code"] == code}
+
+
+def run(names: list[str], processes: int, seconds: float, journal: Path, code: str) -> None:
+    """Share them out among processes, neighbours to different ones, and stop these when the time is up."""
+    end = time.monotonic() + seconds
+    shares = [names[i::processes] for i in range(min(processes, len(names)))]
+    command = [sys.executable, __file__, "--worker", code, "--journal", str(journal)]
+    running = [subprocess.Popen([*command, *share], stdout=subprocess.DEVNULL) for share in shares]
+    try:
+        for process in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if process.wait(max(0.0, end - time.monotonic())) not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+                    print(f"a process ended with {process.returncode}; what it had not begun is left", flush=True)
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def recorded(path: Path, line: dict[str, Any]) -> None:
+    """In the place of what the record has of the same tests, or behind the others."""
+    lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    lines = [other for other in lines if other["tests"] != line["tests"]] + [line]
+    path.write_text("".join(json.dumps(other) + "\n" for other in lines), encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("tests", nargs="*", help="files, folders or names of tests, as pytest takes them")
+    parser.add_argument("--processes", type=int, default=12)
+    parser.add_argument("--minutes", type=float, default=10.0, help="stop after that")
+    parser.add_argument("--journal", type=Path, default=ROOT / ".pytest_cache" / "gpu_tests.jsonl")
+    parser.add_argument("--record", type=Path, help="where to write a line with the numbers")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker is not None:
+        journal = Journal(arguments.journal, arguments.worker)
+        return pytest.main(["-q", "-p", "no:cacheprovider", *arguments.tests], plugins=[journal])
+
+    import torch  # the workers import it when their tests' settings are in place
+
+    from noiseproof.train.record import environment
+
+    facts = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    code = f"{facts['commit']}{changes()}, {facts['machine']}, torch {facts['torch']}"
+    tests = arguments.tests or TESTS
+    names = collected(tests)
+    arguments.journal.parent.mkdir(exist_ok=True, parents=True)
+    before = set(names) & outcomes(arguments.journal, code).keys()
+    print(f"{len(names)} tests, {len(before)} of them done; {code}", flush=True)
+    start = time.monotonic()
+    run([name for name in names if name not in before], arguments.processes, 60 * arguments.minutes, arguments.journal, code)
+    found = {name: line for name, line in outcomes(arguments.journal, code).items() if name in set(names)}
+    counts = Counter(line["outcome"] for line in found.values())
+    numbers = {outcome: counts[outcome] for outcome in COUNTED} | {"left": len(names) - len(found)}
+    for name, line in found.items():
+        if line["outcome"] == "failed":
+            print(f"\nFAILED {name}\n{line['said']}")
+    print(", ".join(f"{count} {outcome}" for outcome, count in numbers.items()), f"in {time.monotonic() - start:.0f} s")
+    if arguments.record is not None:
+        seconds = round(sum(line["seconds"] for line in found.values()), 1)
+        recorded(arguments.record, {"tests": " ".join(tests), **numbers, "seconds": seconds, "environment": facts})
+    return 1 if numbers["failed"] or numbers["left"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
