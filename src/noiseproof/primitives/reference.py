@@ -295,11 +295,7 @@ def _fill_gradient(
                 h_top, h = focal_slopes_from_top(e_less_1, shifted, row.log_sum, primitive)
                 uniform = factor * h_top if uniform is None else torch.addcmul(uniform, factor, h_top)
                 dz_y = torch.addcmul(dz_y, factor * h_top, row.hit * others)
-            if primitive.kind == "room" and primitive.exponent == 0:  # a number of classes: less the label without rounding
-                total = h.sum(1, keepdim=True).sub_(focal_slopes(row.own, row.own, row.log_sum, primitive))
-            else:
-                total = _without(masked, _put(h, row.label, 0.0)).sum(1, keepdim=True)
-            total = total.mul_(factor)
+            total = _slopes_of_others(h, primitive, row, masked).mul_(factor)
             c0 = torch.addcmul(c0, total, row.inverse_sum)
             dz_y = torch.addcmul(dz_y, total, row.hit)
             extra = h.mul_(factor).neg_() if extra is None else extra.addcmul_(h, factor, value=-1)
@@ -314,6 +310,13 @@ def _fill_gradient(
     gradient = _put(_without(masked, e), row.label, dz_y)
     if gradient is not out:
         out.copy_(gradient)
+
+
+def _slopes_of_others(h: Tensor, primitive: Primitive, row: _Columns, masked: Tensor | None) -> Tensor:
+    """The sum of a focal sum's slopes over the classes other than the label."""
+    if primitive.kind == "room" and primitive.exponent == 0:  # a number of classes, from which the label is taken exactly
+        return h.sum(1, keepdim=True).sub_(focal_slopes(row.own, row.own, row.log_sum, primitive))
+    return _without(masked, _put(h, row.label, 0.0)).sum(1, keepdim=True)
 
 
 def _put(terms: Tensor, label: Tensor, value: Tensor | float) -> Tensor:
