@@ -73,7 +73,7 @@ def test_runs_at_the_published_means_hold():
 
 
 def test_runs_far_below_the_published_means_do_not_hold():
-    cells = [cell for cell in table() if cell.quoted_from is None][:6]
+    cells = [cell for cell in (*table()[:3], *table("asymmetric")[:3]) if cell.quoted_from is None]
     noise = dict(zip((123, 124, 125), (-0.001, 0, 0.001), strict=True))
     records = [run(cell, cell.mean / 100 - 0.1 + noise[seed], seed) for cell in cells for seed in noise]
     said = answer(join(paper.cells(), records).results)

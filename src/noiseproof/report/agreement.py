@@ -98,6 +98,7 @@ class MeanDifference:
 
     mean: float
     interval: Interval | None
+    """None for fewer than two columns"""
 
 
 @dataclass(frozen=True)
@@ -189,13 +190,23 @@ def _own(samples: Iterable[Sample]) -> tuple[float, int]:
     return max(0.005**2, sum(std * std * weight for std, weight in known) / df), df
 
 
-def mean_difference(cells: Iterable[Agreement]) -> MeanDifference | None:
-    """Are we off on average? With the interval of Student's t over the cells."""
-    sample = Sample.of([cell.difference for cell in cells if cell.difference is not None])
-    if sample is None or sample.std is None:
-        return None if sample is None else MeanDifference(sample.mean, None)
-    half = t_quantile(ALPHA, sample.n - 1) * sample.std / math.sqrt(sample.n)
-    return MeanDifference(sample.mean, (sample.mean - half, sample.mean + half))
+def mean_difference(*columns: Iterable[Agreement]) -> MeanDifference | None:
+    """Are we off on average? With the interval of Student's t over the columns.
+
+    The cells of a column are not independent: runs of one seed have the same noisy labels and first weights for all losses, and
+    so have the paper's. Over the cells, where a tenth of their variance is shared, the interval would miss the truth in 18 %.
+    """
+    found = [[cell.difference for cell in column if cell.difference is not None] for column in columns]
+    values, count = [value for column in found for value in column], sum(map(bool, found))
+    if not values:
+        return None
+    mean = fmean(values)
+    if count < 2:
+        return MeanDifference(mean, None)
+    # The columns' sums of deviations are the independent ones (Liang and Zeger 1986); with one cell each, this is Student's.
+    error = math.sqrt(count / (count - 1) * sum(sum(value - mean for value in column) ** 2 for column in found)) / len(values)
+    half = t_quantile(ALPHA, count - 1) * error
+    return MeanDifference(mean, (mean - half, mean + half))
 
 
 def spread(cells: Iterable[Agreement]) -> Spread | None:

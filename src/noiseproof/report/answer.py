@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from noiseproof.paper import Cell
-from noiseproof.report.agreement import ALPHA, MeanDifference, holm, mean_difference
-from noiseproof.report.cells import CellResult, usual_spread
+from noiseproof.report.agreement import ALPHA, MeanDifference, holm
+from noiseproof.report.cells import CellResult, average, usual_spread
 from noiseproof.report.distributions import t_quantile
 
 __all__ = ["DATASETS", "VERDICTS", "Answer", "answer"]
@@ -46,7 +46,7 @@ def answer(results: Iterable[CellResult]) -> Answer:
     distinct = list({(*map(id, result.runs), result.cell.dataset): result for result in reversed(measured)}.values())
     judged = [result for result in distinct if result.agreement.verdict != "too few"]
     off = sum(result.agreement.verdict != "agrees" for result in judged)
-    found = mean_difference(result.agreement for result in distinct)
+    found = average(distinct)
     against = _against(distinct, off > _chance(len(judged)), found)
     partly = "" if len(measured) == len(trained) else f" in the {len(measured)} of {len(trained)} cells repeated so far"
     headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
@@ -84,7 +84,7 @@ def _proposed(distinct: list[CellResult]) -> str:
     if not own:
         return ""
     agree = sum(result.agreement.verdict == "agrees" for result in own)
-    found = mean_difference(result.agreement for result in own)
+    found = average(own)
     apart = f"; on average {_average(found)}" if found else ""
     share = f"All {agree}" if agree == len(own) else f"{agree} of the {len(own)}"
     return f"{share} results of {' and '.join(OWN)}, which the paper proposes, agree with it{apart}."

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from noiseproof.paper import PROFILES
-from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, mean_difference, ranking, spread
-from noiseproof.report.cells import CellResult
+from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, ranking, spread
+from noiseproof.report.cells import CellResult, average
 from noiseproof.report.classes import count_classes, never_right
 
 __all__ = ["FORMATS", "View", "formatted", "marked", "notes_on", "papers", "summary", "views"]
@@ -213,9 +213,11 @@ def _summary(view: View) -> str:
 
 
 def _off(measured: list[CellResult]) -> str:
-    found = mean_difference(result.agreement for result in measured)
-    if found is None or found.interval is None:
+    found = average(measured)
+    if found is None:
         return ""
+    if found.interval is None:
+        return f"On average ours minus the paper's is {found.mean:+.2f} points, of one column and so without an interval."
     low, high = found.interval
     said = "no shift is shown" if low <= 0 <= high else "that is more than chance"
     return f"On average ours minus the paper's is {found.mean:+.2f} points [{low:+.2f}, {high:+.2f}]: {said}."
