@@ -21,7 +21,8 @@ MARKS = {"agrees": "=", "above": "+", "below": "-", "too few": "?"}
 LATEX_MARKS = {"agrees": "=", "above": r"\uparrow", "below": r"\downarrow", "too few": "?"}
 LEGEND = (
     "= agrees with the paper, + above, - below at 95 %, ? too few runs; (n) seeds where not three; "
-    "a single seed takes the spread of its column"
+    "a single seed is judged by the paper's deviation, drawn towards what is usual in the column; intervals of averages are "
+    "over columns, whose cells share their seeds"
 )
 IDENTITY = ("table", "dataset", "noise", "rate", "loss", "alpha", "beta")
 NOISES = {"symmetric": "sym", "asymmetric": "asym", "instance": "inst", "human": "human"}
@@ -200,7 +201,7 @@ def _summary(view: View) -> str:
     single = sum(result.agreement.basis == "column" for result in judged)
     sentences = [
         f"{view.title}: {len(measured)} of {len(trained)} cells are measured"
-        + (f", {single} of them with one seed and so judged by the spread of their column" if single else "")
+        + (f", {single} of them with one seed" if single else "")
         + f". {count['agrees']} agree, {count['above']} are above and {count['below']} below the paper; if all agreed, "
         f"{ALPHA * len(judged):.1f} would be off by chance.",
         _off(measured),
