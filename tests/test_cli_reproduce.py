@@ -41,9 +41,9 @@ app(sys.argv[2:], prog_name="noiseproof")
 """
 
 
-def run(*words):
+def run(*words, data=""):
     return CliRunner().invoke(
-        app, ["reproduce", *map(str, words)], env={"COLUMNS": "100", "TERM": "dumb", "NOISEPROOF_DATA": ""}
+        app, ["reproduce", *map(str, words)], env={"COLUMNS": "100", "TERM": "dumb", "NOISEPROOF_DATA": str(data)}
     )
 
 
@@ -191,6 +191,13 @@ def test_all_runs_are_made_once_and_shown_beside_the_paper(digits, tmp_path):
     assert merge(written, read_records(tmp_path / "new" / "records.jsonl")) == written
     shown = run(*digits[2:], "--seeds", "2", "--format", "json")
     assert shown.stdout == result.stdout
+
+
+def test_data_named_by_the_environment_are_run_on_as_those_of_the_option_are(digits, tmp_path):
+    result = run(*digits[2:], "--seeds", "1", "--device", "cpu", data=tmp_path)
+    assert result.exit_code == 0, result.stderr
+    assert "on a CPU the runs are in float32" in result.stderr
+    assert {recipe["precision"] for recipe in finished(tmp_path)} == {"float32"}
 
 
 def test_what_the_records_have_is_not_run_again_and_stays_in_them(digits, tmp_path):
