@@ -221,6 +221,8 @@ def _run(
             os._exit(stopped.status)  # a thread that compiles cannot be interrupted
     if tally.not_started:
         say(f"{len(tally.not_started)} runs would not have ended in {minutes:g} minutes; {display.summary()}")
+    if tally.elsewhere:
+        say(f"{len(tally.elsewhere)} of {len(todo)} runs are left to other processes; {display.summary()}")
     if tally.failed:
         say(f"{len(tally.failed)} of {len(todo)} runs failed or diverged; {display.summary()}")
     return tally
