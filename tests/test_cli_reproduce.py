@@ -21,6 +21,7 @@ from noiseproof.report import cells as report_cells
 from noiseproof.report import merge, read_records, write_records
 from noiseproof.train import DivergenceError, Observer, RunStore
 from noiseproof.train.queue import Speeds
+from noiseproof.train.runs import claimed
 
 RECORDS = Path(__file__).parents[1] / "records" / "reproduction.jsonl"
 DIGITS = tuple(
@@ -41,9 +42,9 @@ app(sys.argv[2:], prog_name="noiseproof")
 """
 
 
-def run(*words):
+def run(*words, data=""):
     return CliRunner().invoke(
-        app, ["reproduce", *map(str, words)], env={"COLUMNS": "100", "TERM": "dumb", "NOISEPROOF_DATA": ""}
+        app, ["reproduce", *map(str, words)], env={"COLUMNS": "100", "TERM": "dumb", "NOISEPROOF_DATA": str(data)}
     )
 
 
@@ -193,6 +194,13 @@ def test_all_runs_are_made_once_and_shown_beside_the_paper(digits, tmp_path):
     assert shown.stdout == result.stdout
 
 
+def test_data_named_by_the_environment_are_run_on_as_those_of_the_option_are(digits, tmp_path):
+    result = run(*digits[2:], "--seeds", "1", "--device", "cpu", data=tmp_path)
+    assert result.exit_code == 0, result.stderr
+    assert "on a CPU the runs are in float32" in result.stderr
+    assert {recipe["precision"] for recipe in finished(tmp_path)} == {"float32"}
+
+
 def test_what_the_records_have_is_not_run_again_and_stays_in_them(digits, tmp_path):
     assert run(*digits, "--seeds", "1", "--loss", "CE").exit_code == 0
     lines = (tmp_path / "new" / "records.jsonl").read_text(encoding="utf-8").splitlines()
@@ -220,6 +228,17 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(digits, tmp_path, mon
     assert "diverged: for the same reason" in result.stderr
     assert "2 of 4 runs failed or diverged; 2 of 4 runs finished and are kept" in result.stderr
     assert [recipe["loss"] for recipe in finished(tmp_path)] == ["ce", "ce"]
+
+
+def test_a_run_that_another_process_is_at_work_on_is_left_to_it_and_has_not_failed(digits, tmp_path):
+    (busy,) = queue.planned_runs(DIGITS[:1], seeds=[123], precision="float32").runs
+    with claimed(RunStore(tmp_path / "runs").folder_for(busy.recipe)):
+        result = run(*digits, "--seeds", "1", "--device", "cpu")
+    assert result.exit_code == 0, result.stderr
+    assert "CE        digits   clean            seed 123  another process is at work on it" in result.stderr
+    assert "1 of 4 runs are left to other processes; 3 of 4 runs finished and are kept" in result.stderr
+    assert "failed" not in result.stderr
+    assert len(finished(tmp_path)) == 3
 
 
 def test_with_minutes_nothing_starts_that_would_not_end_in_time(digits, tmp_path, monkeypatch):

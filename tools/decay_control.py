@@ -36,14 +36,19 @@ def control(*files: Path) -> str:
         "all weights, for the first seed. `benchmarks/control.py` runs what is missing.\n",
     ]
     for noise in NOISES:
-        rows = []
+        rows, open_ = [], []
         for loss in LOSSES:
             both = [_found(known, loss, noise, l1=L1), _found(known, loss, noise, l2=L2)]
             if all(both):
                 rows.append([loss, *map(_accuracy, both), _difference(*both), *_weights(both)])
+            else:
+                open_.append(loss)
         if rows:
             head = ["loss", f"L1 {L1:g}", f"L2 {L2:g}", "L1 - L2", "near zero, L1 / L2", "norm, L1 / L2"]
             parts += [f"### {'clean labels' if noise == 'none' else noise}\n", _table(head, rows)]
+        if rows and open_:
+            own = ": how much of JAL's gain is its decay, these runs do not tell" if "jal-ce" in open_ else ""
+            parts.append(f"Not trained with both decays so far: {', '.join(open_)}{own}.\n")
     strengths = sorted([L1, *STRENGTHS])
     measured = {loss: [_found(known, loss, STRENGTHS_AT, l1=one) for one in strengths] for loss in STRENGTHS_OF}
     if any(sum(map(bool, found)) > 1 for found in measured.values()):

@@ -106,12 +106,14 @@ def training(lines: list[dict[str, Any]]) -> str:
 def before(now: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> str:
     """The fast path in other processes, each of another commit."""
 
-    def measured(lines: list[dict[str, Any]], commit: str) -> dict[tuple[str, str, int], float]:
-        ours = (line for line in lines if line["way"] == "fast path" and line["environment"]["commit"] == commit)
+    def measured(lines: Iterable[dict[str, Any]]) -> dict[tuple[str, str, int], float]:
+        ours = (line for line in lines if line["way"] == "fast path")
         return {(line["protocol"], line["precision"], line["together"]): line["seconds_per_epoch"] for line in ours}
 
-    commits = list(dict.fromkeys(line["environment"]["commit"] for line in earlier))
-    columns = [*(measured(earlier, commit) for commit in commits), measured(now, now[0]["environment"]["commit"])]
+    by_commit: dict[str, list[dict[str, Any]]] = {}
+    for line in earlier:
+        by_commit.setdefault(line["environment"]["commit"], []).append(line)
+    columns = [*map(measured, by_commit.values()), measured(now)]  # now: as the table above has them, of whatever commits
     rows = []
     for key in dict.fromkeys(key for column in columns for key in column):
         seconds = [column[key] for column in columns if key in column]
@@ -122,7 +124,7 @@ def before(now: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> str:
         f"{_where(earlier)}. In each process cuDNN chooses its algorithms anew by their time, so that a few per cent are "
         "between one and the next; since the first of these commits, predictions are counted beside the backward pass "
         "instead of with the loss, and in the last one the loss is computed by our kernels. Seconds per epoch and run.\n\n"
-        + _table(["protocol", "precision", "runs at once", *commits, "above", "largest over smallest"], rows)
+        + _table(["protocol", "precision", "runs at once", *by_commit, "above", "largest over smallest"], rows)
     )
 
 

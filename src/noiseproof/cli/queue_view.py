@@ -23,6 +23,7 @@ from noiseproof.report.folders import run_line
 from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Record, RunStore, identity
 from noiseproof.train.queue import H200, OVER, Planned, Speeds
 from noiseproof.train.record import RECORD
+from noiseproof.train.runs import BusyError
 
 __all__ = ["Display", "Keeper", "about", "plan_text", "say"]
 
@@ -168,7 +169,9 @@ class Display:
     def ended(self, run: Planned[PlannedRun], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
         """A run finished, with its record, or failed."""
         with self.lock:
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, BusyError):
+                self._tell(f"{_name(run)}  another process is at work on it")
+            elif isinstance(outcome, Exception):
                 self.failed += 1
                 self._tell_failure(run, outcome)
             else:

@@ -119,7 +119,7 @@ def reproduce(
         place = data_folder(data, cells)
         where = where_to_run(engine, address, device, to_run=place is not None and not plan)
         found = read_records(*existing_files(files, to_run=place is not None))
-        chosen = precision_for(precision, where.device, None if place is None else data, found)
+        chosen = precision_for(precision, where.device, place, found)
         work = _work(cells, found, RunStore(out), where, chosen, profile, seeds_of(seeds), share_of(share))
     if plan:
         echo(plan_text(work.planned, work.speeds, work.precision))
@@ -221,6 +221,8 @@ def _run(
             os._exit(stopped.status)  # a thread that compiles cannot be interrupted
     if tally.not_started:
         say(f"{len(tally.not_started)} runs would not have ended in {minutes:g} minutes; {display.summary()}")
+    if tally.elsewhere:
+        say(f"{len(tally.elsewhere)} of {len(todo)} runs are left to other processes; {display.summary()}")
     if tally.failed:
         say(f"{len(tally.failed)} of {len(todo)} runs failed or diverged; {display.summary()}")
     return tally

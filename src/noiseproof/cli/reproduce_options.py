@@ -110,7 +110,7 @@ def existing_files(files: list[Path], *, to_run: bool) -> list[Path]:
     return [file for file in files if is_file(file)]
 
 
-def precision_for(wanted: str | None, device: str, data: str | None, records: list[dict[str, Any]]) -> str:
+def precision_for(wanted: str | None, device: str, data: Path | None, records: list[dict[str, Any]]) -> str:
     """What runs are made in here; where nothing is run, what most of the results were made in."""
     if wanted is not None and wanted not in PRECISIONS:
         raise ValueError(f"--precision must be one of {', '.join(PRECISIONS)}, got {wanted!r}")

@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean, pstdev, stdev
 from typing import Literal, NamedTuple
 
 from noiseproof.report.distributions import chi2_tail, digamma, inverse_trigamma, normal_score, t_quantile, t_tails, trigamma
@@ -98,6 +98,7 @@ class MeanDifference:
 
     mean: float
     interval: Interval | None
+    """None for fewer than two columns"""
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,8 @@ def usual_spreads(columns: Sequence[Sequence[tuple[Sample, ...]]]) -> list[Usual
     """For each column the usual spread of its cells, each cell being the samples of it.
 
     Cells differ in their true spread, so a plain average would call the wide ones outliers. The variances are taken as scaled
-    inverse chi-squares, whose degrees of freedom follow from how much log variances differ within columns (Smyth 2004).
+    inverse chi-squares, whose degrees of freedom follow from how much log variances differ within columns (Smyth 2004), and
+    are taken at the lower end of what fits.
     """
     found = [[_own(samples) for samples in cells if any(sample.std is not None for sample in samples)] for cells in columns]
     logs = [[math.log(variance) - digamma(df / 2) + math.log(df / 2) for variance, df in cells] for cells in found]
@@ -148,7 +150,10 @@ def usual_spreads(columns: Sequence[Sequence[tuple[Sample, ...]]]) -> list[Usual
     if not count:
         return [None] * len(columns)
     centers = [fmean(values) if values else 0.0 for values in logs]
-    scatter = sum((value - center) ** 2 for values, center in zip(logs, centers, strict=True) for value in values) / count
+    squares = [(value - center) ** 2 for values, center in zip(logs, centers, strict=True) for value in values]
+    # One standard error above what is found: too many degrees of freedom make outliers of cells that are wide. Without it, in
+    # tables like the paper's where all agree, some cell stood out after Holm's correction in 9 to 11 %; with it, in 4 to 7 %.
+    scatter = (sum(squares) + pstdev(squares) * math.sqrt(len(squares))) / count
     half = inverse_trigamma(scatter - fmean(trigamma(df / 2) for cells in found for _, df in cells))
     shift = digamma(half) - math.log(half)
     worth = [min(2 * half, sum(df for _, df in cells)) for cells in found]  # no more than went into it
@@ -189,13 +194,23 @@ def _own(samples: Iterable[Sample]) -> tuple[float, int]:
     return max(0.005**2, sum(std * std * weight for std, weight in known) / df), df
 
 
-def mean_difference(cells: Iterable[Agreement]) -> MeanDifference | None:
-    """Are we off on average? With the interval of Student's t over the cells."""
-    sample = Sample.of([cell.difference for cell in cells if cell.difference is not None])
-    if sample is None or sample.std is None:
-        return None if sample is None else MeanDifference(sample.mean, None)
-    half = t_quantile(ALPHA, sample.n - 1) * sample.std / math.sqrt(sample.n)
-    return MeanDifference(sample.mean, (sample.mean - half, sample.mean + half))
+def mean_difference(*columns: Iterable[Agreement]) -> MeanDifference | None:
+    """Are we off on average? With the interval of Student's t over the columns.
+
+    The cells of a column are not independent: runs of one seed have the same noisy labels and first weights for all losses, and
+    so have the paper's. Over the cells, where a tenth of their variance is shared, the interval would miss the truth in 18 %.
+    """
+    found = [[cell.difference for cell in column if cell.difference is not None] for column in columns]
+    values, count = [value for column in found for value in column], sum(map(bool, found))
+    if not values:
+        return None
+    mean = fmean(values)
+    if count < 2:
+        return MeanDifference(mean, None)
+    # The columns' sums of deviations are the independent ones (Liang and Zeger 1986); with one cell each, this is Student's.
+    error = math.sqrt(count / (count - 1) * sum(sum(value - mean for value in column) ** 2 for column in found)) / len(values)
+    half = t_quantile(ALPHA, count - 1) * error
+    return MeanDifference(mean, (mean - half, mean + half))
 
 
 def spread(cells: Iterable[Agreement]) -> Spread | None:

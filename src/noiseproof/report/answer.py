@@ -6,11 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from noiseproof.paper import Cell
-from noiseproof.report.agreement import ALPHA, MeanDifference, holm, mean_difference
-from noiseproof.report.cells import CellResult, usual_spread
+from noiseproof.report.agreement import ALPHA, MeanDifference, holm
+from noiseproof.report.cells import CellResult, average, usual_spread
 from noiseproof.report.distributions import t_quantile
 
 __all__ = ["DATASETS", "VERDICTS", "Answer", "answer"]
@@ -46,36 +47,50 @@ def answer(results: Iterable[CellResult]) -> Answer:
     distinct = list({(*map(id, result.runs), result.cell.dataset): result for result in reversed(measured)}.values())
     judged = [result for result in distinct if result.agreement.verdict != "too few"]
     off = sum(result.agreement.verdict != "agrees" for result in judged)
-    found = mean_difference(result.agreement for result in distinct)
+    found = average(distinct)
     against = _against(distinct, off > _chance(len(judged)), found)
     partly = "" if len(measured) == len(trained) else f" in the {len(measured)} of {len(trained)} cells repeated so far"
     headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
-    counted = (
-        f"{len(measured)} of the {len(trained)} cells that the paper trained have runs"
-        + (f", which are {len(distinct)} different results" if len(distinct) < len(measured) else "")
-        + f": {counts['agrees']} agree with the paper; above it: {counts['above']}, below: {counts['below']}"
-        + (f", not to be judged: {counts['too few']}" if counts["too few"] else "")
-        + f". If all agreed, about {ALPHA * len(judged):.0f} of {len(judged)} would be off by chance"
-        + (f"; on average {_average(found)}." if found else ".")
-    )
-    said = (_proposed(distinct), counted, against, _seeds(measured), _claim(measured))
+    said = (_proposed(distinct), _counted(trained, distinct, judged), against, _seeds(distinct), _claim(measured))
     return Answer(headline, list(filter(None, said)), counts, len(measured), len(trained))
+
+
+def _counted(trained: list[CellResult], distinct: list[CellResult], judged: list[CellResult]) -> str:
+    """How many results agree, of those that are there, and how far off they are."""
+    measured = [result for result in trained if result.sample is not None]
+    absent = Counter(result.cell.dataset for result in trained)
+    for result in measured:
+        absent.pop(result.cell.dataset, None)
+    nowhere = " or ".join(f"the {count} on {DATASETS.get(name, name)}" for name, count in absent.items())
+    counts = Counter(result.agreement.verdict for result in distinct)
+    found, sizes = average(distinct), [abs(result.agreement.difference or 0.0) for result in judged]
+    alike = len(distinct) < len(measured)
+    return (
+        f"{len(measured)} of the {len(trained)} cells that the paper trained have runs{nowhere and f', none of {nowhere}'}. "
+        f"Of {f'their {len(distinct)} different results' if alike else 'these'}, {counts['agrees']} agree with the paper, "
+        f"{counts['above']} are above and {counts['below']} below it"
+        + (f", {counts['too few']} are not to be judged" if counts["too few"] else "")
+        + f"; if all agreed, about {ALPHA * len(judged):.0f} of {len(judged)} would be off by chance."
+        + (f" Half are within {median(sizes):.2f} points of the paper's." if len(sizes) > 1 else "")
+        + (f" On average {_average(found)}." if found else "")
+    )
 
 
 def _against(distinct: list[CellResult], many_off: bool, found: MeanDifference | None) -> str:
     """What speaks against the paper's numbers."""
     low, high = (found.interval if found else None) or (-math.inf, math.inf)
     reasons = {
-        "more cells are off than chance explains": many_off,
+        "more results are off than chance explains": many_off,
         "the average difference is more than chance": not low <= 0 <= high,
     }
     said = [" and ".join(reason for reason, holds in reasons.items() if holds)]
     apart = _standing_out(distinct)
     if apart:
         several = len({result.cell.dataset for result in distinct}) > 1
-        said.append(f"however many cells there are (Holm's correction), these differ: {', '.join(_named(apart, several))}")
+        said.append(f"even after Holm's correction for their number, these differ: {', '.join(_named(apart, several))}")
     said.append(_one_start(apart))
-    return f"Against it: {'; '.join(filter(None, said))}." if any(said) else ""
+    first, *more = filter(None, said) if any(said) else ("",)
+    return "".join([f"Against it: {first}.", *(f" {one[0].upper()}{one[1:]}." for one in more)]) if first else ""
 
 
 def _proposed(distinct: list[CellResult]) -> str:
@@ -84,7 +99,7 @@ def _proposed(distinct: list[CellResult]) -> str:
     if not own:
         return ""
     agree = sum(result.agreement.verdict == "agrees" for result in own)
-    found = mean_difference(result.agreement for result in own)
+    found = average(own)
     apart = f"; on average {_average(found)}" if found else ""
     share = f"All {agree}" if agree == len(own) else f"{agree} of the {len(own)}"
     return f"{share} results of {' and '.join(OWN)}, which the paper proposes, agree with it{apart}."
@@ -150,11 +165,16 @@ def _chance(judged: int) -> int:
     return off
 
 
-def _seeds(measured: list[CellResult]) -> str:
+def _seeds(distinct: list[CellResult]) -> str:
     """How many seeds there are, and how far apart two losses must be for three of each to tell them apart."""
-    single = sum(result.agreement.basis == "column" for result in measured)
-    said = [f"{single} cells have one seed so far and are judged by the spread that is usual in their column"] if single else []
-    spreads = {usual_spread(result.cell): result.cell for result in measured}
+    single = sum(result.agreement.basis == "column" for result in distinct)
+    said = []
+    if single:
+        said.append(
+            f"{single} of the {len(distinct)} results are of one seed so far and are judged by the paper's deviation, drawn "
+            "towards what is usual in the column"
+        )
+    spreads = {usual_spread(result.cell): result.cell for result in distinct}
     known = [(usual.std, cell) for usual, cell in spreads.items() if usual is not None]
     if known:
         std, cell = max(known, key=lambda pair: pair[0])
@@ -168,17 +188,41 @@ def _seeds(measured: list[CellResult]) -> str:
 
 
 def _claim(measured: list[CellResult]) -> str:
-    """Are the paper's own losses the best where they and others are measured?"""
+    """Are the paper's own losses the best where they and others are measured?
+
+    Each noise counts once, by the first table that has it: in the small ones that repeat it, the others are parts of JAL.
+    """
     columns: dict[tuple[Any, ...], list[CellResult]] = {}
     for result in measured:
         cell = result.cell
         columns.setdefault((cell.table, cell.dataset, cell.noise, cell.rate), []).append(result)
-    kept = [column for column in columns.values() if len({result.cell.loss in OWN for result in column}) == 2]
+    kept: dict[tuple[Any, ...], list[CellResult]] = {}
+    for (_, *noise), column in columns.items():
+        if len({result.cell.loss in OWN for result in column}) == 2:
+            kept.setdefault(tuple(noise), column)
     if not kept:
         return "No column has runs of both JAL and another loss yet, so whether JAL is the best is open."
-    ours = sum(max(column, key=lambda r: r.sample.mean if r.sample else 0.0).cell.loss in OWN for column in kept)
-    theirs = sum(max(column, key=lambda r: r.cell.mean).cell.loss in OWN for column in kept)
+    leads = [_lead(column) for column in kept.values()]
+    ours = sum(lead > 0 for lead, _ in leads)
+    theirs = sum(max(column, key=lambda r: r.cell.mean).cell.loss in OWN for column in kept.values())
+    ahead, behind = (sum(sign * lead > chance for lead, chance in leads) for sign in (1, -1))
     return (
-        f"Columns with runs of JAL and of other losses: {len(kept)}. A JAL loss is the best in {ours} of them; by the paper's "
-        f"numbers for the same losses, in {theirs}."
+        f"Noises with runs of JAL and of other losses: {len(kept)}. A JAL loss is the best in {ours} of them; by the paper's "
+        f"numbers for the same losses, in {theirs}. By more than seeds explain, the best JAL loss is ahead of the best other "
+        f"in {ahead} and behind it in {behind}."
     )
+
+
+def _lead(column: list[CellResult]) -> tuple[float, float]:
+    """How far the best JAL loss is ahead of the best other one, and how far seeds alone may put them apart, at 95 %."""
+    best = [max((r for r in column if (r.cell.loss in OWN) == own), key=_mean) for own in (True, False)]
+    parts = [(one.point.our_error**2, one.agreement.drawn.df) for one in best if one.point and one.agreement.drawn]
+    if len(parts) < 2:
+        return _mean(best[0]) - _mean(best[1]), math.inf
+    error = sum(part for part, _ in parts)
+    freedom = error**2 / sum(part**2 / df for part, df in parts)
+    return _mean(best[0]) - _mean(best[1]), t_quantile(ALPHA, freedom) * math.sqrt(error)
+
+
+def _mean(result: CellResult) -> float:
+    return result.sample.mean if result.sample else 0.0

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from noiseproof.paper import PROFILES, Cell, cells
 from noiseproof.paper.queue import run_facts
-from noiseproof.report.agreement import Agreement, Point, Sample, Usual, compare, usual_spreads
+from noiseproof.report.agreement import Agreement, MeanDifference, Point, Sample, Usual, compare, mean_difference, usual_spreads
 from noiseproof.report.classes import count_classes, never_right, said_of_classes
 from noiseproof.report.records import merge
 
-__all__ = ["CellResult", "Joined", "join", "usual_spread"]
+__all__ = ["CellResult", "Joined", "average", "join", "usual_spread"]
 
 TEST = "test_accuracy"
 NOT_JUDGED = Agreement("too few")
@@ -165,6 +165,14 @@ def _seed(run: Mapping[str, Any]) -> Any:
 
 def _measure(cell: Cell) -> str:
     return "ilsvrc12_accuracy" if cell.dataset == "ilsvrc12" else TEST
+
+
+def average(results: Iterable[CellResult]) -> MeanDifference | None:
+    """Ours minus the paper's; the cells of one noise are a column, also where they are of several tables."""
+    columns: dict[tuple[Any, ...], list[Agreement]] = {}
+    for result in results:
+        columns.setdefault(_column(result.cell), []).append(result.agreement)
+    return mean_difference(*columns.values())
 
 
 def usual_spread(cell: Cell) -> Usual | None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from noiseproof.paper import PROFILES
-from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, mean_difference, ranking, spread
-from noiseproof.report.cells import CellResult
+from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, ranking, spread
+from noiseproof.report.cells import CellResult, average
 from noiseproof.report.classes import count_classes, never_right
 
 __all__ = ["FORMATS", "View", "formatted", "marked", "notes_on", "papers", "summary", "views"]
@@ -21,7 +21,8 @@ MARKS = {"agrees": "=", "above": "+", "below": "-", "too few": "?"}
 LATEX_MARKS = {"agrees": "=", "above": r"\uparrow", "below": r"\downarrow", "too few": "?"}
 LEGEND = (
     "= agrees with the paper, + above, - below at 95 %, ? too few runs; (n) seeds where not three; "
-    "a single seed takes the spread of its column"
+    "a single seed is judged by the paper's deviation, drawn towards what is usual in the column; intervals of averages are "
+    "over columns, whose cells share their seeds"
 )
 IDENTITY = ("table", "dataset", "noise", "rate", "loss", "alpha", "beta")
 NOISES = {"symmetric": "sym", "asymmetric": "asym", "instance": "inst", "human": "human"}
@@ -200,7 +201,7 @@ def _summary(view: View) -> str:
     single = sum(result.agreement.basis == "column" for result in judged)
     sentences = [
         f"{view.title}: {len(measured)} of {len(trained)} cells are measured"
-        + (f", {single} of them with one seed and so judged by the spread of their column" if single else "")
+        + (f", {single} of them with one seed" if single else "")
         + f". {count['agrees']} agree, {count['above']} are above and {count['below']} below the paper; if all agreed, "
         f"{ALPHA * len(judged):.1f} would be off by chance.",
         _off(measured),
@@ -213,9 +214,11 @@ def _summary(view: View) -> str:
 
 
 def _off(measured: list[CellResult]) -> str:
-    found = mean_difference(result.agreement for result in measured)
-    if found is None or found.interval is None:
+    found = average(measured)
+    if found is None:
         return ""
+    if found.interval is None:
+        return f"On average ours minus the paper's is {found.mean:+.2f} points, of one column and so without an interval."
     low, high = found.interval
     said = "no shift is shown" if low <= 0 <= high else "that is more than chance"
     return f"On average ours minus the paper's is {found.mean:+.2f} points [{low:+.2f}, {high:+.2f}]: {said}."

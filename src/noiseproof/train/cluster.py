@@ -20,7 +20,7 @@ from noiseproof.train.options import RunOptions
 from noiseproof.train.queue import Planned, Speeds, Tally, W, batches, machine_of, width_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import DivergenceError
-from noiseproof.train.runs import RunStore
+from noiseproof.train.runs import BusyError, RunStore
 from noiseproof.train.side_by_side import NotStartedError, train_together
 
 __all__ = ["Cluster", "WorkersLostError"]
@@ -149,6 +149,6 @@ def _train(
 
 def _plain(error: Exception) -> Exception:
     """One that can be sent: other packages' errors may not come through pickle."""
-    if isinstance(error, NotStartedError | DivergenceError):
+    if isinstance(error, NotStartedError | BusyError | DivergenceError):
         return type(error)(str(error))
     return RuntimeError(f"{type(error).__name__}: {error}")

@@ -20,7 +20,7 @@ from noiseproof.train.observer import Observer
 from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import environment
-from noiseproof.train.runs import RunStore, StoredRun, recipe_key
+from noiseproof.train.runs import BusyError, RunStore, StoredRun, recipe_key
 from noiseproof.train.side_by_side import NotStartedError, train_together
 
 __all__ = ["H200", "OVER", "Planned", "Speeds", "Tally", "batches", "plan_queue", "run_queue", "shard", "width_of"]
@@ -152,10 +152,14 @@ class Tally(Generic[W]):
     finished: list[Planned[W]] = field(default_factory=list)
     failed: list[tuple[Planned[W], Exception]] = field(default_factory=list)
     not_started: list[Planned[W]] = field(default_factory=list)
+    elsewhere: list[Planned[W]] = field(default_factory=list)
+    """Another process is at work on them"""
 
     def add(self, run: Planned[W], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
         if isinstance(outcome, NotStartedError):
             self.not_started.append(run)
+        elif isinstance(outcome, BusyError):
+            self.elsewhere.append(run)
         elif isinstance(outcome, Exception):
             self.failed.append((run, outcome))
         else:

@@ -22,7 +22,7 @@ from noiseproof.reading import read_json
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import RECORD, Record, check_facts, fault_of
 
-__all__ = ["RunStore", "StoredRun", "claimed", "folder_name", "identity", "recipe_key"]
+__all__ = ["BusyError", "RunStore", "StoredRun", "claimed", "folder_name", "identity", "recipe_key"]
 
 WRITTEN = (RECORD, "checkpoint.safetensors", "weights.safetensors", "confidence.npz", "curves.png")
 DATA_FACTS = ("classes", "examples", "test_examples", "other_tests", "model")
@@ -160,6 +160,10 @@ class RunStore:
         return self.root / folder_name(recipe) if found is None or found.folder is None else found.folder
 
 
+class BusyError(ValueError):
+    """Another process is at work on the run."""
+
+
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
     """Make the folder if need be, keep other processes out, and remove the partial files of a write that was killed.
@@ -170,7 +174,7 @@ def claimed(folder: Path) -> Iterator[None]:
         try:
             made, held = _locked_folder(folder, stack)
         except BlockingIOError:
-            raise ValueError(f"another process is at work in {folder}; wait for it, or choose another folder") from None
+            raise BusyError(f"another process is at work in {folder}; wait for it, or choose another folder") from None
         if held:  # or a partial file might be another process's
             for name in WRITTEN:
                 for left in folder.glob(f".{name}.*"):
