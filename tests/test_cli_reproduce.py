@@ -16,6 +16,7 @@ from noiseproof import paper
 from noiseproof.cli import app
 from noiseproof.cli.queue_view import Keeper
 from noiseproof.paper import queue
+from noiseproof.paper.figures import FIGURES, Curve
 from noiseproof.paper.settings import SETTINGS
 from noiseproof.report import cells as report_cells
 from noiseproof.report import merge, read_records, write_records
@@ -134,6 +135,7 @@ def test_every_format_has_the_papers_numbers(how):
     ("words", "message"),
     [
         (["sym_asim"], "did you mean 'sym_asym'?"),
+        (["amse"], "did you mean 'amse_"),
         (["--loss", "jal-ec"], "did you mean 'jal-ce'?"),
         (["--noise", "symetric:0.8"], "did you mean 'symmetric:0.8'?"),
         (["--dataset", "cifar11"], "did you mean 'cifar10"),
@@ -165,6 +167,52 @@ def test_the_plan_says_what_is_left_and_how_long_it_takes(tmp_path):
     assert [int(number) for number in together.groups()[:4]] == [len(runs), done, len(runs) // 2 - done, len(runs) // 2]
     assert together[5] == f"{(len(runs) - done) * 28 / 3600:.1f} h"
     assert "28 s for a run on cifar10, measured on an NVIDIA H200" in result.stdout
+
+
+@pytest.fixture
+def figures(digits, monkeypatch):
+    """Figures of the digits; a run of CE counts for two of them and for a cell."""
+    noise = "symmetric:0.4"
+    amse = [Curve("amse_a", "One", f"AMSE a={a:g}", "amse", noise, (("a", a),), "digits") for a in (3.0, 30.0)]
+    ce = [Curve(figure, "Two", "CE", "ce", noise, dataset="digits") for figure in ("amse_a", "tsne")]
+    curves = {"amse_a": (*amse, ce[0]), "tsne": (ce[1],)}
+    monkeypatch.setattr("noiseproof.cli.embedding.SHOWN", 60)
+    for name in FIGURES:
+        monkeypatch.setitem(FIGURES, name, curves.get(name, ()))
+    return digits
+
+
+def test_figures_are_run_for_and_drawn_and_a_run_is_made_once_for_all(figures, tmp_path):
+    words = ["amse_a,tsne", *figures, "--figures", tmp_path / "figures"]
+    plan = run(*words, "--plan", "--seeds", "2")
+    assert re.search(r"^amse_a +digits +3 +- +3", plan.stdout, re.MULTILINE)
+    assert re.search(r"^together +3 +- +3", plan.stdout, re.MULTILINE)
+    result = run(*words)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""  # no table was asked for
+    assert "AMSE a=3  digits   symmetric:0.4    seed 123" in result.stderr
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [
+        *("amse_a.png", "amse_a.svg", "tsne.png", "tsne.svg")
+    ]
+    assert "runs are missing" not in result.stderr
+    drawn = (tmp_path / "figures" / "amse_a.svg").read_text()
+    for text in ("One", "Two", "AMSE a=3<", "AMSE a=30<", "CE<"):
+        assert text in drawn
+    again = run("sym_asym,amse_a,tsne", *words[1:], "--loss", "ce,amse", "--noise", "symmetric:0.4", "--seeds", "1")
+    assert "runs to do" not in again.stderr
+    assert "1 run to do" not in again.stderr
+    assert "sym_asym" in again.stdout
+    assert len(finished(tmp_path)) == 3
+
+
+def test_a_record_is_enough_for_curves_and_not_for_features(figures, tmp_path):
+    assert run("amse_a", *figures, "--figures", tmp_path / "figures").exit_code == 0
+    records = ["--records", figures[-1], "--out", tmp_path / "elsewhere", "--figures", tmp_path / "others"]
+    result = run("amse_a,tsne", *records)
+    assert result.exit_code == 0
+    assert f"amse_a: {tmp_path / 'others' / 'amse_a.svg'}, {tmp_path / 'others' / 'amse_a.png'}\n" in result.stderr
+    assert "tsne: 1 of its 1 runs are missing" in result.stderr
+    assert "1 of 3 runs are missing" in result.stderr
 
 
 def test_shards_and_seeds_divide_the_list(digits):

@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
-from noiseproof.paper import SEEDS, QuotedError, cells, recipe_of
-from noiseproof.paper.queue import NOT_COMPARED, chosen_cells, planned_runs, run_facts
+from noiseproof.paper import SEEDS, QuotedError, cells, recipe, recipe_of
+from noiseproof.paper.figures import FIGURES
+from noiseproof.paper.queue import NOT_COMPARED, chosen_cells, chosen_curves, planned_runs, run_facts
 
 EVERYTHING = planned_runs()
 
@@ -91,3 +92,34 @@ def test_filters_take_several_values_and_a_noise_with_or_without_its_rate():
 def test_a_name_that_is_not_there_is_refused_with_the_nearest(filters, message):
     with pytest.raises(ValueError, match=message):
         chosen_cells(**filters)
+
+
+def test_the_figures_are_the_papers():
+    """Histograms of CE and JAL-CE; t-SNE of two more; AMSE with four a, and NNCE, at two noises; three q with four a."""
+    assert {name: len(curves) for name, curves in FIGURES.items()} == {"histogram": 2, "tsne": 4, "amse_a": 10, "amse_q": 12}
+    runs = planned_runs([], curves=chosen_curves(FIGURES), seeds=[123, 124]).runs
+    assert len(runs) == 2 + 2 + 10 + 8  # histograms are of runs of t-SNE's, and q = 2 at symmetric 0.8 is in both of AMSE's
+    assert {run.seed for run in runs} == {123}
+    assert sum(len(run.curves) for run in runs) == 28
+    for run in runs:
+        for curve in run.curves:
+            expected = recipe(f"cifar10/{curve.loss}", noise=curve.noise)
+            facts = expected.as_dict() | {"precision": "bf16", "loss_options": {**expected.loss_options, **dict(curve.options)}}
+            assert run.recipe.as_dict() == facts
+
+
+def test_a_curve_whose_run_is_a_cells_is_not_run_twice():
+    both = chosen_cells(tables=["ablation", "amse_a"])
+    assert both == chosen_cells(tables=["ablation"])
+    runs = planned_runs(both, curves=chosen_curves(["ablation", "amse_a"]), seeds=[123, 124]).runs
+    assert len(runs) == 12 + (10 - 2) + 12  # AMSE with the paper's a = 30, at two noises
+    assert [bool(run.cells) for run in runs] == [True] * 12 + [False] * 8 + [True] * 12
+    assert [len(run.curves) for run in runs if run.seed == 124] == [0] * 12
+    shared, _ = [run for run in runs if run.cells and run.curves]
+    assert (shared.first.loss, shared.first.spec, shared.curves[0].name) == ("AMSE", "symmetric:0.8", "AMSE a=30")
+
+
+def test_filters_keep_curves_too():
+    assert chosen_curves(["sym_asym"]) == ()
+    assert len(chosen_curves(["amse_a", "tsne"], noises=["asymmetric:0.4"], losses=["AMSE"])) == 4
+    assert chosen_curves(["amse_a"], datasets=["cifar100"]) == ()

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from noiseproof import paper
-from noiseproof.report.figures import AMSE_A, draw_figures
+from noiseproof.paper.figures import A as AMSE_A
+from noiseproof.report.figures import draw_figures
 from noiseproof.report.page import Embedding
 from noiseproof.report.page_runs import groups_of
 from noiseproof.train import override

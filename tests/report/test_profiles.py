@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from noiseproof.paper import PROFILES, cells
+from noiseproof.paper.figures import Curve
 from noiseproof.paper.queue import cell_differences, run_facts
 from noiseproof.report import formatted, join
-from noiseproof.report.figures import Wanted
+from noiseproof.report.figures import runs_of
 from noiseproof.report.page import page
 from noiseproof.report.page_runs import groups_of
 from noiseproof.report.profiles import beside, said_of_profiles, text_or_code, text_results
@@ -188,10 +189,11 @@ def test_the_page_compares_text_and_code_and_takes_neither_for_the_other():
 
 def test_a_figure_is_not_drawn_from_runs_with_the_texts_values():
     amse = next(c for c in cells(table="ablation", loss="AMSE") if c.spec == "symmetric:0.8")
-    wanted = Wanted("AMSE", "amse", "symmetric:0.8")
+    wanted = Curve("amse_a", "", "AMSE", "amse", "symmetric:0.8")
     code, text = run(amse, 60.0), run(amse, 61.0, TEXT)
-    assert wanted.found_in(groups_in([text]).values()) is None
-    assert wanted.found_in(groups_in([text, code]).values()).records == [code]
+    assert runs_of(groups_in([text]).values(), wanted) is None
+    assert runs_of(groups_in([text, code]).values(), wanted).records == [code]
+    assert runs_of(groups_in([text, code]).values(), wanted, TEXT).records == [text]
 
 
 def test_tables_say_that_they_have_the_texts_values():

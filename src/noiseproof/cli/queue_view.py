@@ -17,6 +17,7 @@ from noiseproof.cli.output import Console
 from noiseproof.cli.progress import duration
 from noiseproof.files import exists, locked
 from noiseproof.paper import Cell, cells
+from noiseproof.paper.figures import FIGURES, Curve
 from noiseproof.paper.queue import PlannedRun
 from noiseproof.report import compact, merge, read_records, write_records
 from noiseproof.report.folders import run_line
@@ -49,9 +50,10 @@ def about(seconds: float) -> str:
 def plan_text(planned: list[Planned[PlannedRun]], speeds: Speeds, precision: str) -> str:
     """What would run, by table and seed, what is done, and the time that the rest takes."""
     seeds = list(dict.fromkeys(run.wanted.seed for run in planned))
-    rows: dict[tuple[str, str], list[Planned[PlannedRun]]] = {(cell.table, cell.dataset): [] for cell in cells()}
+    everything: list[Cell | Curve] = [*cells(), *(curve for curves in FIGURES.values() for curve in curves)]
+    rows: dict[tuple[str, str], list[Planned[PlannedRun]]] = {_place(one): [] for one in everything}
     for run in planned:
-        rows[run.wanted.cells[0].table, run.wanted.cells[0].dataset].append(run)
+        rows[_place(run.wanted.first)].append(run)
     lines = [["table", "data set", "runs", "done", *(f"seed {seed}" for seed in seeds), "time"]]
     for (table, dataset), runs in {**rows, ("together", ""): planned}.items():
         left = [run for run in runs if run.status not in OVER]
@@ -66,6 +68,11 @@ def plan_text(planned: list[Planned[PlannedRun]], speeds: Speeds, precision: str
         for places in [list(zip(line, widths, strict=True))]
     ]
     return "\n".join([*aligned, "", *_notes(planned, speeds, precision)])
+
+
+def _place(first: Cell | Curve) -> tuple[str, str]:
+    """The table or figure, and the data set."""
+    return (first.table if isinstance(first, Cell) else first.figure), first.dataset
 
 
 def _seconds(run: Planned[PlannedRun]) -> float | None:
@@ -224,8 +231,9 @@ class _Share(Observer):
 
 
 def _name(run: Planned[PlannedRun]) -> str:
-    cell = run.wanted.cells[0]
-    return f"{cell.loss:9} {cell.dataset:8} {_noise(cell):16} seed {run.wanted.seed}"
+    first = run.wanted.first
+    loss, noise = (first.loss, _noise(first)) if isinstance(first, Cell) else (first.label, first.noise)
+    return f"{loss:9} {first.dataset:8} {noise:16} seed {run.wanted.seed}"
 
 
 def _noise(cell: Cell) -> str:
@@ -233,7 +241,9 @@ def _noise(cell: Cell) -> str:
 
 
 def _result(run: Planned[PlannedRun], facts: dict[str, Any]) -> str:
-    cell, accuracy = run.wanted.cells[0], facts["result"].get("test_accuracy")
+    first, accuracy = run.wanted.first, facts["result"].get("test_accuracy")
     measured = "not tested" if accuracy is None else f"{100 * accuracy:5.2f} %"
-    paper = f"paper {cell.mean:.2f}" + ("" if cell.std is None else f" ± {cell.std:.2f}")
+    paper = ""
+    if isinstance(first, Cell):
+        paper = f"paper {first.mean:.2f}" + ("" if first.std is None else f" ± {first.std:.2f}")
     return f"{_name(run)}  {measured}  {paper:19}  {duration(sum(facts['seconds'].values()))}"

@@ -6,28 +6,19 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
-import torch
 import typer
 from rich.markup import escape
 
+from noiseproof.cli.embedding import embedding_of
 from noiseproof.cli.output import console, fail
-from noiseproof.cli.plan import device_named
-from noiseproof.files import is_file, write_whole
-from noiseproof.models.base import Classifier
+from noiseproof.files import write_whole
 from noiseproof.paper import cells
-from noiseproof.reading import shown
 from noiseproof.report import join, merge
 from noiseproof.report.figures import draw_figures
-from noiseproof.report.folders import RECORD, WEIGHTS
-from noiseproof.report.page import Embedding, page
+from noiseproof.report.page import page
 from noiseproof.report.page_runs import groups_of, read_runs
-from noiseproof.train import Recipe, load, prepare
 
 __all__ = ["report"]
-
-SHOWN = 2000
-"""Test examples in a t-SNE: all of CIFAR's take minutes and hide each other."""
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS...", help="Folders of runs, and .jsonl files of records.")]
 Out = Annotated[Path, typer.Option(help="The HTML file.")]
@@ -54,7 +45,7 @@ def report(
     """
     try:
         records = merge(read_runs(runs).records)
-        embeddings = [_embedding(folder, data) for folder in tsne or []]
+        embeddings = [embedding_of(folder, data) for folder in tsne or []]
         text = page(
             records,
             made=time.strftime("%Y-%m-%d"),
@@ -75,27 +66,3 @@ def report(
         fail(f"{error}; pip install '.[lab]' in noiseproof's repository brings it")
     except (ValueError, TypeError, OSError) as error:
         fail(error)
-
-
-def _embedding(folder: Path, data: str | None) -> Embedding:
-    """The test examples of a run in the plane, from what its network has before the last layer."""
-    from sklearn.manifold import TSNE
-
-    if not is_file(folder / RECORD) or not is_file(folder / WEIGHTS):
-        raise FileNotFoundError(f"{folder} is not the folder of a finished run: it lacks {RECORD} or {WEIGHTS}")
-    trained = load(folder, device_named("auto"))  # which runs no code that the folder names, and checks what it says
-    try:
-        recipe = Recipe.from_dict({} if trained.record is None else trained.record.recipe)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{folder / RECORD}: its recipe is not one of this version: {shown(error, 200)}") from error
-    test, network = prepare(recipe, data).test, trained.network
-    if test is None or not isinstance(network, Classifier):
-        raise ValueError(f"{folder}: t-SNE needs a test split and a network of the catalogue")
-    found = []
-    with torch.no_grad():
-        for batch in trained.preprocessing.batches(test, trained.device):
-            found.append((network.penultimate(batch.inputs).float().cpu().numpy(), batch.labels.cpu().numpy()))
-    features, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    chosen = np.random.default_rng(0).permutation(len(labels))[:SHOWN]
-    points = TSNE(random_state=0).fit_transform(features[chosen])
-    return Embedding(f"{recipe.dataset}, {recipe.noise}, {recipe.loss}", points, labels[chosen])

@@ -1,4 +1,4 @@
-"""``noiseproof reproduce``: the runs behind the paper's tables, and their results beside the paper's."""
+"""``noiseproof reproduce``: the runs behind the paper's tables and figures, and their results beside the paper's."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import typer
 
 from noiseproof.cli.output import echo, fail
 from noiseproof.cli.queue_view import Display, Keeper, plan_text, say
+from noiseproof.cli.reproduce_figures import draw_asked
 from noiseproof.cli.reproduce_options import (
     Local,
-    cells_of,
+    chosen_of,
     data_folder,
     existing_files,
     precision_for,
@@ -40,8 +41,8 @@ Tables = Annotated[
     str | None,
     typer.Argument(
         metavar="TABLE",
-        help="sym_asym, instance, human, ablation, agce_mae, agce_mae_all or real_world, several with commas; "
-        "all but real_world if left out.",
+        help="sym_asym, instance, human, ablation, agce_mae, agce_mae_all or real_world, or a figure: histogram, tsne, amse_a "
+        "or amse_q; several with commas; all tables but real_world if left out.",
     ),
 ]
 Dataset = Annotated[str | None, typer.Option(help="Only these data sets, with commas: cifar10, cifar100.")]
@@ -56,6 +57,7 @@ Records = Annotated[
     list[Path] | None,
     typer.Option(metavar="FILE", help="Results of runs as JSON lines; may be repeated. New ones are added to the first."),
 ]
+Figures = Annotated[Path, typer.Option(metavar="DIR", help="Where the figures that are named are drawn, as SVG and PNG.")]
 OnlyPlan = Annotated[bool, typer.Option("--plan", help="Say what would run and how long it would take, and stop.")]
 Format = Annotated[str, typer.Option("--format", help="table, markdown, latex, json or csv.")]
 Minutes = Annotated[float | None, typer.Option(help="Start nothing that would not end in this time.", min=0.0)]
@@ -96,6 +98,7 @@ def reproduce(
     data: Data = None,
     out: Out = Path("runs"),
     records: Records = None,
+    figures: Figures = Path("figures"),
     plan: OnlyPlan = False,
     how: Format = "table",
     minutes: Minutes = None,
@@ -107,7 +110,7 @@ def reproduce(
     engine: Engine = "local",
     address: Address = None,
 ) -> None:
-    """Run what is behind the paper's tables, and show the results beside the paper's.
+    """Run what is behind the paper's tables and figures, and show the results beside the paper's.
 
     What is finished, in --out or in --records, is not run again: stop it at any time, the same command goes on.
     Without --data it only shows what there is.
@@ -115,12 +118,13 @@ def reproduce(
     files = records or []
     with _bad_arguments():
         formatted((), how)
-        cells = cells_of(tables, dataset, loss, noise)
-        place = data_folder(data, cells)
+        cells, curves = chosen_of(tables, dataset, loss, noise)
+        place = data_folder(data, (*cells, *curves))
         where = where_to_run(engine, address, device, to_run=place is not None and not plan)
         found = read_records(*existing_files(files, to_run=place is not None))
         chosen = precision_for(precision, where.device, place, found)
-        work = _work(cells, found, RunStore(out), where, chosen, profile, seeds_of(seeds), share_of(share))
+        runs = planned_runs(cells, curves=curves, seeds=seeds_of(seeds), precision=chosen, profile=profile).runs
+        work = _work(cells, found, RunStore(out), where, chosen, profile, shard(runs, *share_of(share)))
     if plan:
         echo(plan_text(work.planned, work.speeds, work.precision))
         return
@@ -132,7 +136,11 @@ def reproduce(
         tally = _run(work, todo, place, where, keeper, at_once, minutes)
     elif work.missing and place is None:
         say(_way_out(work))
-    _show(work, how)
+    if work.cells:
+        _show(work, how)
+    stored = [run for run in work.store.runs() if run.status in OVER]
+    now = _planned([run.wanted for run in work.planned], work.records, stored, work.speeds)
+    draw_asked(now, work.records, figures, place, work.precision, work.profile)
     if tally is not None and tally.failed:
         raise typer.Exit(1)
 
@@ -152,20 +160,26 @@ def _work(
     where: Local | Cluster,
     precision: str,
     profile: str,
-    seeds: list[int],
-    share: tuple[int, int],
+    runs: list[PlannedRun],
 ) -> Work:
     stored = list(store.runs())
     for run in stored:
         if run.status == "unreadable":
             say(f"{run.facts['message']}; it does not count")
-    known = [*(StoredRun("", Record.status_in(facts), facts) for facts in records), *stored]
     here: dict[tuple[str, ...], float] = {}
     if where.device == "cuda":
         here = {(where.machine, *kind, "bf16"): seconds for kind, seconds in H200.items()}
     speeds = Speeds(where.machine, here)
-    runs = shard(planned_runs(cells, seeds=seeds, precision=precision, profile=profile).runs, *share)
-    return Work(cells, records, store, speeds, precision, profile, plan_queue(runs, known, speeds))
+    return Work(cells, records, store, speeds, precision, profile, _planned(runs, records, stored, speeds))
+
+
+def _planned(
+    runs: list[PlannedRun], records: list[dict[str, Any]], stored: list[StoredRun], speeds: Speeds
+) -> list[Planned[PlannedRun]]:
+    """The runs with what is known of them; of one whose weights are wanted, a record is not enough."""
+    known = [*(StoredRun("", Record.status_in(facts), facts) for facts in records), *stored]
+    in_folders = iter(plan_queue([run for run in runs if run.needs_weights], stored, Speeds(speeds.machine)))
+    return [next(in_folders) if run.wanted.needs_weights else run for run in plan_queue(runs, known, speeds)]
 
 
 def _with_data(work: Work, place: Path) -> list[Planned[PlannedRun]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ from noiseproof.data import data_root
 from noiseproof.data.places import find_dataset
 from noiseproof.files import exists, is_file
 from noiseproof.paper import SEEDS, Cell
-from noiseproof.paper.queue import chosen_cells
+from noiseproof.paper.figures import Curve
+from noiseproof.paper.queue import chosen_cells, chosen_curves
 from noiseproof.train import RunOptions
 from noiseproof.train.cluster import Cluster
 from noiseproof.train.queue import machine_of
 
-__all__ = ["Local", "cells_of", "data_folder", "existing_files", "precision_for", "seeds_of", "share_of", "where_to_run"]
+__all__ = ["Local", "chosen_of", "data_folder", "existing_files", "precision_for", "seeds_of", "share_of", "where_to_run"]
 __all__ += ["why_absent"]
 
 PRECISIONS = ("bf16", "tf32", "float32")
@@ -41,15 +43,18 @@ class Local:
         return machine_of(self.options)
 
 
-def cells_of(tables: str | None, dataset: str | None, loss: str | None, noise: str | None) -> tuple[Cell, ...]:
-    """Those that all filters keep; real images only if they are asked for."""
+def chosen_of(
+    tables: str | None, dataset: str | None, loss: str | None, noise: str | None
+) -> tuple[tuple[Cell, ...], tuple[Curve, ...]]:
+    """The numbers and curves that all filters keep; real images and figures only if they are asked for."""
     filters = {"datasets": _names(dataset), "losses": _names(loss), "noises": _names(noise)}
     found = chosen_cells(tables=_names(tables), **filters)
     if not tables and not any(cell.dataset in filters["datasets"] for cell in found if cell.noise == "real"):
         found = tuple(cell for cell in found if cell.noise != "real")
-    if not found:
+    curves = chosen_curves(_names(tables), **filters)
+    if not (found or curves):
         raise ValueError("the paper has no number with all of these: TABLE, --dataset, --loss and --noise; leave one out")
-    return found
+    return found, curves
 
 
 def _names(text: str | None) -> list[str]:
@@ -78,12 +83,12 @@ def share_of(text: str | None) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def data_folder(data: str | None, cells: tuple[Cell, ...]) -> Path | None:
+def data_folder(data: str | None, chosen: Iterable[Cell | Curve]) -> Path | None:
     """The folder of data to run on: what was given, or $NOISEPROOF_DATA if it has any of the data sets."""
     if data is not None:
         return data_root(data)
     there = data_root() if os.environ.get("NOISEPROOF_DATA") else None
-    return there if there is not None and any(why_absent(cell.dataset, there) is None for cell in cells) else None
+    return there if there is not None and any(why_absent(one.dataset, there) is None for one in chosen) else None
 
 
 def why_absent(dataset: str, place: Path) -> str | None:

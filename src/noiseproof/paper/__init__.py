@@ -3,7 +3,8 @@
 cells            the 439 published numbers
 recipes          recipe: a run by its name, cifar10/jal-ce; recipe_of: the run behind a published number
 hyperparameters  the options of every loss on every data set
-queue            the runs behind the numbers, each once, in the order in which they are worth running
+figures          the runs behind the figures
+queue            the runs behind both, each once, in the order in which they are worth running
 settings         how each data set is trained
 decays           recommended_decay: the L1 or L2 decay that belongs to a loss, by kind of data
 noise            what asymmetric, instance and human noise are for each data set

@@ -1,4 +1,4 @@
-"""The runs behind the published numbers, each once, in the order in which they are worth running."""
+"""The runs behind the published numbers and figures, each once, in the order in which they are worth running."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 from noiseproof.losses import find_loss
 from noiseproof.paper.cells import Cell, cells
 from noiseproof.paper.fidelity import PROFILES, Difference
+from noiseproof.paper.figures import FIGURES, Curve, curve_recipe
 from noiseproof.paper.recipes import SEEDS, differences, recipe_of
 from noiseproof.train import Recipe, override
 
-__all__ = ["NOT_COMPARED", "Plan", "PlannedRun", "cell_differences", "chosen_cells", "planned_runs", "run_facts"]
+__all__ = ["NOT_COMPARED", "Plan", "PlannedRun", "cell_differences", "chosen_cells", "chosen_curves", "planned_runs"]
+__all__ += ["run_facts"]
 
 FIRST = ("JAL-CE", "JAL-FL", "CE", "NCE+RCE", "NCE+AGCE", "ANL-CE")
 """The paper's own losses and their nearest rivals; the others follow in the order of the tables."""
@@ -25,24 +27,36 @@ NOT_COMPARED = ("seed", "precision", "confidence_epochs")
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run and all cells that it counts for."""
+    """One run, and all cells and curves that it counts for; at least one of either."""
 
     cells: tuple[Cell, ...]
     seed: int
     precision: str | None
     """None keeps the recipe's own"""
     profile: str
+    curves: tuple[Curve, ...] = ()
+
+    @property
+    def first(self) -> Cell | Curve:
+        """What names it."""
+        return self.cells[0] if self.cells else self.curves[0]
+
+    @property
+    def needs_weights(self) -> bool:
+        """Whether a record of it is not enough for a figure."""
+        return any(curve.figure == "tsne" for curve in self.curves)
 
     @property
     def facts(self) -> dict[str, Any]:
         """The recipe's fields but the confidence epochs, without building it."""
         own = {} if self.precision is not None else {"precision": self.recipe.precision}
-        return {"precision": self.precision, **own, "seed": self.seed, **run_facts(self.cells[0], self.profile)}
+        return {"precision": self.precision, **own, "seed": self.seed, **run_facts(self.first, self.profile)}
 
     @functools.cached_property
     def recipe(self) -> Recipe:
         """Built when it is asked for: checking a thousand recipes takes seconds."""
-        found = recipe_of(self.cells[0], self.seed, self.profile)
+        which = self.seed, self.profile
+        found = recipe_of(self.cells[0], *which) if self.cells else curve_recipe(self.curves[0], *which)
         return found if self.precision is None else override(found, {"precision": self.precision})
 
 
@@ -62,16 +76,19 @@ def chosen_cells(
 ) -> tuple[Cell, ...]:
     """The cells with any of the values of each filter; an empty one keeps all. A noise is ``symmetric:0.8`` or ``symmetric``.
 
+    A figure may be named beside tables; it has curves, and no cells.
+
     >>> [cell.loss for cell in chosen_cells(tables=["human"], losses=["jal-ce", "CE"], noises=["human:worst"])]
     ['CE', 'JAL-CE']
     """
     everything = cells()
-    wanted_tables = _known("table", tables, [cell.table for cell in everything])
+    wanted_tables = _known("table", tables, [*(cell.table for cell in everything), *FIGURES])
     wanted_datasets = _known("data set", datasets, [cell.dataset for cell in everything])
     wanted_noises = _known("noise", noises, [name for cell in everything for name in (cell.noise, cell.spec)])
     named = {cell.loss: find_loss(cell.loss).name for cell in {cell.loss: cell for cell in everything}.values()}
     wanted_losses = {find_loss(name).name for name in losses}
-    for name in sorted(wanted_losses - set(named.values())):
+    drawn = {curve.loss for curve in chosen_curves(tables)}
+    for name in sorted(wanted_losses - set(named.values()) - drawn):
         raise ValueError(f"the paper has no numbers of {name!r}; it has those of {', '.join(named)}")
     return tuple(
         cell
@@ -83,16 +100,41 @@ def chosen_cells(
     )
 
 
+def chosen_curves(
+    figures: Collection[str],
+    *,
+    datasets: Collection[str] = (),
+    losses: Collection[str] = (),
+    noises: Collection[str] = (),
+) -> tuple[Curve, ...]:
+    """The curves of these figures, with any of the values of each filter; other names are of tables, which have none.
+
+    >>> [curve.name for curve in chosen_curves(["amse_a"], noises=["symmetric"])]
+    ['AMSE a=10', 'AMSE a=20', 'AMSE a=30', 'AMSE a=40', 'NNCE']
+    """
+    wanted = {find_loss(name).name for name in losses}
+    return tuple(
+        curve
+        for name in dict.fromkeys(figures)
+        for curve in FIGURES.get(name, ())
+        if (not datasets or curve.dataset in datasets)
+        and (not noises or {curve.noise, curve.noise.partition(":")[0]} & {*noises})
+        and (not losses or curve.loss in wanted)
+    )
+
+
 def planned_runs(
     chosen: Iterable[Cell] | None = None,
     *,
+    curves: Iterable[Curve] = (),
     seeds: Sequence[int] = SEEDS,
     precision: str | None = "bf16",
     profile: str = "paper-code",
 ) -> Plan:
     """The distinct runs of the cells, by default of all: every run with the first seed, then with the second, and so on.
 
-    Within a seed the runs of one loss are neighbours, the paper's losses and their nearest rivals first.
+    Within a seed the runs of one loss are neighbours, the paper's losses and their nearest rivals first. A curve is of one run,
+    with the first seed; those that no cell has come after it.
 
     >>> plan = planned_runs(chosen_cells(tables=["ablation"]), seeds=[123, 124])
     >>> len(plan.runs), plan.runs[0].recipe.loss, plan.runs[0].seed, plan.runs[-1].seed
@@ -100,22 +142,36 @@ def planned_runs(
     """
     chosen = cells() if chosen is None else tuple(chosen)
     shared: dict[str, list[Cell]] = {}
+    drawn: dict[str, list[Curve]] = {}
     for cell in chosen:
         if cell.quoted_from is None:
-            shared.setdefault(repr(sorted(run_facts(cell, profile).items())), []).append(cell)
+            shared.setdefault(_key(run_facts(cell, profile)), []).append(cell)
+    for curve in curves:
+        drawn.setdefault(_key(run_facts(curve, profile)), []).append(curve)
     losses = list(dict.fromkeys((*FIRST, *(cell.loss for cell in chosen))))
     datasets = list(dict.fromkeys(cell.dataset for cell in chosen))
-    groups = sorted(shared.values(), key=lambda group: (losses.index(group[0].loss), datasets.index(group[0].dataset)))
-    runs = [PlannedRun(tuple(group), seed, precision, profile) for seed in dict.fromkeys(seeds) for group in groups]
+    order = sorted(shared, key=lambda key: (losses.index(shared[key][0].loss), datasets.index(shared[key][0].dataset)))
+    runs = []
+    for seed in dict.fromkeys(seeds):
+        runs += [PlannedRun(tuple(shared[key]), seed, precision, profile, tuple(drawn.pop(key, ()))) for key in order]
+        runs += [PlannedRun((), seed, precision, profile, tuple(group)) for group in drawn.values()]
+        drawn = {}
     return Plan(runs, tuple(cell for cell in chosen if cell.quoted_from is not None))
 
 
-@functools.cache
-def run_facts(cell: Cell, profile: str = "paper-code") -> dict[str, Any]:
-    """The fields of the recipe behind a cell, without those of ``NOT_COMPARED``; QuotedError where there is none.
+def _key(facts: Mapping[str, Any]) -> str:
+    return repr(sorted(facts.items()))
 
-    The noise depends on the data set and the noise's name alone, all else on the data set and the loss: few recipes are built.
+
+@functools.cache
+def run_facts(cell: Cell | Curve, profile: str = "paper-code") -> dict[str, Any]:
+    """The fields of the recipe behind a cell or a curve, without those of ``NOT_COMPARED``; QuotedError where there is none.
+
+    A cell's noise depends on the data set and the noise's name alone, all else on the data set and the loss: few recipes are
+    built.
     """
+    if isinstance(cell, Curve):
+        return _compared(curve_recipe(cell, profile=profile))
     bare = dataclasses.replace(cell, table="", mean=0.0, std=None, trials=None)
     facts = _facts(dataclasses.replace(bare, noise="clean", rate=0.0), profile)
     noise = _facts(dataclasses.replace(bare, loss="CE", alpha=None, beta=None), profile)["noise"]
@@ -149,8 +205,11 @@ def _value(facts: Mapping[str, Any], field: str, cell: Cell) -> Any:
 
 @functools.cache
 def _facts(cell: Cell, profile: str) -> dict[str, Any]:
-    facts = recipe_of(cell, profile=profile).as_dict()
-    return {name: value for name, value in facts.items() if name not in NOT_COMPARED}
+    return _compared(recipe_of(cell, profile=profile))
+
+
+def _compared(recipe: Recipe) -> dict[str, Any]:
+    return {name: value for name, value in recipe.as_dict().items() if name not in NOT_COMPARED}
 
 
 def _known(what: str, wanted: Collection[str], values: Iterable[str]) -> set[str]:

@@ -3,49 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from noiseproof import paper
+from noiseproof.paper.figures import FIGURES, Curve, curve_recipe
+from noiseproof.paper.recipes import HISTOGRAMS
 from noiseproof.report.charts import COLORS, DASHES
 from noiseproof.report.folders import BINS
 from noiseproof.report.page import Embedding, by_noise
 from noiseproof.report.page_runs import Group, command
 
-__all__ = ["Drawn", "draw_figures"]
+__all__ = ["Drawn", "draw_figures", "runs_of"]
 
 LINE_COLORS = ("#0072b2", "#c65100", "#007a5a", "#a8327f", "#7a5c00", "#4b4b4b", "#5a3fc0")
 LINE_DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 2)), (0, (8, 2, 2, 2)), (0, (3.5, 1.5, 1, 1.5)))
-HISTOGRAM_EPOCHS = (30, 60, 90, 120)
-AMSE_A = (10.0, 20.0, 30.0, 40.0)
-AMSE_Q = (1.0, 2.0, 3.0)
-TSNE = ("ce", "jal-ce", "fl", "jal-fl")
+(HISTOGRAM_EPOCHS,) = set(HISTOGRAMS.values())
 
 
-class Wanted(NamedTuple):
-    """A curve of a figure: a loss on CIFAR-10 with a noise, and its options where they are not those of the tables."""
+def runs_of(groups: Iterable[Group], curve: Curve, profile: str = paper.PROFILES[0]) -> Group | None:
+    """The runs of a curve."""
+    facts = curve_recipe(curve, profile=profile)
+    known = paper.recipe(f"{curve.dataset}/{curve.loss}", profile=profile).loss_options
+    asked = {f"loss.{key}": value for key, value in facts.loss_options.items() if known.get(key) != value}
+    for group in groups:
+        same = [group.recipe.get(key) == getattr(facts, key) for key in ("dataset", "loss", "noise")]
+        others = {key: value for key, value in (group.changes or {}).items() if key != "precision"}
+        if all(same) and group.profile == profile and group.changes is not None and others == asked:
+            return group
+    return None
 
-    name: str
-    loss: str
-    noise: str
-    options: Mapping[str, float] = {}
 
-    def found_in(self, groups: Iterable[Group]) -> Group | None:
-        facts = paper.recipe(f"cifar10/{self.loss}", noise=self.noise)
-        asked = {f"loss.{key}": value for key, value in self.options.items() if facts.loss_options.get(key) != value}
-        for group in groups:
-            same = [group.recipe.get(key) == getattr(facts, key) for key in ("dataset", "loss", "noise")]
-            others = {key: value for key, value in (group.changes or {}).items() if key != "precision"}
-            if all(same) and group.profile == paper.PROFILES[0] and group.changes is not None and others == asked:
-                return group
-        return None
-
-    def command(self, precision: str) -> str:
-        changes = {**{f"loss.{key}": value for key, value in self.options.items()}, "precision": precision}
-        return command({"dataset": "cifar10", "loss": self.loss, "noise": self.noise, "seed": paper.SEEDS[0]}, changes)
+def _command(curve: Curve, precision: str) -> str:
+    changes = {**{f"loss.{key}": value for key, value in curve.options}, "precision": precision}
+    facts = {"dataset": curve.dataset, "loss": curve.loss, "noise": curve.noise, "seed": paper.SEEDS[0]}
+    return command(facts, changes)
 
 
 class Drawn(NamedTuple):
@@ -55,68 +50,55 @@ class Drawn(NamedTuple):
     missing: list[tuple[str, str]]
 
 
-def draw_figures(groups: Sequence[Group], folder: Path, precision: str, embeddings: Sequence[Embedding] = ()) -> Drawn:
-    """Draw whatever the runs allow: curves for every noise, histogram, amse_a, amse_q and tsne."""
+def draw_figures(
+    groups: Sequence[Group],
+    folder: Path,
+    precision: str,
+    embeddings: Sequence[Embedding] = (),
+    *,
+    only: Collection[str] | None = None,
+    profile: str = paper.PROFILES[0],
+) -> Drawn:
+    """Draw what the runs allow: curves for every noise, histogram, amse_a, amse_q and tsne; or ``only`` the figures named."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = Drawn([], [])
-    for title, members in by_noise(groups).items():
+    for title, members in by_noise(groups).items() if only is None else ():
         curves = {group.name: curve for group in members if (curve := group.curve("test_accuracy"))}
         if curves:
             name = re.sub(r"[^\w.+-]+", "_", f"curves_{title}").lower()
             drawn.files.extend(_panels(folder / name, {title: curves}))
-    drawn.files.extend(_histogram(groups, folder, precision, drawn.missing))
-    for name, panels in (("amse_a", _amse_a()), ("amse_q", _amse_q())):
-        drawn.files.extend(_curves(name, panels, groups, folder, precision, drawn.missing))
-    if embeddings:
-        drawn.files.extend(_tsne(folder / "tsne", embeddings))
-    else:
-        runs = [Wanted(loss, loss, "symmetric:0.4").command(precision) for loss in TSNE]
-        drawn.missing.extend(("tsne", line) for line in [*runs, "noiseproof report RUNS --figures DIR --tsne RUN --data DIR"])
+    for figure, wanted in FIGURES.items():
+        if only is not None and figure not in only:
+            continue
+        if figure == "tsne":
+            drawn.files.extend(_tsne(folder / figure, embeddings) if embeddings else ())
+            drawn.missing.extend(() if embeddings else ((figure, line) for line in _tsne_commands(wanted, precision)))
+            continue
+        found = {curve: group for curve in wanted if (group := runs_of(groups, curve, profile)) and _has(group, figure)}
+        drawn.missing.extend((figure, _command(curve, precision)) for curve in wanted if curve not in found)
+        if found:
+            drawn.files.extend((_histogram if figure == "histogram" else _curves)(folder / figure, found))
     return drawn
 
 
-def _amse_a() -> dict[str, list[Wanted]]:
-    noises = {"Symmetric 0.8": "symmetric:0.8", "Asymmetric 0.4": "asymmetric:0.4"}
-    return {
-        title: [*(Wanted(f"AMSE a={a:g}", "amse", noise, {"a": a}) for a in AMSE_A), Wanted("NNCE", "nnce", noise)]
-        for title, noise in noises.items()
-    }
+def _tsne_commands(curves: Iterable[Curve], precision: str) -> list[str]:
+    return [*(_command(curve, precision) for curve in curves), "noiseproof report RUNS --figures DIR --tsne RUN --data DIR"]
 
 
-def _amse_q() -> dict[str, list[Wanted]]:
-    return {f"AMSE (q={q:g})": [Wanted(f"a={a:g}", "amse", "symmetric:0.8", {"a": a, "q": q}) for a in AMSE_A] for q in AMSE_Q}
+def _has(group: Group, figure: str) -> bool:
+    """Whether these runs kept what a figure shows."""
+    return set(HISTOGRAM_EPOCHS) <= set(group.confidence) if figure == "histogram" else bool(group.curve("test_accuracy"))
 
 
-def _curves(
-    name: str,
-    panels: Mapping[str, Sequence[Wanted]],
-    groups: Sequence[Group],
-    folder: Path,
-    precision: str,
-    missing: list[tuple[str, str]],
-) -> list[Path]:
-    found: dict[str, dict[str, list[float | None]]] = {title: {} for title in panels}
-    for title, wanted in panels.items():
-        for one in wanted:
-            group = one.found_in(groups)
-            if group is not None and (curve := group.curve("test_accuracy")):
-                found[title][one.name] = curve
-            else:
-                missing.append((name, one.command(precision)))
-    return _panels(folder / name, found) if any(found.values()) else []
+def _curves(path: Path, found: Mapping[Curve, Group]) -> list[Path]:
+    panels: dict[str, dict[str, list[float | None]]] = {curve.panel: {} for curve in FIGURES[path.name]}
+    for curve, group in found.items():
+        panels[curve.panel][curve.name] = group.curve("test_accuracy")
+    return _panels(path, panels)
 
 
-def _histogram(groups: Sequence[Group], folder: Path, precision: str, missing: list[tuple[str, str]]) -> list[Path]:
-    rows = []
-    for loss in ("ce", "jal-ce"):
-        wanted = Wanted(loss.upper(), loss, "symmetric:0.4")
-        group = wanted.found_in(groups)
-        if group is not None and set(HISTOGRAM_EPOCHS) <= set(group.confidence):
-            rows.append((wanted.name, group.confidence))
-        else:
-            missing.append(("histogram", wanted.command(precision)))
-    if not rows:
-        return []
+def _histogram(path: Path, found: Mapping[Curve, Group]) -> list[Path]:
+    rows = [(curve.name, group.confidence) for curve, group in found.items()]
 
     def draw(figure: Any) -> None:
         axes = figure.subplots(len(rows), len(HISTOGRAM_EPOCHS), squeeze=False, sharex=True, sharey=True)
@@ -131,7 +113,7 @@ def _histogram(groups: Sequence[Group], folder: Path, precision: str, missing: l
             axis.set_xlabel("probability of the given label")
         axes[0, 0].legend(fontsize=8)
 
-    return _saved(folder / "histogram", (12, 2.6 * len(rows)), draw)
+    return _saved(path, (12, 2.6 * len(rows)), draw)
 
 
 def _panels(path: Path, panels: Mapping[str, Mapping[str, Sequence[float | None]]]) -> list[Path]:
