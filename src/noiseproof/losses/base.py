@@ -236,11 +236,12 @@ class RobustLoss(nn.Module):
         every, masked = self._every_label_of(source)
         target = target.to(every.dtype)
         if self.label_smoothing > 0:
-            share = torch.where(masked, 0.0, self.label_smoothing / source.classes)
+            share = torch.full_like(every, self.label_smoothing / source.classes).masked_fill(masked, 0.0)
             target = target * (1 - self.label_smoothing) + share
         if self.weight is not None:
             target = target * self._class_weight(source.classes).to(every.dtype)
-        return (every.masked_fill(target == 0, 0.0) * target).sum(1)  # of a masked class it may be infinite
+        # Of a masked class it may be infinite. Else it stays where the target is 0: it is the derivative by the target.
+        return (every.masked_fill((target == 0) & ~every.isfinite(), 0.0) * target).sum(1)
 
     def _every_label_of(self, source: Source) -> tuple[Tensor, Tensor]:
         """The loss for each label, and which of the labels are masked classes."""
