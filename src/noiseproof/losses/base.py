@@ -5,6 +5,7 @@ weights, ignored rows, smoothing, reduction and dtypes are handled once, for all
 call as one step in one_step.py, a call in a compiled function in in_graph.py, sums in composition.py, and all else here.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack, cast
 
@@ -19,7 +20,7 @@ from noiseproof.losses.one_step import in_one_step, rows_of_program
 from noiseproof.losses.programs import can_have_program, named, text_of
 from noiseproof.losses.tensors import as_rows, result_dtype
 from noiseproof.primitives import can_look, rows_of_labels
-from noiseproof.program import Reduction
+from noiseproof.program import Reduction, Rows
 from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
 __all__ = ["Contract", "Reduction", "RobustLoss", "Sum"]
@@ -173,6 +174,13 @@ class RobustLoss(nn.Module):
         """What one step gives, each operation by itself and in the dtype of the statistics."""
         rows, total = self.weighted_rows(Logits(logits), target)
         return rows if self.reduction == "none" else self._total_of(rows, total)
+
+    def _again(self, logits: Tensor, target: Tensor, given: Rows) -> Tensor:
+        """:meth:`_by_autograd` with the options of an earlier call, which may have been changed since."""
+        loss = copy.copy(self)
+        loss.__dict__ |= {"ignore_index": given.ignore_index, "reduction": given.reduction, "label_smoothing": 0.0}
+        loss.__dict__["_buffers"] = {**self._buffers, "weight": given.weight}
+        return loss._by_autograd(logits, target)
 
     def from_source(self, source: Source, target: Tensor, shape: Sequence[int]) -> Tensor:
         """The loss of N rows for ``target``, labels ``[N]`` or probabilities ``[N, K]``; unreduced it has this shape."""

@@ -25,7 +25,7 @@ def rows_of_program(loss: "RobustLoss", logits: Tensor, target: Tensor, recorded
         return None
     weight = None if loss._buffers["weight"] is None else loss._class_weight(logits.shape[1])
     dtype = result_dtype(logits.dtype, formula.dtype, logits)
-    return Rows(formula, backend, None, loss.ignore_index, weight, loss.reduction, dtype, loss._by_autograd)
+    return Rows(formula, backend, None, loss.ignore_index, weight, loss.reduction, dtype, loss._again)
 
 
 def in_one_step(loss: "RobustLoss", rows: Rows, logits: Tensor, target: Tensor) -> Tensor:

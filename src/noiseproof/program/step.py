@@ -70,7 +70,7 @@ class _Step(torch.autograd.Function):
 
 
 def _by_autograd(logits: Tensor, target: Tensor, rows: Rows, grad: Tensor, create_graph: bool) -> Tensor:
-    value = rows.again(logits, target)
+    value = rows.again(logits, target, rows)
     return torch.autograd.grad(value, logits, grad.to(value.dtype), create_graph=create_graph)[0]
 
 
