@@ -225,7 +225,7 @@ class _Passes(torch.autograd.Function):
     @staticmethod
     def _backward(ctx: Any, grads: tuple[Tensor | None, ...]) -> Any:
         logits, target, *rest = ctx.saved_tensors
-        directly = _directly(logits)
+        directly = _directly(logits) and not is_transformed()  # a vmap over gradients wants the operation
         if directly and ctx.is_small:
             done = small.kept(rest)
             if not done.values[2:]:
