@@ -112,6 +112,16 @@ def test_two_classes(recompute):
 
 
 @WAYS
+def test_an_unreduced_loss_may_be_changed_in_place(recompute):
+    (hidden, weight, _), target = draw()
+    keep = (torch.arange(ROWS) % 2).double()
+    losses = [linear_loss(hidden, weight, target, noiseproof.CE(reduction="none"), recompute=recompute) for _ in range(2)]
+    losses[1] *= keep
+    expected, gradient = (torch.autograd.grad(loss.sum(), (hidden, weight)) for loss in (losses[0] * keep, losses[1]))
+    torch.testing.assert_close(gradient, expected)
+
+
+@WAYS
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("rows", [0, 3])
 def test_an_empty_batch_and_an_ignored_one(rows, reduction, recompute):

@@ -199,7 +199,8 @@ class RobustLoss(nn.Module):
 
     def reduced(self, rows: Tensor, total: Tensor | None, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
         """What a call returns, from what ``weighted_rows`` gives; ``dtype`` is that of the logits."""
-        result = rows.reshape(shape) if self.reduction == "none" else self._total_of(rows, total)
+        # A copy, to be changed in place as F.cross_entropy's result may: rows may be a statistic, which the gradient needs.
+        result = rows.clone().reshape(shape) if self.reduction == "none" else self._total_of(rows, total)
         return result if rows.dtype == dtype else result.to(result_dtype(dtype, rows.dtype, rows))
 
     def _total_of(self, rows: Tensor, total: Tensor | None) -> Tensor:
