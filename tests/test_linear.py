@@ -106,6 +106,18 @@ def test_hidden_states_of_any_leading_shape(shape, reduction, recompute):
 
 
 @WAYS
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32], ids=str)
+def test_labels_of_every_integer_dtype_are_the_same_labels(dtype, recompute):
+    """In uint8 the label 156 equals -100, which is ignored."""
+    leaves, _ = draw(4, classes=200)
+    target = torch.tensor([156, 0, 155, 199 if dtype is torch.uint8 else -100])
+    criterion = noiseproof.JALCE()
+    expected = with_gradients(linear_loss(*leaves[:2], target, criterion, leaves[2]), leaves)
+    found = with_gradients(linear_loss(*leaves[:2], target.to(dtype), criterion, leaves[2], recompute=recompute), leaves)
+    torch.testing.assert_close(found, expected)
+
+
+@WAYS
 def test_two_classes(recompute):
     leaves, target = draw(classes=2)
     assert_same(leaves, target, noiseproof.JALFL(), recompute=recompute)

@@ -145,7 +145,7 @@ def _flatten(hidden: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None
     shape = tuple(hidden.shape[:-1])
     rows = hidden.reshape(-1, width)
     if target.shape == shape and not target.is_floating_point():
-        return rows, target.reshape(-1), shape
+        return rows, target.reshape(-1).long(), shape  # in uint8 the label 156 would be -100
     if target.shape == (*shape, classes) and target.is_floating_point():
         return rows, target.reshape(-1, classes), shape
     if target.shape == shape:
