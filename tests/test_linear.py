@@ -534,6 +534,11 @@ WRONG = [
     ((ZEROS.long(), HEAD, LABELS, CE), TypeError, "hidden must have a floating dtype"),
     ((ZEROS, [[1.0]], LABELS, CE), TypeError, "weight must be a tensor, got list"),
     ((ZEROS, HEAD, torch.zeros(2, 4, requires_grad=True), CE), TypeError, "no gradient for the target"),
+    (
+        (ZEROS, HEAD, LABELS, noiseproof.CE(weight=torch.ones(4, requires_grad=True))),
+        TypeError,
+        "no gradient for class weights",
+    ),
 ]
 
 

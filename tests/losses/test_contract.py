@@ -125,6 +125,26 @@ def test_one_class_is_refused():
         noiseproof.CE()(torch.zeros(4, 1), torch.zeros(4, dtype=torch.long))
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("way", ["eager", "compiled"])
+def test_class_weights_can_be_learned(way, frozen, reduction):
+    """F.cross_entropy refuses weights with gradients and labels."""
+    logits, target = draw(6, 5)
+    target[2] = -100
+    logits.requires_grad_(not frozen)
+    weight = torch.rand(5, dtype=torch.float64, requires_grad=True)
+    loss = noiseproof.CE(weight=weight, reduction=reduction)
+    function = loss if way == "eager" else torch.compile(loss, fullgraph=True, backend="aot_eager")
+    counts = target != -100
+    scale = weight[target[counts]]
+    rows = scale * -torch.log_softmax(logits, 1)[counts, target[counts]]
+    expected = rows.sum() / (scale.sum() if reduction == "mean" else 1)
+    leaves = [weight] if frozen else [weight, logits]
+    ours, theirs = (torch.autograd.grad(value.sum(), leaves) for value in (function(logits, target), expected))
+    torch.testing.assert_close(ours, theirs)
+
+
 def test_weight_moves_with_the_module():
     loss = noiseproof.JALCE(weight=torch.ones(5))
     assert "weight" in loss.state_dict()

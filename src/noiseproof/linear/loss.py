@@ -58,6 +58,10 @@ def linear_loss(
     rows, labels, shape = _flatten(hidden, weight, target, bias)
     if is_transformed():  # torch.func and forward-mode AD want plain operations
         return criterion.from_source(Logits(F.linear(rows, weight, bias)), labels, shape)
+    if criterion.weight is not None and criterion.weight.requires_grad and torch.is_grad_enabled():
+        raise TypeError(
+            "linear_loss gives no gradient for class weights; use criterion(F.linear(hidden, weight, bias), target)"
+        )
     keep = None if labels.is_floating_point() else labels != criterion.ignore_index
     source = Linear(rows, weight, bias, keep=keep, chunk_bytes=chunk_bytes)
     losses, total = weighted_rows(source, labels, criterion, recompute)
