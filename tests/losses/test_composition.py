@@ -108,6 +108,16 @@ def test_a_coefficient_must_be_finite():
         float("nan") * NCE()
 
 
+def test_the_parts_of_a_loss_hear_of_the_epoch():
+    logits, target = draw()
+    alone, part, base, inner = (noiseproof.SparseRegularization(growth=2.0) for _ in range(4))
+    around = noiseproof.SparseRegularization(growth=2.0, base=inner)
+    for loss in (alone, MAE() + 2.0 * part, LogitClip(base=base), around):
+        loss.set_epoch(3)
+    assert [loss.strength.item() for loss in (alone, part, base, around, inner)] == pytest.approx([1.2 * 2**3] * 5)
+    torch.testing.assert_close((MAE() + 2.0 * part)(logits, target), MAE()(logits, target) + 2.0 * alone(logits, target))
+
+
 def test_a_base_loss_leaves_its_options_to_the_outer_one():
     with pytest.raises(ValueError, match="give reduction to the outer loss, not to its part"):
         LogitClip(base=CE(reduction="sum"))

@@ -142,7 +142,10 @@ class RobustLoss(nn.Module):
         return 0.0
 
     def set_epoch(self, epoch: int) -> None:
-        """Call this at the start of every epoch, counted from 0. Most losses do not change with it."""
+        """Call this at the start of every epoch, counted from 0. Most losses do not change with it, and tell their parts."""
+        for part in self.modules():
+            if part is not self and isinstance(part, RobustLoss):
+                part.set_epoch(epoch)
 
     def forward(self, logits: Tensor, target: Tensor, **unknown: Any) -> Tensor:
         if unknown:
