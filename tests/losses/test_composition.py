@@ -73,6 +73,11 @@ def test_a_sum_of_heads_on_features():
     torch.testing.assert_close((heads[0] + heads[1])(features, target), heads[0](features, target) + heads[1](features, target))
     with pytest.raises(ValueError, match="cannot mix losses on logits with losses on features"):
         (heads[0] + CE())(features, target)
+    for head in heads:
+        head.label_smoothing = 0.1
+    both = heads[0] + heads[1]
+    for wanted in (target, torch.softmax(torch.randn(4, 3, dtype=torch.float64), 1)):
+        torch.testing.assert_close(both(features, wanted), heads[0](features, wanted) + heads[1](features, wanted))
 
 
 def test_the_parts_share_their_options():
