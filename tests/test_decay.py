@@ -147,6 +147,17 @@ def test_adding_to_the_gradients_in_place_gives_the_same_bits(dtype):
     noiseproof.L1(other, 5e-5).add_gradient()
 
 
+def test_added_to_a_sparse_gradient_it_is_the_same_as_the_penalty():
+    models = [nn.Embedding(6, 3, sparse=True) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    first, second = (model(torch.tensor([1, 1, 4])).square().sum() for model in models)
+    (first + noiseproof.L1(models[0], 0.5)()).backward()
+    second.backward()
+    assert models[1].weight.grad.is_sparse
+    noiseproof.L1(models[1], 0.5).add_gradient()
+    torch.testing.assert_close(models[1].weight.grad, models[0].weight.grad)
+
+
 def test_a_shared_parameter_counts_once_and_is_excluded_by_any_of_its_names():
     tied = nn.ModuleDict(
         {"encoder": nn.Linear(3, 3, bias=False), "decoder": nn.Linear(3, 3, bias=False), "head": nn.Linear(3, 2)}

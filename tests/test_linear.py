@@ -106,9 +106,31 @@ def test_hidden_states_of_any_leading_shape(shape, reduction, recompute):
 
 
 @WAYS
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32], ids=str)
+def test_labels_of_every_integer_dtype_are_the_same_labels(dtype, recompute):
+    """In uint8 the label 156 equals -100, which is ignored."""
+    leaves, _ = draw(4, classes=200)
+    target = torch.tensor([156, 0, 155, 199 if dtype is torch.uint8 else -100])
+    criterion = noiseproof.JALCE()
+    expected = with_gradients(linear_loss(*leaves[:2], target, criterion, leaves[2]), leaves)
+    found = with_gradients(linear_loss(*leaves[:2], target.to(dtype), criterion, leaves[2], recompute=recompute), leaves)
+    torch.testing.assert_close(found, expected)
+
+
+@WAYS
 def test_two_classes(recompute):
     leaves, target = draw(classes=2)
     assert_same(leaves, target, noiseproof.JALFL(), recompute=recompute)
+
+
+@WAYS
+def test_an_unreduced_loss_may_be_changed_in_place(recompute):
+    (hidden, weight, _), target = draw()
+    keep = (torch.arange(ROWS) % 2).double()
+    losses = [linear_loss(hidden, weight, target, noiseproof.CE(reduction="none"), recompute=recompute) for _ in range(2)]
+    losses[1] *= keep
+    expected, gradient = (torch.autograd.grad(loss.sum(), (hidden, weight)) for loss in (losses[0] * keep, losses[1]))
+    torch.testing.assert_close(gradient, expected)
 
 
 @WAYS
@@ -512,6 +534,11 @@ WRONG = [
     ((ZEROS.long(), HEAD, LABELS, CE), TypeError, "hidden must have a floating dtype"),
     ((ZEROS, [[1.0]], LABELS, CE), TypeError, "weight must be a tensor, got list"),
     ((ZEROS, HEAD, torch.zeros(2, 4, requires_grad=True), CE), TypeError, "no gradient for the target"),
+    (
+        (ZEROS, HEAD, LABELS, noiseproof.CE(weight=torch.ones(4, requires_grad=True))),
+        TypeError,
+        "no gradient for class weights",
+    ),
 ]
 
 

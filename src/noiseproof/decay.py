@@ -88,6 +88,8 @@ class L1:
         for weight in weights:
             if weight.grad is None:
                 weight.grad = torch.zeros_like(weight)
+            elif weight.grad.is_sparse:  # as autograd has it, too, of a sparse and a dense one
+                weight.grad = weight.grad.to_dense()
             gradients.append(weight.grad)
         if weights:
             torch._foreach_add_(gradients, torch._foreach_sign(weights), alpha=self.strength)

@@ -49,6 +49,8 @@ class GradientInForward(nn.Module):
             raise ValueError(f"logits of strides {rows.stride()} share memory with each other; clone() them, or in_place=False")
         if target.is_floating_point():
             raise TypeError("the target must hold class indices, got class probabilities")
+        if self.criterion.weight is not None and self.criterion.weight.requires_grad:
+            raise TypeError("there is no gradient for class weights here; call the criterion as it is")
         result = _Step.apply(rows, target, self.criterion, self.in_place)  # type: ignore[no-untyped-call]
         return result
 

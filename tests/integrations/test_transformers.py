@@ -169,6 +169,20 @@ def test_the_penalty_is_added_once_and_not_to_an_evaluation(tmp_path):
         torch.testing.assert_close(loss({"logits": logits}, labels), F.cross_entropy(logits, labels))
 
 
+def test_compiled_beside_the_same_loss_each_has_its_own_reduction():
+    logits, labels = torch.randn(8, 5), torch.arange(8) % 5
+    criterion = noiseproof.JALCE()
+    loss = TrainerLoss(criterion, shift=False)
+    torch.compiler.reset()
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def both(logits, labels):
+        return loss({"logits": logits}, labels, num_items_in_batch=16), criterion(logits, labels)
+
+    mean = criterion(logits, labels)
+    torch.testing.assert_close(both(logits, labels), (mean * 8 / 16, mean))
+
+
 def test_soft_labels_and_class_weights_are_divided_by_the_number_of_examples():
     logits, labels, weight = torch.randn(6, 4), torch.arange(6) % 4, torch.tensor([1.0, 2.0, 3.0, 4.0])
     whole = F.cross_entropy(logits, labels, weight=weight, reduction="sum") / 6

@@ -229,6 +229,9 @@ def test_what_has_no_gradient_in_the_forward_pass_is_refused():
         noiseproof.GradientInForward(noiseproof.CE(reduction="none"))
     with pytest.raises(TypeError, match="must hold class indices"):
         noiseproof.GradientInForward(noiseproof.CE())(torch.zeros(1, 3, requires_grad=True), torch.full((1, 3), 1 / 3))
+    learned = noiseproof.CE(weight=torch.ones(3, requires_grad=True))
+    with pytest.raises(TypeError, match="no gradient for class weights"):
+        noiseproof.GradientInForward(learned)(torch.zeros(1, 3, requires_grad=True), torch.tensor([0]))
 
 
 @pytest.mark.parametrize("strides", [(0, 1), (3, 1), (1, 2)])

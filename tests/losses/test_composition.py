@@ -73,6 +73,11 @@ def test_a_sum_of_heads_on_features():
     torch.testing.assert_close((heads[0] + heads[1])(features, target), heads[0](features, target) + heads[1](features, target))
     with pytest.raises(ValueError, match="cannot mix losses on logits with losses on features"):
         (heads[0] + CE())(features, target)
+    for head in heads:
+        head.label_smoothing = 0.1
+    both = heads[0] + heads[1]
+    for wanted in (target, torch.softmax(torch.randn(4, 3, dtype=torch.float64), 1)):
+        torch.testing.assert_close(both(features, wanted), heads[0](features, wanted) + heads[1](features, wanted))
 
 
 def test_the_parts_share_their_options():
@@ -106,6 +111,16 @@ def test_only_numbers_scale_a_loss(bad):
 def test_a_coefficient_must_be_finite():
     with pytest.raises(ValueError, match="a coefficient of a sum must be in"):
         float("nan") * NCE()
+
+
+def test_the_parts_of_a_loss_hear_of_the_epoch():
+    logits, target = draw()
+    alone, part, base, inner = (noiseproof.SparseRegularization(growth=2.0) for _ in range(4))
+    around = noiseproof.SparseRegularization(growth=2.0, base=inner)
+    for loss in (alone, MAE() + 2.0 * part, LogitClip(base=base), around):
+        loss.set_epoch(3)
+    assert [loss.strength.item() for loss in (alone, part, base, around, inner)] == pytest.approx([1.2 * 2**3] * 5)
+    torch.testing.assert_close((MAE() + 2.0 * part)(logits, target), MAE()(logits, target) + 2.0 * alone(logits, target))
 
 
 def test_a_base_loss_leaves_its_options_to_the_outer_one():

@@ -87,6 +87,27 @@ def test_a_row_with_one_class_left_costs_nothing():
     assert bool((gradient.abs() < 1e-30).all())
 
 
+@pytest.mark.parametrize("shape", [(6, 5), (6000, 5), (4, 5, 3), (5,)], ids=str)
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("name", ["ce", "jal-ce", "logitclip", "ogc"])
+def test_an_unreduced_loss_may_be_changed_in_place_as_there(name, soft, shape):
+    generator = torch.Generator().manual_seed(0)
+    leaf = torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
+    per_label = shape[:0] if len(shape) == 1 else shape[:1] + shape[2:]
+    target = torch.randint(5, per_label, generator=generator)
+    if soft:
+        target = torch.softmax(torch.randn(shape, dtype=torch.float64, generator=generator), min(1, len(shape) - 1))
+    keep = (torch.rand(per_label, generator=generator) < 0.5).double()
+    loss = noiseproof.create_loss(name, reduction="none")
+    (expected,) = torch.autograd.grad((loss(leaf, target) * keep).sum(), leaf)
+    for function in (loss, lambda z, y: F.cross_entropy(z, y, reduction="none")):
+        value = function(leaf, target)
+        value *= keep
+        (gradient,) = torch.autograd.grad(value.sum(), leaf)
+        if function is loss:
+            assert torch.equal(gradient, expected)
+
+
 def test_an_ignored_index_with_probability_targets_is_refused_as_there():
     logits, _ = draw(4, 5)
     probabilities = torch.full((4, 5), 0.2, dtype=torch.float64)
@@ -102,6 +123,26 @@ def test_an_ignored_index_with_probability_targets_is_refused_as_there():
 def test_one_class_is_refused():
     with pytest.raises(ValueError, match="at least 2 classes"):
         noiseproof.CE()(torch.zeros(4, 1), torch.zeros(4, dtype=torch.long))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("way", ["eager", "compiled"])
+def test_class_weights_can_be_learned(way, frozen, reduction):
+    """F.cross_entropy refuses weights with gradients and labels."""
+    logits, target = draw(6, 5)
+    target[2] = -100
+    logits.requires_grad_(not frozen)
+    weight = torch.rand(5, dtype=torch.float64, requires_grad=True)
+    loss = noiseproof.CE(weight=weight, reduction=reduction)
+    function = loss if way == "eager" else torch.compile(loss, fullgraph=True, backend="aot_eager")
+    counts = target != -100
+    scale = weight[target[counts]]
+    rows = scale * -torch.log_softmax(logits, 1)[counts, target[counts]]
+    expected = rows.sum() / (scale.sum() if reduction == "mean" else 1)
+    leaves = [weight] if frozen else [weight, logits]
+    ours, theirs = (torch.autograd.grad(value.sum(), leaves) for value in (function(logits, target), expected))
+    torch.testing.assert_close(ours, theirs)
 
 
 def test_weight_moves_with_the_module():

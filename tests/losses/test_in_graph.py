@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 import torch
+import torch.nn.functional as F
 from cases import STATISTIC, all_options, build, draw
 
 import noiseproof
@@ -111,6 +112,14 @@ def test_in_every_dtype_it_records_what_the_loss_is(name, dtype):
         (value, gradient), (expected, theirs) = both(recorded(loss), loss, logits, target)
         torch.testing.assert_close(value, expected)
         torch.testing.assert_close(gradient, theirs)
+
+
+@pytest.mark.parametrize("rows", [7, 7000])
+def test_a_mean_in_float64_has_a_gradient_with_all_its_digits(rows):
+    logits, target = draw(rows, 3, dtype=torch.float64)
+    (value, gradient), (expected, theirs) = both(recorded(noiseproof.CE()), F.cross_entropy, logits, target)
+    torch.testing.assert_close(value, expected, rtol=1e-13, atol=0)
+    torch.testing.assert_close(gradient, theirs, rtol=1e-13, atol=1e-18)
 
 
 def test_a_gradient_too_small_for_float16_is_scaled_before_it_is_rounded():

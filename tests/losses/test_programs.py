@@ -118,6 +118,20 @@ def test_what_is_given_to_backward_twice_is_not_changed_by_the_first():
     torch.testing.assert_close(torch.autograd.grad(value, leaf)[0], kept)
 
 
+@pytest.mark.parametrize("name", ["gce", "jal-ce"])
+@pytest.mark.parametrize("rows", [6, 6000])
+def test_a_gradient_is_of_the_call_as_it_was_whatever_the_loss_is_set_to_since(name, rows):
+    logits, target = draw(rows, 5)
+    loss, leaf = build(name, weight=torch.rand(5).double() + 0.1), logits.requires_grad_()
+    value = loss(leaf, target)
+    loss.reduction, loss.ignore_index, loss.label_smoothing, loss.weight = "none", 1, 0.1, None
+    (first,) = torch.autograd.grad(value, leaf, retain_graph=True)
+    (second,) = torch.autograd.grad(value, leaf, retain_graph=True)
+    (with_graph,) = torch.autograd.grad(value, leaf, create_graph=True)
+    for gradient in (second, with_graph):
+        torch.testing.assert_close(gradient, first, rtol=1e-12, atol=1e-15)
+
+
 def test_a_label_out_of_range_is_refused_as_ever():
     logits, target = draw(8, 7)
     target[2] = 7

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from cases import ENTRIES, NAMES, build, call, draw, gradient
+import torch.nn.functional as F
+from cases import ENTRIES, NAMES, RANDOM, build, call, draw, gradient
 
 import noiseproof
 from noiseproof.losses.complementary import every_complementary_label
@@ -29,6 +30,37 @@ def test_thousands_of_classes_cost_a_few_tensors_of_that_size(name):
     assert sum(kept) < 100 * logits.numel()
     value.backward()
     assert bool(torch.isfinite(logits.grad).all())
+
+
+@pytest.mark.parametrize("name", [name for name in FLAT if name not in RANDOM])
+def test_the_gradient_of_a_probability_target_is_the_loss_of_each_label_also_where_it_is_0(name):
+    logits, target = draw(4, 5)
+    loss = build(name, 5, reduction="none").double()
+    labels = torch.arange(5).expand(4, 5)
+    expected = torch.stack([call(loss, logits, labels[:, k]) for k in range(5)], 1).detach()
+    soft = F.one_hot(target, 5).double().requires_grad_()
+    call(loss, logits, soft).sum().backward()
+    torch.testing.assert_close(soft.grad, expected)
+
+
+def test_targets_and_class_weights_are_learned_as_with_cross_entropy():
+    logits, target = draw(6, 5)
+    options = {"label_smoothing": 0.1, "reduction": "sum"}
+    soft, weight = (
+        F.one_hot(target, 5).double().requires_grad_(),
+        torch.tensor([1.0, 0.0, 2.0, 0.5, 1.0]).double().requires_grad_(),
+    )
+    ours = torch.autograd.grad(noiseproof.CE(weight=weight, **options)(logits, soft), (soft, weight))
+    theirs = torch.autograd.grad(F.cross_entropy(logits, soft, weight, **options), (soft, weight))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-13)
+
+
+def test_smoothed_probability_targets_have_all_the_digits_of_float64():
+    logits, _ = draw(6, 7)
+    soft = torch.softmax(draw(6, 7, seed=5)[0], 1)
+    ours, theirs = (loss(logits, soft, label_smoothing=0.1) for loss in (noiseproof.functional.ce, F.cross_entropy))
+    torch.testing.assert_close(ours, theirs, rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize("stage", ["nl", "selnl", "selpl"])

@@ -73,6 +73,41 @@ def test_per_example_gradients_by_torch_func(name):
 
 
 @EACH
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_gradient_through_a_vmap_is_that_of_each_example(name, soft):
+    loss = build(name, 5).double()
+    logits, target = draw(4, 5)
+    if soft:
+        target = torch.softmax(draw(4, 5, seed=5)[0], 1)
+    leaf = logits.clone().requires_grad_()
+    torch.func.vmap(loss, randomness="same")(leaf, target).sum().backward()
+    assert leaf.grad is not None
+    if name in RANDOM:
+        assert bool(torch.isfinite(leaf.grad).all())
+        return
+    torch.testing.assert_close(leaf.grad, torch.stack([gradient(loss, z, y) for z, y in zip(logits, target, strict=True)]))
+    mapped = torch.func.grad(lambda z: torch.func.vmap(loss)(z, target).sum())(logits)
+    torch.testing.assert_close(mapped, leaf.grad)
+
+
+@EACH
+@pytest.mark.parametrize("classes", [5, 5000])
+@pytest.mark.parametrize("soft", [False, True])
+def test_several_gradients_of_one_call_by_vmap(name, classes, soft):
+    if classes == 5000 and (name.startswith("lt") or (name in RANDOM and soft)):
+        pytest.skip("a head of so many features, or draws for so many labels")
+    logits, target = draw(4, classes, dtype=torch.float32)
+    if soft:
+        target = torch.softmax(draw(4, classes, seed=5, dtype=torch.float32)[0], 1)
+    leaf = logits.requires_grad_()
+    value = build(name, classes, reduction="none")(leaf, target)
+    ups = torch.eye(4)
+    several = torch.func.vmap(lambda up: torch.autograd.grad(value, leaf, up, retain_graph=True)[0])(ups)
+    each = [torch.autograd.grad(value, leaf, up, retain_graph=True)[0] for up in ups]
+    torch.testing.assert_close(several, torch.stack(each))
+
+
+@EACH
 def test_forward_mode_and_hessians_by_torch_func(name):
     if name in RANDOM:
         pytest.skip("draws anew at each call")
@@ -83,6 +118,8 @@ def test_forward_mode_and_hessians_by_torch_func(name):
     torch.testing.assert_close(slope, (gradient(loss, logits, target) * direction).sum())
     hessian = torch.func.hessian(lambda z: loss(z, target))(logits)
     torch.testing.assert_close(hessian, torch.func.jacrev(torch.func.jacrev(lambda z: loss(z, target)))(logits))
+    if name not in DETACHED:
+        torch.testing.assert_close(hessian, torch.func.jacrev(torch.func.jacfwd(lambda z: loss(z, target)))(logits))
 
 
 @EACH

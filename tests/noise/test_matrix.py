@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from noiseproof import noise
 from noiseproof.classes import class_facts
 from noiseproof.keyed_random import random_keys, random_uniform
-from noiseproof.noise.sampling import _draw, exact_counts
+from noiseproof.noise.sampling import _counts, _draw, exact_counts
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "cifar_clean_labels.npz"
 BALANCED = {10: np.repeat(np.arange(10), 5000), 100: np.repeat(np.arange(100), 500)}
@@ -174,6 +174,18 @@ def test_exact_counts_are_those_of_exact_arithmetic(parts):
         for k in by_remainder[: total - sum(expected)]:
             expected[k] += 1
         assert exact_counts(np.array(parts) / sum(parts), total).tolist() == expected
+
+
+@pytest.mark.parametrize("rule", ["exact", "published"])
+@pytest.mark.parametrize("row", [[0.5 + 9e-7, 0.5], [0.5 - 9e-7, 0.5], [0.0, 1 + 9e-7], [0.3333333] * 3], ids=str)
+def test_millions_of_labels_are_shared_out_by_rows_that_sum_to_one_up_to_decimals(row, rule):
+    total = 30_000_000
+    matrix = np.array([row] * len(row))
+    probabilities = noise.from_matrix(matrix).matrix[0]  # which takes it
+    counts = _counts(probabilities, total, 0, rule)
+    assert counts.sum() == total
+    assert counts.min() >= 0
+    np.testing.assert_allclose(counts / total, probabilities / probabilities.sum(), atol=1 / total)
 
 
 def test_a_class_of_probability_zero_is_never_drawn():

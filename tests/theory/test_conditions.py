@@ -108,6 +108,14 @@ def test_a_class_whose_own_label_does_not_lead_is_said():
     assert "not dominant 1" in str(found)
 
 
+@pytest.mark.parametrize("name", [entry.name for entry in losses.list_losses() if entry.asymmetric is not None])
+def test_a_class_whose_label_never_changes_is_tolerated(name):
+    clean, noisy = theory.check(name, [[1.0, 0.0, 0.0], [0.3, 0.6, 0.1], [0.0, 0.0, 1.0]]).classes[:2]
+    assert clean.answer == "yes"
+    assert theory.minimiser(losses.create_loss(name), [1.0, 0.0, 0.0])[0] > 0.999
+    assert noisy.answer == ("no" if name in ("ce", "fl", "sce", "gce") else noisy.answer)
+
+
 def test_smoothing_and_class_weights_change_the_weights():
     """Smoothing by 0.5 makes 0.9, 0.1 of two labels 0.7, 0.3; a weight of 9 on the second label makes 0.9, 0.1 equal."""
     loss = noiseproof.AMSE(a=2.4)

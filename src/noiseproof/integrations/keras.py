@@ -36,7 +36,7 @@ class KerasLoss(keras.losses.Loss):  # type: ignore[misc] # Keras has no annotat
             raise TypeError(f"criterion must be a loss of this package, got {type(criterion).__name__}")
         super().__init__(name=name, reduction=reduction)
         self.criterion = copy.deepcopy(criterion)
-        vars(self.criterion)["reduction"] = "none"
+        self.criterion.reduction = "none"
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         criterion, logits = self._on(y_pred.device), y_pred.movedim(-1, 1)

@@ -55,7 +55,7 @@ class TrainerLoss:
         if decay is not None and not callable(decay):
             raise TypeError(f"decay must be a penalty such as noiseproof.L1(model, 5e-5), got {type(decay).__name__}")
         self.criterion, self.decay, self.shift = copy.deepcopy(criterion), decay, shift
-        vars(self.criterion)["reduction"] = "sum"
+        self.criterion.reduction = "sum"  # type: ignore[assignment]  # of a module anything may be a parameter
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None) -> Tensor:
         if labels is None:

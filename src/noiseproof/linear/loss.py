@@ -58,6 +58,10 @@ def linear_loss(
     rows, labels, shape = _flatten(hidden, weight, target, bias)
     if is_transformed():  # torch.func and forward-mode AD want plain operations
         return criterion.from_source(Logits(F.linear(rows, weight, bias)), labels, shape)
+    if criterion.weight is not None and criterion.weight.requires_grad and torch.is_grad_enabled():
+        raise TypeError(
+            "linear_loss gives no gradient for class weights; use criterion(F.linear(hidden, weight, bias), target)"
+        )
     keep = None if labels.is_floating_point() else labels != criterion.ignore_index
     source = Linear(rows, weight, bias, keep=keep, chunk_bytes=chunk_bytes)
     losses, total = weighted_rows(source, labels, criterion, recompute)
@@ -145,7 +149,7 @@ def _flatten(hidden: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None
     shape = tuple(hidden.shape[:-1])
     rows = hidden.reshape(-1, width)
     if target.shape == shape and not target.is_floating_point():
-        return rows, target.reshape(-1), shape
+        return rows, target.reshape(-1).long(), shape  # in uint8 the label 156 would be -100
     if target.shape == (*shape, classes) and target.is_floating_point():
         return rows, target.reshape(-1, classes), shape
     if target.shape == shape:

@@ -5,6 +5,7 @@ weights, ignored rows, smoothing, reduction and dtypes are handled once, for all
 call as one step in one_step.py, a call in a compiled function in in_graph.py, sums in composition.py, and all else here.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack, cast
 
@@ -19,7 +20,7 @@ from noiseproof.losses.one_step import in_one_step, rows_of_program
 from noiseproof.losses.programs import can_have_program, named, text_of
 from noiseproof.losses.tensors import as_rows, result_dtype
 from noiseproof.primitives import can_look, rows_of_labels
-from noiseproof.program import Reduction
+from noiseproof.program import Reduction, Rows
 from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
 __all__ = ["Contract", "Reduction", "RobustLoss", "Sum"]
@@ -141,7 +142,10 @@ class RobustLoss(nn.Module):
         return 0.0
 
     def set_epoch(self, epoch: int) -> None:
-        """Call this at the start of every epoch, counted from 0. Most losses do not change with it."""
+        """Call this at the start of every epoch, counted from 0. Most losses do not change with it, and tell their parts."""
+        for part in self.modules():
+            if part is not self and isinstance(part, RobustLoss):
+                part.set_epoch(epoch)
 
     def forward(self, logits: Tensor, target: Tensor, **unknown: Any) -> Tensor:
         if unknown:
@@ -174,6 +178,13 @@ class RobustLoss(nn.Module):
         rows, total = self.weighted_rows(Logits(logits), target)
         return rows if self.reduction == "none" else self._total_of(rows, total)
 
+    def _again(self, logits: Tensor, target: Tensor, given: Rows) -> Tensor:
+        """:meth:`_by_autograd` with the options of an earlier call, which may have been changed since."""
+        loss = copy.copy(self)
+        loss.__dict__ |= {"ignore_index": given.ignore_index, "reduction": given.reduction, "label_smoothing": 0.0}
+        loss.__dict__["_buffers"] = {**self._buffers, "weight": given.weight}
+        return loss._by_autograd(logits, target)
+
     def from_source(self, source: Source, target: Tensor, shape: Sequence[int]) -> Tensor:
         """The loss of N rows for ``target``, labels ``[N]`` or probabilities ``[N, K]``; unreduced it has this shape."""
         rows, total = self.weighted_rows(source, target)
@@ -191,7 +202,8 @@ class RobustLoss(nn.Module):
 
     def reduced(self, rows: Tensor, total: Tensor | None, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
         """What a call returns, from what ``weighted_rows`` gives; ``dtype`` is that of the logits."""
-        result = rows.reshape(shape) if self.reduction == "none" else self._total_of(rows, total)
+        # A copy, to be changed in place as F.cross_entropy's result may: rows may be a statistic, which the gradient needs.
+        result = rows.clone().reshape(shape) if self.reduction == "none" else self._total_of(rows, total)
         return result if rows.dtype == dtype else result.to(result_dtype(dtype, rows.dtype, rows))
 
     def _total_of(self, rows: Tensor, total: Tensor | None) -> Tensor:
@@ -236,11 +248,12 @@ class RobustLoss(nn.Module):
         every, masked = self._every_label_of(source)
         target = target.to(every.dtype)
         if self.label_smoothing > 0:
-            share = torch.where(masked, 0.0, self.label_smoothing / source.classes)
+            share = torch.full_like(every, self.label_smoothing / source.classes).masked_fill(masked, 0.0)
             target = target * (1 - self.label_smoothing) + share
         if self.weight is not None:
             target = target * self._class_weight(source.classes).to(every.dtype)
-        return (every.masked_fill(target == 0, 0.0) * target).sum(1)  # of a masked class it may be infinite
+        # Of a masked class it may be infinite. Else it stays where the target is 0: it is the derivative by the target.
+        return (every.masked_fill((target == 0) & ~every.isfinite(), 0.0) * target).sum(1)
 
     def _every_label_of(self, source: Source) -> tuple[Tensor, Tensor]:
         """The loss for each label, and which of the labels are masked classes."""

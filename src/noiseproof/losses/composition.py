@@ -69,6 +69,9 @@ class Sum(RobustLoss):
             raise ValueError("a sum cannot mix losses on logits with losses on features or on several predictions")
         return counts.pop()
 
+    def masked_classes(self, logits: Tensor) -> Tensor:
+        return self.terms[0][1].masked_classes(logits)
+
     def _full_text(self) -> str | None:
         text = self._text
         if text is None:

@@ -19,13 +19,16 @@ def rows_of_program(loss: "RobustLoss", logits: Tensor, target: Tensor, recorded
     """What a step with the program of this loss is given; None if it has none, or the batch is not one for it."""
     if loss.needs is None or loss.label_smoothing > 0 or target.is_floating_point():
         return None
+    given = loss._buffers["weight"]
+    if given is not None and given.requires_grad and torch.is_grad_enabled():  # a step has no gradient for it
+        return None
     backend = recorder_of(logits) if recorded else runner_of(logits, target)
     formula = None if backend is None else programs_of(loss).get(loss, logits, backend)
     if backend is None or formula is None:
         return None
-    weight = None if loss._buffers["weight"] is None else loss._class_weight(logits.shape[1])
+    weight = None if given is None else loss._class_weight(logits.shape[1])
     dtype = result_dtype(logits.dtype, formula.dtype, logits)
-    return Rows(formula, backend, None, loss.ignore_index, weight, loss.reduction, dtype, loss._by_autograd)
+    return Rows(formula, backend, None, loss.ignore_index, weight, loss.reduction, dtype, loss._again)
 
 
 def in_one_step(loss: "RobustLoss", rows: Rows, logits: Tensor, target: Tensor) -> Tensor:

@@ -225,6 +225,7 @@ class SparseRegularization(_TransformedLoss):
 
     def set_epoch(self, epoch: int) -> None:
         """Set lambda for ``epoch``, counted from 0."""
+        super().set_epoch(epoch)
         self.strength.fill_(self.lam * self.growth ** (epoch // self.every))
 
     def change(self, logits: Tensor) -> Tensor:

@@ -57,6 +57,9 @@ def exact_counts(probabilities: NDArray[np.float64], total: int) -> Labels:
 
 
 def _counts(probabilities: NDArray[np.float64], total: int, clean: int, rule: Rule) -> Labels:
+    whole = probabilities.sum()
+    if abs(whole - 1) > 1e-9:  # as decimals in a file may; of a million labels that would be one too many
+        probabilities = probabilities / whole
     if rule == "exact":
         return exact_counts(probabilities, total)
     # The published code moves int(T[i, j] * n) labels and leaves the rest, so the realised rate is below the asked one.

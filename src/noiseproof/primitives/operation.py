@@ -101,7 +101,7 @@ class _Primitives(torch.autograd.Function):
         logits, target, ctx.request = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(logits, target, *output)
-        ctx.save_for_forward(logits, target)
+        ctx.save_for_forward(logits, target, *output)  # the same: vmap keeps one list of mapped axes for both
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
@@ -110,7 +110,7 @@ class _Primitives(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, None]:
-        logits, target = ctx.saved_tensors
+        logits, target, *_ = ctx.saved_tensors
         return plain_jvp(lambda z: plain_primitives(z, target, ctx.request), (logits,), (tangents[0],)), None
 
 
@@ -225,7 +225,7 @@ class _Passes(torch.autograd.Function):
     @staticmethod
     def _backward(ctx: Any, grads: tuple[Tensor | None, ...]) -> Any:
         logits, target, *rest = ctx.saved_tensors
-        directly = _directly(logits)
+        directly = _directly(logits) and not is_transformed()  # a vmap over gradients wants the operation
         if directly and ctx.is_small:
             done = small.kept(rest)
             if not done.values[2:]:

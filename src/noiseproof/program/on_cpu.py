@@ -65,7 +65,7 @@ def _forward(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
             ctx.given = gradient
             ctx.save_for_backward(logits, target, *kept)
     if rows.reduction == "none":
-        result = values.view(-1)
+        result = values.view(-1).clone()  # or it could not be changed in place, as F.cross_entropy's result may
     else:
         result = values.sum() if summed is None else summed
         result = result if total is None else result / total

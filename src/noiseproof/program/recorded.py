@@ -46,7 +46,7 @@ class _Step(torch.autograd.Function):
         values = (values if scale is None else values * scale).masked_fill(ignored, 0.0)
         total = ((~ignored).sum() if scale is None else scale.sum()) if rows.reduction == "mean" else None
         # Of a mean of nothing the gradient is 0.
-        share = None if total is None else torch.where(total > 0, 1 / total, 0.0).to(values.dtype)
+        share = None if total is None else torch.where(total > 0, 1 / total.to(values.dtype), 0.0)
         factors: list[Tensor | None] = []
         for slope in slopes:
             if isinstance(slope, float) and slope == 0.0:

@@ -41,5 +41,5 @@ class Rows(NamedTuple):
     reduction: Reduction
     dtype: torch.dtype
     """Of the loss"""
-    again: Callable[[Tensor, Tensor], Tensor]
-    """The loss of logits and labels by autograd"""
+    again: Callable[[Tensor, Tensor, "Rows"], Tensor]
+    """The loss of logits and labels by autograd, with the weight, ignored label and reduction that these rows have"""

@@ -55,6 +55,9 @@ class _Step(torch.autograd.Function):
         gradient: Tensor | None
         if torch.is_grad_enabled():  # someone will want the gradient of this one
             gradient = _by_autograd(logits, target, rows, grad, create_graph=True)
+        elif transforms_active():  # a vmap over gradients
+            value, pull, *_ = torch.func.vjp(lambda z: rows.again(z, target, rows), logits.detach())
+            (gradient,) = pull(grad.to(value.dtype))
         elif ctx.small is not None:
             gradient = ctx.small.backward(saved[0], grad)
         elif rows.backend.programs is not None:
@@ -70,7 +73,7 @@ class _Step(torch.autograd.Function):
 
 
 def _by_autograd(logits: Tensor, target: Tensor, rows: Rows, grad: Tensor, create_graph: bool) -> Tensor:
-    value = rows.again(logits, target)
+    value = rows.again(logits, target, rows)
     return torch.autograd.grad(value, logits, grad.to(value.dtype), create_graph=create_graph)[0]
 
 

@@ -88,6 +88,8 @@ def check(loss: RobustLoss | str, noise: Noise, *, classes: int | None = None) -
             verdicts[label] = ClassVerdict(label, "not dominant", reason, *known)
         elif condition is not None and condition.holds(w1, w2):
             verdicts[label] = ClassVerdict(label, "yes", condition.text, *known)
+        elif condition is not None and w2 == 0:  # the risk is the loss of one label, least where that is certain
+            verdicts[label] = ClassVerdict(label, "yes", "no other label is given", *known)
         else:
             open_classes.append(label)
     found = _counterexamples(criterion, weights, open_classes) if open_classes else ()
