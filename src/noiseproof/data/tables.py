@@ -143,7 +143,7 @@ def _with_first(rows: Rows, number: int, first: list[str], layout: Layout) -> Ro
 
 def _read(path: Path, layout: Layout, rows: Rows) -> tuple[Split, tuple[str, ...]]:
     table = _cells(path, layout, rows)
-    y, classes = _labels(path, table.lines, table.labels)
+    y, classes = _labels(path, layout.columns[layout.label], table.lines, table.labels)
     found = as_split(table.features, y, len(classes), str(path))
     return Split(found.inputs, found.labels, table.names), classes
 
@@ -244,12 +244,15 @@ def _check_numbers(path: Path, line: int, layout: Layout, row: list[str]) -> Non
             raise ReadError(f"{path}:{line}", f"{what}; {way}")
 
 
-def _labels(path: Path, lines: list[int], labels: list[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _labels(path: Path, column: str, lines: list[int], labels: list[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     named = is_name(labels[0])
     for line, label in zip(lines, labels, strict=True):
-        if not label or is_name(label) != named or (not named and not WHOLE.fullmatch(label)):
+        if not label:
+            raise ReadError(f"{path}:{line}", f"no label in column {shown(column, 40)!r}; fill it in, or leave the row out")
+        if is_name(label) != named or (not named and not WHOLE.fullmatch(label)):
             other = "a name, as on the first row" if named else "a whole number, or a name on every row"
-            raise ReadError(f"{path}:{line}", f"the label should be {other}, got {shown(label)!r}")
+            got = f"got {shown(label)!r} in column {shown(column, 40)!r}"
+            raise ReadError(f"{path}:{line}", f"the label should be {other}, {got}{_way_to_label(label, named)}")
         if not named and not 0 <= int(label) < MOST_CLASSES:
             raise ReadError(f"{path}:{line}", f"labels must be in [0, {MOST_CLASSES - 1}], got {int(label)}")
     if named:
@@ -258,6 +261,16 @@ def _labels(path: Path, lines: list[int], labels: list[str]) -> tuple[NDArray[np
         return np.array([places[label] for label in labels]), classes
     y = np.array([int(label) for label in labels])
     return y, tuple(map(str, range(int(y.max()) + 1)))
+
+
+def _way_to_label(label: str, named: bool) -> str:
+    """What to do about a number that is no label."""
+    if named or is_name(label):
+        return ""
+    whole, _, rest = label.partition(".")
+    if WHOLE.fullmatch(whole) and not rest.strip("0"):  # as pandas writes whole numbers where some are missing
+        return f"; write {whole}"
+    return "; FILE#COLUMN takes the labels from another"
 
 
 def _is_header(fields: list[str]) -> bool:
