@@ -180,7 +180,7 @@ def test_a_label_beyond_the_named_classes_is_reported(tmp_path):
 
 def test_text_in_another_encoding_is_reported(tmp_path):
     (tmp_path / "l.txt").write_bytes(b"a.png 0\n\xfc.png 1\n")
-    with pytest.raises(DataError, match=r"l\.txt:2: not UTF-8 text"):
+    with pytest.raises(DataError, match=r"l\.txt:2: not UTF-8 text: .*; save it as UTF-8"):
         load_list(tmp_path / "l.txt")
 
 
