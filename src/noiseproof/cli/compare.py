@@ -15,12 +15,12 @@ import typer
 
 from noiseproof import paper
 from noiseproof.cli.compare_runs import PLAIN, Competitor, Runs
+from noiseproof.cli.doubts import data_doubts
 from noiseproof.cli.loss_lists import parse_decays, parse_losses
 from noiseproof.cli.output import Console, console, echo, fail, warn
 from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from
 from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
 from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, Share, SkipCorrupt, Workers
-from noiseproof.cli.train_view import data_doubts
 from noiseproof.data import Dataset, data_root, open_dataset
 from noiseproof.files import is_dir, is_file, write_whole
 from noiseproof.report.comparison import FORMATS, Compared, draw
