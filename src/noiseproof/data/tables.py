@@ -35,6 +35,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 Rows = Iterator[tuple[int, list[str]]]
 NO_LABEL = -1
+NAMED = 20  # columns that an error names
 GAPS = frozenset({"", "na", "n/a", "null", "none", "missing", "?", "-"})
 
 
@@ -121,9 +122,8 @@ def _layout(path: Path, first: list[str], label_column: str | None) -> Layout:
         if len(known) != 1:
             near = difflib.get_close_matches(label_column, columns, n=1)
             hint = f"did you mean {shown(near[0])!r}? " if near else ""
-            listed = ", ".join(repr(shown(name, 40)) for name in columns[:20]) + (", ..." if len(columns) > 20 else "")
             called = f"{len(known) or 'no'} columns are called {shown(label_column)!r}"
-            raise ReadError(path, f"{called}; {hint}the columns are {listed}")
+            raise ReadError(path, f"{called}; {hint}the columns are {_listed(columns)}")
     elif len(known) > 1:
         several = ", ".join(repr(shown(columns[k])) for k in known[:20])
         raise ReadError(path, f"which column has the labels? {several} could; FILE#COLUMN says which")
@@ -182,9 +182,8 @@ def read_features(
             labels = [k for k in found if k not in chosen] if chosen else known
             layout = replace(layout, label=labels[0] if len(labels) == 1 else found[-1])
         elif len(found) != width:
-            raise ReadError(
-                path, f"{len(found)} columns, and the network was trained on {width} features, with or without labels"
-            )
+            trained = f"{len(found)} columns, and the network was trained on {width} features, with or without labels"
+            raise ReadError(path, trained + (_differing([columns[k] for k in found], called) if header else ""))
         note = _note(layout, called, chosen) if header else ""
         table = _cells(path, replace(layout, chosen=chosen), _with_first(rows, number, first, layout))
     except ReadError as error:
@@ -212,6 +211,18 @@ def _note(layout: Layout, called: Sequence[str], chosen: tuple[int, ...]) -> str
     missing = next((f", and {shown(name, 40)!r} of them is not there" for name in called if name not in names), "")
     was = f"is none of those of training{missing}" if called else "is called as labels are"
     return f"column {shown(strange[0], 40)!r} {was}: it is taken for one of the network's {len(names)} features"
+
+
+def _differing(names: Sequence[str], called: Sequence[str]) -> str:
+    """Which columns are missing, and which are not of training, if its columns had names."""
+    missing = [name for name in called if name not in names]
+    strange = [name for name in names if called and name not in called and name.lower() not in LABEL_WORDS]
+    faults = {"missing": missing, "not of training": strange}
+    return "".join(f"; {what}: {_listed(which)}" for what, which in faults.items() if which)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(shown(name, 40)) for name in names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def _cells(path: Path, layout: Layout, rows: Rows) -> Table:
