@@ -218,6 +218,7 @@ def test_json_prints_one_object_and_nothing_else_on_stdout():
         (["jal-ce"], "RECIPE must be DATASET/LOSS, such as cifar10/jal-ce, or a loss together with --data PLACE"),
         (["cifar10"], "RECIPE must be DATASET/LOSS"),
         (["gec", "--data", "mine.npz"], "did you mean 'gce'?"),
+        (["ce,gce", "--data", "mine.npz"], "one loss is trained, got 'ce,gce'; 'noiseproof compare ce,gce --data mine.npz'"),
         (["jal-ce", "--data", "gone.npz"], "gone.npz: no such file or folder"),
         (["jal-ce", "--data", "mine.npz", "--profile", "paper-text"], "--profile is for the paper's recipes"),
         (["digits/ce", "--data", "mine.npz"], "give the loss alone: noiseproof train ce --data mine.npz"),
