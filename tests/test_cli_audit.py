@@ -113,6 +113,12 @@ def test_a_table_of_features_is_audited_by_name():
     assert "--data 'mine.csv#d' --labels" in said.stdout
 
 
+def test_a_column_that_names_the_rows_is_doubted_before_it_is_learnt():
+    Path("mine.csv").write_text("row_id,size,label\n" + "".join(f"{k},{k % 7},{k // 20}\n" for k in range(40)))
+    done = audit("mine.csv", "--quick", "--epochs", "1", "--out", "out", "--quiet")
+    assert "warning: column 'row_id' has another whole number on every row, and is trained on" in done.stderr
+
+
 def test_other_labels_can_be_audited():
     place, *p = arrays(TRUE)
     np.save("people.npy", GIVEN)

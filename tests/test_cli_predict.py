@@ -222,6 +222,29 @@ def test_a_column_that_is_none_of_those_of_training_is_doubted(by_name):
     assert "warning: column 'kind' is none of those of training, and 'height' of them is not there: it is" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("width height", "; missing: 'y'"),
+        ("width y height kind label", "; not of training: 'kind'"),
+        ("width kind", "; missing: 'y', 'height'; not of training: 'kind'"),
+    ],
+)
+def test_columns_too_many_or_too_few_are_named(by_name, header, said):
+    Path("new.csv").write_text(table(header.split(), by_name | {"label": by_name["kind"]}))
+    done = run("named", "--data", "new.csv", "--out", "out.csv")
+    assert done.exit_code == 2
+    assert f"the network was trained on 3 features, with or without labels{said}\n" in done.stderr
+
+
+@pytest.mark.usefixtures("here")
+def test_a_format_that_is_not_written_is_refused_unless_one_is_said():
+    done = run("features", "--data", "plain.npz", "--out", "out.parquet")
+    assert "error: --out out.parquet: predictions are written as .csv, .npz or .json, got '.parquet'; --format" in done.stderr
+    assert not Path("out.parquet").exists()
+    assert run("features", "--data", "plain.npz", "--out", "out.table", "--format", "csv").exit_code == 0
+
+
 def test_the_columns_of_a_data_frame_are_taken_by_name_too(by_name):
     class Frame:
         """As much of pandas' as is asked for."""

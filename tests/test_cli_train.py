@@ -218,6 +218,7 @@ def test_json_prints_one_object_and_nothing_else_on_stdout():
         (["jal-ce"], "RECIPE must be DATASET/LOSS, such as cifar10/jal-ce, or a loss together with --data PLACE"),
         (["cifar10"], "RECIPE must be DATASET/LOSS"),
         (["gec", "--data", "mine.npz"], "did you mean 'gce'?"),
+        (["ce,gce", "--data", "mine.npz"], "one loss is trained, got 'ce,gce'; 'noiseproof compare ce,gce --data mine.npz'"),
         (["jal-ce", "--data", "gone.npz"], "gone.npz: no such file or folder"),
         (["jal-ce", "--data", "mine.npz", "--profile", "paper-text"], "--profile is for the paper's recipes"),
         (["digits/ce", "--data", "mine.npz"], "give the loss alone: noiseproof train ce --data mine.npz"),
@@ -455,3 +456,27 @@ def test_a_column_that_names_the_rows_is_doubted(tmp_path, column, values, said)
     assert done.exit_code == 0, done.output
     warning = f"warning: column '{column}' has another whole number on every row, and is trained on: call it id"
     assert (warning in done.stderr) == said
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "said"),
+    [
+        (
+            "code,size,label",
+            lambda k: f"{7 - k % 2},{k},{k % 2}",
+            "column 'code' has one value for each class, and is",
+        ),
+        ("code,size,label", lambda k: f"{k % 4},{k},{k % 2}", ""),  # two values for each class
+        ("code,size,label", lambda k: f"{(k + (k == 33)) % 2},{k},{k % 2}", ""),  # but for one row
+        ("a,b,label", lambda k: f"{k},{k},{['cat', 'Cat', 'dog'][k % 3]}", "classes 'Cat' and 'cat' differ in capitals only"),
+        ("a,b,label", lambda k: f"{k},{k},{'odd' if k == 7 else 'usual'}", "no example to test on is of class odd: the test"),
+    ],
+)
+def test_what_makes_a_result_worthless_is_doubted(tmp_path, header, row, said):
+    (tmp_path / "data.csv").write_text("\n".join([header, *map(row, range(40))]) + "\n")
+    words = ("ce", "--data", tmp_path / "data.csv", "--out", tmp_path / "runs", "--set", "epochs=1", "--test-share", "0.25")
+    done = run(*words)
+    assert done.exit_code == 0, done.output
+    warnings = [line for line in done.stderr.splitlines() if "column" in line or "capitals" in line or "to test on" in line]
+    assert len(warnings) == bool(said), warnings
+    assert said in done.stderr

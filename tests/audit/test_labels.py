@@ -307,12 +307,13 @@ def test_without_a_gpu_images_are_learnt_by_a_small_network_which_is_said(tmp_pa
     assert planned(files, ("0", "1"), **options)[1].model == "resnet50"
 
 
-def test_damaged_image_files_are_left_out_on_request_and_said(tmp_path, own_model):
+@pytest.mark.parametrize("sizes", [1, 2])
+def test_damaged_image_files_are_left_out_on_request_and_said(tmp_path, own_model, sizes):
     pixels, true = pictures(24)
     paths = [str(tmp_path / f"{k}.png") for k in range(24)]
     for k, path in enumerate(paths):
-        Image.fromarray(pixels[k, : 9 + k % 2]).save(path)  # of two sizes: they stay in their files
-    (tmp_path / "5.png").write_bytes(b"no image")
+        Image.fromarray(pixels[k, : 9 + k % sizes]).save(path)  # of one size they would be read into memory
+    (tmp_path / "5.png").write_bytes((tmp_path / "5.png").read_bytes()[:-30])  # its header still says the size
     files = ImageFiles(tuple(paths), true)
     options = {"model": own_model, "epochs": 2, "folds": 2, "device": "cpu", "workers": 0}
     found = audit_labels(files, skip_corrupt=True, **options)

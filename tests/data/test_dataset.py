@@ -46,7 +46,9 @@ def test_the_digits_are_embedded():
         (([[1.0]] * 2, [-1, 1]), r"labels must be in .*, got -1; number the classes from 0: np.unique\(y"),
         (([[1.0], [2.0]], [0]), "2 inputs for 1 labels"),
         (([1.0], [0]), r"inputs must be \[N, ...\], got shape \(1,\)"),
-        ((np.zeros((1, 2), np.int32), [0]), "features, got int32; x.astype"),
+        ((np.zeros((1, 2), np.int32), [0]), r"features, got int32; x.astype\(np.float32\) makes features of them"),
+        ((np.full((1, 8, 8, 3), 255), [0]), r"features, got int64; x.astype\(np.uint8\) makes images of them"),
+        ((np.full((1, 8, 8, 3), 256), [0]), r"features, got int64; x.astype\(np.float32\) makes features of them"),
     ],
 )
 def test_bad_arrays_are_refused_with_the_reason(arrays, message):
@@ -77,7 +79,7 @@ def test_bad_files_are_named(tmp_path):
     with pytest.raises(DataError, match=r"other\.npz: no array named 'x'; it has images"):
         load_npz(tmp_path / "other.npz")
     np.savez(tmp_path / "objects.npz", x=np.array([object()]), y=[0])
-    with pytest.raises(DataError, match=r"objects\.npz: not a readable"):
+    with pytest.raises(DataError, match=r"objects\.npz: not a readable .* got dtype '\|O'; save x.astype\(np.float32\)$"):
         load_npz(tmp_path / "objects.npz")
     with pytest.raises(FileNotFoundError):
         load_npz(tmp_path / "gone.npz")

@@ -38,7 +38,7 @@ def test_files_that_are_no_images_have_no_common_size(tmp_path):
     broken = tmp_path / "train" / "class1" / "a.png"
     broken.write_bytes(b"no image")
     assert common_size(data, at_most=64) is None
-    with pytest.raises(DataError, match=r"class1/a\.png: not an image; .* size=none reads the files batch by batch"):
+    with pytest.raises(DataError, match=r"class1/a\.png: not an image; .*; --skip-corrupt .* --set size=none"):
         in_memory_at(data, (28, 28))
 
 

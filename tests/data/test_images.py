@@ -290,7 +290,7 @@ def test_links_are_followed_and_junk_is_passed_over(tmp_path):
     [
         (lambda d: (d / "c").mkdir(), "c: a class without images"),
         (lambda d: (d / "a/notes.txt").write_text("x"), r"notes\.txt: not an image's name"),
-        (lambda d: (d / "a/2.png").mkdir(), r"2\.png: a folder; images are expected directly in"),
+        (lambda d: (d / "a/2.png").mkdir(), r"2\.png: a folder; images are expected directly in .*a$"),
         (lambda d: save(d / "loose.png"), r"loose\.png: an image outside any class"),
         (lambda d: (d / "a/2.png").symlink_to(d / "gone.png"), r"2\.png: a link to nothing"),
         (lambda d: folder_of(d, ["train/a/1.png", "val/a/1.png", "val/z/1.png"]), r"val: classes that .*train has not: 'z'"),
@@ -300,6 +300,12 @@ def test_what_does_not_belong_in_a_folder_is_named(tmp_path, spoil, message):
     folder_of(tmp_path, ["a/1.png", "b/1.png"])
     spoil(tmp_path)
     with pytest.raises(DataError, match=message):
+        load_image_folder(tmp_path)
+
+
+def test_a_folder_around_the_classes_is_told_from_a_class(tmp_path):
+    folder_of(tmp_path, ["outer/a/1.png", "outer/b/1.png"])
+    with pytest.raises(DataError, match=r"outer/a: a folder; .* if its folders are the classes, give .*outer$"):
         load_image_folder(tmp_path)
 
 

@@ -180,13 +180,19 @@ def test_a_label_beyond_the_named_classes_is_reported(tmp_path):
 
 def test_text_in_another_encoding_is_reported(tmp_path):
     (tmp_path / "l.txt").write_bytes(b"a.png 0\n\xfc.png 1\n")
-    with pytest.raises(DataError, match=r"l\.txt:2: not UTF-8 text"):
+    with pytest.raises(DataError, match=r"l\.txt:2: not UTF-8 text: .*; save it as UTF-8"):
         load_list(tmp_path / "l.txt")
 
 
 def test_an_empty_list_is_refused(tmp_path):
-    with pytest.raises(DataError, match="no images listed"):
+    with pytest.raises(DataError, match="nothing in it: no images listed, no table of features"):
         load_list(write(tmp_path / "l.txt", "# nothing"))
+
+
+def test_a_header_that_is_not_known_is_taken_for_one(tmp_path):
+    touch(tmp_path, ["a.png"])
+    with pytest.raises(FileNotFoundError, match=r"l\.csv:1: no file .*filename; a header names the columns path and label$"):
+        load_list(write(tmp_path / "l.csv", "filename,animal", "a.png,cat"))
 
 
 def test_missing_images_are_found_at_once_or_on_request_later(tmp_path):

@@ -161,6 +161,7 @@ def test_a_damaged_image_is_a_data_error_with_its_path(files, workers, tmp_path)
     with pytest.raises(DataError) as caught:
         list(made.epoch(0))
     assert str(caught.value).startswith(f"{spoiled.paths[7]}: not a readable image: ")
+    assert str(caught.value).endswith("; --skip-corrupt (skip_corrupt=True) leaves out damaged files")
     assert "Traceback" not in str(caught.value)
     with pytest.raises(DataError):  # the loader is not broken by it, and says it again
         list(made.epoch(1))
@@ -257,7 +258,7 @@ def test_a_fault_of_the_opener_arrives_with_the_path(files, tmp_path):
         f"OSError [Errno 5] RuntimeError: held: {path}",
         f"OSError [Errno 5] the store answered 7: {path}",
         f"OSError [Errno 5] KeyError: '0.jpg': {path}",
-        "DataError it: spoiled",
+        "DataError it: spoiled; --skip-corrupt (skip_corrupt=True) leaves out damaged files",
         f"FileNotFoundError [Errno 2] No such file or directory ('all.zip'): {path}",
         f"OSError [Errno 5] OSError: {path}",
     ]

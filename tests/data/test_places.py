@@ -160,6 +160,14 @@ def test_an_npz_file_is_opened(tmp_path):
     assert open_dataset(tmp_path / "mine.npz").train.labels.tolist() == [0, 1, 1]
 
 
+def test_a_suffix_may_be_in_capitals(tmp_path):
+    np.savez(tmp_path / "mine.npz", x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]))
+    (tmp_path / "mine.npz").rename(tmp_path / "MINE.NPZ")
+    (tmp_path / "TABLE.CSV").write_text("a,b,label\n1,2,0\n3,4,1\n5,6,1\n")
+    for place in (tmp_path / "MINE.NPZ", tmp_path / "TABLE.CSV", f"{tmp_path / 'TABLE.CSV'}#label"):
+        assert open_dataset(place).train.labels.tolist() == [0, 1, 1]
+
+
 def test_folders_of_images_are_opened_with_and_without_splits(tmp_path):
     make_images(tmp_path / "flat")
     for split in ("train", "val"):

@@ -155,7 +155,7 @@ CASES = [
     ),
     Case("many rows", written(HEAD, *["1,2,0"] * 10**5), "table", ACCEPTED),
     Case("a header twice", written(HEAD, ROW, HEAD), "table", r"t\.csv:3: column 'a' should be a number, got 'a'"),
-    Case("labels that are empty", written(HEAD, "1,2,", "1,2,"), "table", r"t\.csv:2: the label should be"),
+    Case("labels that are empty", written(HEAD, "1,2,", "1,2,"), "table", r"t\.csv:2: no label in"),
     Case("sound predictions", written(npy(P), file="p.npy"), "predictions", ACCEPTED),
     Case("predictions that promise more", written(lying("(99, 2)"), file="p.npy"), "predictions", SIZE),
     Case("predictions that promise a tebibyte", written(lying("(9**99,)"[:7]), file="p.npy"), "predictions", "not a header"),

@@ -103,12 +103,14 @@ def test_images_in_files_are_said_to_be_the_reason_against_instance_noise(tmp_pa
         (["asymmetric:0.2", "--dataset", "digits"], "digits has no asymmetric noise of its own; there are asymmetric-cifar10,"),
         (["asymmetric:0.2", "--labels", "labels.npy"], "there are symmetric, pairflip, asymmetric-cifar10"),
         (["symmetric:0.2", "--dataset", "digit"], "did you mean 'digits'?"),
+        (["symmetric:0.2", "--labels", "table.csv"], "; --dataset table.csv takes the labels of a table with features"),
         (["symmetric:0.2", "--dataset", "cifar10", "--data", "nowhere"], "data fetch cifar10 --data nowhere' downloads it"),
     ],
 )
 def test_mistakes_end_with_one_line(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     np.save(tmp_path / "labels.npy", np.arange(10))
+    (tmp_path / "table.csv").write_text("a,label\n1.5,cat\n2.5,dog\n")
     result = run("make", *arguments, "--out", "noisy")
     assert result.exit_code == 2
     assert message in result.output

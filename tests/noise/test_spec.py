@@ -37,6 +37,7 @@ def test_a_text_is_parsed_and_given_back(text, spec, canonical):
     ("text", "message"),
     [
         ("symmetric:", "the rate in 'symmetric:' must be a number, got ''"),
+        ("human:worst", "must be a number, got 'worst'; people's labels are labels:FILE#NAME"),
         ("symmetric:-0.1", r"the rate in 'symmetric:-0.1' must be in \[0, 1\], got -0.1"),
         ("pairflip:inf", r"must be in \[0, 1\], got inf"),
         ("instance:1", r"the rate in 'instance:1' must be in \[0, 1\), got 1.0"),

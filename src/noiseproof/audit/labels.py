@@ -210,12 +210,13 @@ def learnt_small(examples: Examples, model: str | None, device: torch.device) ->
 def _robust_recipe(dataset: Dataset, model: str | None, seed: int, options: RunOptions) -> Recipe:
     """For the given labels, by the kind of the examples."""
     examples, gpu = dataset.train, options.device.type == "cuda"
+    size = "none" if options.skip_corrupt else None  # damaged files can be left out batch by batch, not of images in memory
     if learnt_small(examples, model, options.device):
-        recipe = own_recipe(dataset, "audit", ROBUST, model=SMALL_NETWORK, seed=seed, gpu=gpu)
-        if examples.kind == "files" and recipe.size is None and not options.skip_corrupt:  # which leaves files as they are
+        recipe = own_recipe(dataset, "audit", ROBUST, model=SMALL_NETWORK, size=size, seed=seed, gpu=gpu)
+        if examples.kind == "files" and recipe.size is None and not options.skip_corrupt:
             recipe = own_recipe(dataset, "audit", ROBUST, model=SMALL_NETWORK, size=SMALL_SIDE, seed=seed, gpu=gpu)
         return override(recipe, SMALL | {"epochs": int(np.clip(SMALL_SEEN // len(examples), *SMALL_EPOCHS))})
-    recipe = own_recipe(dataset, "audit", ROBUST, model=model, seed=seed, gpu=gpu)
+    recipe = own_recipe(dataset, "audit", ROBUST, model=model, size=size, seed=seed, gpu=gpu)
     changes: dict[str, Any] = {"epochs": EPOCHS} if examples.kind == "features" else {}
     if recipe.l2 and recipe.augment == "crop-flip":
         changes |= SMALL_IMAGES[len(dataset.classes) >= MANY]
@@ -235,7 +236,7 @@ def _batch(batch: int, rows: int, fold: NDArray[np.int64] | None) -> int:
 def _soft_recipe(plan: Plan, recipe: Recipe) -> Recipe:
     """Cross entropy with the decay of its own default, if that is of the same optimiser, for half the epochs."""
     dataset = Dataset("audit", plan.task.train, None, plan.task.classes)
-    plain = own_recipe(dataset, "audit", PLAIN, model=recipe.model, size=recipe.size, seed=plan.seed)
+    plain = own_recipe(dataset, "audit", PLAIN, model=recipe.model, size=recipe.size or "none", seed=plan.seed)
     decay = {"l1": plain.l1, "l2": plain.l2} if plain.optimiser == recipe.optimiser else {}
     return override(recipe, {"loss": PLAIN, "loss_options": {}, **decay, "epochs": _half(recipe.epochs)})
 

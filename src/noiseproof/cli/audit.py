@@ -22,7 +22,8 @@ from noiseproof.audit.labels import SMALL_NETWORK, learnt_small
 from noiseproof.audit.probabilities import checked_features
 from noiseproof.audit.tables import read_decisions
 from noiseproof.cli.audit_view import Followed, as_json_text, print_verdict, print_warnings
-from noiseproof.cli.output import Console, console, errors_reported
+from noiseproof.cli.doubts import table_doubts
+from noiseproof.cli.output import Console, console, errors_reported, warn
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.data import Dataset, check_classes, open_dataset
@@ -202,6 +203,8 @@ def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None
 def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out: Path, shown_by: Console | None) -> Audit:
     with sigterm_as_ctrl_c() as stopped, Followed(shown_by) as followed, errors_reported():
         check_classes(dataset, place)
+        for text in table_doubts(dataset.columns, dataset.train, dataset.train.labels, dataset.classes):
+            warn(text)
         try:
             if ":" in (how["model"] or ""):
                 sys.path.insert(0, os.getcwd())  # where a user's own module usually is

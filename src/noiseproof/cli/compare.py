@@ -15,12 +15,12 @@ import typer
 
 from noiseproof import paper
 from noiseproof.cli.compare_runs import PLAIN, Competitor, Runs
+from noiseproof.cli.doubts import data_doubts
 from noiseproof.cli.loss_lists import parse_decays, parse_losses
 from noiseproof.cli.output import Console, console, echo, fail, warn
 from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from
 from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
 from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, Share, SkipCorrupt, Workers
-from noiseproof.cli.train_view import data_doubts
 from noiseproof.data import Dataset, data_root, open_dataset
 from noiseproof.files import is_dir, is_file, write_whole
 from noiseproof.report.comparison import FORMATS, Compared, draw
@@ -86,11 +86,11 @@ def compare(
 ) -> None:
     """Compare losses: the same budget for all, the same seeds, and which of them cannot be told apart.
 
-    A seed gives every loss the same noise, split, initial weights and order of examples, so differences are taken within
-    seeds. --data PLACE is your own data, --dataset NAME one that has recipes; a loss without a recipe there is trained like ce.
+    A seed gives every loss the same noise, initial weights and order of examples, so differences are taken within seeds.
+    --data PLACE is your own data, --dataset NAME one that has recipes; a loss without a recipe there is trained like ce.
 
-    Without clean labels to test on, --test-share holds out labels as they were given: their order of losses is mostly that of
-    clean ones (docs/choosing.md), and --test-noise corrects the numbers. 'noiseproof audit' estimates the noise.
+    Without clean labels to test on, --test-share holds out labels as given, the same for all seeds: their order of losses is
+    mostly that of clean ones (docs/choosing.md), and --test-noise corrects the numbers. 'noiseproof audit' estimates the noise.
 
     The runs are kept like those of 'noiseproof train': stopped, the same command goes on; with more losses or seeds, only
     what is missing is trained.

@@ -48,9 +48,9 @@ def said_of_labels(recipe: Recipe, task: Task) -> list[str]:
         return []
     n = len(task.test)
     return [
-        f"tested on {n} held-out labels as given: wrong ones count against every loss, so the order says more than the "
-        f"numbers; the standard error of an accuracy on {n} labels is up to {50 / n**0.5:.1f} points; {PAGE}; where the noise "
-        "is known, --test-noise corrects for it"
+        f"tested on {n} held-out labels as given, the same for all seeds: wrong ones count against every loss, so the order "
+        f"says more than the numbers; the standard error of an accuracy on {n} labels is up to {50 / n**0.5:.1f} points; "
+        f"{PAGE}; where the noise is known, --test-noise corrects for it"
     ]
 
 

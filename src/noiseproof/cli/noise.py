@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -16,6 +17,7 @@ from noiseproof import noise as label_noise
 from noiseproof.cli.completion import datasets, noises
 from noiseproof.cli.output import console, errors_reported, warn
 from noiseproof.data import open_dataset
+from noiseproof.data.places import find_table
 from noiseproof.files import is_dir
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels
 from noiseproof.noise.instance import INSTANCE
@@ -133,10 +135,19 @@ def clean_labels(labels: Path | None, name: str | None, dataset: str | None, roo
     if (labels is None) == (dataset is None):
         raise ValueError("the clean labels come from --labels FILE or from --dataset NAME_OR_PATH: give one of the two")
     if labels is not None:
-        return Clean(label_noise.load_labels(labels, name), str(labels))
+        return Clean(_labels_in(labels, name), str(labels))
     opened = open_dataset(str(dataset), root)
     images = opened.train.inputs if opened.train.in_memory else None
     return Clean(opened.train.labels, str(dataset), len(opened.classes), images, opened.name)
+
+
+def _labels_in(file: Path, name: str | None) -> NDArray[np.int64]:
+    try:
+        return label_noise.load_labels(file, name)
+    except ValueError as error:
+        if find_table(str(file)) is None:
+            raise
+        raise ValueError(f"{error}; --dataset {shlex.quote(str(file))} takes the labels of a table with features") from error
 
 
 @app.command()

@@ -61,6 +61,8 @@ def plan_run(
         )
     elif profile != paper.PROFILES[0]:
         raise ValueError(f"--profile is for the paper's recipes, DATASET/LOSS, got {profile!r} with {name!r}")
+    elif "," in name:
+        raise ValueError(f"one loss is trained, got {name!r}; 'noiseproof compare {name} --data {data}' compares several")
     else:
         loss = find_loss(name).name
         dataset = open_dataset(data)

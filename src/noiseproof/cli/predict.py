@@ -51,7 +51,9 @@ Workers = Annotated[int, typer.Option(help="Processes that decode image files, w
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 
-SUFFIXES = {".npz": Format.npz, ".json": Format.json, ".jsonl": Format.json}
+SUFFIXES = {
+    ".csv": Format.csv, ".txt": Format.csv, "": Format.csv, ".npz": Format.npz, ".json": Format.json, ".jsonl": Format.json,
+}  # fmt: skip
 MANY, TOP = 100, 5
 """From more classes than these, the probabilities of the likeliest few are written"""
 FEW = 256
@@ -150,7 +152,9 @@ class Results:
 
 
 def _form(out: str, written: Format | None, data: str) -> Format:
-    form = written or SUFFIXES.get(Path(out).suffix.lower(), Format.csv)
+    form = written or SUFFIXES.get(suffix := Path(out).suffix.lower())
+    if form is None:
+        raise ValueError(f"--out {out}: predictions are written as .csv, .npz or .json, got {suffix!r}; --format says which")
     if out == "-" and form is Format.npz:
         raise ValueError("--out - is for csv and json; npz is not text: give --out FILE")
     if out == "-":

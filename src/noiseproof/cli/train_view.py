@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.markup import escape
 
+from noiseproof.cli.doubts import data_doubts
 from noiseproof.cli.output import Console, console, printable, warn
 from noiseproof.cli.plan import Plan
 from noiseproof.cli.progress import duration
@@ -21,14 +19,11 @@ from noiseproof.train.engine_choice import fast_path_suits
 from noiseproof.train.observer import Several
 
 __all__ = [
-    "EveryNth", "Legend", "as_json_text", "class_line", "data_doubts", "print_recipe", "print_result", "print_start",
-    "result_line",
+    "EveryNth", "Legend", "as_json_text", "class_line", "print_recipe", "print_result", "print_start", "result_line",
 ]  # fmt: skip
 
 MANY = 20
 """Classes of which not each accuracy is printed; the record has them"""
-IDENTIFIER = re.compile(r"(?:[_\s.-][iI][dD]|[a-z]I[dD])$")
-"""How columns are called that name the rows, if they are not called so alone"""
 
 
 def print_recipe(plan: Plan, as_json: bool) -> None:
@@ -88,30 +83,6 @@ def _doubts(recipe: Recipe, task: Task, options: RunOptions) -> Iterator[str]:
         )
     if 0 < (rest := len(task.train) % recipe.batch) < options.process.world:
         yield f"the last batch of an epoch, {rest}, is left out: fewer than the {options.process.world} processes"
-
-
-def data_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
-    """What the user may not have meant by the data: labels that count from 1, or of other examples; names as a feature."""
-    given = task.train.labels
-    own = given if task.clean is None else task.clean  # noise gives labels to a class that has no example
-    if absent := len(task.classes) - len(np.unique(own)):
-        yield f"{absent} of the classes have no example to train on (labels count from 0; a gap is a class too)"
-    if task.clean is not None and recipe.noise.startswith("labels:"):
-        shares = [np.bincount(labels, minlength=len(task.classes)) / len(labels) for labels in (own, given)]
-        chance, agree = float(shares[0] @ shares[1]), float((own == given).mean())
-        if agree <= chance + 2 * (chance * (1 - chance) / len(own)) ** 0.5:
-            yield (
-                f"only {agree:.0%} of the labels in {recipe.noise.removeprefix('labels:')} are the data's own, as many as by "
-                "chance: are they of the same examples, in the same order?"
-            )
-    for k, column in enumerate(task.columns):
-        if IDENTIFIER.search(column) and task.train.in_memory and _all_different(task.train.inputs[:, k]):
-            yield f"column {column!r} has another whole number on every row, and is trained on: call it id if it is no feature"
-
-
-def _all_different(values: NDArray[np.float32]) -> bool:
-    """Whether these are whole numbers, each of which comes once."""
-    return bool((values == np.round(values)).all()) and len(np.unique(values)) == len(values)
 
 
 class Legend(Observer):

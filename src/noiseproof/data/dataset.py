@@ -103,9 +103,7 @@ def load_npz(path: str | Path) -> Dataset:
                 raise DataError(f"{path}: no array named {missing[0]!r}; it has {has}; {way}")
             arrays = {key: archive.array(key) for key in ("x", "y", "x_test", "y_test") if key in archive.names}
     except ReadError as error:
-        named = error.fault.startswith(("array 'y': it must hold plain", "array 'y_test': it must hold plain"))
-        way = "; number the classes from 0: np.unique(y, return_inverse=True)[1]" if named else ""
-        raise DataError(f"{path}: not a readable .npz file: {error.fault}{way}") from error
+        raise DataError(f"{path}: not a readable .npz file: {error.fault}{_way_to_numbers(error.fault)}") from error
     if len(arrays) == 3:
         raise DataError(f"{path}: x_test and y_test go together, and only {[*arrays][2]} is there")
     train = as_split(arrays.pop("x"), arrays.pop("y"), None, f"{path}, x and y")
@@ -145,9 +143,24 @@ def as_split(inputs: ArrayLike, labels: ArrayLike, classes: int | None, where: s
     if x.dtype.kind == "f":
         return Split(_finite(x, where), y.astype(np.int64))
     if x.dtype != np.uint8:
-        way = "; x.astype(np.float32) makes features of them" if x.dtype.kind in "iub" else ""
-        raise DataError(f"{where}: inputs must be uint8 images or floating features, got {x.dtype}{way}")
+        raise DataError(f"{where}: inputs must be uint8 images or floating features, got {x.dtype}{_way_to_inputs(x)}")
     return Split(x, y.astype(np.int64))
+
+
+def _way_to_numbers(fault: str) -> str:
+    """What to do about an array of objects, words or the like, by what its reader says."""
+    for name in ("x", "x_test"):
+        if fault.startswith(f"array '{name}': it must hold plain"):
+            return f"; save {name}.astype(np.float32)"
+    labels = fault.startswith(("array 'y': it must hold plain", "array 'y_test': it must hold plain"))
+    return "; number the classes from 0: np.unique(y, return_inverse=True)[1]" if labels else ""
+
+
+def _way_to_inputs(x: NDArray[Any]) -> str:
+    """How to make inputs of other whole numbers."""
+    if x.dtype.kind in "iu" and x.ndim > 2 and x.min() >= 0 and x.max() <= 255:
+        return "; x.astype(np.uint8) makes images of them"
+    return "; x.astype(np.float32) makes features of them" if x.dtype.kind in "iub" else ""
 
 
 def _way_to_labels(y: NDArray[Any]) -> str:

@@ -65,7 +65,8 @@ def _pixels(files: ImageFiles, size: Size) -> NDArray[np.uint8]:
         try:
             pixels[k] = np.asarray(framing.frame(decode(path, open_file), ()))
         except DataError as error:
-            raise DataError(f"{error}; size=none reads the files batch by batch, where damaged ones can be left out") from error
+            way = "--skip-corrupt leaves out damaged files (train and compare: together with --set size=none)"
+            raise DataError(f"{error}; {way}") from error
         except ValueError as error:
             raise DataError(f"{path}: {error}") from error
     _decoded[files] = size, pixels

@@ -215,13 +215,14 @@ def class_files(folder: Path, labels: dict[str, int], update: Callable[[bytes], 
         before, relative = len(paths), (folder / name).relative_to(root).as_posix()
         for entry in _entries(folder / name):
             if entry.is_dir():
-                raise DataError(f"{entry.path}: a folder; images are expected directly in {folder / name}")
+                way = f"; if its folders are the classes, give {folder / name}" if len(labels) == 1 else ""
+                raise DataError(f"{entry.path}: a folder; images are expected directly in {folder / name}{way}")
             if not _is_image(entry.name):
                 raise DataError(f"{entry.path}: not an image's name ({' '.join(sorted(EXTENSIONS))}); move it away")
             try:
                 found = entry.stat()
             except FileNotFoundError as error:
-                raise DataError(f"{entry.path}: a link to nothing") from error
+                raise DataError(f"{entry.path}: a link to nothing; remove it") from error
             if not stat.S_ISREG(found.st_mode):
                 raise DataError(f"{entry.path}: not a regular file but a pipe, a socket or a device; move it away")
             paths.append(entry.path)

@@ -66,13 +66,15 @@ def read_numbered(path: Path, classes: int | None = None) -> list[Line]:
 def _read_fields(path: Path) -> list[Fields]:
     """The lines of a list, by its header if it has one."""
     lines = list(text_lines(path))
-    header = _header(lines[0][1]) if lines else None
+    if not lines:
+        raise DataError(f"{path}: nothing in it: no images listed, no table of features")
+    header = _header(lines[0][1])
     if header is not None:
         found = [_columns(path, number, text, *header) for number, text in lines[1:]]
     else:
         # A name may have spaces where tabs or commas separate the fields.
-        first = _last_field(path, *lines[0], " \t,") if lines else None
-        by = next((mark for mark in "\t," if mark in lines[0][1]), " ") if first and is_name(first.label) else " \t,"
+        first = _last_field(path, *lines[0], " \t,")
+        by = next((mark for mark in "\t," if mark in lines[0][1]), " ") if is_name(first.label) else " \t,"
         found = [_last_field(path, number, text, by) for number, text in lines]
     return not_empty(found, path)
 

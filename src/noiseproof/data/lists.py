@@ -17,7 +17,7 @@ from noiseproof.classes import class_names
 from noiseproof.data.dataset import Dataset
 from noiseproof.data.examples import DataError, ImageFiles
 from noiseproof.data.images import class_files
-from noiseproof.data.list_lines import Line, not_empty, read_lists, read_numbered, text_lines
+from noiseproof.data.list_lines import PATH_WORDS, Line, not_empty, read_lists, read_numbered, text_lines
 from noiseproof.files import checksum, exists, is_dir, is_file
 
 __all__ = ["imagenet_beside", "listed_files", "load_clothing1m", "load_list", "load_webvision"]
@@ -169,11 +169,11 @@ def _check_files(source: Path, lines: list[Line], paths: list[str]) -> None:
         if name not in folders[folder]:
             missing.append(k)
     if missing:
-        others = f" ({len(missing)} of {len(paths)} are missing)" if len(missing) > 1 else ""
-        raise FileNotFoundError(
-            f"{source}:{lines[missing[0]].number}: no file {paths[missing[0]][:LONG]}{others}; "
-            "correct the list or the folder (in Python, check_files=False leaves it to the loader)"
-        )
+        first, others = lines[missing[0]], f" ({len(missing)} of {len(paths)} are missing)" if len(missing) > 1 else ""
+        way = "correct the list or the folder (in Python, check_files=False leaves it to the loader)"
+        if first.path.lower() in PATH_WORDS:
+            way = "a header names the columns path and label"
+        raise FileNotFoundError(f"{source}:{first.number}: no file {paths[missing[0]][:LONG]}{others}; {way}")
 
 
 def _sources(paths: Sequence[Path]) -> dict[str, str]:

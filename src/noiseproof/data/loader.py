@@ -160,8 +160,10 @@ class ImageLoader:
 
     def _report(self, faults: list[tuple[str, Exception]], left: int) -> None:
         for path, error in faults:
-            if not self.skip_corrupt or not isinstance(error, DataError):
+            if not isinstance(error, DataError):
                 raise error
+            if not self.skip_corrupt:
+                raise DataError(f"{error}; --skip-corrupt (skip_corrupt=True) leaves out damaged files") from error
             self.skipped.append(path)
         if not left:
             raise DataError(f"every image of a batch is damaged, {len(faults)} of them; the first: {faults[0][1]}")

@@ -47,12 +47,13 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
         return _open_folder(path, check)
     if (table := find_table(name)) is not None:
         return load_table(*table)
-    if is_file(path) and path.suffix not in (".npz", *LISTS):
+    suffix = path.suffix.lower()
+    if is_file(path) and suffix not in (".npz", *LISTS):
         raise ValueError(
             f"{path}: a data set is an .npz file, a list or a table ({', '.join(LISTS)}) or a folder, got {path.suffix!r}"
         )
     if is_file(path):
-        return load_npz(path) if path.suffix == ".npz" else load_list(path)
+        return load_npz(path) if suffix == ".npz" else load_list(path)
     if len(path.parts) > 1 or path.suffix:
         raise FileNotFoundError(f"{path}: no such file or folder")
     near = difflib.get_close_matches(name, NAMES, n=1)
@@ -64,10 +65,10 @@ def find_table(place: str) -> tuple[Path, str | None] | None:
     """The file and the label column that FILE or FILE#COLUMN names, if the file is a table of features."""
     path = Path(place).expanduser()
     if is_file(path):
-        return (path, None) if path.suffix in LISTS and is_table(path) else None
+        return (path, None) if path.suffix.lower() in LISTS and is_table(path) else None
     file, mark, column = place.rpartition("#")
     path = Path(file).expanduser()
-    return (path, column) if mark and path.suffix in LISTS and is_file(path) else None
+    return (path, column) if mark and path.suffix.lower() in LISTS and is_file(path) else None
 
 
 def find_dataset(name: str, root: str | Path | None = None) -> Path:

@@ -35,6 +35,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 Rows = Iterator[tuple[int, list[str]]]
 NO_LABEL = -1
+NAMED = 20  # columns that an error names
 GAPS = frozenset({"", "na", "n/a", "null", "none", "missing", "?", "-"})
 
 
@@ -121,9 +122,8 @@ def _layout(path: Path, first: list[str], label_column: str | None) -> Layout:
         if len(known) != 1:
             near = difflib.get_close_matches(label_column, columns, n=1)
             hint = f"did you mean {shown(near[0])!r}? " if near else ""
-            listed = ", ".join(repr(shown(name, 40)) for name in columns[:20]) + (", ..." if len(columns) > 20 else "")
             called = f"{len(known) or 'no'} columns are called {shown(label_column)!r}"
-            raise ReadError(path, f"{called}; {hint}the columns are {listed}")
+            raise ReadError(path, f"{called}; {hint}the columns are {_listed(columns)}")
     elif len(known) > 1:
         several = ", ".join(repr(shown(columns[k])) for k in known[:20])
         raise ReadError(path, f"which column has the labels? {several} could; FILE#COLUMN says which")
@@ -143,7 +143,7 @@ def _with_first(rows: Rows, number: int, first: list[str], layout: Layout) -> Ro
 
 def _read(path: Path, layout: Layout, rows: Rows) -> tuple[Split, tuple[str, ...]]:
     table = _cells(path, layout, rows)
-    y, classes = _labels(path, table.lines, table.labels)
+    y, classes = _labels(path, layout.columns[layout.label], table.lines, table.labels)
     found = as_split(table.features, y, len(classes), str(path))
     return Split(found.inputs, found.labels, table.names), classes
 
@@ -182,9 +182,8 @@ def read_features(
             labels = [k for k in found if k not in chosen] if chosen else known
             layout = replace(layout, label=labels[0] if len(labels) == 1 else found[-1])
         elif len(found) != width:
-            raise ReadError(
-                path, f"{len(found)} columns, and the network was trained on {width} features, with or without labels"
-            )
+            trained = f"{len(found)} columns, and the network was trained on {width} features, with or without labels"
+            raise ReadError(path, trained + (_differing([columns[k] for k in found], called) if header else ""))
         note = _note(layout, called, chosen) if header else ""
         table = _cells(path, replace(layout, chosen=chosen), _with_first(rows, number, first, layout))
     except ReadError as error:
@@ -212,6 +211,18 @@ def _note(layout: Layout, called: Sequence[str], chosen: tuple[int, ...]) -> str
     missing = next((f", and {shown(name, 40)!r} of them is not there" for name in called if name not in names), "")
     was = f"is none of those of training{missing}" if called else "is called as labels are"
     return f"column {shown(strange[0], 40)!r} {was}: it is taken for one of the network's {len(names)} features"
+
+
+def _differing(names: Sequence[str], called: Sequence[str]) -> str:
+    """Which columns are missing, and which are not of training, if its columns had names."""
+    missing = [name for name in called if name not in names]
+    strange = [name for name in names if called and name not in called and name.lower() not in LABEL_WORDS]
+    faults = {"missing": missing, "not of training": strange}
+    return "".join(f"; {what}: {_listed(which)}" for what, which in faults.items() if which)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(shown(name, 40)) for name in names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def _cells(path: Path, layout: Layout, rows: Rows) -> Table:
@@ -244,12 +255,15 @@ def _check_numbers(path: Path, line: int, layout: Layout, row: list[str]) -> Non
             raise ReadError(f"{path}:{line}", f"{what}; {way}")
 
 
-def _labels(path: Path, lines: list[int], labels: list[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _labels(path: Path, column: str, lines: list[int], labels: list[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     named = is_name(labels[0])
     for line, label in zip(lines, labels, strict=True):
-        if not label or is_name(label) != named or (not named and not WHOLE.fullmatch(label)):
+        if not label:
+            raise ReadError(f"{path}:{line}", f"no label in column {shown(column, 40)!r}; fill it in, or leave the row out")
+        if is_name(label) != named or (not named and not WHOLE.fullmatch(label)):
             other = "a name, as on the first row" if named else "a whole number, or a name on every row"
-            raise ReadError(f"{path}:{line}", f"the label should be {other}, got {shown(label)!r}")
+            got = f"got {shown(label)!r} in column {shown(column, 40)!r}"
+            raise ReadError(f"{path}:{line}", f"the label should be {other}, {got}{_way_to_label(label, named)}")
         if not named and not 0 <= int(label) < MOST_CLASSES:
             raise ReadError(f"{path}:{line}", f"labels must be in [0, {MOST_CLASSES - 1}], got {int(label)}")
     if named:
@@ -258,6 +272,16 @@ def _labels(path: Path, lines: list[int], labels: list[str]) -> tuple[NDArray[np
         return np.array([places[label] for label in labels]), classes
     y = np.array([int(label) for label in labels])
     return y, tuple(map(str, range(int(y.max()) + 1)))
+
+
+def _way_to_label(label: str, named: bool) -> str:
+    """What to do about a number that is no label."""
+    if named or is_name(label):
+        return ""
+    whole, _, rest = label.partition(".")
+    if WHOLE.fullmatch(whole) and not rest.strip("0"):  # as pandas writes whole numbers where some are missing
+        return f"; write {whole}"
+    return "; FILE#COLUMN takes the labels from another"
 
 
 def _is_header(fields: list[str]) -> bool:

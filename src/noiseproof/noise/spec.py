@@ -21,6 +21,7 @@ from noiseproof.noise.sampling import Labels, Rule
 __all__ = ["NoiseSpec", "from_spec"]
 
 NONE, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"
+HUMAN = "human"  # human:worst is a name of the paper's recipes alone
 NUMBER = re.compile(r"\d*\.?\d+", re.ASCII)
 RATED = (*MATRIX_NOISES, INSTANCE, ASYMMETRIC)
 """Kinds that have a rate"""
@@ -61,7 +62,8 @@ class NoiseSpec:
         try:
             rate = float(rest)
         except ValueError:
-            raise ValueError(f"{what} must be a number, got {rest!r}") from None
+            way = "; people's labels are labels:FILE#NAME" if kind == HUMAN else ""
+            raise ValueError(f"{what} must be a number, got {rest!r}{way}") from None
         if kind == INSTANCE:
             return NoiseSpec(kind, check_range(what, rate, at_least=0, below=1))
         return NoiseSpec(kind, check_range(what, rate, at_least=0, at_most=1))

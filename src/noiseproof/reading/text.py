@@ -114,7 +114,7 @@ def all_lines(path: str | Path) -> Iterator[tuple[int, str]]:
             try:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                raise ReadError(where, f"not UTF-8 text: {error.reason}") from error
+                raise ReadError(where, f"not UTF-8 text: {error.reason}; save it as UTF-8") from error
             if "\0" in line:
                 raise ReadError(where, "a zero byte; is it a text file?")
             yield number, line
@@ -147,7 +147,7 @@ def _text(path: str | Path, most: int = WHOLE) -> str:
         try:
             return file.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise ReadError(path, f"not UTF-8 text: {error.reason} at byte {error.start}") from error
+            raise ReadError(path, f"not UTF-8 text: {error.reason} at byte {error.start}; save it as UTF-8") from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,71 @@
+"""What the user may not have meant by the data, said as warnings before anything is trained."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseproof.data import Examples
+from noiseproof.train import Recipe, Task
+
+__all__ = ["data_doubts", "table_doubts"]
+
+IDENTIFIER = re.compile(r"(?:[_\s.-][iI][dD]|[a-z]I[dD])$")
+"""How columns are called that name the rows, if they are not called so alone"""
+CHANCE = 20
+"""Rows from which a column of two values goes with two classes by chance less than once in 500,000 times"""
+NAMED = 10
+"""Classes that a warning names"""
+
+
+def data_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
+    """Labels that count from 1, or are of other examples; classes that are not tested; what :func:`table_doubts` finds."""
+    given = task.train.labels
+    own = given if task.clean is None else task.clean  # noise gives labels to a class that has no example
+    if absent := len(task.classes) - len(np.unique(own)):
+        yield f"{absent} of the classes have no example to train on (labels count from 0; a gap is a class too)"
+    if task.test is not None and len(untested := np.setdiff1d(own, task.test.labels)):
+        names = ", ".join(task.classes[k] for k in untested[:NAMED])
+        more = f" and {len(untested) - NAMED} more" if len(untested) > NAMED else ""
+        yield f"no example to test on is of class {names}{more}: the test accuracy says nothing of it"
+    if task.clean is not None and recipe.noise.startswith("labels:"):
+        shares = [np.bincount(labels, minlength=len(task.classes)) / len(labels) for labels in (own, given)]
+        chance, agree = float(shares[0] @ shares[1]), float((own == given).mean())
+        if agree <= chance + 2 * (chance * (1 - chance) / len(own)) ** 0.5:
+            yield (
+                f"only {agree:.0%} of the labels in {recipe.noise.removeprefix('labels:')} are the data's own, as many as by "
+                "chance: are they of the same examples, in the same order?"
+            )
+    yield from table_doubts(task.columns, task.train, own, task.classes)
+
+
+def table_doubts(
+    columns: Sequence[str], examples: Examples, labels: NDArray[np.int64], classes: Sequence[str]
+) -> Iterator[str]:
+    """Features that name the rows or are the label in other words, and classes that differ in capitals alone."""
+    spellings = defaultdict(list)
+    for name in classes:
+        spellings[name.casefold()].append(name)
+    if alike := [names for names in spellings.values() if len(set(names)) > 1]:
+        more = f" ({len(alike)} such)" if len(alike) > 1 else ""
+        yield f"classes {' and '.join(map(repr, alike[0]))} differ in capitals only: are they one?{more}"
+    if not examples.in_memory:
+        return
+    there, first, which = np.unique(labels, return_index=True, return_inverse=True)
+    for k, column in enumerate(columns):
+        values = examples.inputs[:, k]
+        if IDENTIFIER.search(column) and _all_different(values):
+            yield f"column {column!r} has another whole number on every row, and is trained on: call it id if it is no feature"
+        of_class = values[first]
+        one_to_one = len(np.unique(of_class)) == len(there) > 1 and bool((of_class[which] == values).all())
+        if one_to_one and len(labels) >= CHANCE:
+            yield f"column {column!r} has one value for each class, and is trained on: leave it out if it is the label"
+
+
+def _all_different(values: NDArray[np.float32]) -> bool:
+    """Whether these are whole numbers, each of which comes once."""
+    return bool((values == np.round(values)).all()) and len(np.unique(values)) == len(values)
