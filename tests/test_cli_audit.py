@@ -98,6 +98,21 @@ def test_the_commands_that_are_printed_next_advise_and_train_on_soft_labels():
     assert "wrong labels" in said.stdout
 
 
+def test_labels_of_a_file_are_those_that_the_next_commands_train_on():
+    place, *p = arrays(TRUE)
+    np.save("peoples labels.npy", GIVEN)
+    done = audit(place, *p, "--labels", "peoples labels.npy", "--out", "out")
+    advise = shlex.split(done.stdout.splitlines()[-2].partition(": noiseproof ")[2])
+    assert advise == ["advise", str(place), "--labels", "peoples labels.npy", "--noise", "out"]
+    said = run(*advise, "--json")
+    assert said.exit_code == 0, said.output
+    train, compare = map(shlex.split, json.loads(said.stdout)["commands"])
+    assert compare[compare.index("--labels") + 1] == "peoples labels.npy"
+    dry = run(*train[1:], "--dry-run", "--json")
+    assert dry.exit_code == 0, dry.output
+    assert json.loads(dry.stdout)["recipe"]["noise"].endswith("/peoples labels.npy")
+
+
 def test_a_table_of_features_is_audited_by_name():
     arrays()
     np.savetxt("p.csv", np.load("p.npy"), delimiter=",")

@@ -220,6 +220,7 @@ def test_the_command_audits_first_if_asked(monkeypatch):
     [
         (("digits", "--classes", 3), "the data say how it is with --classes; leave it or DATA out"),
         (("--audit",), "--audit needs DATA to audit"),
+        (("--labels", "y.npy", "--noise", "symmetric:0.2"), "--labels needs DATA that the labels are of"),
         (("digits", "--audit", "--noise", "0.2"), "--audit and --noise both say how wrong the labels are"),
         (("digits", "--noise", "symmetric:2"), "must be in [0, 1], got 2"),
         (("--noise", "0.2"), "a noise rate needs the number of classes"),

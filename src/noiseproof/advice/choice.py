@@ -90,14 +90,15 @@ def advise(
     examples: int | None = None,
     pretrained: bool = False,
     place: str | None = None,
+    labels: str | None = None,
     tested: bool = False,
 ) -> Advice:
     """Which loss, alpha, beta, a and decay to train with.
 
     ``noise`` is what :func:`noiseproof.theory.label_weights` takes, an :class:`noiseproof.audit.Audit` or the folder of one;
     left out, it is not known. ``kind`` is features, images (small ones) or photographs, ``pretrained`` says that their network
-    starts from ImageNet's weights. For the commands, ``place`` is where the data are, and ``tested`` whether they have a test
-    split.
+    starts from ImageNet's weights. For the commands, ``place`` is where the data are, ``labels`` the file of their labels if
+    these are not the data's own, and ``tested`` whether they have a test split.
 
     >>> found = advise("symmetric:0.4", classes=10, kind="images", examples=50000)
     >>> found.options["alpha"], found.options["a"], found.l1
@@ -118,7 +119,8 @@ def advise(
         warnings.append("a rate alone is taken for symmetric noise; an audit says which classes are mistaken for which")
     source = str(noise) if _is_rate(noise) or isinstance(noise, str | Path) else None
     unknown = known is None or hopeless
-    commands = _to_know(place) if unknown else _commands(loss, options, (l1, l2), place, source, tested)
+    data = [place or "PLACE", *([] if labels is None else ["--labels", labels])]
+    commands = _to_know(data) if unknown else _commands(loss, options, (l1, l2), data, source, tested)
     return Advice(case, loss, options, l1, l2, (part, *parts, decay), near, tuple(warnings), tuple(commands))
 
 
@@ -235,27 +237,25 @@ def _commands(
     loss: str,
     options: Mapping[str, Any],
     decay: tuple[float | None, float | None],
-    place: str | None,
+    data: list[str],
     source: str | None,
     tested: bool,
 ) -> list[str]:
-    data = place or "PLACE"
     sets = {f"loss.{name}": value for name, value in options.items()}
     sets |= {name: value for name, value in zip(("l1", "l2"), decay, strict=True) if value is not None and any(decay)}
     changes = [word for name, value in sets.items() for word in ("--set", f"{name}={_plain(value)}")]
     inside = ",".join(f"{name}={_plain(value)}" for name, value in options.items())
     others = [other for other in ("ce", "gce", USUAL) if other != loss]
     field = ",".join([*others[:2], f"{loss}({inside})" if inside else loss])
-    compare = ["noiseproof", "compare", field, "--data", data]
+    compare = ["noiseproof", "compare", field, "--data", *data]
     if not tested:
         compare += ["--test-share", "0.2", *([] if source is None else ["--test-noise", source])]
-    return [shlex.join(["noiseproof", "train", loss, "--data", data, *changes]), shlex.join(compare)]
+    return [shlex.join(["noiseproof", "train", loss, "--data", *data, *changes]), shlex.join(compare)]
 
 
-def _to_know(place: str | None) -> list[str]:
-    data = place or "PLACE"
-    audit = ["noiseproof", "audit", data, "--quick", "--out", "audit"]
-    return [shlex.join(audit), shlex.join(["noiseproof", "advise", data, "--noise", "audit"])]
+def _to_know(data: list[str]) -> list[str]:
+    audit = ["noiseproof", "audit", *data, "--quick", "--out", "audit"]
+    return [shlex.join(audit), shlex.join(["noiseproof", "advise", *data, "--noise", "audit"])]
 
 
 def _plain(value: Any) -> str:

@@ -13,6 +13,7 @@ from noiseproof.advice import advise as advise_on
 from noiseproof.advice.evidence import Kind
 from noiseproof.audit import Audit, audit_labels
 from noiseproof.cli.audit_view import Followed
+from noiseproof.cli.given_labels import with_given
 from noiseproof.cli.output import Console, console, errors_reported, warn
 from noiseproof.cli.plan import device_named
 from noiseproof.data import Dataset, open_dataset
@@ -21,6 +22,7 @@ __all__ = ["advise"]
 
 PLACE = "Your data, as for 'noiseproof train'; left out, say --classes and --kind."
 Place = Annotated[str | None, typer.Argument(metavar="[DATA]", help=PLACE)]
+Labels = Annotated[str | None, typer.Option(metavar="FILE", help="Their labels, instead of the data's own.")]
 NOISES = "How wrong the labels are: 0.3, symmetric:0.3, a matrix's file, or the folder of an audit."
 Noise = Annotated[str | None, typer.Option(metavar="NOISE", help=NOISES)]
 Estimate = Annotated[bool, typer.Option("--audit", help="Estimate the noise first, by a quick audit of DATA.")]
@@ -34,6 +36,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 def advise(
     data: Place = None,
+    labels: Labels = None,
     noise: Noise = None,
     estimate: Estimate = False,
     classes: Classes = None,
@@ -60,11 +63,11 @@ def advise(
         if data is not None:
             if said := [name for name, value in facts.items() if value is not None]:
                 raise ValueError(f"the data say how it is with --{said[0]}; leave it or DATA out")
-            dataset = open_dataset(data)
+            dataset = with_given(open_dataset(data), labels)
             facts = {"classes": len(dataset.classes), "kind": kind_of(dataset), "examples": len(dataset.train)}
-            facts |= {"place": data, "tested": dataset.test is not None}
-        elif estimate:
-            raise ValueError("--audit needs DATA to audit")
+            facts |= {"place": data, "labels": labels, "tested": dataset.test is not None}
+        elif estimate or labels is not None:
+            raise ValueError("--audit needs DATA to audit" if estimate else "--labels needs DATA that the labels are of")
         if estimate and noise is not None:
             raise ValueError("--audit and --noise both say how wrong the labels are; give one of them")
         found = _audited(dataset, device, as_json) if estimate else _given(noise)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shlex
@@ -23,13 +22,13 @@ from noiseproof.audit.probabilities import checked_features
 from noiseproof.audit.tables import read_decisions
 from noiseproof.cli.audit_view import Followed, as_json_text, print_verdict, print_warnings
 from noiseproof.cli.doubts import table_doubts
+from noiseproof.cli.given_labels import file_and_name, with_given
 from noiseproof.cli.output import Console, console, errors_reported, warn
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.data import Dataset, check_classes, open_dataset
 from noiseproof.data.cleaned import write_cleaned
-from noiseproof.files import exists, write_whole
-from noiseproof.noise import load_labels
+from noiseproof.files import write_whole
 from noiseproof.reading import NpzFile, ReadError, read_npy, read_table, shown
 from noiseproof.report.audit_page import SHOWN, audit_page
 from noiseproof.train import OutOfMemoryError
@@ -106,7 +105,7 @@ def audit(
     place = data if label_column is None else f"{data}#{label_column}"
     training = {"quick": quick, "folds": folds, "epochs": epochs, "model": model}
     with errors_reported():
-        dataset = _with_given(open_dataset(place), labels)
+        dataset = with_given(open_dataset(place), labels)
         if decisions is not None:
             _decided(dataset, place, decisions, out, as_json)
             return
@@ -117,7 +116,7 @@ def audit(
         shown_by = None if quiet else Console(stderr=True) if as_json else console
         found = _trained(dataset, place, how, device, out, shown_by)
     with errors_reported():
-        commands = _next(place, out)
+        commands = _next(place, labels, out)
         _write(found, dataset, place, labels, commands, seed, out, examples)
     if as_json:
         print_warnings(found)
@@ -126,40 +125,22 @@ def audit(
         print_verdict(found, dataset.name, out, commands)
 
 
-def _next(place: str, out: Path) -> dict[str, str]:
+def _next(place: str, labels: str | None, out: Path) -> dict[str, str]:
     """What to run after an audit, by what it is for."""
     data, folder, soft = (shlex.quote(word) for word in (place, str(out), str(out / "posterior.npz")))
     return {
-        "for the loss and settings that suit such labels": f"noiseproof advise {data} --noise {folder}",
+        "for the loss and settings that suit such labels": f"noiseproof advise {data}{_given(labels)} --noise {folder}",
         "to train on the probability of every class": f"noiseproof train jal-ce --data {data} --labels {soft}",
     }
 
 
-def _with_given(dataset: Dataset, labels: str | None) -> Dataset:
-    """The data set with the labels of a file, FILE or FILE#NAME, in place of its own."""
-    if labels is None:
-        return dataset
-    path, name = _file_and_name(labels)
-    given = load_labels(path, name)
-    if len(given) != len(dataset.train):
-        raise ValueError(f"{path}: {len(given)} labels for {len(dataset.train)} examples; is it the same split and order?")
-    if given.max() >= len(dataset.classes):
-        raise ValueError(
-            f"{path}: labels must be in [0, {len(dataset.classes) - 1}], the classes of the data, got {given.max()}"
-        )
-    return dataclasses.replace(dataset, train=dataset.train.with_labels(given))
-
-
-def _file_and_name(text: str) -> tuple[Path, str | None]:
-    """FILE, or FILE#NAME where that is no file itself."""
-    file, mark, name = text.rpartition("#")
-    whole = not mark or exists(Path(text).expanduser())
-    return Path(text if whole else file).expanduser(), None if whole else name
+def _given(labels: str | None) -> str:
+    return "" if labels is None else f" --labels {shlex.quote(labels)}"
 
 
 def _matrix(text: str, what: str, suffixes: tuple[str, ...] = (".npy", ".npz")) -> NDArray[Any]:
     """The numbers in a file: that of an .npz file which is named, or the only one."""
-    path, name = _file_and_name(text)
+    path, name = file_and_name(text)
     if path.suffix not in suffixes:
         raise ValueError(f"{path}: {what} are read from {', '.join(suffixes)}, got {path.suffix or 'no suffix'!r}")
     if path.suffix == ".csv":
@@ -186,7 +167,7 @@ def _named(file: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{_file_and_name(file)[0]}: {error}") from error
+        raise ValueError(f"{file_and_name(file)[0]}: {error}") from error
 
 
 def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]) -> Audit:
@@ -229,8 +210,7 @@ def _write(
 ) -> None:
     paths = dataset.train.paths
     found.save(out, paths=paths)
-    given = "" if labels is None else f" --labels {shlex.quote(labels)}"
-    again = f"noiseproof audit {shlex.quote(place)}{given} --decisions decisions.csv --out {shlex.quote(str(out))}"
+    again = f"noiseproof audit {shlex.quote(place)}{_given(labels)} --decisions decisions.csv --out {shlex.quote(str(out))}"
     commands = {f"{purpose[0].upper()}{purpose[1:]}:": command for purpose, command in after.items()}
     commands["Or decide above, export, and write the data with your decisions:"] = again
     facts = {"data": place, "labels": labels or "the data's own", "seed": str(seed)}
