@@ -38,6 +38,9 @@ PUBLISHED_SCRIPT = 4.05
 """Seconds an epoch of CIFAR-10 takes the published script on the same GPU, with 16 CPU cores and 8 loader workers."""
 
 
+PHASES = {"prepare": "data and graphs", "train": "training", "evaluate": "tests", "save": "its files"}
+
+
 def results() -> str:
     """The page, fresh."""
     parts = [
@@ -47,6 +50,7 @@ def results() -> str:
         where_they_differ([RECORDS / name for name in REPEATED]),
         control(*(RECORDS / name for name in ("control.jsonl", "reproduction.jsonl", "faithfulness_h200.jsonl"))),
         training(_lines("training_h200.jsonl")),
+        in_the_queue(_lines("reproduction.jsonl"), _lines("training_h200.jsonl")),
         before(_lines("training_h200.jsonl"), _lines("training_h200_before.jsonl")),
         profile(_lines("training_h200.jsonl")),
         faithfulness(_lines("faithfulness_h200.jsonl")),
@@ -100,6 +104,29 @@ def training(lines: list[dict[str, Any]]) -> str:
         "divided by the number of runs side by side. "
         f"The speed-up is over the published script, which takes {PUBLISHED_SCRIPT} s an epoch of CIFAR-10 there.\n\n"
         + _table(head, rows)
+    )
+
+
+def in_the_queue(runs: list[dict[str, Any]], timed: list[dict[str, Any]]) -> str:
+    """What a whole run of the tables takes of the device, beside its epochs alone, at the last commit that made some."""
+    made = [run for run in runs if run["recipe"]["dataset"] == "cifar10" and run["environment"].get("at_once", 1) > 1]
+    commit = made[-1]["environment"]["commit"]
+    width = max(run["environment"]["at_once"] for run in made if run["environment"]["commit"] == commit)
+    last = [run for run in made if (run["environment"]["commit"], run["environment"]["at_once"]) == (commit, width)]
+    wall = statistics.median(sum(run["seconds"].values()) for run in last)
+    phases = {name: statistics.median(run["seconds"].get(name, 0.0) for run in last) for name in last[0]["seconds"]}
+    alone = [line for line in timed if (line["protocol"], line["way"], line["precision"]) == ("cifar10", "fast path", "bf16")]
+    epoch = min(line["seconds_per_epoch"] for line in alone)
+    whole, epochs = wall / width, last[0]["recipe"]["epochs"]
+    train = epoch * epochs
+    return (
+        "### A run in the queue\n\n"
+        f"`noiseproof reproduce`, {len(last)} runs on CIFAR-10 of commit {commit}, {width} side by side. A run takes {wall:.0f} s "
+        f"(median), and so {whole:.1f} s of the device's time; its {epochs} epochs of training alone take {train:.1f} s by the "
+        f"table above, {100 * (1 - train / whole):.0f} % less. By its own clock it has "
+        + ", ".join(f"{seconds:.0f} s for {PHASES[name]}" for name, seconds in phases.items())
+        + ", while the others train. The test set after every epoch is most of the difference: a forward pass over a fifth as "
+        "many images.\n"
     )
 
 
