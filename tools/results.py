@@ -121,9 +121,9 @@ def in_the_queue(runs: list[dict[str, Any]], timed: list[dict[str, Any]]) -> str
     train = epoch * epochs
     return (
         "### A run in the queue\n\n"
-        f"`noiseproof reproduce`, {len(last)} runs on CIFAR-10 of commit {commit}, {width} side by side. A run takes {wall:.0f} s "
-        f"(median), and so {whole:.1f} s of the device's time; its {epochs} epochs of training alone take {train:.1f} s by the "
-        f"table above, {100 * (1 - train / whole):.0f} % less. By its own clock it has "
+        f"`noiseproof reproduce`, {len(last)} runs on CIFAR-10 of commit {commit}, {width} side by side. A run takes "
+        f"{wall:.0f} s (median), and so {whole:.1f} s of the device's time; its {epochs} epochs of training alone take "
+        f"{train:.1f} s by the table above, {100 * (1 - train / whole):.0f} % less. By its own clock it has "
         + ", ".join(f"{seconds:.0f} s for {PHASES[name]}" for name, seconds in phases.items())
         + ", while the others train. The test set after every epoch is most of the difference: a forward pass over a fifth as "
         "many images.\n"

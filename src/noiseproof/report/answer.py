@@ -67,7 +67,8 @@ def _counted(trained: list[CellResult], distinct: list[CellResult], judged: list
     alike = len(distinct) < len(measured)
     asked = " on CIFAR" if all(result.cell.dataset.startswith("cifar") for result in trained) else ""
     return (
-        f"{len(measured)} of the {len(trained)} cells that the paper trained{asked} have runs{nowhere and f', none of {nowhere}'}. "
+        f"{len(measured)} of the {len(trained)} cells that the paper trained{asked} have runs"
+        f"{nowhere and f', none of {nowhere}'}. "
         f"Of {f'their {len(distinct)} different results' if alike else 'these'}, {counts['agrees']} agree with the paper, "
         f"{counts['above']} are above and {counts['below']} below it"
         + (f", {counts['too few']} are not to be judged" if counts["too few"] else "")
