@@ -483,7 +483,7 @@ def test_a_backend_that_can_writes_the_gradient_over_the_logits(monkeypatch):
 @WAYS
 @pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered")  # Triton's interpreter, of lanes that are masked
 def test_the_kernels_serve_a_chunk(recompute, monkeypatch):
-    pytest.importorskip("triton")
+    pytest.importorskip("triton", minversion="3.3", reason="needs the interpreter of Triton 3.3")
     from noiseproof.kernels import BACKEND
 
     leaves, target = draw(6, classes=300, dtype=torch.float32)
