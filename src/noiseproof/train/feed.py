@@ -154,7 +154,8 @@ class MemoryFeed:
         for start in range(0, len(self), self.evaluation_batch):
             whole = torch.arange(start, min(start + self.evaluation_batch, len(self)), device=self.device)
             indices = whole[self.process.share(len(whole))]
-            yield Batch(self._unchanged(indices), self.labels[indices], indices)
+            if len(indices):  # of fewer examples than processes some get none, and not every network takes an empty batch
+                yield Batch(self._unchanged(indices), self.labels[indices], indices)
 
     @cached_property
     def evaluation_batch(self) -> int:
