@@ -260,8 +260,23 @@ def test_the_columns_of_a_data_frame_are_taken_by_name_too(by_name):
 
     trained = noiseproof.load("named")
     assert trained.columns == ("width", "y", "height")
-    for columns in (["width", "y", "height"], ["height", "width", "y"]):
+    for columns in (["width", "y", "height"], ["height", "width", "y"], ["kind", "height", "width", "y"]):
         assert trained.predict(Frame(columns)).tolist() == by_name["kind"].tolist()
+
+
+def test_columns_of_a_data_frame_that_are_numbers_are_taken_as_the_texts_of_a_table(by_name):
+    trained = noiseproof.load("named")
+    wanted = trained.predict(np.stack([by_name[name] for name in trained.columns], 1))
+    given = dict(zip((2, 0, 1), trained.columns, strict=True))
+
+    class Frame:
+        columns = (0, 1, 2)
+
+        def __getitem__(self, names):
+            return np.stack([by_name[given[name]] for name in names], 1)
+
+    trained.columns = ("2", "0", "1")
+    assert trained.predict(Frame()).tolist() == wanted.tolist()
 
 
 def other_examples():

@@ -1,5 +1,6 @@
 """Lists of image files: anyone's, WebVision's and Clothing1M's layouts as people have them, and every bad line."""
 
+import hashlib
 import os
 
 import numpy as np
@@ -21,6 +22,11 @@ def relative(files, root):
     return [os.path.relpath(path, root) for path in files.paths]
 
 
+def of_sizes(*sizes):
+    """What ``sources`` has of the images."""
+    return {"sizes of the images": hashlib.sha256("".join(f"{size}\n" for size in sizes).encode()).hexdigest()}
+
+
 def write(path, *lines):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -37,7 +43,7 @@ def test_the_label_is_the_last_field_after_a_space_a_tab_or_a_comma(tmp_path):
     assert relative(data.train, tmp_path) == names
     assert data.train.labels.tolist() == [2, 0, 1, 1, 0]
     assert (data.name, data.classes, data.test) == ("all", ("0", "1", "2"), None)
-    assert data.sources == {"all.txt": checksum(listed)}
+    assert data.sources == {"all.txt": checksum(listed)} | of_sizes(0, 0, 0, 0, 0)
 
 
 def test_a_list_may_have_windows_line_ends_and_a_byte_order_mark(tmp_path):
@@ -133,7 +139,7 @@ def test_a_root_a_test_list_and_class_names(tmp_path):
     data = load_list(train, tmp_path / "images", test=test, name="pets", classes=names)
     assert (data.name, data.classes) == ("pets", ("black cat", "dog"))
     assert data.test.paths[0] == str(tmp_path / "images" / "b.png")
-    assert data.sources == {path.name: checksum(path) for path in (train, test, names)}
+    assert data.sources == {path.name: checksum(path) for path in (train, test, names)} | of_sizes(0, 0, 0)
     assert load_list(train, tmp_path / "images", classes=("x", "y")).classes == ("x", "y")
     assert load_list(train, tmp_path / "images", test=test).classes == ("0", "1")
 
@@ -142,8 +148,20 @@ def test_two_lists_of_one_name_are_two_sources(tmp_path):
     touch(tmp_path, ["train/a.png", "test/a.png"])
     train, test = (write(tmp_path / split / "list.txt", "a.png 0", f"# {split}") for split in ("train", "test"))
     data = load_list(train, test=test)
-    assert data.sources == {str(path): checksum(path) for path in (train, test)}
+    assert data.sources == {str(path): checksum(path) for path in (train, test)} | of_sizes(0, 0)
     assert data.test.paths == (str(tmp_path / "test" / "a.png"),)
+
+
+def test_one_list_beside_other_images_is_other_data(tmp_path):
+    """Else a run on the one would be taken for a run on the other."""
+    for folder, content in (("small", b"12"), ("large", b"1234"), ("moved", b"12")):
+        listed = write(tmp_path / folder / "list.txt", "a.png 0", "b.png 1")
+        for name in ("a.png", "b.png"):
+            (listed.parent / name).write_bytes(content)
+    small, large, moved = (load_list(tmp_path / folder / "list.txt").sources for folder in ("small", "large", "moved"))
+    assert small == moved == {"list.txt": checksum(listed)} | of_sizes(2, 2)
+    assert large == {"list.txt": checksum(listed)} | of_sizes(4, 4)
+    assert load_list(listed, check_files=False).sources == {"list.txt": checksum(listed)}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noiseproof.data import DataError, open_dataset
-from noiseproof.data.tables import relabelled
+from noiseproof.data.tables import read_features, relabelled
 
 
 def written(folder, *lines, name="t.csv"):
@@ -94,3 +94,17 @@ def test_a_table_is_copied_with_other_labels_and_without_rows(tmp_path):
     to = tmp_path / "new.csv"
     relabelled(path, None, np.array([1, 0, 1]), np.array([True, True, False]), to)
     assert to.read_text() == 'id,a,label\nx,1.50,dog\n"y, z",2,cat\n'
+
+
+@pytest.mark.parametrize(("header", "moved"), [("0,1,2", False), ("2,0,1", True), ("2,0,1,kind", True)])
+def test_columns_that_were_called_by_numbers_in_training_are_no_example(tmp_path, header, moved):
+    """As pandas writes an array: to predict it, its header of numbers must not be taken for its first row."""
+    values = {"0": "5", "1": "6", "2": "7", "kind": "a"}
+    file = tmp_path / "new.csv"
+    file.write_text(f"{header}\n{','.join(values[name] for name in header.split(','))}\n", encoding="utf-8")
+    features, labels, _, note = read_features(file, 3, ("0", "1", "2"))
+    assert features.tolist() == [[5.0, 6.0, 7.0]]
+    assert labels == (["a"] if "kind" in header else None)
+    assert ("in another order" in note) == moved
+    file.write_text("5,6,7\n", encoding="utf-8")
+    assert read_features(file, 3, ("0", "1", "2"))[0].tolist() == [[5.0, 6.0, 7.0]]

@@ -20,7 +20,7 @@ from noiseproof.data.loader import ORDER
 from noiseproof.keyed_random import keyed_order
 from noiseproof.train import Outcome, Recipe, Run, RunOptions, prepare, train
 from noiseproof.train.checkpoint import read_checkpoint
-from noiseproof.train.distributed import LostProcessError, SharedNorm, answering
+from noiseproof.train.distributed import LostProcessError, answering, shared_norms
 
 SCRIPT = """
 import json, os, signal, sys
@@ -342,7 +342,7 @@ def test_the_shared_norm_alone_is_batch_norm(tmp_path):
                 norm.weight.uniform_(0.5, 2, generator=generator)
             plain = type(norm)(5).double()
             plain.load_state_dict(norm.state_dict())
-            shared = SharedNorm(norm)
+            shared = shared_norms(norm)
             assert shared.state_dict().keys() == plain.state_dict().keys()
             x = torch.randn(shape, generator=generator, dtype=torch.float64)
             upstream = torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -354,5 +354,39 @@ def test_the_shared_norm_alone_is_batch_norm(tmp_path):
             for name, value in plain.state_dict().items():
                 torch.testing.assert_close(shared.state_dict()[name], value)
             torch.testing.assert_close(shared.eval()(x), plain.eval()(x))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+class Particular(nn.Module):
+    """Freezes its norms by their type, as is usual in fine-tuning, or has one under two names; and reads a field of it."""
+
+    def __init__(self, frozen):
+        super().__init__()
+        self.first = nn.BatchNorm1d(5)
+        self.second, self.frozen = self.first, frozen
+
+    def train(self, mode=True):
+        super().train(mode)
+        for module in self.modules():
+            if isinstance(module, nn.BatchNorm1d) and self.frozen:
+                module.eval()
+        return self
+
+    def forward(self, x):
+        return self.second(2 * self.first(x) + 1)[:, : self.first.num_features]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_network_does_not_notice_that_its_norms_are_shared(tmp_path, frozen):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    try:
+        plain, x = Particular(frozen), torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+        shared = shared_norms(Particular(frozen))
+        torch.testing.assert_close(shared.train()(x), plain.train()(x))
+        assert shared.state_dict().keys() == plain.state_dict().keys()
+        for name, value in plain.state_dict().items():
+            torch.testing.assert_close(shared.state_dict()[name], value)
+        assert plain.first.num_batches_tracked == (0 if frozen else 2)
     finally:
         torch.distributed.destroy_process_group()

@@ -85,6 +85,14 @@ def test_processes_share_each_batch_and_together_are_one(split, world):
             assert torch.equal(torch.cat([part[k] for part in parts]), batch[k])
 
 
+def test_a_process_evaluates_no_batch_without_examples(examples):
+    """Of one example two processes have nothing to divide, and ``x.view(len(x), -1)`` of nothing is an error."""
+    feeds = [feed(examples.take([7]), process=Rank(rank, 2)) for rank in range(2)]
+    assert [batch.labels.tolist() for made in feeds for batch in made.in_order()] == [[examples.labels[7]]]
+    for made in feeds:
+        made.close()
+
+
 def test_an_augmentation_is_drawn_by_position_and_so_is_the_same_for_any_batch(split):
     small, large = gathered(feed(split, batch=7).epoch(0)), gathered(feed(split, batch=50).epoch(0))
     assert all(torch.equal(left, right) for left, right in zip(small, large, strict=True))

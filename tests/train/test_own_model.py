@@ -36,6 +36,14 @@ def test_a_residual_network_takes_floating_inputs_as_they_are(tmp_path):
     assert train(recipe(str(tmp_path / "floats.npz"), model="resnet18", epochs=1, lr=0.01)).record.status == "finished"
 
 
+@pytest.mark.parametrize(("count", "batch", "fits"), [(9, 8, 7), (57, 8, 6), (7, 3, 4), (13, 2, 5)])
+def test_the_batch_that_is_proposed_leaves_no_last_one_of_one_example(tmp_path, count, batch, fits):
+    assert count % batch == 1 != count % fits
+    np.savez(tmp_path / "few.npz", x=np.zeros((count, 32, 32, 3), dtype=np.uint8), y=np.arange(count) % 2)
+    with pytest.raises(ValueError, match=rf"{count} examples in batches of {batch}; set batch={fits}, say"):
+        train(recipe(str(tmp_path / "few.npz"), model="cnn8", batch=batch))
+
+
 def test_a_last_batch_of_one_is_refused_before_training(tmp_path):
     np.savez(tmp_path / "nine.npz", x=np.zeros((9, 32, 32, 3), dtype=np.uint8), y=np.arange(9) % 2)
     with pytest.raises(

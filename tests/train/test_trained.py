@@ -150,6 +150,16 @@ def test_arrays_tensors_and_files_are_the_same_examples(finished):
         assert np.array_equal(trained.probabilities(same), wanted)
 
 
+def test_an_array_may_be_mirrored_or_read_only(finished):
+    """``images[..., ::-1]`` makes RGB of BGR, and Pillow's pixels cannot be written to."""
+    trained = finished("images").load()
+    pixels = np.random.default_rng(3).integers(0, 256, (4, 30, 28, 3), dtype=np.uint8)
+    fixed = pixels.copy()
+    fixed.flags.writeable = False
+    for view in (pixels[..., ::-1], pixels[:, ::-1], pixels[::-1], fixed):
+        assert np.array_equal(trained.probabilities(view), trained.probabilities(view.copy()))
+
+
 @pytest.mark.parametrize(
     ("kind", "x", "message"),
     [

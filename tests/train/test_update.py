@@ -106,6 +106,19 @@ def test_a_frozen_parameter_is_left_alone_and_an_unused_one_only_decays():
     assert not torch.equal(model["used"].weight, before["used.weight"])
 
 
+def test_adam_on_weights_of_bfloat16_is_torchs_and_counts_beyond_256():
+    """There 1 - 0.999 is 0, and 256 + 1 is 256; the second weight has no gradient, and 0 / 0 is nan."""
+    flat, theirs = torch.zeros(2, dtype=torch.bfloat16), nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
+    update = update_for(Recipe(dataset="digits", loss="ce", optimiser="adam"), flat)
+    optimiser = torch.optim.Adam([theirs], lr=2.0**-7)
+    for _ in range(300):
+        theirs.grad = torch.tensor([1.0, 0.0], dtype=torch.bfloat16)
+        optimiser.step()
+        update(flat, theirs.grad, 2.0**-7)
+        assert torch.allclose(flat, theirs, rtol=2.0**-6, atol=0)
+    assert update.state["steps"] == 300
+
+
 def test_a_model_without_parameters_is_refused():
     with pytest.raises(ValueError, match="no parameters to train"):
         Weights(nn.Flatten().named_parameters())

@@ -47,7 +47,8 @@ def load_list(
     Labels are numbers, or the names of the classes on every line; then the classes are in the order of their names. ``classes``
     is a file with one name per line, or the names, which says their order; without it classes of numbers are named by these.
     ``check_files`` looks for every file now (a million take seconds), not when a loader needs it. ``sources`` has the SHA-256
-    of the lists, not of the images.
+    of the lists and, of files that were looked for, one of their sizes, but not of the pixels: a list beside other images is
+    other data.
     """
     path = Path(path)
     read = [path] if test is None else [path, Path(test)]
@@ -57,7 +58,8 @@ def load_list(
         classes = [text for _, text in text_lines(Path(classes))]
     listings, names = read_lists(read, None if classes is None else tuple(classes))
     splits = [_files(at, lines, at.parent if root is None else Path(root), check_files) for at, lines in listings.items()]
-    return Dataset(name or path.stem, splits[0], splits[-1] if test is not None else None, names, _sources(sources))
+    known = _sources(sources) | ({"sizes of the images": _digest_of_sizes(splits)} if check_files else {})
+    return Dataset(name or path.stem, splits[0], splits[-1] if test is not None else None, names, known)
 
 
 def load_webvision(
@@ -180,6 +182,14 @@ def _sources(paths: Sequence[Path]) -> dict[str, str]:
     """SHA-256 by name, or by path where two files have one name."""
     names = [path.name for path in paths]
     return {path.name if names.count(path.name) == 1 else str(path): checksum(path) for path in paths}
+
+
+def _digest_of_sizes(splits: Sequence[ImageFiles]) -> str:
+    digest = hashlib.sha256()
+    for files in splits:
+        for path in files.paths:
+            digest.update(f"{os.stat(path).st_size}\n".encode())
+    return digest.hexdigest()
 
 
 def _place(folder: Path, places: Sequence[str], witness: str) -> Path:

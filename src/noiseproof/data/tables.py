@@ -171,10 +171,10 @@ def read_features(
         number, first = next(rows, (0, []))
         words = [field.lower() for field in first]
         known = [k for k, word in enumerate(words) if word in LABEL_WORDS]
-        header = bool(known) or _is_header(first[:-1] or first)
+        chosen = _by_name(first, called)  # which may be numbers, as pandas calls columns without names
+        header = bool(known or chosen) or _is_header(first[:-1] or first)
         named = [k for k, word in enumerate(words) if word in NAME_WORDS] if header else []
         columns = first if header else [str(k) for k in range(len(first))]
-        chosen = _by_name(columns, called) if header else ()
         named = [k for k in named if k not in chosen]
         layout = Layout(columns, NO_LABEL, named[0] if len(named) == 1 else None, header)
         found = layout.features

@@ -138,12 +138,14 @@ class Processes:
 
 
 def shared_norms(network: nn.Module) -> nn.Module:
-    """The network with each BatchNorm replaced by one over all processes, on its parameters and statistics, under its name."""
-    for name, module in network.named_children():
+    """The network, of which each BatchNorm has become one over all processes, where it is and as what it is."""
+    for module in list(network.modules()):
         if isinstance(module, Norm):
-            setattr(network, name, SharedNorm(module))
-        else:
-            shared_norms(module)
+            if module.momentum is None or not module.track_running_stats:
+                raise ValueError("BatchNorm without running statistics, or with cumulative ones, cannot be shared by processes")
+            # No other module in its place: a network may have it under two names, freeze it by its type, or read its fields.
+            kind: Any = type(module)
+            module.__class__ = type(kind.__name__, (SharedNorm, kind), {})
     return network
 
 
@@ -173,19 +175,13 @@ def total_of(values: Tensor) -> Tensor:
 class SharedNorm(nn.Module):
     """BatchNorm over the batches of all processes, in plain torch: torch's own SyncBatchNorm is for GPUs only."""
 
+    eps: float
+    momentum: float
+    weight: nn.Parameter | None
+    bias: nn.Parameter
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
-
-    def __init__(self, norm: Norm) -> None:
-        super().__init__()
-        if norm.momentum is None or not norm.track_running_stats:
-            raise ValueError("BatchNorm without running statistics, or with cumulative ones, cannot be shared by processes")
-        self.eps, self.momentum = norm.eps, norm.momentum
-        self.weight, self.bias = norm.weight, norm.bias
-        for name in ("running_mean", "running_var", "num_batches_tracked"):
-            self.register_buffer(name, getattr(norm, name))
-        self.train(norm.training)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:

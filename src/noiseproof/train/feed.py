@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -154,7 +154,8 @@ class MemoryFeed:
         for start in range(0, len(self), self.evaluation_batch):
             whole = torch.arange(start, min(start + self.evaluation_batch, len(self)), device=self.device)
             indices = whole[self.process.share(len(whole))]
-            yield Batch(self._unchanged(indices), self.labels[indices], indices)
+            if len(indices):  # of fewer examples than processes some get none, and not every network takes an empty batch
+                yield Batch(self._unchanged(indices), self.labels[indices], indices)
 
     @cached_property
     def evaluation_batch(self) -> int:
@@ -198,8 +199,13 @@ class FileFeed:
         shared: dict[str, Any] = {"seed": seed, "workers": workers, "device": device, "skip_corrupt": skip_corrupt}
         shared |= {"rank": process.rank, "world": process.world}
         drop = 0 < len(files) % batch < process.world
-        self._train = ImageLoader(files, train_framing, batch_size=batch, shuffle=True, drop_last=drop, **shared)
+        self._make_train = partial(ImageLoader, files, train_framing, batch_size=batch, shuffle=True, drop_last=drop, **shared)
         self._test = ImageLoader(files, test_framing, batch_size=FILES_BATCH * process.world, shuffle=False, **shared)
+
+    @cached_property
+    def _train(self) -> ImageLoader:
+        """Made when it is needed: a split that is only evaluated may have fewer images than there are processes."""
+        return self._make_train()
 
     def __len__(self) -> int:
         return len(self.files)
@@ -227,5 +233,6 @@ class FileFeed:
             yield Batch(ready, labels, indices)
 
     def close(self) -> None:
-        self._train.close()
+        if "_train" in self.__dict__:
+            self._train.close()
         self._test.close()

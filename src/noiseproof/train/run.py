@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -110,9 +111,10 @@ class Run:
             return
         if batch == 1:
             raise ValueError("BatchNorm cannot train on batches of one example; set batch=2 or more")
+        sizes = itertools.chain(range(batch - 1, 1, -1), range(batch + 1, count + 1))
+        way = next((f"; set batch={size}, say" for size in sizes if count % size != 1), "")
         raise ValueError(
-            f"the last batch would be one example, on which BatchNorm cannot train: {count} examples in "
-            f"batches of {batch}; set batch={batch - 1}, say"
+            f"the last batch would be one example, on which BatchNorm cannot train: {count} examples in batches of {batch}{way}"
         )
 
     def _trains_on_one(self) -> bool:

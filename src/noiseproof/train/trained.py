@@ -103,10 +103,11 @@ class TrainedClassifier:
             yield batch.indices.cpu().numpy(), logits.float()
 
     def _in_order(self, x: Any) -> Any:
-        """A data frame whose columns are those of training, in another order, in theirs."""
-        names = list(map(str, getattr(x, "columns", ())))
-        moved = self.columns and names != list(self.columns) and sorted(names) == sorted(self.columns)
-        return x[list(self.columns)] if moved and len(set(names)) == len(names) else x
+        """Of a data frame that has the columns of training, these, in their order: others are the labels, say."""
+        places = {str(name): name for name in getattr(x, "columns", ())}  # a name may be a number, and a table's are texts
+        if not self.columns or len(places) < len(getattr(x, "columns", ())) or list(places) == list(self.columns):
+            return x
+        return x[[places[name] for name in self.columns]] if places.keys() >= set(self.columns) else x
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self._recipe.precision == "bf16")

@@ -198,5 +198,6 @@ def _statistics(split: Split) -> Normalize:
 
 def as_tensor(split: Split) -> Tensor:
     """Inputs as a network takes them: images ``[N, C, H, W]`` uint8, features float32."""
-    inputs = torch.from_numpy(split.inputs)
+    # A copy where torch takes no view: of an array that is mirrored, or BGR turned to RGB by [..., ::-1], or read-only.
+    inputs = torch.from_numpy(np.require(split.inputs, requirements=("C", "W")))
     return inputs.permute(0, 3, 1, 2).contiguous() if inputs.dtype == torch.uint8 and inputs.ndim == 4 else inputs

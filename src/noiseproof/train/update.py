@@ -104,7 +104,8 @@ class Adam(Update):
 
     def __init__(self, recipe: Recipe, flat: Tensor) -> None:
         super().__init__(recipe, flat)
-        self.state["steps"] = flat.new_zeros(())
+        # In bfloat16 0.999 is 1, so that 1 - 0.999^n is 0 at first, and counting ends at 256.
+        self.state["steps"] = flat.new_zeros((), dtype=torch.promote_types(flat.dtype, torch.float32))
 
     def __call__(self, flat: Tensor, gradient: Tensor, lr: Tensor | float) -> None:
         gradient = self.regularised(flat, gradient)
