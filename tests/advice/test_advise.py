@@ -4,6 +4,8 @@ import importlib
 import itertools
 import json
 import shlex
+from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from noiseproof.cli import app
 from noiseproof.cli.loss_lists import parse_losses
 from noiseproof.losses import create_loss
 from noiseproof.noise import from_matrix, pairflip, symmetric
+
+RECORDS = Path(__file__).resolve().parents[2] / "records"
 
 
 def cell(*losses, **facts):
@@ -162,6 +166,22 @@ def test_every_cell_of_the_evidence_is_ranked_and_has_at_least_two_losses():
         assert 0 <= one.rate < 1
     lines = {str(one) for one in cells() if one.data == "cifar10" and one.noise == "symmetric:0.4"}
     assert any("50,000 examples, 10 classes, symmetric:0.4, 40% wrong; records/reproduction.jsonl" in line for line in lines)
+
+
+def test_no_run_counts_twice_in_the_evidence():
+    """A loss has no more runs than seeds; three of JAL-CE are in two files of records, and were counted as six."""
+    seeds = defaultdict(set)
+    for line in (RECORDS / "reproduction.jsonl").read_text(encoding="utf-8").splitlines():
+        one = json.loads(line)["recipe"]
+        seeds[one["dataset"], one["noise"].removeprefix("labels:"), one["loss"]].add(one["seed"])
+    counted = [
+        (each.n, len(seeds[one.data, one.noise, each.loss]))
+        for one in cells()
+        if one.record == "records/reproduction.jsonl"
+        for each in one.losses
+    ]
+    assert len(counted) > 100
+    assert all(n <= known for n, known in counted)
 
 
 @pytest.mark.parametrize(
