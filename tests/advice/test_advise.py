@@ -141,6 +141,18 @@ def test_an_audit_says_matrix_and_rate(tmp_path):
     assert noiseproof.advise(Audit(*facts[:3], 0.004, *facts[4:]), kind="features").case.family == "none"
 
 
+def test_the_folder_of_an_audit_has_the_rate_that_the_audit_has(tmp_path):
+    """900 labels of a class that is never wrong, 100 of one that is half the time: 5 % are wrong, not the matrix's 25."""
+    posterior = np.repeat([[1.0, 0.0], [0.5, 0.5]], [900, 100], axis=0).astype(np.float32)
+    matrix, given = np.array([[1.0, 0.0], [0.5, 0.5]]), np.repeat([0, 1], [900, 100])
+    audit = Audit(given, posterior, matrix, 0.05, (0.04, 0.06), 0.95, ("a", "b"), "by hand")
+    audit.save(tmp_path)
+    rates = [noiseproof.advise(one, kind="features").case.rate for one in (audit, tmp_path, str(tmp_path))]
+    assert rates == pytest.approx([0.05] * 3)
+    (tmp_path / "posterior.npz").unlink()
+    assert noiseproof.advise(tmp_path, kind="features").case.rate == pytest.approx(0.25)
+
+
 @pytest.mark.parametrize("kind", ["features", "images", "photographs"])
 def test_the_commands_are_of_this_command_line_and_the_loss_in_them_is_the_advised_one(kind):
     found = noiseproof.advise("pairflip:0.3", classes=10, kind=kind, examples=10_000, place="here")
