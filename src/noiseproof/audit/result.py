@@ -22,8 +22,8 @@ LEAST_AGREEMENT, LEAST_FOUND = 0.4, 0.85
 On digits with a few pixels left and no or 20 % noise the latter is 0.75 to 0.83 where the rate is 8 to 37 points too high, 0.93
 where it is 2; with all pixels and up to 40 % noise 0.89 or more"""
 FEW = 50
-"""Labels to a class below which unsure predictions fit those at hand too well: of 10 classes with 5, 10 and 20 labels each, none
-wrong, and predictions right in two of three, the interval began above 0 in 58, 51 and 10 of 60 draws, with 50 in none"""
+"""Labels to a class below which unsure predictions fit those at hand too well: of 10 classes with 5, 10 and 20 labels each,
+none wrong, and predictions right in two of three, the interval began above 0 in 58, 51 and 10 of 60 draws, with 50 in none"""
 CLEAN = 0.005
 """A rate below this is hardly any; by weak predictions it is no bound"""
 CLOSE = 0.15
