@@ -156,6 +156,16 @@ def test_neighbours_help_where_features_are_good():
     assert (helped.suggested == true).mean() > 0.9
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_the_scale_of_features_does_not_change_votes(scale):
+    """Their squares are beyond single precision, and once were infinite or 0: all examples had the votes of the first ones."""
+    generator = np.random.default_rng(0)
+    labels = generator.integers(3, size=60)
+    features = (np.eye(3)[labels] + 0.1 * generator.standard_normal((60, 3))).astype(np.float32)
+    votes = neighbour_votes((features.astype(np.float64) * scale).astype(np.float32), labels, 3)
+    np.testing.assert_array_equal(votes, neighbour_votes(features, labels, 3))
+
+
 def test_votes_are_those_of_the_nearest_others():
     features = np.array([[1.0, 0.0], [2.0, 0.1], [1.0, 0.2], [0.0, 1.0], [0.1, 3.0], [0.0, 0.0]])
     votes = neighbour_votes(features, np.array([0, 0, 1, 1, 1, 1]), 2, neighbours=2)
