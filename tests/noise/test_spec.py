@@ -166,3 +166,8 @@ def test_none_is_noise_that_changes_nothing_wherever_noise_is_text(tmp_path):
     shown = CliRunner().invoke(app, ["noise", "show", "none"])
     assert shown.exit_code == 0
     assert "none: 10 classes, rate 0.0000" in shown.output
+
+
+def test_a_file_of_labels_is_said_to_have_no_matrix():
+    with pytest.raises(ValueError, match=r"labels:people.npz#worst has no matrix, it is a file of labels"):
+        noise.from_spec("labels:people.npz#worst", classes=3)

@@ -91,6 +91,8 @@ class NoiseSpec:
         elif self.kind == INSTANCE:
             way = "'noiseproof noise make' makes it, and its manifest shows the realised matrix"
             raise ValueError(f"{self} has no matrix, it depends on the images; {way}")
+        elif self.kind == LABELS:
+            raise ValueError(f"{self} has no matrix, it is a file of labels; 'noiseproof audit' estimates one")
         elif self.kind == NONE or self.kind in MATRIX_NOISES:
             make, fixed = MATRIX_NOISES.get(self.kind, NO_NOISE)
             count = fixed or classes
