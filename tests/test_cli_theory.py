@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from noiseproof import theory
 from noiseproof.cli import app
 
 
@@ -78,3 +79,15 @@ def test_what_is_wrong_is_one_line(words, message):
     text = said(*words, code=2)
     assert message in text
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("noise", ["symmetric:0.35", "symmetric:0.8", "pairflip:0.3", "pairflip:0.45", "symmetric:0.87"])
+@pytest.mark.parametrize("q", ["2", "3"])
+def test_the_a_that_is_printed_as_enough_is_enough(noise, q):
+    """Rounded to the nearest, 1.63636 was printed as 1.636, which is not."""
+    facts = ["--noise", noise, "--classes", "10"]
+    said = CliRunner().invoke(app, ["theory", "required-a", *facts, "--q", q]).output
+    a = said.partition("a >= ")[2].split()[0]
+    found = CliRunner().invoke(app, ["theory", "check", f"amse(a={a},q={q})", *facts, "--format", "json"])
+    assert json.loads(found.output)["tolerant"], a
+    assert float(a) == pytest.approx(theory.required_a(noise, float(q), classes=10), rel=1e-3)

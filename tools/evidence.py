@@ -47,7 +47,7 @@ class Run(NamedTuple):
 def evidence() -> str:
     """The file's text."""
     groups: dict[tuple[str, str, str], list[Run]] = {}
-    for run in (*_trained(), *_own_defaults(), *_selection()):
+    for run in dict.fromkeys((*_trained(), *_own_defaults(), *_selection())):  # what two files hold is one run
         groups.setdefault((run.data, run.noise, run.record), []).append(run)
     cells = [_cell(runs) for runs in groups.values() if len({run.loss for run in runs}) > 1]
     return json.dumps({"written by": "make generate, from records/", "cells": cells}, indent=1) + "\n"

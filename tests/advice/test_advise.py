@@ -4,6 +4,8 @@ import importlib
 import itertools
 import json
 import shlex
+from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,8 @@ from noiseproof.cli import app
 from noiseproof.cli.loss_lists import parse_losses
 from noiseproof.losses import create_loss
 from noiseproof.noise import from_matrix, pairflip, symmetric
+
+RECORDS = Path(__file__).resolve().parents[2] / "records"
 
 
 def cell(*losses, **facts):
@@ -137,6 +141,18 @@ def test_an_audit_says_matrix_and_rate(tmp_path):
     assert noiseproof.advise(Audit(*facts[:3], 0.004, *facts[4:]), kind="features").case.family == "none"
 
 
+def test_the_folder_of_an_audit_has_the_rate_that_the_audit_has(tmp_path):
+    """900 labels of a class that is never wrong, 100 of one that is half the time: 5 % are wrong, not the matrix's 25."""
+    posterior = np.repeat([[1.0, 0.0], [0.5, 0.5]], [900, 100], axis=0).astype(np.float32)
+    matrix, given = np.array([[1.0, 0.0], [0.5, 0.5]]), np.repeat([0, 1], [900, 100])
+    audit = Audit(given, posterior, matrix, 0.05, (0.04, 0.06), 0.95, ("a", "b"), "by hand")
+    audit.save(tmp_path)
+    rates = [noiseproof.advise(one, kind="features").case.rate for one in (audit, tmp_path, str(tmp_path))]
+    assert rates == pytest.approx([0.05] * 3)
+    (tmp_path / "posterior.npz").unlink()
+    assert noiseproof.advise(tmp_path, kind="features").case.rate == pytest.approx(0.25)
+
+
 @pytest.mark.parametrize("kind", ["features", "images", "photographs"])
 def test_the_commands_are_of_this_command_line_and_the_loss_in_them_is_the_advised_one(kind):
     found = noiseproof.advise("pairflip:0.3", classes=10, kind=kind, examples=10_000, place="here")
@@ -162,6 +178,22 @@ def test_every_cell_of_the_evidence_is_ranked_and_has_at_least_two_losses():
         assert 0 <= one.rate < 1
     lines = {str(one) for one in cells() if one.data == "cifar10" and one.noise == "symmetric:0.4"}
     assert any("50,000 examples, 10 classes, symmetric:0.4, 40% wrong; records/reproduction.jsonl" in line for line in lines)
+
+
+def test_no_run_counts_twice_in_the_evidence():
+    """A loss has no more runs than seeds; three of JAL-CE are in two files of records, and were counted as six."""
+    seeds = defaultdict(set)
+    for line in (RECORDS / "reproduction.jsonl").read_text(encoding="utf-8").splitlines():
+        one = json.loads(line)["recipe"]
+        seeds[one["dataset"], one["noise"].removeprefix("labels:"), one["loss"]].add(one["seed"])
+    counted = [
+        (each.n, len(seeds[one.data, one.noise, each.loss]))
+        for one in cells()
+        if one.record == "records/reproduction.jsonl"
+        for each in one.losses
+    ]
+    assert len(counted) > 100
+    assert all(n <= known for n, known in counted)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,22 @@ def test_a_rate_by_weak_predictions_is_called_a_bound(agreement, rate, weak):
     audit = dataclasses.replace(made(), agreement=agreement, rate=rate)
     assert audit.weak is weak
     assert verdict(audit).headline.startswith("At most about" if weak else "About")
-    assert bool(audit.warnings) is weak
+    assert any("they are weak" in text for text in audit.warnings) is weak
+    tile = f"<li><b>{100 * rate:.1f} %</b>{'perhaps ' if weak else ''}wrong, "  # the end of the interval is the bound
+    assert tile in audit_page(audit)
+
+
+@pytest.mark.parametrize("classes", [10, 30, 50])
+def test_no_confusion_stands_out_where_wrong_labels_are_spread_evenly(classes):
+    """The largest of many counts is several times their mean by chance; below 2 % that one is taken to stand out."""
+    generator = np.random.default_rng(classes)
+    true = generator.integers(classes, size=40 * classes)
+    given = np.where(generator.random(len(true)) < 0.3, (true + generator.integers(1, classes, size=len(true))) % classes, true)
+    rate = float((given != true).mean())
+    posterior = np.eye(classes, dtype=np.float32)[true]
+    names = tuple(map(str, range(classes)))
+    audit = Audit(given, posterior, np.eye(classes), rate, (rate, rate), 1 - rate, names, "by hand")
+    assert verdict(audit).sentences[2].startswith("No confusion stands out; most often: ")
 
 
 def test_a_row_of_the_matrix_that_is_not_estimated_is_not_shown_as_numbers():

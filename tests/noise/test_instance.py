@@ -5,6 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from scipy import optimize, stats
 
 from noiseproof import noise
 
@@ -19,6 +20,23 @@ def test_the_realised_rate_is_within_half_a_percent_of_the_asked_one(rate):
     """The mean of the rates has a standard error of 0.1/sqrt(6000) = 0.0013: 0.005 is 3.9 of them, and the seed is fixed."""
     images, labels = problem()
     assert abs(noise.instance_dependent(images, labels, rate, seed=0).rate - rate) < 0.005
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.005, 0.01, 0.015, 0.02, 0.024, 0.99, 0.999])
+def test_flip_rates_near_0_and_1_are_scipys_truncated_normal(rate):
+    """Asked for 1 % it once made 50 %: that far in the tail, differences of the distribution function are rounding."""
+    from noiseproof.noise.instance import _flip_rates
+
+    def mean(location):
+        return stats.truncnorm.mean(-location / 0.1, (1 - location) / 0.1, loc=location, scale=0.1)
+
+    location = optimize.brentq(lambda at: mean(at) - rate, -15, 15, xtol=1e-12)
+    uniform = (np.arange(2000) + 0.5) / 2000
+    found = stats.truncnorm.cdf(_flip_rates(rate, uniform), -location / 0.1, (1 - location) / 0.1, loc=location, scale=0.1)
+    assert np.abs(found - uniform).max() < 1e-5
+    images, labels = problem()
+    error = min(rate, 1 - rate) / 6000**0.5  # of the mean: no such distribution spreads wider than the exponential one
+    assert abs(noise.instance_dependent(images, labels, rate, seed=0).rate - rate) < 5 * error + 1 / 6000
 
 
 def test_flip_rates_differ_between_images():

@@ -267,3 +267,13 @@ def test_clean_labels_are_left_alone():
 def test_bad_input_is_refused_with_the_reason(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_share_of_less_than_one_label_is_rounded_to_the_largest_remainder_of_its_class():
+    """As docs/noise.md says: 0.8 of 20 labels to 99 classes are none, since the rest of the own label's 19.2 is larger.
+
+    By draws they are 4 % of 2,000, 80 with a deviation of sqrt(80 * 0.96): 45 is five of them, and the seed is fixed.
+    """
+    clean = np.repeat(np.arange(100), 20)
+    assert noise.symmetric(100, 0.04).apply(clean, seed=0).mask.sum() == 0
+    assert abs(int(noise.symmetric(100, 0.04).apply(clean, seed=0, rule="draws").mask.sum()) - 80) < 45

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from noiseproof import noise, paper
+from noiseproof import noise, paper, theory
 from noiseproof.cli import app
 from noiseproof.noise import NoiseSpec
 from noiseproof.noise.matrix import MATRIX_NOISES, MatrixNoise
@@ -150,3 +150,24 @@ def test_an_entry_in_the_registry_is_all_that_a_new_noise_takes(tmp_path, monkey
     assert code == 0, said
     record = json.loads(next((tmp_path / "runs").glob("*/record.json")).read_text())
     assert 0.4 < record["task"]["noise"]["rate"] < 0.5  # nine of ten classes lose half of their labels
+
+
+def test_none_is_noise_that_changes_nothing_wherever_noise_is_text(tmp_path):
+    """As docs/noise.md has it: in Python, in theory, in the manifest of labels, and on the command line."""
+    identity = noise.from_spec("none", classes=3)
+    assert identity.matrix.tolist() == np.eye(3).tolist()
+    assert theory.required_a("none", classes=3) == 1.0
+    assert "labels without noise" in theory.choose_a("none", classes=3).reasons[0]
+    clean = np.arange(6) % 3
+    noisy, made = NoiseSpec.parse("none").apply(clean, seed=0)
+    assert noisy.labels.tolist() == clean.tolist()
+    noise.write_noisy_labels(tmp_path, made, clean, noisy, "0")
+    assert noise.verify(tmp_path, clean)["made_anew"]
+    shown = CliRunner().invoke(app, ["noise", "show", "none"])
+    assert shown.exit_code == 0
+    assert "none: 10 classes, rate 0.0000" in shown.output
+
+
+def test_a_file_of_labels_is_said_to_have_no_matrix():
+    with pytest.raises(ValueError, match=r"labels:people.npz#worst has no matrix, it is a file of labels"):
+        noise.from_spec("labels:people.npz#worst", classes=3)

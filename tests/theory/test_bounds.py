@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from noiseproof import noise
-from noiseproof.theory import label_weights, required_a, required_a_per_class
+from noiseproof import AMSE, noise
+from noiseproof.theory import check, label_weights, required_a, required_a_per_class
 
 
 @pytest.mark.parametrize(
@@ -118,3 +118,24 @@ def test_a_class_without_examples_keeps_its_labels():
 def test_what_is_no_noise_is_refused(given, options, message):
     with pytest.raises(ValueError, match=message):
         required_a(given, **options)
+
+
+@pytest.mark.parametrize("q", [1.5, 2, 3])
+@pytest.mark.parametrize("kind", ["symmetric", "pairflip"])
+def test_a_loss_with_the_required_a_is_found_to_tolerate_the_noise(kind, q):
+    """The bound and the check are one theorem: at ten classes and 80 % the check once denied the 9 that the bound asks for."""
+    for classes in (2, 3, 10, 100):
+        for rate in (0.02, 0.1, 0.3, 0.45):
+            spec = f"{kind}:{rate}"
+            a = required_a(spec, q, classes=classes)
+            assert check(AMSE(a=a, q=q), spec, classes=classes).tolerant, (spec, classes)
+            less = check(AMSE(a=1 + 0.99 * (a - 1), q=q), spec, classes=classes)
+            assert {verdict.answer for verdict in less.classes} == {"no"}, (spec, classes)
+
+
+def test_labels_that_say_nothing_have_no_a_for_any_number_of_classes():
+    """With a rate of 1 - 1/K all labels are alike, and which weight is larger by 1e-17 is rounding."""
+    for classes in range(2, 101):
+        noise_without_use = noise.symmetric(classes, 1 - 1 / classes)
+        assert np.isinf(required_a_per_class(noise_without_use)).all(), classes
+        assert {verdict.answer for verdict in check("mae", noise_without_use).classes} == {"not dominant"}, classes

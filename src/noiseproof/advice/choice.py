@@ -13,6 +13,7 @@ from typing import Any, Literal
 from noiseproof import paper
 from noiseproof.advice.evidence import FAR, Case, Cell, Kind, Measured, family_of, nearest
 from noiseproof.audit import Audit
+from noiseproof.audit.tables import rate_in
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.noise import LabelNoise, from_matrix
 from noiseproof.theory.choice import CHOOSES, choose_a, chosen_options
@@ -134,6 +135,8 @@ def _noise(noise: Noise | Audit | Path | None, classes: int | None) -> LabelNois
 
 def _rate(noise: Any, known: LabelNoise) -> float:
     """The share of wrong labels; without the frequencies of classes, as if all were equally frequent."""
+    if isinstance(noise, str | Path) and (found := rate_in(Path(noise).expanduser(), known.classes)) is not None:
+        return found
     return float(noise.rate) if hasattr(noise, "rate") and not callable(noise.rate) else known.noise_rate
 
 

@@ -29,7 +29,8 @@ def neighbour_votes(
     """
     rows = len(features)
     count = min(neighbours, rows - 1)
-    size = np.linalg.norm(features, axis=1, keepdims=True)
+    # In double precision, which holds the square of any number of single precision.
+    size = np.sqrt(np.einsum("nd,nd->n", features, features, dtype=np.float64))[:, None]
     unit = np.divide(features, size, out=np.zeros_like(features, np.float32), where=size > 0).astype(np.float32, copy=False)
     votes = np.zeros((rows, classes), dtype=np.float32)
     for part, nearest in _nearest(unit, count, device):

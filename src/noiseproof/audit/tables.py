@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.files import write_whole
+from noiseproof.files import is_file, write_whole
+from noiseproof.noise import load_labels, read_soft_labels
 from noiseproof.printing import cell
 from noiseproof.reading import ReadError, csv_rows, shown
 
 if TYPE_CHECKING:
     from noiseproof.audit.result import Audit
 
-__all__ = ["COLUMNS", "DECISIONS", "Decided", "read_decisions", "save_audit"]
+__all__ = ["COLUMNS", "DECISIONS", "Decided", "rate_in", "read_decisions", "save_audit"]
 
 COLUMNS = ("index", "path", "given", "suggested", "p_wrong", "p_suggested", "flagged", "fold", "warning")
 DECISIONS = ("keep", "relabel", "drop")
+POSTERIOR = "posterior.npz"
 UNSURE = "no label is more likely than not"
 
 
@@ -34,7 +36,7 @@ def save_audit(audit: Audit, folder: Path, paths: Sequence[str] | None) -> None:
     matrix = ([name, *(f"{share:.6f}" for share in row)] for name, row in zip(names, audit.transition.tolist(), strict=True))
     _write_csv(folder / "audit.csv", [COLUMNS, *_lines(audit, names, paths)])
     _write_csv(folder / "transition.csv", [["true \\ given", *names], *matrix])
-    write_whole(folder / "posterior.npz", lambda path: _write_posterior(audit, path))
+    write_whole(folder / POSTERIOR, lambda path: _write_posterior(audit, path))
 
 
 def _lines(audit: Audit, names: list[str], paths: Sequence[str] | None) -> Iterator[tuple[object, ...]]:
@@ -54,6 +56,14 @@ def _lines(audit: Audit, names: list[str], paths: Sequence[str] | None) -> Itera
 def _write_posterior(audit: Audit, path: Path) -> None:
     with path.open("wb") as file:
         np.savez(file, posterior=audit.posterior, given=audit.given, classes=np.asarray(audit.classes))
+
+
+def rate_in(folder: Path, classes: int) -> float | None:
+    """The share of wrong labels that the audit in a folder found; None if its posteriors are not there."""
+    if not is_file(path := folder / POSTERIOR):
+        return None
+    found = read_soft_labels(path, len(load_labels(path, "given")), classes)
+    return None if found is None else 1 - float(found.probabilities[np.arange(len(found.given)), found.given].mean(dtype=float))
 
 
 def _write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:

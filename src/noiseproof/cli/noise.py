@@ -21,7 +21,7 @@ from noiseproof.data.places import find_table
 from noiseproof.files import is_dir
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels
 from noiseproof.noise.instance import INSTANCE
-from noiseproof.noise.matrix import MATRIX_NOISES, LabelError
+from noiseproof.noise.matrix import LabelError
 from noiseproof.version import __version__
 
 app = typer.Typer(help="Make noisy labels that say how they were made, and check them.", no_args_is_help=True)
@@ -191,9 +191,7 @@ def matrix_of(spec: str, classes: int | None) -> tuple[str, NDArray[np.float64],
             raise ValueError(f"{spec}: 'matrix_realised': {error}") from error
         return f"{facts['noise']}, realised", realised, float(facts["rate_realised"])
     parsed = NoiseSpec.parse(spec)
-    known = MATRIX_NOISES.get(parsed.kind)
-    any_number = known is not None and known.classes is None
-    noise = parsed.matrix(DEFAULT_CLASSES if classes is None and any_number else classes)
+    noise = parsed.matrix(DEFAULT_CLASSES if classes is None and parsed.of_any_classes else classes)
     return noise.name, noise.matrix, noise.noise_rate
 
 

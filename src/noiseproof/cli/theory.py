@@ -52,7 +52,7 @@ def required_a(
     if len(set(each.round(9))) > 1:
         console.print(bounds_table(weights, each))
     if largest is not None:
-        console.print(f"a >= {largest:.4g} is enough for every class (q = {q:g})", highlight=False)
+        console.print(f"a >= {enough(largest)} is enough for every class (q = {q:g})", highlight=False)
         chosen = _chosen(weights, q)
         console.print(ADVICE + ("" if chosen is None else f" a=auto takes {chosen:g}."), style="dim", highlight=False)
     else:
@@ -63,7 +63,17 @@ def required_a(
             "There another label is given as often as the clean one, and no loss can tell which is right.", style="dim"
         )
         if len(rest):
-            console.print(f"a >= {rest.max():.4g} is enough for the others (q = {q:g})", highlight=False)
+            console.print(f"a >= {enough(float(rest.max()))} is enough for the others (q = {q:g})", highlight=False)
+
+
+def enough(a: float) -> str:
+    """To four digits, upwards: what is printed is enough, and a bound of 9 that was computed as 9.000000000000004 is 9.
+
+    >>> enough(1 / 0.611111), enough(9.000000000000004)
+    ('1.637', '9')
+    """
+    step = 10.0 ** (math.floor(math.log10(a)) - 3)
+    return f"{math.ceil(a / step - 1e-6) * step:.4g}"
 
 
 def _chosen(weights: NDArray[np.float64], q: float) -> float | None:

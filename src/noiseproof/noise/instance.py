@@ -17,6 +17,9 @@ INSTANCE = "instance"
 
 SPREAD = 0.1
 """Standard deviation of the flip rates around the asked one, as published."""
+THIN = 0.02
+"""Rates nearer to 0 or 1 have a distribution so far in the tail of the normal one that differences of its distribution function
+are rounding"""
 CELLS = 2**24
 """Numbers that are in memory at a time for each of the arrays that lead to the new labels."""
 _FLIP_RATE, _FLIP, _DESTINATION, _PROJECTION = 10, 11, 12, 13
@@ -67,6 +70,8 @@ def _flip_rates(rate: float, uniform: NDArray[np.float64]) -> NDArray[np.float64
     """Quantiles of a normal distribution truncated to [0, 1] whose mean is ``rate``."""
     if rate == 0:
         return np.zeros_like(uniform)
+    if not THIN <= rate <= 1 - THIN:
+        return _tail_rates(rate, uniform) if rate < THIN else 1 - _tail_rates(1 - rate, 1 - uniform)
     low, high = -3.0, 4.0
     for _ in range(60):  # the mean grows with the location
         middle = (low + high) / 2
@@ -76,6 +81,20 @@ def _flip_rates(rate: float, uniform: NDArray[np.float64]) -> NDArray[np.float64
     grid = np.linspace(0, 1, 20001)
     cdf = np.array([_normal_cdf((x - low) / SPREAD) for x in grid])
     return np.interp(below + uniform * (above - below), cdf, grid)
+
+
+def _tail_rates(rate: float, uniform: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same of a rate near 0, by the density ``exp((location x - x^2 / 2) / SPREAD^2)``, less than 1e-17 beyond 40 rates."""
+    grid = np.linspace(0, 40 * rate, 20001)
+    low, high = -(SPREAD**2) / rate, 0.0  # the first is that of the exponential distribution, whose tail is longer
+    for _ in range(60):
+        middle = (low + high) / 2
+        density = np.exp((middle * grid - grid**2 / 2) / SPREAD**2)
+        mass = density[1:] + density[:-1]
+        mean = float(mass @ (grid[1:] + grid[:-1]) / (2 * mass.sum()))
+        low, high = (middle, high) if mean < rate else (low, middle)
+    cdf = np.concatenate([[0.0], np.cumsum(mass)])
+    return np.asarray(np.interp(uniform * cdf[-1], cdf, grid))
 
 
 def _truncated_mean(location: float) -> float:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.checks import check_range
 from noiseproof.files import exists, find_file, is_dir
 from noiseproof.noise.files import SoftLabels, read_noisy_labels, read_soft_labels
 from noiseproof.noise.instance import INSTANCE, asked_noise, instance_dependent
-from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES, LabelError, LabelNoise, NoisyLabels, from_file
+from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES, LabelError, LabelNoise, MatrixNoise, NoisyLabels, from_file
 from noiseproof.noise.sampling import Labels, Rule
 
 __all__ = ["NoiseSpec", "from_spec"]
@@ -23,6 +24,7 @@ __all__ = ["NoiseSpec", "from_spec"]
 NONE, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"
 HUMAN = "human"  # human:worst is a name of the paper's recipes alone
 NUMBER = re.compile(r"\d*\.?\d+", re.ASCII)
+NO_NOISE = MatrixNoise(lambda classes, rate: LabelNoise(np.eye(classes), NONE, {"classes": classes}))
 RATED = (*MATRIX_NOISES, INSTANCE, ASYMMETRIC)
 """Kinds that have a rate"""
 MOST_CLASSES = 1024
@@ -89,8 +91,10 @@ class NoiseSpec:
         elif self.kind == INSTANCE:
             way = "'noiseproof noise make' makes it, and its manifest shows the realised matrix"
             raise ValueError(f"{self} has no matrix, it depends on the images; {way}")
-        elif self.kind in MATRIX_NOISES:
-            make, fixed = MATRIX_NOISES[self.kind]
+        elif self.kind == LABELS:
+            raise ValueError(f"{self} has no matrix, it is a file of labels; 'noiseproof audit' estimates one")
+        elif self.kind == NONE or self.kind in MATRIX_NOISES:
+            make, fixed = MATRIX_NOISES.get(self.kind, NO_NOISE)
             count = fixed or classes
             if count is None:
                 raise ValueError(f"{self.kind} noise needs the number of classes: give --classes (classes=)")
@@ -131,8 +135,7 @@ class NoiseSpec:
                 raise ValueError(f"{self} needs the images in memory, and those of {dataset} are in files; {way}")
             noisy = instance_dependent(images, clean, self.rate, seed, _checked_count(count, self.kind))
             return noisy, asked_noise(images, self.rate, count)
-        known = MATRIX_NOISES.get(self.kind)
-        noise = self.of(dataset).matrix(count if known is not None and known.classes is None else classes)
+        noise = self.of(dataset).matrix(count if self.of_any_classes else classes)
         return noise.apply(clean, seed, rule), noise
 
     def soft_labels(self, examples: int, classes: int, root: Path | None = None) -> SoftLabels | None:
@@ -148,6 +151,11 @@ class NoiseSpec:
     def has_matrix(self) -> bool:
         """Whether it is said by a transition matrix; labels in a file and noise by instance are not."""
         return self.kind not in (NONE, LABELS, INSTANCE)
+
+    @property
+    def of_any_classes(self) -> bool:
+        """Whether its matrix is defined for any number of classes, and has to be told how many."""
+        return self.kind == NONE or (self.kind in MATRIX_NOISES and MATRIX_NOISES[self.kind].classes is None)
 
     def of(self, dataset: str | None) -> NoiseSpec:
         """``asymmetric`` is the asymmetric noise that is named after the data set."""

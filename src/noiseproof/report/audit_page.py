@@ -43,9 +43,9 @@ ROWS = 100  # classes in the table of classes
 WARNED = 6  # warnings at the top
 PAIRS = 12
 SHADES = 9
-STANDS_OUT, MOST = 3, 2 / 3
-"""A confusion stands out that has this many times the wrong labels that it would have if all pairs had as many, or this share
-of all wrong labels"""
+STANDS_OUT, BY_CHANCE, MOST = 3, 5, 2 / 3
+"""A confusion stands out that has this many times the wrong labels that it would have if all pairs had as many, and so many
+more, which of up to 50 classes one has by chance in 2 % of cases or fewer, of 100 in 8 %; or this share of all wrong labels"""
 
 
 class Verdict(NamedTuple):
@@ -101,7 +101,7 @@ def verdict(audit: Audit) -> Verdict:
     if pairs := audit.confusions[:3]:
         said = ", ".join(f"{names[each.true]} labelled as {names[each.given]} ({each.expected:.0f})" for each in pairs)
         wrong = count * audit.rate
-        most = min(STANDS_OUT * wrong / (len(names) * (len(names) - 1)), MOST * wrong)
+        most = min(STANDS_OUT * wrong / (len(names) * (len(names) - 1)) + BY_CHANCE, MOST * wrong)
         sentences.append(f"{'Most often' if pairs[0].expected > most else 'No confusion stands out; most often'}: {said}.")
     worst = sorted((each for each in audit.per_class if each.flagged), key=lambda each: -each.rate)[:3]
     if worst:

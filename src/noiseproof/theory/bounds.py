@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.checks import check_range
-from noiseproof.theory.weights import Noise, label_weights, two_largest
+from noiseproof.theory.weights import ROUNDING, Noise, label_weights, two_largest
 
 __all__ = ["required_a", "required_a_per_class"]
 
@@ -50,7 +50,7 @@ def required_a_per_class(noise: Noise, q: float = 2.0, *, classes: int | None = 
 
 
 def _least(w1: float, w2: float, q: float) -> float:
-    if w1 <= w2:
+    if w1 - w2 <= ROUNDING:
         return math.inf
     if q <= 1 or w1 == 1:
         return 1.0

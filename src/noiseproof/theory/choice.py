@@ -94,6 +94,8 @@ def _without(labels: list[int], classes: int) -> str:
 
 
 def _in_words(noise: Noise, classes: int) -> str:
+    if isinstance(noise, str) and noise == "none":
+        return f"labels without noise on {classes} classes"
     if isinstance(noise, str):
         return f"{noise if ':' in noise else f'the matrix in {noise}'} on {classes} classes"
     if isinstance(noise, NoisyLabels):

@@ -18,7 +18,7 @@ from noiseproof.losses import RobustLoss, Sum
 from noiseproof.losses.catalog import create_loss, list_losses
 from noiseproof.losses.expressions import evaluate, values_of
 from noiseproof.theory.risk import risk_of, solve, with_logits
-from noiseproof.theory.weights import Noise, Weights, label_weights, seen_by, two_largest
+from noiseproof.theory.weights import ROUNDING, Noise, Weights, label_weights, seen_by, two_largest
 
 __all__ = ["Check", "ClassVerdict", "check"]
 
@@ -83,7 +83,7 @@ def check(loss: RobustLoss | str, noise: Noise, *, classes: int | None = None) -
     open_classes = []
     for label, (w1, w2) in enumerate(zip(own.tolist(), other.tolist(), strict=True)):
         known = (w1, int(rival[label]), w2)
-        if w1 <= w2:
+        if w1 - w2 <= ROUNDING:
             reason = f"label {rival[label]} is given as often as the clean one"
             verdicts[label] = ClassVerdict(label, "not dominant", reason, *known)
         elif condition is not None and condition.holds(w1, w2):
@@ -119,7 +119,9 @@ class _Condition:
         return " and ".join(text for text in texts if text != "True") or "symmetric"
 
     def holds(self, w1: float, w2: float) -> bool:
-        return all(evaluate(text, {**values, "w1": w1, "w2": w2}) for text, values in self.parts)
+        """Up to rounding, so that it holds at the bound itself: all conditions ask for a large w1 and a small w2."""
+        weights = {"w1": w1 + ROUNDING, "w2": max(w2 - ROUNDING, 0.0)}
+        return all(evaluate(text, {**values, **weights}) for text, values in self.parts)
 
 
 def _condition(loss: RobustLoss) -> _Condition | None:
