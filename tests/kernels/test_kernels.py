@@ -120,6 +120,21 @@ def test_a_label_out_of_range_makes_its_row_nan_and_touches_no_other(short_tiles
         assert torch.equal(spoilt[:, [0, 3]], values[:, [0, 3]])
 
 
+@pytest.mark.parametrize("classes", [2, 10, 72, 300])
+def test_a_nan_among_the_logits_makes_its_row_nan(classes, maximum_of_a_gpu, short_tiles):
+    """At the label, everywhere, in place of the largest class, beside it where one thread adds up both; and so does infinity.
+    All losses are made of nll or log_miss."""
+    logits, target = drawn("wrong", 6, classes, torch.float32, DEVICE)
+    largest = (target + 1) % classes
+    logits[1, largest[1]], logits[2, target[2]], logits[3], logits[4, largest[4]] = math.nan, math.nan, math.nan, math.inf
+    target[5], logits[5, -2:] = 0, torch.tensor([60.0, math.nan])
+    for name in ("ce", "jal-ce", "all"):
+        values, gradient = passes(rows, logits, target, REQUESTS[name], torch.ones(2 + len(REQUESTS[name]), 6, device=DEVICE))
+        for found in (values[:2].t(), gradient):
+            assert found.isnan().any(1).tolist() == [False, True, True, True, True, True], name
+        assert values[:2, 1:].isnan().all()
+
+
 def test_labels_and_gradients_may_lie_anywhere():
     """One label for all rows, and one gradient for all primitives, each a tensor without an extent of its own."""
     logits, _ = drawn("random", 4, 10, torch.float32, DEVICE)

@@ -10,7 +10,7 @@ import triton.language as tl
 
 from noiseproof.kernels.blocks import is_lost, keep, without_largest
 from noiseproof.kernels.stream_back import factors_of
-from noiseproof.kernels.terms import FLOOR, SURE, TINY, exp, log1p, norm_power, power_term
+from noiseproof.kernels.terms import FLOOR, SURE, TINY, at_least, exp, log1p, norm_power, power_term
 
 __all__ = ["add_two", "factors_of_row", "keep_primitives", "lanes_to_row", "row_numbers", "share_of", "shares_of_one"]
 
@@ -67,7 +67,7 @@ def _with_label(largest, rest, rest_a, rest_b, z_y, Q_A: tl.constexpr, Q_B: tl.c
     rest_a = tl.where(one > 0.0, rest_a, (rest_a + 1.0) * power_term(shift, factor, Q_A))
     rest_b = tl.where(one > 0.0, rest_b, (rest_b + 1.0) * power_term(shift, factor, Q_B))
     rest = tl.where(one > 0.0, rest, (rest + 1.0) * factor)
-    d = tl.maximum(rest + one, FLOOR)
+    d = at_least(rest + one, FLOOR)
     return top, own, one, rest, rest_a, rest_b, d, tl.where(own == 0.0, d, rest + exp(own))
 
 

@@ -18,6 +18,7 @@ from noiseproof.kernels.terms import (
     LOWEST,
     SURE,
     TINY,
+    at_least,
     class_terms,
     exp,
     focal_terms,
@@ -264,8 +265,8 @@ def line_forward(
     total = tl.where(own > float("-inf"), total - own, total)
     if tl.min(total, 0) == float("-inf"):
         left, total = _unmasked(logits, target, first, top, rows, units, stride, target_stride, UNIT, ROWS, PARTS)
-    e_y, d = exp(own), tl.maximum(every, FLOOR)
-    above = tl.where(own == 0.0, d, tl.maximum(rest + (tops - 1.0), 0.0) + e_y)  # D - 1
+    e_y, d = exp(own), at_least(every, FLOOR)
+    above = tl.where(own == 0.0, d, at_least(rest + (tops - 1.0), 0.0) + e_y)  # D - 1
     log_sum, inverse = log1p(above), 1.0 / (d + e_y)
     _put(primitives, 0, rows, row, log_sum - own, valid)
     _put(primitives, 1, rows, row, -log1p(e_y / d), valid)

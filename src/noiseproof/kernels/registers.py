@@ -14,6 +14,7 @@ from noiseproof.kernels.terms import (
     FLOOR,
     LOWEST,
     TINY,
+    at_least,
     class_terms,
     exp,
     expm1,
@@ -77,8 +78,8 @@ def row_sums(
     if NLL + FOCAL_A:
         left = tl.sum(alive.to(tl.float32), 1)
         x = tl.where(alive, x, 0.0)
-    d = tl.maximum(rest + tops, FLOOR)
-    above = tl.where(own == 0.0, d, tl.maximum(rest + (tops - 1.0), 0.0) + e_y)  # D - 1
+    d = at_least(rest + tops, FLOOR)
+    above = tl.where(own == 0.0, d, at_least(rest + (tops - 1.0), 0.0) + e_y)  # D - 1
     log_sum = log1p(above)
     inverse = 1.0 / (d + e_y)
     others = left * log_sum - tl.sum(x, 1) if NLL else tl.zeros_like(rest)
@@ -153,7 +154,7 @@ def row_gradient(
     MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
 ):  # fmt: skip
     """``dz_j = c0 e_j + c2 (e_j^q - e_j) + u + w h_j``, and what belongs to the label at its place."""
-    d = tl.maximum(d, FLOOR)
+    d = at_least(d, FLOOR)
     alive = (z > float("-inf")) & ~is_label
     x = tl.where(alive, z - top[:, None], 0.0)
     e = tl.where(alive, exp(x), 0.0)

@@ -29,7 +29,7 @@ from noiseproof.kernels.blocks import (
     unmasked,
     without_largest,
 )
-from noiseproof.kernels.terms import FLOOR, LOWEST, TINY, exp, log1p, safe_label
+from noiseproof.kernels.terms import FLOOR, LOWEST, TINY, at_least, exp, log1p, safe_label
 
 __all__ = ["stream_forward"]
 
@@ -182,7 +182,7 @@ def stream_forward(
     rest, rest_a, rest_b = without_largest(m, d, a, b, tl.arange(0, LANES), lane, base, column, top, label, classes, Q_A, Q_B)
     t = tl.sum((t + (m - top) * d) * exp(m - top), 0)
     one = tl.where(largest < z_y, 0.0, 1.0)  # the largest class, where it is not the label
-    d = tl.maximum(rest + one, FLOOR)
+    d = at_least(rest + one, FLOOR)
     above = tl.where(own == 0.0, d, rest + e_y)  # D - 1
     log_sum, inverse, left, total = log1p(above), 1.0 / (d + e_y), classes - 1.0, tl.sum(s, 0)
     masked = total == float("-inf")  # which no other sum shows
