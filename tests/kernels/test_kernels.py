@@ -99,6 +99,16 @@ def test_classes_that_nearly_tie_take_nothing_from_the_gradient_of_a_power_sum(c
     assert found.passes(torch.float32), found
 
 
+@pytest.mark.parametrize("classes", [500, 1025])
+def test_equal_logits_take_nothing_from_the_gradient_of_a_focal_sum(classes):
+    """As of a head that begins with zeros: what is left is the difference of slopes, one from each of the passes."""
+    for gamma in (2.0, 5.0):
+        found = errors(
+            torch.zeros((1, classes), device=DEVICE), torch.tensor([3], device=DEVICE), [Primitive("focal", gamma)], alone=True
+        )
+        assert found.passes(torch.float32), (gamma, found)
+
+
 def test_half_precision_is_rounded_once(short_tiles):
     for classes in (10, 777):
         check(["wrong"], REQUESTS["jal-fl"], classes, HALVES, count=2)

@@ -10,7 +10,7 @@ import triton.language as tl
 
 from noiseproof.kernels.blocks import is_lost, keep, without_largest
 from noiseproof.kernels.stream_back import factors_of
-from noiseproof.kernels.terms import FLOOR, SURE, TINY, at_least, exp, log1p, norm_power, power_term
+from noiseproof.kernels.terms import FLOOR, SURE, at_least, exp, log1p, miss_of_largest, norm_power, power_term
 
 __all__ = ["add_two", "factors_of_row", "keep_primitives", "lanes_to_row", "row_numbers", "share_of", "shares_of_one"]
 
@@ -122,7 +122,7 @@ def row_numbers(
     kept_a, kept_b = tl.where(own < 0.0, rest_a - rest, rest_a + one), tl.where(own < 0.0, rest_b - rest, rest_b + one)
     numbers = (own, d, left, others, z_y - largest, value_a, value_b)
     lost = (_lost(own, rest, rest_a, POWER_A), _lost(own, rest, rest_b, POWER_B))
-    return (top, log_sum, inverse, tl.maximum(above * inverse, TINY)), numbers, (kept_a, kept_b), lost
+    return (top, log_sum, inverse, miss_of_largest(above, inverse)), numbers, (kept_a, kept_b), lost
 
 
 @triton.jit

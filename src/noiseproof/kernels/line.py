@@ -23,6 +23,7 @@ from noiseproof.kernels.terms import (
     exp,
     focal_terms,
     log1p,
+    miss_of_largest,
     norm_power,
     power_term,
     safe_label,
@@ -278,7 +279,7 @@ def line_forward(
     _put_power(primitives, saved, rows, row, valid, power_b, every, own, inverse, log_sum, POWER_B, Q_B)
     if FOCAL_A:
         focal_a, slopes_a, focal_b, slopes_b = _focal_sums(
-            logits, target, first, top, log_sum, inverse, tl.maximum(above * inverse, TINY), left,
+            logits, target, first, top, log_sum, inverse, miss_of_largest(above, inverse), left,
             rows, units, stride, target_stride, UNIT, ROWS, PARTS,
             FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
             FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,

@@ -20,6 +20,7 @@ from noiseproof.kernels.terms import (
     expm1,
     focal_slopes_from_top,
     log1p,
+    miss_of_largest,
     norm_power,
     power_term,
     row_factors,
@@ -89,7 +90,7 @@ def row_sums(
         power_a, rest_a = _power_sum(x, e_less, tops, rest, own, inverse, log_sum, Q_A)
     if POWER_B:
         power_b, rest_b = _power_sum(x, e_less, tops, rest, own, inverse, log_sum, Q_B)
-    top_miss = tl.maximum(above * inverse, TINY)
+    top_miss = miss_of_largest(above, inverse)
     if FOCAL_A:
         focal_a, slopes_a = _focal_sum(
             x, e, alive, log_sum, inverse, top_miss, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A
@@ -159,7 +160,7 @@ def row_gradient(
     x = tl.where(alive, z - top[:, None], 0.0)
     e = tl.where(alive, exp(x), 0.0)
     inverse, hit, slope, dz_y = row_factors(by_nll, by_log_miss, own, d)
-    top_miss = tl.maximum(expm1(log_sum) * inverse, TINY)
+    top_miss = miss_of_largest(expm1(log_sum), inverse)
     uniform, extra = tl.zeros_like(slope), tl.zeros_like(e)
     e_less_1 = tl.where(alive, expm1(x), 0.0) if EXACT else e
     if NLL:

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 __all__ = ["FLOOR", "LOWEST", "SURE", "TINY", "exp", "expm1", "focal_slopes_from_top", "focal_terms", "log1p", "norm_power"]
-__all__ += ["at_least", "class_terms", "power_term", "row_factors", "safe_label"]
+__all__ += ["at_least", "class_terms", "miss_of_largest", "power_term", "row_factors", "safe_label"]
 
 LOWEST = tl.constexpr(-1.0e38)  # below every logit, and unlike -inf it can be subtracted from itself
 FLOOR = tl.constexpr(1.8e-35)  # exp(-80), the least d: a label's log_miss is not below -80, and d can be divided by
@@ -96,6 +96,16 @@ def _less_one(miss, GAMMA: tl.constexpr):
     else:
         value = tl.exp2((GAMMA - 1.0) * tl.log2(miss))
     return value
+
+
+@triton.jit
+def miss_of_largest(above, inverse):
+    """1 - p of the largest class, from D - 1 and 1/D.
+
+    ``1 - 1/D`` wherever it has all its digits: D - 1 is not the same number in both passes, and where many classes tie the
+    gradient has the difference of each one's slope and their mean.
+    """
+    return tl.where(above > 1.0, 1.0 - inverse, tl.maximum(above * inverse, TINY))
 
 
 @triton.jit
