@@ -119,6 +119,16 @@ def test_the_gradient_may_be_written_over_the_logits(short_tiles):
         check(["random"], REQUESTS["jal-fl"], classes, in_place=True, count=2)
 
 
+def test_the_gradient_may_be_written_over_logits_whose_classes_lie_apart(on_kernels):
+    """As those of one image do, or of a product that was turned."""
+    image, labels = torch.randn((1, 10, 3, 2), device=DEVICE), torch.arange(6, device=DEVICE).view(1, 3, 2)
+    for given in (image, image.contiguous(memory_format=torch.channels_last)):
+        leaf, other = given.clone().requires_grad_(), given.clone().requires_grad_()
+        noiseproof.JALCE()(leaf, labels).backward()
+        noiseproof.GradientInForward(noiseproof.JALCE(), in_place=True)(other * 1.0, labels).backward()
+        torch.testing.assert_close(other.grad, leaf.grad)
+
+
 def test_a_label_out_of_range_makes_its_row_nan_and_touches_no_other(short_tiles):
     for classes in (10, 300):
         logits, target = drawn("random", 5, classes, torch.float32, DEVICE)
