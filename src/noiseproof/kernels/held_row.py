@@ -103,7 +103,7 @@ def share_of(target, weight, row, there, target_stride, label, valid, ignore_ind
     counted = there & (tl.load(target + row.to(tl.int64) * target_stride, mask=there, other=0) != ignore_index)
     share = tl.where(counted, worth, 0.0)
     if WEIGHTED:
-        share *= tl.load(weight + label, mask=counted & valid, other=0.0).to(tl.float32)
+        share *= tl.load(weight + label, mask=counted & valid, other=1.0).to(tl.float32)  # of a label out of range too
     return share
 
 
