@@ -217,6 +217,21 @@ def test_a_loss_on_the_kernels_is_the_loss(name, on_kernels, short_tiles):
         assert not torch.autograd.grad(nothing, leaf)[0].any()
 
 
+@pytest.mark.parametrize("backend", ["reference", "triton"])
+@pytest.mark.parametrize("classes", [2, 10, 100, 300])
+def test_a_row_of_which_only_the_label_is_left_has_a_gradient(backend, classes, on_kernels, short_tiles, monkeypatch):
+    """Of a share of its focal sum too, which is of nothing, however much that counts."""
+    monkeypatch.setenv(backends.VARIABLE, backend)
+    logits = torch.full((2, classes), -math.inf, device=DEVICE)
+    logits[:, 1], logits[1] = 1.0, torch.linspace(0.0, 1.0, classes)
+    for loss in (noiseproof.ANLFL(), noiseproof.ANLFL(alpha=1000.0), noiseproof.create_loss("nfl+agce", alpha=1000.0)):
+        leaf = logits.clone().requires_grad_()
+        loss.to(DEVICE)(leaf, torch.tensor([1, 0], device=DEVICE)).backward()
+        assert leaf.grad.isfinite().all()
+        assert leaf.grad[0].norm() <= 1e-6
+        assert leaf.grad[1].any()
+
+
 def test_the_cpu_never_imports_the_kernels_and_a_first_call_no_part_of_torch():
     """Which would take a second: what records a program must not need torch's compiler."""
     run = (

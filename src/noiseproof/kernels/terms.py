@@ -15,7 +15,7 @@ __all__ += ["at_least", "class_terms", "miss_of_largest", "power_term", "row_fac
 LOWEST = tl.constexpr(-1.0e38)  # below every logit, and unlike -inf it can be subtracted from itself
 FLOOR = tl.constexpr(1.8e-35)  # exp(-80), the least d: a label's log_miss is not below -80, and d can be divided by
 LOG2E = tl.constexpr(1.4426950408889634)
-TINY = tl.constexpr(1.2e-38)
+TINY = tl.constexpr(4.0e-36)  # what is divided by is no less: its inverse times a few hundred is finite
 SURE = tl.constexpr(2.5)  # the sum of e relative to the largest class, below which that one has most of it
 
 
