@@ -232,6 +232,24 @@ def test_a_row_of_which_only_the_label_is_left_has_a_gradient(backend, classes, 
         assert leaf.grad[1].any()
 
 
+@pytest.mark.parametrize("backend", ["reference", "triton"])
+@pytest.mark.parametrize("name", ["ce", "jal-ce"])
+def test_a_row_that_is_ignored_has_no_gradient_whatever_is_made_of_its_loss(name, backend, on_kernels, monkeypatch):
+    """As with F.cross_entropy, where a mean over no token of a sequence is left out afterwards; of every size."""
+    monkeypatch.setenv(backends.VARIABLE, backend)
+    loss = noiseproof.create_loss(name, reduction="none").to(DEVICE)
+    for count, classes in ((4, 10), (4, 200), (700, 100)):
+        logits, target = drawn("random", count, classes, torch.float32, DEVICE)
+        leaf, target[1] = logits.requires_grad_(), -100
+        for wild in (math.inf, math.nan):
+            up = torch.ones(count, device=DEVICE)
+            up[1] = wild
+            (gradient,) = torch.autograd.grad(loss(leaf, target), leaf, up)
+            assert gradient.isfinite().all()
+            assert not gradient[1].any()
+            assert gradient[0].any()
+
+
 def test_the_cpu_never_imports_the_kernels_and_a_first_call_no_part_of_torch():
     """Which would take a second: what records a program must not need torch's compiler."""
     run = (
