@@ -110,6 +110,28 @@ def test_the_gradient_of_rows_as_if_held_agrees_with_float64(name, in_place, pla
     assert torch.equal(given.detach(), logits) != in_place
 
 
+@without_gpu
+def test_a_nan_among_the_logits_makes_its_row_nan_as_if_held(plainly, maximum_of_a_gpu):
+    logits, target = drawn("wrong", 3, FEW, torch.float32, "cpu")
+    for name, aside in (("ce", -1), ("mae", -1), ("anl-ce", 0)):
+        leaf = logits.index_put((torch.tensor(1), target[1] + aside), torch.tensor(torch.nan)).requires_grad_()
+        value = noiseproof.GradientInForward(noiseproof.create_loss(name))(leaf, target)
+        value.backward()
+        assert value.isnan()
+        assert leaf.grad.isnan().any(1).tolist() == [False, True, False]
+
+
+@without_gpu
+@pytest.mark.parametrize("weight", [None, torch.ones(FEW), torch.zeros(FEW)], ids=["none", "ones", "zeros"])
+def test_a_label_out_of_range_makes_the_gradient_of_its_row_nan_as_if_held(weight, plainly):
+    logits, target = drawn("random", 3, FEW, torch.float32, "cpu")
+    leaf, target[1] = logits.requires_grad_(), FEW
+    value = noiseproof.GradientInForward(noiseproof.JALCE(reduction="sum", weight=weight))(leaf, target)
+    value.backward()
+    assert value.isnan()
+    assert leaf.grad.isnan().any(1).tolist() == [False, True, False]
+
+
 def test_no_row_is_held_by_a_triton_that_was_not_looked_at(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("noiseproof.kernels.launch.KNOWN", False)

@@ -99,6 +99,16 @@ def test_classes_that_nearly_tie_take_nothing_from_the_gradient_of_a_power_sum(c
     assert found.passes(torch.float32), found
 
 
+@pytest.mark.parametrize("classes", [500, 1025])
+def test_equal_logits_take_nothing_from_the_gradient_of_a_focal_sum(classes):
+    """As of a head that begins with zeros: what is left is the difference of slopes, one from each of the passes."""
+    for gamma in (2.0, 5.0):
+        found = errors(
+            torch.zeros((1, classes), device=DEVICE), torch.tensor([3], device=DEVICE), [Primitive("focal", gamma)], alone=True
+        )
+        assert found.passes(torch.float32), (gamma, found)
+
+
 def test_half_precision_is_rounded_once(short_tiles):
     for classes in (10, 777):
         check(["wrong"], REQUESTS["jal-fl"], classes, HALVES, count=2)
@@ -107,6 +117,16 @@ def test_half_precision_is_rounded_once(short_tiles):
 def test_the_gradient_may_be_written_over_the_logits(short_tiles):
     for classes in (10, 777):
         check(["random"], REQUESTS["jal-fl"], classes, in_place=True, count=2)
+
+
+def test_the_gradient_may_be_written_over_logits_whose_classes_lie_apart(on_kernels):
+    """As those of one image do, or of a product that was turned."""
+    image, labels = torch.randn((1, 10, 3, 2), device=DEVICE), torch.arange(6, device=DEVICE).view(1, 3, 2)
+    for given in (image, image.contiguous(memory_format=torch.channels_last)):
+        leaf, other = given.clone().requires_grad_(), given.clone().requires_grad_()
+        noiseproof.JALCE()(leaf, labels).backward()
+        noiseproof.GradientInForward(noiseproof.JALCE(), in_place=True)(other * 1.0, labels).backward()
+        torch.testing.assert_close(other.grad, leaf.grad)
 
 
 def test_a_label_out_of_range_makes_its_row_nan_and_touches_no_other(short_tiles):
@@ -118,6 +138,21 @@ def test_a_label_out_of_range_makes_its_row_nan_and_touches_no_other(short_tiles
         spoilt = rows.forward(logits, outside, REQUESTS["all"], torch.float32)[0]
         assert spoilt[:, [1, 2, 4]].isnan().all()
         assert torch.equal(spoilt[:, [0, 3]], values[:, [0, 3]])
+
+
+@pytest.mark.parametrize("classes", [2, 10, 72, 300])
+def test_a_nan_among_the_logits_makes_its_row_nan(classes, maximum_of_a_gpu, short_tiles):
+    """At the label, everywhere, in place of the largest class, beside it where one thread adds up both; and so does infinity.
+    All losses are made of nll or log_miss."""
+    logits, target = drawn("wrong", 6, classes, torch.float32, DEVICE)
+    largest = (target + 1) % classes
+    logits[1, largest[1]], logits[2, target[2]], logits[3], logits[4, largest[4]] = math.nan, math.nan, math.nan, math.inf
+    target[5], logits[5, -2:] = 0, torch.tensor([60.0, math.nan])
+    for name in ("ce", "jal-ce", "all"):
+        values, gradient = passes(rows, logits, target, REQUESTS[name], torch.ones(2 + len(REQUESTS[name]), 6, device=DEVICE))
+        for found in (values[:2].t(), gradient):
+            assert found.isnan().any(1).tolist() == [False, True, True, True, True, True], name
+        assert values[:2, 1:].isnan().all()
 
 
 def test_labels_and_gradients_may_lie_anywhere():
@@ -180,6 +215,39 @@ def test_a_loss_on_the_kernels_is_the_loss(name, on_kernels, short_tiles):
             assert torch.autograd.grad(loss(z, extreme.argmax(1)), z)[0].isfinite().all()
         nothing = noiseproof.create_loss(name, reduction="sum").to(DEVICE)(leaf, torch.full_like(target, -100))
         assert not torch.autograd.grad(nothing, leaf)[0].any()
+
+
+@pytest.mark.parametrize("backend", ["reference", "triton"])
+@pytest.mark.parametrize("classes", [2, 10, 100, 300])
+def test_a_row_of_which_only_the_label_is_left_has_a_gradient(backend, classes, on_kernels, short_tiles, monkeypatch):
+    """Of a share of its focal sum too, which is of nothing, however much that counts."""
+    monkeypatch.setenv(backends.VARIABLE, backend)
+    logits = torch.full((2, classes), -math.inf, device=DEVICE)
+    logits[:, 1], logits[1] = 1.0, torch.linspace(0.0, 1.0, classes)
+    for loss in (noiseproof.ANLFL(), noiseproof.ANLFL(alpha=1000.0), noiseproof.create_loss("nfl+agce", alpha=1000.0)):
+        leaf = logits.clone().requires_grad_()
+        loss.to(DEVICE)(leaf, torch.tensor([1, 0], device=DEVICE)).backward()
+        assert leaf.grad.isfinite().all()
+        assert leaf.grad[0].norm() <= 1e-6
+        assert leaf.grad[1].any()
+
+
+@pytest.mark.parametrize("backend", ["reference", "triton"])
+@pytest.mark.parametrize("name", ["ce", "jal-ce"])
+def test_a_row_that_is_ignored_has_no_gradient_whatever_is_made_of_its_loss(name, backend, on_kernels, monkeypatch):
+    """As with F.cross_entropy, where a mean over no token of a sequence is left out afterwards; of every size."""
+    monkeypatch.setenv(backends.VARIABLE, backend)
+    loss = noiseproof.create_loss(name, reduction="none").to(DEVICE)
+    for count, classes in ((4, 10), (4, 200), (700, 100)):
+        logits, target = drawn("random", count, classes, torch.float32, DEVICE)
+        leaf, target[1] = logits.requires_grad_(), -100
+        for wild in (math.inf, math.nan):
+            up = torch.ones(count, device=DEVICE)
+            up[1] = wild
+            (gradient,) = torch.autograd.grad(loss(leaf, target), leaf, up)
+            assert gradient.isfinite().all()
+            assert not gradient[1].any()
+            assert gradient[0].any()
 
 
 def test_the_cpu_never_imports_the_kernels_and_a_first_call_no_part_of_torch():

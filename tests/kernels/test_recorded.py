@@ -66,6 +66,21 @@ def test_without_a_gradient_and_for_any_number_of_rows():
             torch.testing.assert_close(function(logits, target), loss(logits, target))
 
 
+@pytest.mark.parametrize("backend", ["reference", "triton"])
+@pytest.mark.parametrize("count", [4, 700])
+def test_a_row_that_is_ignored_has_no_gradient_in_a_graph_either(count, backend, monkeypatch):
+    """Whatever is made of its loss."""
+    monkeypatch.setenv(backends.VARIABLE, backend)
+    logits, target = drawn("random", count, 30, torch.float32, DEVICE)
+    leaf, target[1], up = logits.requires_grad_(), -100, torch.ones(count, device=DEVICE)
+    up[1] = torch.nan
+    function, _ = compiled(noiseproof.JALCE(reduction="none").to(DEVICE))
+    (gradient,) = torch.autograd.grad(function(leaf, target), leaf, up)
+    assert gradient.isfinite().all()
+    assert not gradient[1].any()
+    assert gradient[0].any()
+
+
 def test_what_kernels_do_not_serve_is_compiled_as_it_is_defined():
     logits, target = drawn("random", 20, 10, torch.float32, DEVICE)
     for loss, given in (

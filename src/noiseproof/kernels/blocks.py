@@ -101,8 +101,8 @@ def is_lost(own, rest, change):
 def _top_lane(base, column, top, label, classes, Q_A: tl.constexpr, Q_B: tl.constexpr):
     """The sums of e, e^q and e^q over the lane that has the largest class, whose logits are in these columns, without it."""
     z = tl.load(base + column, mask=(column < classes) & (column != label), other=float("-inf")).to(tl.float32)
-    x = tl.where(z > float("-inf"), z - top, LOWEST)
-    less = x < 0.0
+    x = tl.where(z == float("-inf"), LOWEST, z - top)
+    less = x != 0.0  # a NaN too
     x = tl.where(less, x, 0.0)
     e = exp(x)
     ties = tl.maximum(tl.sum(tl.sum((~less).to(tl.float32), 1), 0) - 1.0, 0.0)

@@ -10,7 +10,7 @@ import triton.language as tl
 
 from noiseproof.kernels.blocks import is_lost, keep, without_largest
 from noiseproof.kernels.stream_back import factors_of
-from noiseproof.kernels.terms import FLOOR, SURE, TINY, exp, log1p, norm_power, power_term
+from noiseproof.kernels.terms import FLOOR, SURE, at_least, exp, log1p, miss_of_largest, norm_power, power_term
 
 __all__ = ["add_two", "factors_of_row", "keep_primitives", "lanes_to_row", "row_numbers", "share_of", "shares_of_one"]
 
@@ -67,7 +67,7 @@ def _with_label(largest, rest, rest_a, rest_b, z_y, Q_A: tl.constexpr, Q_B: tl.c
     rest_a = tl.where(one > 0.0, rest_a, (rest_a + 1.0) * power_term(shift, factor, Q_A))
     rest_b = tl.where(one > 0.0, rest_b, (rest_b + 1.0) * power_term(shift, factor, Q_B))
     rest = tl.where(one > 0.0, rest, (rest + 1.0) * factor)
-    d = tl.maximum(rest + one, FLOOR)
+    d = at_least(rest + one, FLOOR)
     return top, own, one, rest, rest_a, rest_b, d, tl.where(own == 0.0, d, rest + exp(own))
 
 
@@ -103,7 +103,7 @@ def share_of(target, weight, row, there, target_stride, label, valid, ignore_ind
     counted = there & (tl.load(target + row.to(tl.int64) * target_stride, mask=there, other=0) != ignore_index)
     share = tl.where(counted, worth, 0.0)
     if WEIGHTED:
-        share *= tl.load(weight + label, mask=counted & valid, other=0.0).to(tl.float32)
+        share *= tl.load(weight + label, mask=counted & valid, other=1.0).to(tl.float32)  # of a label out of range too
     return share
 
 
@@ -122,7 +122,7 @@ def row_numbers(
     kept_a, kept_b = tl.where(own < 0.0, rest_a - rest, rest_a + one), tl.where(own < 0.0, rest_b - rest, rest_b + one)
     numbers = (own, d, left, others, z_y - largest, value_a, value_b)
     lost = (_lost(own, rest, rest_a, POWER_A), _lost(own, rest, rest_b, POWER_B))
-    return (top, log_sum, inverse, tl.maximum(above * inverse, TINY)), numbers, (kept_a, kept_b), lost
+    return (top, log_sum, inverse, miss_of_largest(above, inverse)), numbers, (kept_a, kept_b), lost
 
 
 @triton.jit

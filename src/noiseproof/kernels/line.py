@@ -18,10 +18,12 @@ from noiseproof.kernels.terms import (
     LOWEST,
     SURE,
     TINY,
+    at_least,
     class_terms,
     exp,
     focal_terms,
     log1p,
+    miss_of_largest,
     norm_power,
     power_term,
     safe_label,
@@ -264,8 +266,8 @@ def line_forward(
     total = tl.where(own > float("-inf"), total - own, total)
     if tl.min(total, 0) == float("-inf"):
         left, total = _unmasked(logits, target, first, top, rows, units, stride, target_stride, UNIT, ROWS, PARTS)
-    e_y, d = exp(own), tl.maximum(every, FLOOR)
-    above = tl.where(own == 0.0, d, tl.maximum(rest + (tops - 1.0), 0.0) + e_y)  # D - 1
+    e_y, d = exp(own), at_least(every, FLOOR)
+    above = tl.where(own == 0.0, d, at_least(rest + (tops - 1.0), 0.0) + e_y)  # D - 1
     log_sum, inverse = log1p(above), 1.0 / (d + e_y)
     _put(primitives, 0, rows, row, log_sum - own, valid)
     _put(primitives, 1, rows, row, -log1p(e_y / d), valid)
@@ -277,7 +279,7 @@ def line_forward(
     _put_power(primitives, saved, rows, row, valid, power_b, every, own, inverse, log_sum, POWER_B, Q_B)
     if FOCAL_A:
         focal_a, slopes_a, focal_b, slopes_b = _focal_sums(
-            logits, target, first, top, log_sum, inverse, tl.maximum(above * inverse, TINY), left,
+            logits, target, first, top, log_sum, inverse, miss_of_largest(above, inverse), left,
             rows, units, stride, target_stride, UNIT, ROWS, PARTS,
             FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
             FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,

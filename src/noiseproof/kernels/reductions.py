@@ -73,7 +73,8 @@ def scaled(
     if MEAN:
         weights = tl.load(numbers + offset)
         by /= tl.where(weights == 0.0, 1.0, weights)  # where all rows are ignored, and what is kept of them 0
-    value = tl.load(kept + place, mask=here, other=0.0) * by
+    value = tl.load(kept + place, mask=here, other=0.0)
+    value = tl.where(value == 0.0, 0.0, value * by)  # of a row that is ignored, whatever is made of its loss
     tl.store(out + place, value.to(out.dtype.element_ty), mask=here)
 
 

@@ -14,11 +14,13 @@ from noiseproof.kernels.terms import (
     FLOOR,
     LOWEST,
     TINY,
+    at_least,
     class_terms,
     exp,
     expm1,
     focal_slopes_from_top,
     log1p,
+    miss_of_largest,
     norm_power,
     power_term,
     row_factors,
@@ -77,8 +79,8 @@ def row_sums(
     if NLL + FOCAL_A:
         left = tl.sum(alive.to(tl.float32), 1)
         x = tl.where(alive, x, 0.0)
-    d = tl.maximum(rest + tops, FLOOR)
-    above = tl.where(own == 0.0, d, tl.maximum(rest + (tops - 1.0), 0.0) + e_y)  # D - 1
+    d = at_least(rest + tops, FLOOR)
+    above = tl.where(own == 0.0, d, at_least(rest + (tops - 1.0), 0.0) + e_y)  # D - 1
     log_sum = log1p(above)
     inverse = 1.0 / (d + e_y)
     others = left * log_sum - tl.sum(x, 1) if NLL else tl.zeros_like(rest)
@@ -88,7 +90,7 @@ def row_sums(
         power_a, rest_a = _power_sum(x, e_less, tops, rest, own, inverse, log_sum, Q_A)
     if POWER_B:
         power_b, rest_b = _power_sum(x, e_less, tops, rest, own, inverse, log_sum, Q_B)
-    top_miss = tl.maximum(above * inverse, TINY)
+    top_miss = miss_of_largest(above, inverse)
     if FOCAL_A:
         focal_a, slopes_a = _focal_sum(
             x, e, alive, log_sum, inverse, top_miss, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A
@@ -153,12 +155,12 @@ def row_gradient(
     MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
 ):  # fmt: skip
     """``dz_j = c0 e_j + c2 (e_j^q - e_j) + u + w h_j``, and what belongs to the label at its place."""
-    d = tl.maximum(d, FLOOR)
+    d = at_least(d, FLOOR)
     alive = (z > float("-inf")) & ~is_label
     x = tl.where(alive, z - top[:, None], 0.0)
     e = tl.where(alive, exp(x), 0.0)
     inverse, hit, slope, dz_y = row_factors(by_nll, by_log_miss, own, d)
-    top_miss = tl.maximum(expm1(log_sum) * inverse, TINY)
+    top_miss = miss_of_largest(expm1(log_sum), inverse)
     uniform, extra = tl.zeros_like(slope), tl.zeros_like(e)
     e_less_1 = tl.where(alive, expm1(x), 0.0) if EXACT else e
     if NLL:

@@ -29,7 +29,7 @@ from noiseproof.kernels.blocks import (
     unmasked,
     without_largest,
 )
-from noiseproof.kernels.terms import FLOOR, LOWEST, TINY, exp, log1p, safe_label
+from noiseproof.kernels.terms import FLOOR, LOWEST, TINY, at_least, exp, log1p, miss_of_largest, safe_label
 
 __all__ = ["stream_forward"]
 
@@ -130,7 +130,6 @@ def _focals(
     MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
 ):  # fmt: skip
     """As :func:`_focal_sums`, from moments if they will do."""
-    top_miss = tl.maximum(top_miss, TINY)
     if MOMENT:
         f_a, h_a = focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, GAMMA_A, DETACH_A)
         f_b, h_b = focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, GAMMA_B, DETACH_B)
@@ -182,7 +181,7 @@ def stream_forward(
     rest, rest_a, rest_b = without_largest(m, d, a, b, tl.arange(0, LANES), lane, base, column, top, label, classes, Q_A, Q_B)
     t = tl.sum((t + (m - top) * d) * exp(m - top), 0)
     one = tl.where(largest < z_y, 0.0, 1.0)  # the largest class, where it is not the label
-    d = tl.maximum(rest + one, FLOOR)
+    d = at_least(rest + one, FLOOR)
     above = tl.where(own == 0.0, d, rest + e_y)  # D - 1
     log_sum, inverse, left, total = log1p(above), 1.0 / (d + e_y), classes - 1.0, tl.sum(s, 0)
     masked = total == float("-inf")  # which no other sum shows
@@ -198,8 +197,9 @@ def stream_forward(
     change = _change(base, shallow, label, classes, top, own, rest, rest_b, LANES, WIDTH, POWER_B, Q_B)
     keep_power(primitives, saved, rows, row, change, rest_b, one, own, inverse, log_sum, spoilt, POWER_B, Q_B)
     if FOCAL_A:
+        top_miss = miss_of_largest(above, inverse)
         f_a, h_a, f_b, h_b = _focals(
-            base, shallow, place, label, classes, masked, nll_others, d, t, one, left, top, log_sum, inverse, above * inverse,
+            base, shallow, place, label, classes, masked, nll_others, d, t, one, left, top, log_sum, inverse, top_miss,
             LANES, WIDTH, DEPTH, MOMENT, FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
             FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip

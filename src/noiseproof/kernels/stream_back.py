@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from noiseproof.kernels.terms import TINY, class_terms, exp, expm1, norm_power, power_term, row_factors, safe_label
+from noiseproof.kernels.terms import class_terms, exp, expm1, miss_of_largest, norm_power, power_term, row_factors, safe_label
 
 __all__ = ["factors_of", "gradient_of", "stream_backward"]
 
@@ -163,7 +163,7 @@ def stream_backward(
         _saved_sum(saved, rows, row, FOCAL_A), _saved_sum(saved, rows, row, FOCAL_B), own, d, left, log_sum,
         POWER_A, Q_A, POWER_B, Q_B,
     )  # fmt: skip
-    top_miss = tl.maximum(expm1(log_sum) * inverse, TINY)
+    top_miss = miss_of_largest(expm1(log_sum), inverse)
     below = tl.where(own < 0.0, 1.0, 0.0)
     place = gradient + row.to(tl.int64) * (out_stride.to(tl.int64) * UNIT)
     for step in range(0, TIMES):

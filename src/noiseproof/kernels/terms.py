@@ -10,13 +10,19 @@ import triton
 import triton.language as tl
 
 __all__ = ["FLOOR", "LOWEST", "SURE", "TINY", "exp", "expm1", "focal_slopes_from_top", "focal_terms", "log1p", "norm_power"]
-__all__ += ["class_terms", "power_term", "row_factors", "safe_label"]
+__all__ += ["at_least", "class_terms", "miss_of_largest", "power_term", "row_factors", "safe_label"]
 
 LOWEST = tl.constexpr(-1.0e38)  # below every logit, and unlike -inf it can be subtracted from itself
 FLOOR = tl.constexpr(1.8e-35)  # exp(-80), the least d: a label's log_miss is not below -80, and d can be divided by
 LOG2E = tl.constexpr(1.4426950408889634)
-TINY = tl.constexpr(1.2e-38)
+TINY = tl.constexpr(4.0e-36)  # what is divided by is no less: its inverse times a few hundred is finite
 SURE = tl.constexpr(2.5)  # the sum of e relative to the largest class, below which that one has most of it
+
+
+@triton.jit
+def at_least(x, least):
+    """The larger of both, and NaN of a NaN, of which a GPU's own maximum would make ``least``."""
+    return tl.maximum(x, least, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
@@ -90,6 +96,16 @@ def _less_one(miss, GAMMA: tl.constexpr):
     else:
         value = tl.exp2((GAMMA - 1.0) * tl.log2(miss))
     return value
+
+
+@triton.jit
+def miss_of_largest(above, inverse):
+    """1 - p of the largest class, from D - 1 and 1/D.
+
+    ``1 - 1/D`` wherever it has all its digits: D - 1 is not the same number in both passes, and where many classes tie the
+    gradient has the difference of each one's slope and their mean.
+    """
+    return tl.where(above > 1.0, 1.0 - inverse, tl.maximum(above * inverse, TINY))
 
 
 @triton.jit

@@ -155,7 +155,7 @@ def _sums(z: Tensor, label: Tensor, asked: Sequence[Primitive], dtype: torch.dty
             room = masked is None or primitive.kind == "room"  # of which a masked class has none
             total = (_put(terms, label, 0.0) if room else _without(masked, terms)).sum(1, keepdim=True)
             # or a share of it would be 0/0 where one class is left
-            columns.append(total if masked is None else total.clamp_min_(torch.finfo(dtype).tiny))
+            columns.append(total if masked is None else total.clamp_min_(math.exp(LEAST[dtype])))
     return columns
 
 

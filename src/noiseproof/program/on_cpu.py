@@ -76,6 +76,8 @@ def backward(ctx: Any, logits: Tensor, target: Tensor, saved: list[Tensor], rows
     """The gradient; None: it was given away the first time."""
     if ctx.total is not None:
         grad = grad / ctx.total
+    if grad.dim() and rows.ignored is not None:  # whatever is made of their losses
+        grad = grad.masked_fill(rows.ignored, 0.0)
     if ctx.way == "saved":
         gradient = torch.mul(saved[0], grad.unsqueeze(1) if grad.dim() else grad)
         return gradient if gradient.dtype == logits.dtype else gradient.to(logits.dtype)

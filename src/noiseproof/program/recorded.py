@@ -70,13 +70,18 @@ class _Step(torch.autograd.Function):
         (grad,) = grads
         if ctx.is_small:
             (gradient,) = ctx.saved_tensors
-            return (gradient * (grad.unsqueeze(1) if grad.dim() else grad)).to(ctx.dtype), None, None, None
+            return _times(gradient, grad.unsqueeze(1) if grad.dim() else grad).to(ctx.dtype), None, None, None
         logits, labels, *rest = ctx.saved_tensors
         count = ctx.factors
-        factors = [None if factor is None else factor * grad for factor in rest[:count]]
+        factors = [None if factor is None else _times(factor, grad) for factor in rest[:count]]
         passed = reference.Passed(rest[count : 2 * count], rest[2 * count :])
         with Recorded():
             return reference.second_pass(factors, logits, labels, passed, ctx.asked), None, None, None
+
+
+def _times(gradient: Tensor, grad: Tensor) -> Tensor:
+    """0 of a row that is ignored, whatever is made of its loss."""
+    return torch.where(gradient == 0, 0.0, gradient * grad) if grad.dim() else gradient * grad
 
 
 def _is_small(logits: Tensor) -> bool:
