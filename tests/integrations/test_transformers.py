@@ -123,6 +123,8 @@ import noiseproof, test_transformers as t
 loss, norm, weights = t.one_step({kind!r}, noiseproof.JALCE(a=30.0), 4, 2, {str(tmp_path)!r}, 1e-2)
 if torch.distributed.get_rank() == 0:
     torch.save((loss, norm, weights), {str(tmp_path / "two.pt")!r})
+torch.distributed.barrier()  # torch may abort one that is still spoken to while it ends
+torch.distributed.destroy_process_group()
 """
     (tmp_path / "two.py").write_text(script, encoding="utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "two.py")]
