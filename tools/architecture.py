@@ -41,7 +41,7 @@ ROOMS = {
     ),
     "sklearn": ("a scikit-learn classifier on the trainer", ("data", "train")),
     "audit": ("which labels look wrong, and how many", ("data", "files", "noise", "printing", "reading", "train")),
-    "paper": ("the paper as data: cells, recipes, differences", ("losses", "noise", "train")),
+    "paper": ("the paper as data: cells, figures, recipes, differences", ("losses", "noise", "train")),
     "advice": (
         "which loss and hyper-parameters, and on what evidence",
         ("audit", "losses", "noise", "paper", "reading", "theory"),
