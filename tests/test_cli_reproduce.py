@@ -261,7 +261,8 @@ def test_what_the_records_have_is_not_run_again_and_stays_in_them(digits, tmp_pa
     assert len(after) == 4
 
 
-def test_a_run_that_fails_is_reported_and_the_others_go_on(digits, tmp_path, monkeypatch):
+@pytest.fixture
+def jal_diverges(monkeypatch):
     class Diverge(Observer):
         def epoch(self, facts):
             raise DivergenceError("the loss is not finite")
@@ -270,11 +271,48 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(digits, tmp_path, mon
         return Diverge() if run.wanted.cells[0].loss == "JAL-CE" else Observer()
 
     monkeypatch.setattr("noiseproof.cli.queue_view.Display.observer", observer)
+
+
+def test_a_run_that_diverged_is_in_the_records_and_only_run_again_if_asked(digits, jal_diverges, tmp_path, monkeypatch):
+    words = ["--seeds", "1", "--noise", "clean"]
+    elsewhere = [*digits[:3], tmp_path / "elsewhere", *digits[4:], *words]
+    assert run(*digits, *words).exit_code == 1
+    (jal, ce) = read_records(tmp_path / "new" / "records.jsonl")
+    assert (ce["status"], jal["status"], jal["result"]) == ("finished", "diverged", {})
+    assert jal["message"] == "the loss is not finite"
+    monkeypatch.setattr("noiseproof.cli.queue_view.Display.observer", lambda self, run: Observer())
+    again = run(*elsewhere)
+    assert again.exit_code == 0
+    assert "to do" not in again.stderr
+    assert re.search(r"^JAL-CE +ours +1 diverged$", again.stdout, re.MULTILINE)
+    assert "JAL-CE, clean: seed 123 diverged, which is no result" in again.stdout
+    plan = run(*elsewhere, "--plan").stdout
+    assert re.search(r"^together +2 +2 +-", plan, re.MULTILINE)
+    assert "1 of those done diverged; only --retry-diverged runs them again" in plan
+    retried = run(*elsewhere, "--retry-diverged")
+    assert retried.exit_code == 0, retried.stderr
+    assert "1 run to do" in retried.stderr
+    found = read_records(tmp_path / "new" / "records.jsonl")
+    assert [(one["recipe"]["loss"], one["status"]) for one in found] == [
+        *(("jal-ce", "diverged"), ("jal-ce", "finished"), ("ce", "finished"))
+    ]
+    assert "to do" not in run(*elsewhere).stderr
+
+
+def test_runs_that_diverged_when_an_earlier_call_was_killed_reach_the_records(digits, jal_diverges, tmp_path):
+    assert run(*digits, "--seeds", "1", "--noise", "clean").exit_code == 1
+    (tmp_path / "new" / "records.jsonl").unlink()
+    assert run(*digits, "--seeds", "1", "--noise", "clean").exit_code == 0
+    assert sorted(one["status"] for one in read_records(tmp_path / "new" / "records.jsonl")) == ["diverged", "finished"]
+
+
+def test_a_run_that_fails_is_reported_and_the_others_go_on(digits, jal_diverges, tmp_path):
     result = run(*digits, "--seeds", "1")
     assert result.exit_code == 1
     assert "diverged: the loss is not finite" in result.stderr
     assert "diverged: for the same reason" in result.stderr
-    assert "2 of 4 runs failed or diverged; 2 of 4 runs finished and are kept" in result.stderr
+    assert "2 of 4 runs failed or diverged; 2 of 4 runs finished and are kept; 2 diverged, which" in result.stderr
+    assert "the same command" not in result.stderr
     assert [recipe["loss"] for recipe in finished(tmp_path)] == ["ce", "ce"]
 
 

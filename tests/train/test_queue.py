@@ -9,7 +9,7 @@ import pytest
 
 from noiseproof.train import DivergenceError, Observer, Outcome, RunOptions
 from noiseproof.train.queue import Speeds, batches, machine_of, plan_queue, run_queue, shard
-from noiseproof.train.runs import RunStore
+from noiseproof.train.runs import RunStore, StoredRun
 
 HERE = machine_of(RunOptions())
 
@@ -48,6 +48,15 @@ def test_a_run_that_fails_or_diverges_is_reported_and_the_others_go_on(recipes, 
     assert heard == [(wild, DivergenceError), (gone, FileNotFoundError), (recipes[1], Outcome)]
     assert statuses([wild, gone, recipes[1]], store) == ["diverged", "waiting", "finished"]
     assert not run_queue(plan_queue([wild], store.runs(), Speeds(HERE)), store, Speeds(HERE)).failed, "it would diverge again"
+
+
+def test_a_run_that_diverged_and_finished_is_finished_whichever_is_read_first(recipes):
+    ends = [StoredRun("", status, {"recipe": recipes[0].as_dict()}) for status in ("running", "diverged", "finished")]
+    for known in itertools.permutations(ends):
+        assert plan_queue(recipes[:1], known, Speeds(HERE))[0].status == "finished"
+    for known in itertools.permutations(ends[:2]):
+        assert plan_queue(recipes[:1], known, Speeds(HERE))[0].status == "diverged"
+        assert plan_queue(recipes[:1], known, Speeds(HERE), retry=True)[0].status == "running"
 
 
 def test_a_stopped_queue_resumes_and_keeps_what_is_finished(recipes, tmp_path):

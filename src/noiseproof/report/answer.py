@@ -11,7 +11,7 @@ from typing import Any
 
 from noiseproof.paper import Cell
 from noiseproof.report.agreement import ALPHA, MeanDifference, holm
-from noiseproof.report.cells import CellResult, average, usual_spread
+from noiseproof.report.cells import CellResult, average, named_seeds, usual_spread
 from noiseproof.report.distributions import t_quantile
 
 __all__ = ["DATASETS", "VERDICTS", "Answer", "answer"]
@@ -42,16 +42,20 @@ def answer(results: Iterable[CellResult]) -> Answer:
     trained = [result for result in results if result.cell.quoted_from is None]
     measured = [result for result in trained if result.sample is not None]
     counts = {verdict: sum(result.agreement.verdict == verdict for result in measured) for verdict in VERDICTS}
+    lost = _diverged(trained)
     if not measured:
-        return Answer(f"None of the {len(trained)} cells that the paper trained has a run yet", [], counts, 0, len(trained))
-    distinct = list({(*map(id, result.runs), result.cell.dataset): result for result in reversed(measured)}.values())
+        yet = "a run that ended with a result" if lost else "a run yet"
+        none = f"None of the {len(trained)} cells that the paper trained has {yet}"
+        return Answer(none, list(filter(None, [lost])), counts, 0, len(trained))
+    distinct = _distinct(measured)
     judged = [result for result in distinct if result.agreement.verdict != "too few"]
     off = sum(result.agreement.verdict != "agrees" for result in judged)
     found = average(distinct)
-    against = _against(distinct, off > _chance(len(judged)), found)
+    without = any(result.diverged and result.sample is None for result in trained)
+    against = _against(distinct, off > _chance(len(judged)), found, without)
     partly = "" if len(measured) == len(trained) else f" in the {len(measured)} of {len(trained)} cells repeated so far"
     headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
-    said = (_proposed(distinct), _counted(trained, distinct, judged), against, _seeds(distinct), _claim(measured))
+    said = (_proposed(distinct), _counted(trained, distinct, judged), against, lost, _seeds(distinct), _claim(measured))
     return Answer(headline, list(filter(None, said)), counts, len(measured), len(trained))
 
 
@@ -78,12 +82,30 @@ def _counted(trained: list[CellResult], distinct: list[CellResult], judged: list
     )
 
 
-def _against(distinct: list[CellResult], many_off: bool, found: MeanDifference | None) -> str:
+def _distinct(results: Iterable[CellResult]) -> list[CellResult]:
+    """One for each set of runs."""
+    return list({(*map(id, result.runs), result.cell.dataset): result for result in reversed([*results])}.values())
+
+
+def _diverged(trained: list[CellResult]) -> str:
+    """The runs that have no result: means over the seeds that are left hide them."""
+    lost = [result for result in reversed(_distinct(trained)) if result.diverged]
+    several = len({result.cell.dataset for result in trained if result.runs}) > 1
+    named = [
+        f"{result.name} at {_noise_of(result.cell)}{_on(result.cell) if several else ''} ({named_seeds(result.diverged)})"
+        for result in lost
+    ]
+    count = sum(len(result.diverged) for result in lost)
+    return f"{count} run{'s' if count > 1 else ''} diverged and count for no mean: {', '.join(named)}." if named else ""
+
+
+def _against(distinct: list[CellResult], many_off: bool, found: MeanDifference | None, without: bool) -> str:
     """What speaks against the paper's numbers."""
     low, high = (found.interval if found else None) or (-math.inf, math.inf)
     reasons = {
         "more results are off than chance explains": many_off,
         "the average difference is more than chance": not low <= 0 <= high,
+        "of some cells every run diverged": without,
     }
     said = [" and ".join(reason for reason, holds in reasons.items() if holds)]
     apart = _standing_out(distinct)
@@ -147,11 +169,15 @@ def _named(results: list[CellResult], with_dataset: bool) -> list[str]:
 
 def _named_as_one(alike: list[CellResult], with_dataset: bool) -> str:
     cell, differences = alike[0].cell, sorted(result.agreement.difference or 0.0 for result in alike)
-    where = f" on {DATASETS.get(cell.dataset, cell.dataset)}" if with_dataset else ""
+    where = _on(cell) if with_dataset else ""
     low, high = differences[0], differences[-1]
     apart = f"{low:+.1f}" if len(alike) == 1 else f"{low:+.1f} to {high:+.1f} in {len(alike)} cells"
     name = alike[0].name if len(alike) == 1 else cell.loss
     return f"{name} at {_noise_of(cell)}{where} ({'; '.join(filter(None, (apart, alike[0].classes)))})"
+
+
+def _on(cell: Cell) -> str:
+    return f" on {DATASETS.get(cell.dataset, cell.dataset)}"
 
 
 def _noise_of(cell: Cell) -> str:

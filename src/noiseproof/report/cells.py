@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -16,9 +16,10 @@ from noiseproof.report.agreement import Agreement, MeanDifference, Point, Sample
 from noiseproof.report.classes import count_classes, never_right, said_of_classes
 from noiseproof.report.records import merge
 
-__all__ = ["CellResult", "Joined", "average", "join", "usual_spread"]
+__all__ = ["DIVERGED", "CellResult", "Joined", "average", "join", "named_seeds", "usual_spread"]
 
 TEST = "test_accuracy"
+DIVERGED = "diverged"
 NOT_JUDGED = Agreement("too few")
 
 
@@ -50,6 +51,12 @@ class CellResult:
         """The loss, with the weights that its table varies."""
         weights = "" if self.cell.alpha is None else f" {self.cell.alpha:g},{self.cell.beta:g}"
         return self.cell.loss + weights
+
+    @functools.cached_property
+    def diverged(self) -> tuple[int, ...]:
+        """The seeds of its runs in this precision that diverged, and so have no result."""
+        ours = [run for run in self.runs if run["recipe"].get("precision") == self.precision]
+        return tuple(sorted({_seed(run) for run in ours if run.get("status") == DIVERGED}))
 
     @property
     def told_by_class(self) -> bool:
@@ -104,6 +111,7 @@ class CellResult:
             "profile": self.profile,
             "accuracies": {str(seed): [_rounded(value) for value in values] for seed, values in self.accuracies.items()},
             "left_out": dict(self.left_out),
+            "diverged": list(self.diverged),
             "never_right": {str(seed): missed for seed, missed in self.never_right.items()},
             "remark": cell.remark,
         }
@@ -173,6 +181,16 @@ def average(results: Iterable[CellResult]) -> MeanDifference | None:
     for result in results:
         columns.setdefault(_column(result.cell), []).append(result.agreement)
     return mean_difference(*columns.values())
+
+
+def named_seeds(seeds: Sequence[int]) -> str:
+    """In words.
+
+    >>> named_seeds([123, 125])
+    'seeds 123 and 125'
+    """
+    *first, last = map(str, seeds)
+    return f"seeds {', '.join(first)} and {last}" if first else f"seed {last}"
 
 
 def usual_spread(cell: Cell) -> Usual | None:

@@ -16,8 +16,8 @@ from noiseproof.printing import printable
 from noiseproof.report import charts
 from noiseproof.report.agreement import Sample
 from noiseproof.report.answer import DATASETS, VERDICTS, answer
-from noiseproof.report.cells import join
-from noiseproof.report.page_runs import Group, groups_of, seed_of, warnings_of, weakest_class
+from noiseproof.report.cells import DIVERGED, join, named_seeds
+from noiseproof.report.page_runs import Group, groups_of, message_of, seed_of, warnings_of, weakest_class
 from noiseproof.report.paired import Comparison, compare_paired
 from noiseproof.report.profiles import beside, said_of_profiles, text_or_code, text_results
 from noiseproof.report.records import merge, number
@@ -84,11 +84,12 @@ def page(
     templates = environment()
     templates.globals |= {"verdicts": VERDICTS, "datasets": DATASETS, "percent": _percent, "spread": _spread}
     templates.globals |= {"seconds": _seconds, "seed_of": seed_of, "environment_of": _environment}
-    templates.globals |= {"weakest_class": weakest_class, "warnings_of": warnings_of}
+    templates.globals |= {"weakest_class": weakest_class, "warnings_of": warnings_of, "at_once": _at_once}
+    templates.globals |= {"named_seeds": named_seeds, "message_of": message_of}
     text = templates.get_template("page.html").render(
         answer=answer(results),
         views=[(_title(view), view, notes_on(view), summary(view.cells)) for view in views(results)],
-        group_of=lambda result: next((anchors[id(run)] for run in result.counted), None),
+        group_of=lambda result: next((anchors[id(run)] for run in (*result.counted, *result.runs)), None),
         noises=noises,
         embeddings=[(found.title, charts.scatter(found.points, found.labels, f"t-SNE, {found.title}")) for found in embeddings],
         matrices=_matrices(groups),
@@ -96,7 +97,7 @@ def page(
         both=both,
         said_of_both=said_of_profiles(both, results),
         weighed=[
-            (group, record) for group in groups for record in group.records[:1] if isinstance(record.get("weights"), dict)
+            (group, record) for group in groups for record in group.finished[:1] if isinstance(record.get("weights"), dict)
         ],
         groups=groups,
         facts=_facts(records, groups),
@@ -197,7 +198,8 @@ def _facts(records: Sequence[dict[str, Any]], groups: Sequence[Group]) -> list[t
     lines = [(key, ", ".join(f"{value} ({n})" for value, n in sorted(values.items()))) for key, values in counted.items()]
     by_text = sum(len(group.records) for group in groups if group.profile != PROFILES[0])
     other = sum(len(group.records) for group in groups if not group.results)
-    named = {"with the text's values": by_text, "of no published number": other}
+    diverged = sum(record.get("status") == DIVERGED for record in records)
+    named = {"with the text's values": by_text, "of no published number": other, "diverged": diverged}
     runs = ", ".join([str(len(records)), *(f"{count} {what}" for what, count in named.items() if count)])
     return [("runs", runs), ("device time", f"{hours:.1f} hours"), *lines]
 
@@ -211,7 +213,12 @@ def _seconds(record: Mapping[str, Any], share: bool = False) -> float:
     """Of all phases; the ``share`` of one run where several were trained at once."""
     phases = record.get("seconds")
     total = sum(number(value) or 0.0 for value in phases.values()) if isinstance(phases, dict) else 0.0
-    return total / (number(record.get("at_once")) or 1) if share else total
+    return total / _at_once(record) if share else total
+
+
+def _at_once(record: Mapping[str, Any]) -> float:
+    """How many runs shared the device; older records have it beside the environment."""
+    return number(_environment(record).get("at_once")) or number(record.get("at_once")) or 1.0
 
 
 def _title(view: View) -> str:

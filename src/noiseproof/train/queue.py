@@ -30,6 +30,7 @@ AT_ONCE = {"cnn8": 6, "resnet18": 3, "resnet34": 3}
 H200 = {("cifar10", "cnn8"): 28.0 / 120, ("cifar100", "resnet34"): 240.0 / 200}
 """Seconds of an NVIDIA H200's time for an epoch in bf16, with so many runs side by side"""
 OVER = ("finished", "diverged")
+"""What a run does not begin again from; the first counts where one run ended in both ways"""
 
 
 class Wanted(Protocol):
@@ -106,24 +107,28 @@ class Speeds:
         return self.key(self.machine, facts) in self._found
 
 
-def plan_queue(wanted: Iterable[W], known: Iterable[StoredRun], speeds: Speeds) -> list[Planned[W]]:
+def plan_queue(wanted: Iterable[W], known: Iterable[StoredRun], speeds: Speeds, *, retry: bool = False) -> list[Planned[W]]:
     """The runs in order, with what is known of them. No data are opened: a run is known by its recipe.
 
-    In which epochs its confidence is kept does not count: a run with others is not run again.
+    In which epochs its confidence is kept does not count: a run with others is not run again. With ``retry``, those that
+    diverged are to be run again.
     """
     stored: dict[str, StoredRun] = {}
     for run in known:
         if run.status == "finished":
             speeds.add(run.facts)
-        if "recipe" in run.facts:
+        if "recipe" in run.facts and not (retry and run.status == "diverged"):
             key = _key(run.facts["recipe"])
-            if key not in stored or stored[key].status not in OVER:
-                stored[key] = run
+            stored[key] = min(stored.get(key, run), run, key=_rank)
     planned = []
     for one in wanted:
         facts = one.as_dict() if isinstance(one, Recipe) else one.facts
         planned.append(Planned(one, facts, stored.get(_key(facts)), speeds.seconds(facts)))
     return planned
+
+
+def _rank(run: StoredRun) -> int:
+    return OVER.index(run.status) if run.status in OVER else len(OVER)
 
 
 def _key(facts: Mapping[str, Any]) -> str:
