@@ -116,7 +116,9 @@ def test_a_noise_that_two_tables_have_counts_once_and_a_lead_that_seeds_make_is_
     (part,) = paper.cells(table="ablation", noise="symmetric", rate=0.4, loss="AMSE")
     accuracies = {other: 0.8, jal: 0.8 + lead / 100, part: 0.9}
     sentence = answer(join(paper.cells(), [run(cell, value) for cell, value in accuracies.items()]).results).sentences[-1]
-    assert sentence.startswith("Noises with runs of JAL and of other losses: 1. A JAL loss is the best in 1 of them;")
+    assert sentence.startswith(
+        "Noises with results of JAL and of other losses, each with its published decay: 1. A JAL loss is the best in 1 of them;"
+    )
     assert sentence.endswith(f"By more than seeds explain, the best JAL loss is ahead of the best other {said}")
 
 

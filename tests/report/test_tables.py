@@ -80,7 +80,7 @@ def test_the_answer_names_what_diverged_and_counts_a_cell_without_any_result_aga
     rest = [run(one, 123 + i, one.mean + (i % 2 - 0.5) / 5 * (-1) ** k) for k, one in enumerate(trained) for i in range(3)]
     partly, wholly, nothing = (answer(join(TABLE, records).results) for records in ([*rest, *lost, some], [*rest, *lost], lost))
     for told in (partly, wholly, nothing):
-        assert "2 runs diverged and count for no mean: JAL-CE at symmetric 0.8 (seeds 124 and 125)." in told.sentences
+        assert "2 runs diverged, with no result for a mean: JAL-CE at symmetric 0.8 (seeds 124 and 125)." in told.sentences
     assert partly.headline == "The paper's numbers hold"
     assert wholly.headline.startswith("The paper's numbers hold only in part")
     assert "Against it: of some cells every run diverged." in wholly.sentences

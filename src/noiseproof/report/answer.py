@@ -11,8 +11,9 @@ from typing import Any
 
 from noiseproof.paper import Cell
 from noiseproof.report.agreement import ALPHA, MeanDifference, holm
-from noiseproof.report.cells import CellResult, average, named_seeds, usual_spread
+from noiseproof.report.cells import CellResult, average, usual_spread
 from noiseproof.report.distributions import t_quantile
+from noiseproof.report.words import counted, named_seeds
 
 __all__ = ["DATASETS", "VERDICTS", "Answer", "answer"]
 
@@ -70,12 +71,12 @@ def _counted(trained: list[CellResult], distinct: list[CellResult], judged: list
     found, sizes = average(distinct), [abs(result.agreement.difference or 0.0) for result in judged]
     alike = len(distinct) < len(measured)
     asked = " on CIFAR" if all(result.cell.dataset.startswith("cifar") for result in trained) else ""
+    of_which = f"their {len(distinct)} different results" if alike else "these"
     return (
-        f"{len(measured)} of the {len(trained)} cells that the paper trained{asked} have runs"
-        f"{nowhere and f', none of {nowhere}'}. "
-        f"Of {f'their {len(distinct)} different results' if alike else 'these'}, {counts['agrees']} agree with the paper, "
-        f"{counts['above']} are above and {counts['below']} below it"
-        + (f", {counts['too few']} are not to be judged" if counts["too few"] else "")
+        f"{len(measured)} of the {len(trained)} cells that the paper trained{asked} {'has' if len(measured) == 1 else 'have'} "
+        f"results{nowhere and f', none of {nowhere}'}. Of {of_which}, {counted(counts['agrees'], 'agrees', 'agree')} "
+        f"with the paper, {counted(counts['above'], 'is', 'are')} above and {counts['below']} below it"
+        + (f", {counted(counts['too few'], 'is', 'are')} not to be judged" if counts["too few"] else "")
         + f"; if all agreed, about {ALPHA * len(judged):.0f} of {len(judged)} would be off by chance."
         + (f" Half are within {median(sizes):.2f} points of the paper's." if len(sizes) > 1 else "")
         + (f" On average {_average(found)}." if found else "")
@@ -96,7 +97,7 @@ def _diverged(trained: list[CellResult]) -> str:
         for result in lost
     ]
     count = sum(len(result.diverged) for result in lost)
-    return f"{count} run{'s' if count > 1 else ''} diverged and count for no mean: {', '.join(named)}." if named else ""
+    return f"{counted(count, 'run', 'runs')} diverged, with no result for a mean: {', '.join(named)}." if named else ""
 
 
 def _against(distinct: list[CellResult], many_off: bool, found: MeanDifference | None, without: bool) -> str:
@@ -125,8 +126,10 @@ def _proposed(distinct: list[CellResult]) -> str:
     agree = sum(result.agreement.verdict == "agrees" for result in own)
     found = average(own)
     apart = f"; on average {_average(found)}" if found else ""
-    share = f"All {agree}" if agree == len(own) else f"{agree} of the {len(own)}"
-    return f"{share} results of {' and '.join(OWN)}, which the paper proposes, agree with it{apart}."
+    share = f"All {agree}" if agree == len(own) > 1 else f"{agree} of the {len(own)}" if len(own) > 1 else "The one"
+    agrees = "agree" if len(own) > 1 else "agrees" if agree else "does not agree"
+    results = f"result{'s' if len(own) > 1 else ''} of {' and '.join(OWN)}, which the paper proposes,"
+    return f"{share} {results} {agrees} with it{apart}."
 
 
 def _average(found: MeanDifference) -> str:
@@ -199,8 +202,8 @@ def _seeds(distinct: list[CellResult]) -> str:
     said = []
     if single:
         said.append(
-            f"{single} of the {len(distinct)} results are of one seed so far and are judged by the paper's deviation, drawn "
-            "towards what is usual in the column"
+            f"{single} of the {len(distinct)} results {'is' if single == 1 else 'are'} of one seed so far and judged by the "
+            "paper's deviation, drawn towards what is usual in the column"
         )
     spreads = {usual_spread(result.cell): result.cell for result in distinct}
     known = [(usual.std, cell) for usual, cell in spreads.items() if usual is not None]
@@ -235,9 +238,9 @@ def _claim(measured: list[CellResult]) -> str:
     theirs = sum(max(column, key=lambda r: r.cell.mean).cell.loss in OWN for column in kept.values())
     ahead, behind = (sum(sign * lead > chance for lead, chance in leads) for sign in (1, -1))
     return (
-        f"Noises with runs of JAL and of other losses: {len(kept)}. A JAL loss is the best in {ours} of them; by the paper's "
-        f"numbers for the same losses, in {theirs}. By more than seeds explain, the best JAL loss is ahead of the best other "
-        f"in {ahead} and behind it in {behind}."
+        f"Noises with results of JAL and of other losses, each with its published decay: {len(kept)}. A JAL loss is the best "
+        f"in {ours} of them; by the paper's numbers for the same losses, in {theirs}. By more than seeds explain, the best JAL "
+        f"loss is ahead of the best other in {ahead} and behind it in {behind}."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from noiseproof.report.agreement import Agreement, MeanDifference, Point, Sample
 from noiseproof.report.classes import count_classes, never_right, said_of_classes
 from noiseproof.report.records import merge
 
-__all__ = ["DIVERGED", "CellResult", "Joined", "average", "join", "named_seeds", "usual_spread"]
+__all__ = ["DIVERGED", "CellResult", "Joined", "average", "join", "usual_spread"]
 
 TEST = "test_accuracy"
 DIVERGED = "diverged"
@@ -181,16 +181,6 @@ def average(results: Iterable[CellResult]) -> MeanDifference | None:
     for result in results:
         columns.setdefault(_column(result.cell), []).append(result.agreement)
     return mean_difference(*columns.values())
-
-
-def named_seeds(seeds: Sequence[int]) -> str:
-    """In words.
-
-    >>> named_seeds([123, 125])
-    'seeds 123 and 125'
-    """
-    *first, last = map(str, seeds)
-    return f"seeds {', '.join(first)} and {last}" if first else f"seed {last}"
 
 
 def usual_spread(cell: Cell) -> Usual | None:

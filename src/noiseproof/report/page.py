@@ -16,13 +16,15 @@ from noiseproof.printing import printable
 from noiseproof.report import charts
 from noiseproof.report.agreement import Sample
 from noiseproof.report.answer import DATASETS, VERDICTS, answer
-from noiseproof.report.cells import DIVERGED, join, named_seeds
+from noiseproof.report.cells import DIVERGED, join
+from noiseproof.report.decays import leads_among
 from noiseproof.report.page_runs import Group, groups_of, message_of, seed_of, warnings_of, weakest_class
 from noiseproof.report.paired import Comparison, compare_paired
 from noiseproof.report.profiles import beside, said_of_profiles, text_or_code, text_results
 from noiseproof.report.records import merge, number
 from noiseproof.report.tables import View, notes_on, summary, views
 from noiseproof.report.templates import environment
+from noiseproof.report.words import named_seeds
 from noiseproof.version import __version__
 
 __all__ = ["Embedding", "by_noise", "page"]
@@ -167,24 +169,24 @@ def _matrix(spec: str, classes: int, title: str) -> charts.Svg | None:
         return None
 
 
-def _decays(groups: Iterable[Group]) -> list[tuple[str, Comparison, dict[str, Group]]]:
-    """The losses under L1 and under L2, where at least one was trained with another decay than the paper's."""
+def _decays(groups: Iterable[Group]) -> list[tuple[str, Comparison, dict[str, Group], list[str]]]:
+    """The losses under L1 and under L2, where at least one was trained with another decay than the paper's; and in words."""
     coded = [group for group in groups if group.profile == PROFILES[0] and group.changes is not None]
     kept = [group for group in coded if set(group.changes or ()) <= {"l1", "l2", "precision"}]
     found = []
     for title, members in by_noise(kept).items():
         named = {f"{group.loss}, {_decay(group)}": group for group in members if group.accuracies}
-        if any({"l1", "l2"} & set(group.changes or ()) for group in named.values()):
+        if not all(group.has_published_decay for group in named.values()):
             accuracies = {name: group.accuracies for name, group in named.items()}
-            found.append((title, compare_paired(accuracies, np.random.default_rng(0)), named))
+            same = [group for group in named.values() if group.recipe.get("precision") == group.precision]
+            found.append((title, compare_paired(accuracies, np.random.default_rng(0)), named, leads_among(same)))
     return found
 
 
 def _decay(group: Group) -> str:
-    used = [f"{name.upper()} {value:g}" for name in ("l1", "l2") if (value := number(group.recipe.get(name)))]
-    own = "" if {"l1", "l2"} & set(group.changes or ()) else " (the paper's)"
+    own = " (the paper's)" if group.has_published_decay else ""
     precision = "" if group.recipe.get("precision") == group.precision else f", {group.recipe.get('precision')}"
-    return (" and ".join(used) or "no decay") + own + precision
+    return group.decay + own + precision
 
 
 def _facts(records: Sequence[dict[str, Any]], groups: Sequence[Group]) -> list[tuple[str, str]]:

@@ -104,6 +104,16 @@ class Group:
         return None if known is None else dict(_changes(known, self.recipe))
 
     @property
+    def decay(self) -> str:
+        """Kind and strength."""
+        used = [f"{name.upper()} {value:g}" for name in ("l1", "l2") if (value := number(self.recipe.get(name)))]
+        return " and ".join(used) or "no decay"
+
+    @property
+    def has_published_decay(self) -> bool:
+        return self.changes is not None and not {"l1", "l2"} & set(self.changes)
+
+    @property
     def loss(self) -> str:
         """As the paper writes it."""
         loss = str(self.recipe.get("loss", "?"))

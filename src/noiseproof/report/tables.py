@@ -12,8 +12,9 @@ from itertools import zip_longest
 
 from noiseproof.paper import PROFILES
 from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, ranking, spread
-from noiseproof.report.cells import DIVERGED, CellResult, average, named_seeds
+from noiseproof.report.cells import DIVERGED, CellResult, average
 from noiseproof.report.classes import count_classes, never_right
+from noiseproof.report.words import counted, named_seeds
 
 __all__ = ["FORMATS", "View", "formatted", "marked", "notes_on", "papers", "summary", "views"]
 
@@ -193,8 +194,8 @@ def notes_on(view: View) -> list[str]:
             notes.append(f"{row}, {column}: {named_seeds(result.diverged)} diverged, which is no result")
         others = {reason: count for reason, count in result.left_out.items() if reason != DIVERGED}
         if others:
-            counted = ", ".join(f"{count} {reason}" for reason, count in others.items())
-            notes.append(f"{row}, {column}: runs left out, as only finished ones in {result.precision} count: {counted}")
+            reasons = ", ".join(f"{count} {reason}" for reason, count in others.items())
+            notes.append(f"{row}, {column}: runs left out, as only finished ones in {result.precision} count: {reasons}")
     remarks: dict[tuple[str, str], list[str]] = {}
     for (row, column), result in view.results.items():
         if result.cell.remark:
@@ -211,9 +212,10 @@ def _summary(view: View) -> str:
     count = {mark: sum(result.agreement.verdict == mark for result in judged) for mark in ("agrees", "above", "below")}
     single = sum(result.agreement.basis == "column" for result in judged)
     sentences = [
-        f"{view.title}: {len(measured)} of {len(trained)} cells are measured"
+        f"{view.title}: {len(measured)} of {len(trained)} cells {'is' if len(measured) == 1 else 'are'} measured"
         + (f", {single} of them with one seed" if single else "")
-        + f". {count['agrees']} agree, {count['above']} are above and {count['below']} below the paper; if all agreed, "
+        + f". {counted(count['agrees'], 'agrees', 'agree')}, {counted(count['above'], 'is', 'are')} above and "
+        f"{count['below']} below the paper; if all agreed, "
         f"{ALPHA * len(judged):.1f} would be off by chance.",
         _off(measured),
         _scatter(judged),
