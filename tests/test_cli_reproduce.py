@@ -1,6 +1,8 @@
 """``noiseproof reproduce``: on the paper's cells without training, and end to end on cells of the digits."""
 
+import errno
 import json
+import os
 import re
 import signal
 import subprocess
@@ -325,6 +327,18 @@ def test_a_run_that_another_process_is_at_work_on_is_left_to_it_and_has_not_fail
     assert "1 of 4 runs are left to other processes; 3 of 4 runs finished and are kept" in result.stderr
     assert "failed" not in result.stderr
     assert len(finished(tmp_path)) == 3
+
+
+def test_a_full_disk_is_said_once_and_nothing_more_is_started(digits, tmp_path, monkeypatch):
+    class Full(Observer):
+        def epoch(self, facts):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights")
+
+    monkeypatch.setattr("noiseproof.cli.queue_view.Display.observer", lambda self, run: Full())
+    result = run(*digits, "--seeds", "1")
+    assert result.exit_code == 1
+    assert result.stderr.count("failed: ") == 1
+    assert "3 runs were not started: [Errno 28] No space left on device: 'weights'; make room there" in result.stderr
 
 
 def test_with_minutes_nothing_starts_that_would_not_end_in_time(digits, tmp_path, monkeypatch):

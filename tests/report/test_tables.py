@@ -99,6 +99,14 @@ def test_a_record_older_than_a_field_of_the_recipe_still_belongs_to_its_cell():
     assert join([cell()], [old]).results[0].sample.n == 1
 
 
+def test_a_record_newer_than_this_version_counts_if_what_is_unknown_says_nothing():
+    newer, other = run(cell(), 123, 64.0), run(cell(), 124, 65.0)
+    newer["recipe"] |= {"warmup": 0, "teacher": None}
+    other["recipe"] |= {"warmup": 5}
+    (found,), unmatched = join([cell()], [newer, other])
+    assert (list(found.accuracies), unmatched) == ([123], [other])
+
+
 def test_the_verdict_does_not_depend_on_the_table_or_on_other_cells():
     (alone,) = join([cell()], [run(cell(), 123, 64.0)]).results
     others = [record for record in WHOLE if record["recipe"]["loss"] != "jal-ce"]

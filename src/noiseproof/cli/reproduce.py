@@ -236,7 +236,9 @@ def _run(
                 where.close()
             display.lock.acquire(timeout=2.0)  # so that no file is left half written
             os._exit(stopped.status)  # a thread that compiles cannot be interrupted
-    if tally.not_started:
+    if tally.full is not None:
+        say(f"{len(tally.not_started)} runs were not started: {tally.full}; make room there, or choose another --out")
+    elif tally.not_started:
         say(f"{len(tally.not_started)} runs would not have ended in {minutes:g} minutes; {display.summary()}")
     if tally.elsewhere:
         say(f"{len(tally.elsewhere)} of {len(todo)} runs are left to other processes; {display.summary()}")

@@ -11,10 +11,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from noiseproof.paper import PROFILES, Cell, cells
-from noiseproof.paper.queue import run_facts
+from noiseproof.paper.queue import NOT_COMPARED, run_facts
 from noiseproof.report.agreement import Agreement, MeanDifference, Point, Sample, Usual, compare, mean_difference, usual_spreads
 from noiseproof.report.classes import count_classes, never_right, said_of_classes
-from noiseproof.report.records import merge
+from noiseproof.report.records import EMPTY, merge
 
 __all__ = ["DIVERGED", "CellResult", "Joined", "average", "join", "usual_spread"]
 
@@ -215,8 +215,9 @@ def _short(facts: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _same(facts: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
-    """In all fields that both have: a record may be older than a field."""
-    return all(recipe[name] == value for name, value in facts.items() if name in recipe)
+    """In all fields that both have: a record may be older than a field, or newer if what is unknown here says nothing."""
+    unknown = (value for name, value in recipe.items() if name not in facts and name not in NOT_COMPARED)
+    return all(recipe[name] == value for name, value in facts.items() if name in recipe) and all(v in EMPTY for v in unknown)
 
 
 def _rounded(value: float | None) -> float | None:
