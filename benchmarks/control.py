@@ -62,6 +62,7 @@ class Runner:
         parser.add_argument("--records", type=Path, required=True, help="results as JSON lines; new ones are added")
         parser.add_argument("--known", type=Path, nargs="*", default=[], help="more results, which are only read")
         parser.add_argument("--minutes", type=float, help="start nothing that would not end in this time")
+        parser.add_argument("--retry-diverged", action="store_true", help="run those again that diverged")
         parser.add_argument("--epochs", type=int, help="fewer than the recipe's, to try the script out")
         parser.add_argument("--device", default="auto")
         parser.add_argument("--plan", action="store_true", help="only say what there is to do")
@@ -76,18 +77,19 @@ class Runner:
         known = [StoredRun("", Record.status_in(facts), facts) for facts in read_records(*files)]
         machine = machine_of(self.options)
         speeds = Speeds(machine, {(machine, *kind, "bf16"): seconds for kind, seconds in H200.items()})
-        planned = plan_queue(wanted, [*known, *self.store.runs()], speeds)
+        planned = plan_queue(wanted, [*known, *self.store.runs()], speeds, retry=given.retry_diverged)
         todo = [run for run in planned if run.status not in OVER]
         minutes = sum(run.seconds or 0.0 for run in todo) / 60
         print(f"{len(planned) - len(todo)} of {len(planned)} runs are done, about {minutes:.0f} min left", flush=True)
         if given.plan:
             return
         keeper = Keeper(given.records, self.store)
+        keeper.add_folders(run.stored.folder for run in planned if run.stored and run.status in OVER)
 
         def ended(run: Planned[Recipe], outcome: Outcome | Exception) -> None:
+            keeper.keep(run.recipe, outcome)
             result = str(outcome)
             if isinstance(outcome, Outcome):
-                keeper.add([outcome.record.as_dict()])
                 result = f"{100 * outcome.record.result['test_accuracy']:.2f} %"
             print(f"{name(run.recipe)} seed {run.recipe.seed}: {result}", flush=True)
 

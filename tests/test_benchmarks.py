@@ -1,5 +1,6 @@
 """The scripts that measure on other machines, tried on stand-ins of their data."""
 
+import argparse
 import importlib
 import json
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from noiseproof import paper
 from noiseproof.data import from_arrays
+from noiseproof.train import override
 
 
 @pytest.fixture
@@ -46,3 +48,28 @@ def test_the_queue_on_cifar10_runs_what_is_missing_and_nothing_twice(auto_a, tmp
     assert sorted(found) == [1.8, 5.0, 6.0, 9.0, 16.67, 18.0, 30.0, 30.0, 30.0, 50.0, 90.0]
     auto_a.main()
     assert "11 of 11 runs are done" in capsys.readouterr().out
+
+
+def test_the_results_of_a_queue_have_what_diverged_and_what_only_the_folders_have(auto_a, tmp_path, capsys):
+    control = importlib.import_module("control")
+    fine = override(paper.recipe("digits/ce"), {"epochs": 1})
+    wild = override(fine, {"optimiser": "sgd", "lr": 1e30})
+    given = argparse.Namespace(
+        data=tmp_path, out=tmp_path / "runs", records=tmp_path / "r.jsonl", known=[], minutes=None, epochs=None,
+        device="cpu", plan=False, retry_diverged=False,
+    )  # fmt: skip
+
+    def called(**changes):
+        control.Runner(argparse.Namespace(**{**vars(given), **changes})).run([fine, wild], lambda one: one.loss)
+        found = sorted(json.loads(line)["status"] for line in given.records.read_text().splitlines())
+        return found, capsys.readouterr().out
+
+    both = ["diverged", "finished"]
+    found, said = called()
+    assert found == both
+    assert "1 finished, 1 failed, 0 left" in said
+    given.records.unlink()
+    found, said = called()
+    assert found == both
+    assert "2 of 2 runs are done" in said
+    assert "1 of 2 runs are done" in called(retry_diverged=True)[1]

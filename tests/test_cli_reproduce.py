@@ -1,6 +1,8 @@
 """``noiseproof reproduce``: on the paper's cells without training, and end to end on cells of the digits."""
 
+import errno
 import json
+import os
 import re
 import signal
 import subprocess
@@ -261,7 +263,8 @@ def test_what_the_records_have_is_not_run_again_and_stays_in_them(digits, tmp_pa
     assert len(after) == 4
 
 
-def test_a_run_that_fails_is_reported_and_the_others_go_on(digits, tmp_path, monkeypatch):
+@pytest.fixture
+def jal_diverges(monkeypatch):
     class Diverge(Observer):
         def epoch(self, facts):
             raise DivergenceError("the loss is not finite")
@@ -270,11 +273,48 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(digits, tmp_path, mon
         return Diverge() if run.wanted.cells[0].loss == "JAL-CE" else Observer()
 
     monkeypatch.setattr("noiseproof.cli.queue_view.Display.observer", observer)
+
+
+def test_a_run_that_diverged_is_in_the_records_and_only_run_again_if_asked(digits, jal_diverges, tmp_path, monkeypatch):
+    words = ["--seeds", "1", "--noise", "clean"]
+    elsewhere = [*digits[:3], tmp_path / "elsewhere", *digits[4:], *words]
+    assert run(*digits, *words).exit_code == 1
+    (jal, ce) = read_records(tmp_path / "new" / "records.jsonl")
+    assert (ce["status"], jal["status"], jal["result"]) == ("finished", "diverged", {})
+    assert jal["message"] == "the loss is not finite"
+    monkeypatch.setattr("noiseproof.cli.queue_view.Display.observer", lambda self, run: Observer())
+    again = run(*elsewhere)
+    assert again.exit_code == 0
+    assert "to do" not in again.stderr
+    assert re.search(r"^JAL-CE +ours +1 diverged$", again.stdout, re.MULTILINE)
+    assert "JAL-CE, clean: seed 123 diverged, which is no result" in again.stdout
+    plan = run(*elsewhere, "--plan").stdout
+    assert re.search(r"^together +2 +2 +-", plan, re.MULTILINE)
+    assert "1 of those done diverged; only --retry-diverged runs them again" in plan
+    retried = run(*elsewhere, "--retry-diverged")
+    assert retried.exit_code == 0, retried.stderr
+    assert "1 run to do" in retried.stderr
+    found = read_records(tmp_path / "new" / "records.jsonl")
+    assert [(one["recipe"]["loss"], one["status"]) for one in found] == [
+        *(("jal-ce", "diverged"), ("jal-ce", "finished"), ("ce", "finished"))
+    ]
+    assert "to do" not in run(*elsewhere).stderr
+
+
+def test_runs_that_diverged_when_an_earlier_call_was_killed_reach_the_records(digits, jal_diverges, tmp_path):
+    assert run(*digits, "--seeds", "1", "--noise", "clean").exit_code == 1
+    (tmp_path / "new" / "records.jsonl").unlink()
+    assert run(*digits, "--seeds", "1", "--noise", "clean").exit_code == 0
+    assert sorted(one["status"] for one in read_records(tmp_path / "new" / "records.jsonl")) == ["diverged", "finished"]
+
+
+def test_a_run_that_fails_is_reported_and_the_others_go_on(digits, jal_diverges, tmp_path):
     result = run(*digits, "--seeds", "1")
     assert result.exit_code == 1
     assert "diverged: the loss is not finite" in result.stderr
     assert "diverged: for the same reason" in result.stderr
-    assert "2 of 4 runs failed or diverged; 2 of 4 runs finished and are kept" in result.stderr
+    assert "2 of 4 runs failed or diverged; 2 of 4 runs finished and are kept; 2 diverged, which" in result.stderr
+    assert "the same command" not in result.stderr
     assert [recipe["loss"] for recipe in finished(tmp_path)] == ["ce", "ce"]
 
 
@@ -287,6 +327,18 @@ def test_a_run_that_another_process_is_at_work_on_is_left_to_it_and_has_not_fail
     assert "1 of 4 runs are left to other processes; 3 of 4 runs finished and are kept" in result.stderr
     assert "failed" not in result.stderr
     assert len(finished(tmp_path)) == 3
+
+
+def test_a_full_disk_is_said_once_and_nothing_more_is_started(digits, tmp_path, monkeypatch):
+    class Full(Observer):
+        def epoch(self, facts):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights")
+
+    monkeypatch.setattr("noiseproof.cli.queue_view.Display.observer", lambda self, run: Full())
+    result = run(*digits, "--seeds", "1")
+    assert result.exit_code == 1
+    assert result.stderr.count("failed: ") == 1
+    assert "3 runs were not started: [Errno 28] No space left on device: 'weights'; make room there" in result.stderr
 
 
 def test_with_minutes_nothing_starts_that_would_not_end_in_time(digits, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from results import RECORDS, _lines, _table, _where
+from results import RECORDS, _lines, _table, _where, is_finished
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
@@ -108,7 +108,7 @@ def choice_of_a() -> str:
 def a_on_cifar() -> str:
     """Mean accuracy on CIFAR-10 by the paper's recipe, and the difference to its 30 on the same seeds with its interval."""
     lines = [*_lines("auto_a.jsonl"), *_lines("reproduction.jsonl")]
-    made, used = {_run(one["recipe"]): one for one in lines}, []
+    made, used = {_run(one["recipe"]): one for one in lines if is_finished(one)}, []
     runs: dict[str, dict[str, dict[int, float]]] = {}
     for one in cifar_recipes():
         of_noise = runs.setdefault(one.noise, {way: {} for way in CIFAR_WAYS})

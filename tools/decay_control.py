@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from scipy import stats
-
-from noiseproof.report import read_records
-from noiseproof.train import Record, StoredRun
-from noiseproof.train.queue import Speeds, plan_queue
+from noiseproof.paper import recipe
+from noiseproof.report import merge, read_records
+from noiseproof.report.decays import lead_of, said_of_lead
+from noiseproof.report.page_runs import Group, groups_of
+from noiseproof.report.paired import mean_of
+from noiseproof.report.records import setting
+from noiseproof.report.words import named_seeds
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
@@ -21,73 +21,119 @@ from control import L1, L2, LOSSES, NOISES, STRENGTHS, STRENGTHS_AT, STRENGTHS_O
 
 SEEDS = (123, 124, 125)
 NEAR_ZERO = "0.001"
+OWN = LOSSES[0]
+DECAYS = (f"L1 {L1:g}", f"L2 {L2:g}")
+Pair = tuple[Group | None, Group | None]
+"""The runs of a loss under L1 and under L2"""
+INTRODUCTION = (
+    "The paper trains JAL and ANL with L1 decay and all else with L2, so its tables do not tell what the loss gives and "
+    "what the decay. Here each loss has both: CIFAR-10, bf16, last epoch, the paper's settings but for the decay; NCE+MAE "
+    "weighs MAE by 2a/K of JAL-CE, AMSE's slope, and so is JAL-CE without the asymmetric part. (n): seeds, of 123 to 125. "
+    "Differences are within seeds, with a 95 % interval by Student's t from three seeds on, each by itself. Of the lead of "
+    "JAL-CE over a loss, each with its published decay, the decay's part is what the change of decay gives, averaged over "
+    "both losses, and the loss's part what the change of loss gives, averaged over both decays; the two add up to the lead. "
+    f"Near zero: the share of weights below {NEAR_ZERO} under L1 and L2, and norm: the L2 norm of all weights, for the first "
+    "seed. `benchmarks/control.py` runs what is missing.\n"
+)
 
 
 def control(*files: Path) -> str:
-    """Each loss under both decays, the difference within seeds, and what the decay does to the weights."""
-    known = [
-        StoredRun("", Record.status_in(facts), facts) for facts in read_records(*(file for file in files if file.is_file()))
-    ]
-    parts = [
-        "## The loss or its decay\n",
-        "CIFAR-10, bf16, last epoch, each loss with the paper's settings but for the decay; NCE+MAE weighs MAE by 2a/K of "
-        "JAL-CE, AMSE's slope. (n): seeds, of 123 to 125. The difference is within seeds, with its 95 % interval by Student's "
-        f"t where there are three. Near zero: the share of weights below {NEAR_ZERO} under L1 and L2, and norm: the L2 norm of "
-        "all weights, for the first seed. `benchmarks/control.py` runs what is missing.\n",
-    ]
-    for noise in NOISES:
-        rows, open_ = [], []
-        for loss in LOSSES:
-            both = [_found(known, loss, noise, l1=L1), _found(known, loss, noise, l2=L2)]
-            if all(both):
-                rows.append([loss, *map(_accuracy, both), _difference(*both), *_weights(both)])
-            else:
-                open_.append(loss)
-        if rows:
-            head = ["loss", f"L1 {L1:g}", f"L2 {L2:g}", "L1 - L2", "near zero, L1 / L2", "norm, L1 / L2"]
-            parts += [f"### {'clean labels' if noise == 'none' else noise}\n", _table(head, rows)]
-        if rows and open_:
-            own = ": how much of JAL's gain is its decay, these runs do not tell" if "jal-ce" in open_ else ""
-            parts.append(f"Not trained with both decays so far: {', '.join(open_)}{own}.\n")
-    strengths = sorted([L1, *STRENGTHS])
-    measured = {loss: [_found(known, loss, STRENGTHS_AT, l1=one) for one in strengths] for loss in STRENGTHS_OF}
-    if any(sum(map(bool, found)) > 1 for found in measured.values()):
-        rows = [[loss, *map(_accuracy, found)] for loss, found in measured.items()]
-        parts += [f"### Strengths of L1 at {STRENGTHS_AT}\n", _table(["loss", *(f"{one:g}" for one in strengths)], rows)]
-    return "\n".join(["", *parts]) if len(parts) > 2 else ""
+    """Each loss under both decays, the difference within seeds, what is left of JAL's lead, and what decay does to weights."""
+    groups = groups_of(merge(read_records(*(file for file in files if file.is_file()))), [], "bf16")
+    parts = [text for noise in NOISES if (text := _noise(groups, noise))] + [_strengths(groups)]
+    return "\n".join(["", "## The loss or its decay\n", INTRODUCTION, *filter(None, parts)]) if any(parts) else ""
 
 
-def _found(known: list[StoredRun], loss: str, noise: str, **decay: float) -> dict[int, Mapping[str, Any]]:
-    """The finished runs by seed."""
-    planned = plan_queue((control_recipe(loss, noise, seed, **decay) for seed in SEEDS), known, Speeds(""))
-    return {run.facts["seed"]: run.stored.facts for run in planned if run.stored is not None and run.status == "finished"}
-
-
-def _accuracies(runs: Mapping[int, Mapping[str, Any]]) -> dict[int, float]:
-    return {seed: 100 * run["result"]["test_accuracy"] for seed, run in runs.items()}
-
-
-def _accuracy(runs: Mapping[int, Mapping[str, Any]]) -> str:
-    values = list(_accuracies(runs).values())
-    if len(values) < 2:
-        return f"{values[0]:.2f} (1)" if values else "-"
-    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f} ({len(values)})"
-
-
-def _difference(one: Mapping[int, Mapping[str, Any]], other: Mapping[int, Mapping[str, Any]]) -> str:
-    ours, theirs = _accuracies(one), _accuracies(other)
-    values = [ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()]
-    if not values:
+def _noise(groups: Sequence[Group], noise: str) -> str:
+    found = {loss: (_group(groups, loss, noise, l1=L1), _group(groups, loss, noise, l2=L2)) for loss in LOSSES}
+    both = {loss: pair for loss, pair in found.items() if all(map(_accuracies, pair))}
+    if not both:
         return ""
-    mean = statistics.mean(values)
-    if len(values) < 3:
-        return f"{mean:+.2f}"
-    half = stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
-    return f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]"
+    rows = [[loss, *map(_accuracy, pair), _difference(pair), *_weights(pair)] for loss, pair in both.items()]
+    head = ["loss", *DECAYS, "L1 - L2", "near zero, L1 / L2", "norm, L1 / L2"]
+    parts = [f"### {'clean labels' if noise == 'none' else noise}\n", *_leads(both), _table(head, rows)]
+    if missing := [loss for loss in LOSSES if loss not in both]:
+        own = ": how much of JAL's gain is its decay, these runs do not tell" if OWN in missing else ""
+        parts.append(f"Without results under both decays so far: {', '.join(missing)}{own}.\n")
+    lost = [
+        f"{loss} with {decay} ({named_seeds(group.diverged)})"
+        for loss, pair in found.items()
+        for decay, group in zip(DECAYS, pair, strict=True)
+        if group is not None and group.diverged
+    ]
+    return "\n".join([*parts, f"Diverged, and so without a result: {', '.join(lost)}.\n"] if lost else parts)
 
 
-def _weights(both: list[dict[int, Mapping[str, Any]]]) -> tuple[str, str]:
-    first = [next((run["weights"] for _, run in sorted(runs.items()) if "weights" in run), None) for runs in both]
+def _leads(both: Mapping[str, Pair]) -> list[str]:
+    """How far JAL-CE is ahead of each other loss, in words for cross entropy and for the best that has another decay."""
+    rows, said = [], {}
+    for loss, pair in both.items():
+        if loss == OWN or OWN not in both:
+            continue
+        one, other = ((_accuracies(first), _accuracies(second)) for first, second in (both[OWN], pair))
+        if (lead := lead_of(one, other)) is None:
+            continue
+        parts, own = ["", "", ""], "L1"
+        if loss != "nce+mae" and not recipe(f"cifar10/{loss}").l1:
+            parts, own = [lead.lead.text, lead.decay.text, lead.loss.text], "L2"
+            said[loss] = said_of_lead(lead, (OWN.upper(), loss.upper()), ("L1", "L2"))
+        rows.append([loss, own, *parts, lead.first.text, lead.second.text, str(lead.lead.n)])
+    if not rows:
+        return []
+    best = max(said, key=lambda loss: mean_of(list(_accuracies(both[loss][1]).values())).value, default=None)
+    head = [
+        "JAL-CE minus",
+        "its decay",
+        "lead as published",
+        "the decay's part",
+        "the loss's part",
+        "both L1",
+        "both L2",
+    ]
+    return [*(f"{said[loss]}\n" for loss in dict.fromkeys(("ce", best)) if loss in said), _table([*head, "seeds"], rows)]
+
+
+def _strengths(groups: Sequence[Group]) -> str:
+    strengths = sorted([L1, *STRENGTHS])
+    measured = {loss: [_group(groups, loss, STRENGTHS_AT, l1=one) for one in strengths] for loss in STRENGTHS_OF}
+    if not any(sum(group is not None for group in found) > 1 for found in measured.values()):
+        return ""
+    rows = [[loss, *map(_accuracy, found)] for loss, found in measured.items()]
+    return "\n".join([f"### Strengths of L1 at {STRENGTHS_AT}\n", _table(["loss", *(f"{one:g}" for one in strengths)], rows)])
+
+
+def _group(groups: Sequence[Group], loss: str, noise: str, **decay: float) -> Group | None:
+    """The runs of the paper's seeds."""
+    left_out = ("seed", "confidence_epochs")
+    wanted = setting({"recipe": control_recipe(loss, noise, SEEDS[0], **decay).as_dict()}, left_out)
+    found = (group for group in groups if setting(group.records[0], left_out) == wanted)
+    runs = [record for group in found for record in group.records if record["recipe"]["seed"] in SEEDS]
+    return Group(runs) if runs else None
+
+
+def _accuracies(group: Group | None) -> dict[int, float]:
+    return {} if group is None else group.accuracies
+
+
+def _accuracy(group: Group | None) -> str:
+    """Mean, deviation, number of seeds, and how many diverged."""
+    if group is None:
+        return "-"
+    lost = f"{len(group.diverged)} diverged" if group.diverged else ""
+    if (sample := group.sample) is None:
+        return lost
+    mean = f"{sample.mean:.2f}" + ("" if sample.std is None else f" ± {sample.std:.2f}")
+    return ", ".join(filter(None, (f"{mean} ({sample.n})", lost)))
+
+
+def _difference(pair: Pair) -> str:
+    ours, theirs = map(_accuracies, pair)
+    values = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    return mean_of(values).text if values else ""
+
+
+def _weights(pair: Pair) -> tuple[str, str]:
+    first = [next((run["weights"] for run in group.finished if run.get("weights")), None) if group else None for group in pair]
     shares = ["" if one is None else f"{one['below'][NEAR_ZERO]:.0%}" for one in first]
     norms = ["" if one is None else f"{one['l2']:.0f}" for one in first]
     return " / ".join(shares), " / ".join(norms)

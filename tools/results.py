@@ -1,11 +1,17 @@
-"""docs/results.md, written from what is measured under records/."""
+"""docs/results.md, written from what is measured under records/.
+
+    python tools/results.py FOLDER > page.md
+
+prints the page that other records would give.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import statistics
-from collections.abc import Collection, Iterable
+import sys
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +31,8 @@ from noiseproof.report.answer import answer
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "records"
 RESULTS = ROOT / "docs" / "results.md"
-REPEATED = ("reproduction.jsonl", "faithfulness_h200.jsonl")
-"""Runs of the paper's cells"""
+REPEATED = ("reproduction.jsonl", "faithfulness_h200.jsonl", "control.jsonl")
+"""Runs of the paper's cells; some of the control's have the decay that a cell has"""
 NETWORK = ("convolution, linear", "norm, relu, pool")
 AROUND = ("loss", "optimiser", "data, counting", "memory set")
 BATCH, STEPS = 128, 391
@@ -41,35 +47,37 @@ PUBLISHED_SCRIPT = 4.05
 PHASES = {"prepare": "data and graphs", "train": "training", "evaluate": "tests", "save": "its files"}
 
 
-def results() -> str:
+def results(folder: Path = RECORDS) -> str:
     """The page, fresh."""
+    repeated = [folder / name for name in REPEATED]
+    timed, earlier = (_lines(f"training_h200{which}.jsonl", folder) for which in ("", "_before"))
     parts = [
         "# Measured results\n",
         "Written by `make generate` from the JSON lines under `records/`, which have machine, versions, commit and date.\n",
-        reproduction(*REPEATED),
-        where_they_differ([RECORDS / name for name in REPEATED]),
-        control(*(RECORDS / name for name in ("control.jsonl", "reproduction.jsonl", "faithfulness_h200.jsonl"))),
-        training(_lines("training_h200.jsonl")),
-        in_the_queue(_lines("reproduction.jsonl"), _lines("training_h200.jsonl")),
-        before(_lines("training_h200.jsonl"), _lines("training_h200_before.jsonl")),
-        profile(_lines("training_h200.jsonl")),
-        faithfulness(_lines("faithfulness_h200.jsonl")),
-        tests(_lines("tests_h200.jsonl")),
-        losses(_lines("losses_cpu.jsonl")),
+        reproduction(repeated),
+        where_they_differ(repeated),
+        control(*repeated),
+        training(timed),
+        in_the_queue(_lines(REPEATED[0], folder), timed),
+        before(timed, earlier),
+        profile(timed),
+        faithfulness(_lines(REPEATED[1], folder)),
+        tests(_lines("tests_h200.jsonl", folder)),
+        losses(_lines("losses_cpu.jsonl", folder)),
     ]
     return "\n".join(part for part in parts if part)
 
 
-def reproduction(*files: str) -> str:
+def reproduction(files: Sequence[Path]) -> str:
     """The answer first, then every table of which something is measured."""
-    records = read_records(*(RECORDS / file for file in files))
+    records = read_records(*files)
     joined = join(chosen_cells(datasets=["cifar10", "cifar100"]), records)
     told = answer(joined.results)
-    seen = {(result.cell.table, result.cell.dataset) for result in joined.results if result.sample}
+    seen = {(result.cell.table, result.cell.dataset) for result in joined.results if result.sample or result.diverged}
     shown = [result for result in joined.results if (result.cell.table, result.cell.dataset) in seen]
     made = sorted({f"{run['environment']['machine']}, torch {run['environment']['torch']}" for run in records})
     commits = sorted({str(run["environment"]["commit"]) for run in records})
-    again = " ".join(f"--records records/{file}" for file in files)
+    again = " ".join(f"--records records/{file.name}" for file in files)
     parts = [
         f"## {told.headline}\n",
         "\n\n".join(told.sentences) + "\n",
@@ -109,7 +117,8 @@ def training(lines: list[dict[str, Any]]) -> str:
 
 def in_the_queue(runs: list[dict[str, Any]], timed: list[dict[str, Any]]) -> str:
     """What a whole run of the tables takes of the device, beside its epochs alone, at the last commit that made some."""
-    made = [run for run in runs if run["recipe"]["dataset"] == "cifar10" and run["environment"].get("at_once", 1) > 1]
+    whole = [run for run in runs if is_finished(run) and run["recipe"]["dataset"] == "cifar10"]
+    made = [run for run in whole if run["environment"].get("at_once", 1) > 1]
     commit = made[-1]["environment"]["commit"]
     width = max(run["environment"]["at_once"] for run in made if run["environment"]["commit"] == commit)
     last = [run for run in made if (run["environment"]["commit"], run["environment"]["at_once"]) == (commit, width)]
@@ -117,13 +126,13 @@ def in_the_queue(runs: list[dict[str, Any]], timed: list[dict[str, Any]]) -> str
     phases = {name: statistics.median(run["seconds"].get(name, 0.0) for run in last) for name in last[0]["seconds"]}
     alone = [line for line in timed if (line["protocol"], line["way"], line["precision"]) == ("cifar10", "fast path", "bf16")]
     epoch = min(line["seconds_per_epoch"] for line in alone)
-    whole, epochs = wall / width, last[0]["recipe"]["epochs"]
+    share, epochs = wall / width, last[0]["recipe"]["epochs"]
     train = epoch * epochs
     return (
         "### A run in the queue\n\n"
         f"`noiseproof reproduce`, {len(last)} runs on CIFAR-10 of commit {commit}, {width} side by side. A run takes "
-        f"{wall:.0f} s (median), and so {whole:.1f} s of the device's time; its {epochs} epochs of training alone take "
-        f"{train:.1f} s by the table above, {100 * (1 - train / whole):.0f} % less. By its own clock it has "
+        f"{wall:.0f} s (median), and so {share:.1f} s of the device's time; its {epochs} epochs of training alone take "
+        f"{train:.1f} s by the table above, {100 * (1 - train / share):.0f} % less. By its own clock it has "
         + ", ".join(f"{seconds:.0f} s for {PHASES[name]}" for name, seconds in phases.items())
         + ", while the others train. The test set after every epoch is most of the difference: a forward pass over a fifth as "
         "many images.\n"
@@ -227,7 +236,7 @@ def norm_numbers(model: str, classes: int) -> int:
 
 
 def faithfulness(lines: list[dict[str, Any]]) -> str:
-    runs = [line for line in lines if "recipe" in line]
+    runs = [line for line in lines if "recipe" in line and is_finished(line)]
     groups: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
     for run in runs:
         recipe = run["recipe"]
@@ -334,6 +343,11 @@ def losses(lines: list[dict[str, Any]]) -> str:
     )
 
 
+def is_finished(run: dict[str, Any]) -> bool:
+    """One that diverged has no result."""
+    return bool(run.get("status", "finished") == "finished")
+
+
 def _notes(lines: list[dict[str, Any]]) -> str:
     return "".join(f"\nNote: {note}.\n" for note in sorted({line["note"] for line in lines if "note" in line}))
 
@@ -350,5 +364,9 @@ def _table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
     return "".join("| " + " | ".join(str(cell) for cell in line) + " |\n" for line in lines)
 
 
-def _lines(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (RECORDS / name).read_text(encoding="utf-8").splitlines()]
+def _lines(name: str, folder: Path = RECORDS) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
+
+
+if __name__ == "__main__":
+    print(results(Path(sys.argv[1])) if len(sys.argv) > 1 else results(), end="")

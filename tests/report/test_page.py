@@ -116,7 +116,9 @@ def test_a_noise_that_two_tables_have_counts_once_and_a_lead_that_seeds_make_is_
     (part,) = paper.cells(table="ablation", noise="symmetric", rate=0.4, loss="AMSE")
     accuracies = {other: 0.8, jal: 0.8 + lead / 100, part: 0.9}
     sentence = answer(join(paper.cells(), [run(cell, value) for cell, value in accuracies.items()]).results).sentences[-1]
-    assert sentence.startswith("Noises with runs of JAL and of other losses: 1. A JAL loss is the best in 1 of them;")
+    assert sentence.startswith(
+        "Noises with results of JAL and of other losses, each with its published decay: 1. A JAL loss is the best in 1 of them;"
+    )
     assert sentence.endswith(f"By more than seeds explain, the best JAL loss is ahead of the best other {said}")
 
 
@@ -182,6 +184,29 @@ def test_losses_under_another_decay_fill_the_control(text):
     assert "CE, L2 0.0001 (the paper&#39;s)<" in section
     empty = page([run(of_loss(table(), "CE"), 0.6)], made="")
     assert "No run has another decay" in empty
+
+
+def test_a_run_that_diverged_is_shown_with_its_reason_and_changes_no_curve():
+    whole = [run(of_loss(table(), "CE"), 0.6, seed) for seed in (124, 125)]
+    lost = {**run(of_loss(table(), "CE"), 0.1, 123), "status": "diverged", "message": "the loss is nan", "result": {}}
+    lost["curve"] = {"test_accuracy": [0.1]}
+    other = {**run(of_loss(table(), "GCE"), 0.1, 123), "status": "diverged", "message": "too large", "result": {}}
+    text = page([lost, *whole, other], made="2026-01-02")
+    assert text.count("✕</b> 1 diverged") == 2
+    assert "60.00 ± 0.00 % over 2 seeds, seed 123 diverged, bf16" in text
+    assert "No result, seed 123 diverged, bf16" in text
+    assert "Seed 123: the loss is nan." in text
+    assert "Seed 123: too large." in text
+    assert "<dt>runs</dt><dd>4, 2 diverged</dd>" in text
+    assert groups_of([lost, *whole], [], "bf16")[0].curve("test_accuracy") == pytest.approx([20, 30, 40, 50, 60])
+
+
+def test_the_time_of_a_device_is_shared_by_the_runs_that_were_on_it_at_once():
+    one = run(of_loss(table(), "CE"), 0.6)
+    one["seconds"], one["environment"] = {"train": 3600.0}, {**one["environment"], "at_once": 6}
+    text = page([one, {**run(of_loss(table(), "CE"), 0.6, 124), "seconds": {"train": 3600.0}, "at_once": 2}], made="2026-01-02")
+    assert "<dt>device time</dt><dd>0.7 hours</dd>" in text
+    assert "3600 (6 at once)" in text
 
 
 def test_text_in_records_cannot_become_markup(records):

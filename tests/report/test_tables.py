@@ -59,6 +59,34 @@ def test_runs_that_diverged_or_still_run_do_not_count():
     assert (list(found.accuracies), found.left_out) == ([123], {"diverged": 1, "running": 1})
 
 
+def test_a_cell_says_how_many_of_its_runs_diverged_in_every_format():
+    lost = [run(cell(), seed, 9.0, status="diverged") for seed in (124, 125)]
+    for some in ([], [run(cell(), 123, 65.0)]):
+        found = join([cell()], [*some, *lost, run(cell(), 126, 9.0, precision="tf32", status="diverged")]).results
+        assert found[0].diverged == (124, 125)
+        for how in ("table", "markdown", "latex"):
+            text = formatted(found, how)
+            assert ("65.00" in text) == bool(some)
+            assert "2 diverged" in text
+            assert "JAL-CE, sym 0.8: seeds 124 and 125 diverged, which is no result" in text
+            assert "1 diverged" not in text
+        assert json.loads(formatted(found, "json"))[0]["diverged"] == [124, 125]
+        assert next(csv.DictReader(io.StringIO(formatted(found, "csv"))))["diverged"] == "124 125"
+
+
+def test_the_answer_names_what_diverged_and_counts_a_cell_without_any_result_against_the_paper():
+    lost, some = [run(cell(), seed, 9.0, status="diverged") for seed in (124, 125)], run(cell(), 123, 65.43)
+    trained = [one for one in TABLE if not one.quoted_from and one != cell()]
+    rest = [run(one, 123 + i, one.mean + (i % 2 - 0.5) / 5 * (-1) ** k) for k, one in enumerate(trained) for i in range(3)]
+    partly, wholly, nothing = (answer(join(TABLE, records).results) for records in ([*rest, *lost, some], [*rest, *lost], lost))
+    for told in (partly, wholly, nothing):
+        assert "2 runs diverged, with no result for a mean: JAL-CE at symmetric 0.8 (seeds 124 and 125)." in told.sentences
+    assert partly.headline == "The paper's numbers hold"
+    assert wholly.headline.startswith("The paper's numbers hold only in part")
+    assert "Against it: of some cells every run diverged." in wholly.sentences
+    assert nothing.headline == "None of the 117 cells that the paper trained has a run that ended with a result"
+
+
 def test_two_results_of_one_seed_are_shown_and_count_once():
     (found,), _ = join([cell()], [run(cell(), 123, 64.0), run(cell(), 123, 65.0), run(cell(), 124, 66.0)])
     assert (found.sample.n, found.sample.mean) == (2, pytest.approx(65.25))
@@ -69,6 +97,14 @@ def test_a_record_older_than_a_field_of_the_recipe_still_belongs_to_its_cell():
     old = run(cell(), 123, 64.0)
     del old["recipe"]["test_share"]
     assert join([cell()], [old]).results[0].sample.n == 1
+
+
+def test_a_record_newer_than_this_version_counts_if_what_is_unknown_says_nothing():
+    newer, other = run(cell(), 123, 64.0), run(cell(), 124, 65.0)
+    newer["recipe"] |= {"warmup": 0, "teacher": None}
+    other["recipe"] |= {"warmup": 5}
+    (found,), unmatched = join([cell()], [newer, other])
+    assert (list(found.accuracies), unmatched) == ([123], [other])
 
 
 def test_the_verdict_does_not_depend_on_the_table_or_on_other_cells():

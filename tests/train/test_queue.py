@@ -1,15 +1,17 @@
 """A queue trains what is missing, whatever happens to it on the way."""
 
 import dataclasses
+import errno
 import itertools
 import json
+import os
 from types import SimpleNamespace
 
 import pytest
 
 from noiseproof.train import DivergenceError, Observer, Outcome, RunOptions
 from noiseproof.train.queue import Speeds, batches, machine_of, plan_queue, run_queue, shard
-from noiseproof.train.runs import RunStore
+from noiseproof.train.runs import RunStore, StoredRun
 
 HERE = machine_of(RunOptions())
 
@@ -48,6 +50,42 @@ def test_a_run_that_fails_or_diverges_is_reported_and_the_others_go_on(recipes, 
     assert heard == [(wild, DivergenceError), (gone, FileNotFoundError), (recipes[1], Outcome)]
     assert statuses([wild, gone, recipes[1]], store) == ["diverged", "waiting", "finished"]
     assert not run_queue(plan_queue([wild], store.runs(), Speeds(HERE)), store, Speeds(HERE)).failed, "it would diverge again"
+
+
+def test_a_run_that_diverged_and_finished_is_finished_whichever_is_read_first(recipes):
+    ends = [StoredRun("", status, {"recipe": recipes[0].as_dict()}) for status in ("running", "diverged", "finished")]
+    for known in itertools.permutations(ends):
+        assert plan_queue(recipes[:1], known, Speeds(HERE))[0].status == "finished"
+    for known in itertools.permutations(ends[:2]):
+        assert plan_queue(recipes[:1], known, Speeds(HERE))[0].status == "diverged"
+        assert plan_queue(recipes[:1], known, Speeds(HERE), retry=True)[0].status == "running"
+
+
+def test_fields_that_this_version_does_not_know_make_another_run_if_they_say_something(recipes):
+    def status(**unknown):
+        known = StoredRun("", "finished", {"recipe": {**recipes[0].as_dict(), **unknown}})
+        return plan_queue(recipes[:1], [known], Speeds(HERE))[0].status
+
+    assert status(warmup=0, teacher=None) == "finished"
+    assert status(warmup=5) == "waiting"
+
+
+def test_a_full_disk_ends_the_queue_instead_of_every_run_after_its_training(recipes, tmp_path):
+    class Full(Observer):
+        def epoch(self, facts):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights")
+
+    store, heard = RunStore(tmp_path), []
+    tally = run_queue(
+        plan_queue(recipes, store.runs(), Speeds(HERE)),
+        store,
+        Speeds(HERE),
+        observer=lambda run: Full() if run.recipe.seed == 1 else Observer(),
+        on_outcome=lambda run, outcome: heard.append(run.recipe.seed),
+    )
+    assert (heard, [run.recipe.seed for run in tally.not_started]) == ([0, 1], [2, 3])
+    assert tally.full.errno == errno.ENOSPC
+    assert statuses(recipes, store) == ["finished", "running", "waiting", "waiting"]
 
 
 def test_a_stopped_queue_resumes_and_keeps_what_is_finished(recipes, tmp_path):

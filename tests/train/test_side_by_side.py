@@ -12,7 +12,7 @@ from noiseproof.data import from_arrays
 from noiseproof.train import Observer, Outcome, Recipe, Run, train, train_together, with_noise
 from noiseproof.train.network import build_network, nothing_drawn
 from noiseproof.train.record import Epoch
-from noiseproof.train.side_by_side import _Stoppable, _StoppedError
+from noiseproof.train.side_by_side import _Stoppable, _StoppedError, in_threads
 
 
 def recipe(**changes):
@@ -111,3 +111,23 @@ def test_what_cannot_go_together_is_said():
         train_together([recipe(), recipe(precision="bf16")])
     with pytest.raises(ValueError, match="one folder for each recipe: 1 recipes, 0 folders"):
         train_together([recipe()], folders=[])
+
+
+def test_when_all_are_to_stop_those_that_never_started_are_not_waited_for(monkeypatch):
+    """Ctrl-C takes the same way as an error. The time is only there to end the test where the promise is broken."""
+    monkeypatch.setattr("noiseproof.train.side_by_side.STOP_SECONDS", 3600.0)
+    stopping = threading.Event()
+
+    def one(place):
+        if place == 0:
+            raise KeyboardInterrupt
+        stopping.wait()
+
+    def call():
+        with pytest.raises(KeyboardInterrupt):
+            in_threads(one, 50, 2, stopping)
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()

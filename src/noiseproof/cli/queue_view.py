@@ -15,13 +15,13 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.cli.output import Console
 from noiseproof.cli.progress import duration
-from noiseproof.files import exists, locked
+from noiseproof.files import exists, is_file, locked
 from noiseproof.paper import Cell, cells
 from noiseproof.paper.figures import FIGURES, Curve
 from noiseproof.paper.queue import PlannedRun
 from noiseproof.report import compact, merge, read_records, write_records
 from noiseproof.report.folders import run_line
-from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Record, RunStore, identity
+from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Recipe, Record, RunStore, identity
 from noiseproof.train.queue import H200, OVER, Planned, Speeds
 from noiseproof.train.record import RECORD
 from noiseproof.train.runs import BusyError
@@ -91,7 +91,7 @@ def _notes(planned: list[Planned[PlannedRun]], speeds: Speeds, precision: str) -
     left = [run for run in planned if run.status not in OVER]
     notes = [f"Seed columns: runs left, in {precision}. A run that counts for several tables is in the first of them."]
     if diverged := sum(run.status == "diverged" for run in planned):
-        notes.append(f"{diverged} of those done diverged; they are not run again.")
+        notes.append(f"{diverged} of those done diverged; only --retry-diverged runs them again.")
     if begun := sum(run.status == "running" for run in planned):
         notes.append(f"{begun} of those left are begun and resume from their checkpoints.")
     known = {_kind(run): (seconds, speeds.is_measured(run.facts)) for run in left if (seconds := _seconds(run)) is not None}
@@ -110,14 +110,21 @@ def _kind(run: Planned[PlannedRun]) -> str:
 
 
 class Keeper:
-    """A file of results that grows with every finished run. Several processes may add to it; no line is ever lost."""
+    """A file of results that grows with every run that is over. Several processes may add to it; no line is ever lost."""
 
     def __init__(self, file: Path, store: RunStore | None = None) -> None:
         """With a ``store``, lines also have what else is kept in a run's folder."""
         self.file, self.store = file, store
 
+    def keep(self, recipe: Recipe, outcome: Outcome | Mapping[str, Any] | Exception) -> None:
+        """What came of a run: its record, also if it diverged, so that nobody runs it again unknowingly."""
+        if isinstance(outcome, DivergenceError):
+            self.add_folders([] if self.store is None else [self.store.folder_for(recipe)])
+        elif not isinstance(outcome, Exception):
+            self.add([outcome.record.as_dict() if isinstance(outcome, Outcome) else dict(outcome)])
+
     def add(self, records: Iterable[dict[str, Any]]) -> None:
-        """Finished runs by their records."""
+        """Runs that are over, by their records."""
         lines = [self._line(record) for record in records]
         folder = self.file.resolve().parent
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,8 +135,9 @@ class Keeper:
                 write_records(self.file, after)
 
     def add_folders(self, folders: Iterable[Path | None]) -> None:
-        """Finished runs by their folders."""
-        self.add([json.loads((folder / RECORD).read_text(encoding="utf-8")) for folder in folders if folder is not None])
+        """Runs that are over, by their folders."""
+        files = [folder / RECORD for folder in folders if folder is not None]
+        self.add([json.loads(file.read_text(encoding="utf-8")) for file in files if is_file(file)])
 
     def _line(self, record: dict[str, Any]) -> dict[str, Any]:
         stored = None if self.store is None else self.store.find(identity(record["recipe"], record["task"]))
@@ -147,7 +155,7 @@ class Display:
         weights = known if len(known) == len(todo) else [1.0] * len(todo)
         self.weights = {id(run): weight for run, weight in zip(todo, weights, strict=True)}
         self.shares: dict[int, float] = {}
-        self.finished = self.failed = 0
+        self.finished = self.diverged = 0
         self.told: set[str] = set()
         columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[left]}"))
         self.bar = Progress(*columns, console=self.console, expand=True, transient=True, disable=not self.console.is_terminal)
@@ -179,26 +187,27 @@ class Display:
             if isinstance(outcome, BusyError):
                 self._tell(f"{_name(run)}  another process is at work on it")
             elif isinstance(outcome, Exception):
-                self.failed += 1
+                self.diverged += isinstance(outcome, DivergenceError)
                 self._tell_failure(run, outcome)
             else:
                 self.finished += 1
-                facts = outcome.record.as_dict() if isinstance(outcome, Outcome) else dict(outcome)
-                self._tell(_result(run, facts))
-                self._keep(facts)
+                self._tell(_result(run, outcome.record.as_dict() if isinstance(outcome, Outcome) else dict(outcome)))
+            self._keep(run, outcome)
             self.reached(run, 1.0)
 
     def summary(self) -> str:
         """What is kept, and what the same command will do."""
-        return (
-            f"{self.finished} of {len(self.todo)} runs finished and are kept; "
-            "the same command runs the others, from their last checkpoints where they have one"
-        )
+        said = [f"{self.finished} of {len(self.todo)} runs finished and are kept"]
+        if self.diverged:
+            said.append(f"{self.diverged} diverged, which --retry-diverged runs again")
+        if self.finished + self.diverged < len(self.todo):
+            said.append("the same command runs the others, from their last checkpoints where they have one")
+        return "; ".join(said)
 
-    def _keep(self, facts: dict[str, Any]) -> None:
+    def _keep(self, run: Planned[PlannedRun], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
         try:
             if self.keeper is not None:
-                self.keeper.add([facts])
+                self.keeper.keep(run.recipe, outcome)
         except (OSError, ValueError) as error:  # the run's folder has it, and the next call adds it
             self._tell(f"not added to the records: {error}")
 

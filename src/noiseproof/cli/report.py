@@ -17,6 +17,7 @@ from noiseproof.report import join, merge
 from noiseproof.report.figures import draw_figures
 from noiseproof.report.page import page
 from noiseproof.report.page_runs import groups_of, read_runs
+from noiseproof.report.words import counted
 
 __all__ = ["report"]
 
@@ -54,7 +55,11 @@ def report(
             embeddings=embeddings,
         )
         write_whole(out, lambda path: path.write_text(text, encoding="utf-8"))
-        console.print(f"{len(records)} runs, {len(text.encode())} bytes in {escape(str(out))}", highlight=False, soft_wrap=True)
+        console.print(
+            f"{counted(len(records), 'run', 'runs')}, {len(text.encode())} bytes in {escape(str(out))}",
+            highlight=False,
+            soft_wrap=True,
+        )
         if figures is not None:
             groups = groups_of(records, join(cells(), records, precision=precision).results, precision)
             drawn = draw_figures(groups, figures, precision, embeddings)

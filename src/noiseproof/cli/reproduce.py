@@ -61,6 +61,7 @@ Figures = Annotated[Path, typer.Option(metavar="DIR", help="Where the figures th
 OnlyPlan = Annotated[bool, typer.Option("--plan", help="Say what would run and how long it would take, and stop.")]
 Format = Annotated[str, typer.Option("--format", help="table, markdown, latex, json or csv.")]
 Minutes = Annotated[float | None, typer.Option(help="Start nothing that would not end in this time.", min=0.0)]
+Retry = Annotated[bool, typer.Option("--retry-diverged", help="Run those again that diverged.")]
 Shard = Annotated[
     str | None, typer.Option("--shard", metavar="PART/PARTS", help="One of several machines' share of the runs: 2/8.")
 ]
@@ -102,6 +103,7 @@ def reproduce(
     plan: OnlyPlan = False,
     how: Format = "table",
     minutes: Minutes = None,
+    retry: Retry = False,
     share: Shard = None,
     at_once: AtOnce = None,
     precision: Precision = None,
@@ -112,7 +114,7 @@ def reproduce(
 ) -> None:
     """Run what is behind the paper's tables and figures, and show the results beside the paper's.
 
-    What is finished, in --out or in --records, is not run again: stop it at any time, the same command goes on.
+    What is finished or diverged, in --out or in --records, is not run again: stop it at any time, the same command goes on.
     Without --data it only shows what there is.
     """
     files = records or []
@@ -124,14 +126,14 @@ def reproduce(
         found = read_records(*existing_files(files, to_run=place is not None))
         chosen = precision_for(precision, where.device, place, found)
         runs = planned_runs(cells, curves=curves, seeds=seeds_of(seeds), precision=chosen, profile=profile).runs
-        work = _work(cells, found, RunStore(out), where, chosen, profile, shard(runs, *share_of(share)))
+        work = _work(cells, found, RunStore(out), where, chosen, profile, shard(runs, *share_of(share)), retry)
     if plan:
         echo(plan_text(work.planned, work.speeds, work.precision))
         return
     tally, keeper = None, Keeper(files[0], work.store) if files and place is not None else None
     if keeper is not None:  # runs that ended when an earlier call was killed
         with _bad_arguments():
-            keeper.add_folders(run.stored.folder for run in work.planned if run.stored and run.stored.status == "finished")
+            keeper.add_folders(run.stored.folder for run in work.planned if run.stored and run.status in OVER)
     if place is not None and (todo := _with_data(work, place)):
         tally = _run(work, todo, place, where, keeper, at_once, minutes)
     elif work.missing and place is None:
@@ -161,6 +163,7 @@ def _work(
     precision: str,
     profile: str,
     runs: list[PlannedRun],
+    retry: bool,
 ) -> Work:
     stored = list(store.runs())
     for run in stored:
@@ -170,16 +173,16 @@ def _work(
     if where.device == "cuda":
         here = {(where.machine, *kind, "bf16"): seconds for kind, seconds in H200.items()}
     speeds = Speeds(where.machine, here)
-    return Work(cells, records, store, speeds, precision, profile, _planned(runs, records, stored, speeds))
+    return Work(cells, records, store, speeds, precision, profile, _planned(runs, records, stored, speeds, retry))
 
 
 def _planned(
-    runs: list[PlannedRun], records: list[dict[str, Any]], stored: list[StoredRun], speeds: Speeds
+    runs: list[PlannedRun], records: list[dict[str, Any]], stored: list[StoredRun], speeds: Speeds, retry: bool = False
 ) -> list[Planned[PlannedRun]]:
     """The runs with what is known of them; of one whose weights are wanted, a record is not enough."""
     known = [*(StoredRun("", Record.status_in(facts), facts) for facts in records), *stored]
-    in_folders = iter(plan_queue([run for run in runs if run.needs_weights], stored, Speeds(speeds.machine)))
-    return [next(in_folders) if run.wanted.needs_weights else run for run in plan_queue(runs, known, speeds)]
+    in_folders = iter(plan_queue([run for run in runs if run.needs_weights], stored, Speeds(speeds.machine), retry=retry))
+    return [next(in_folders) if run.wanted.needs_weights else run for run in plan_queue(runs, known, speeds, retry=retry)]
 
 
 def _with_data(work: Work, place: Path) -> list[Planned[PlannedRun]]:
@@ -233,7 +236,9 @@ def _run(
                 where.close()
             display.lock.acquire(timeout=2.0)  # so that no file is left half written
             os._exit(stopped.status)  # a thread that compiles cannot be interrupted
-    if tally.not_started:
+    if tally.full is not None:
+        say(f"{len(tally.not_started)} runs were not started: {tally.full}; make room there, or choose another --out")
+    elif tally.not_started:
         say(f"{len(tally.not_started)} runs would not have ended in {minutes:g} minutes; {display.summary()}")
     if tally.elsewhere:
         say(f"{len(tally.elsewhere)} of {len(todo)} runs are left to other processes; {display.summary()}")

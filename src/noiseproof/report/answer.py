@@ -13,6 +13,7 @@ from noiseproof.paper import Cell
 from noiseproof.report.agreement import ALPHA, MeanDifference, holm
 from noiseproof.report.cells import CellResult, average, usual_spread
 from noiseproof.report.distributions import t_quantile
+from noiseproof.report.words import counted, named_seeds
 
 __all__ = ["DATASETS", "VERDICTS", "Answer", "answer"]
 
@@ -42,16 +43,20 @@ def answer(results: Iterable[CellResult]) -> Answer:
     trained = [result for result in results if result.cell.quoted_from is None]
     measured = [result for result in trained if result.sample is not None]
     counts = {verdict: sum(result.agreement.verdict == verdict for result in measured) for verdict in VERDICTS}
+    lost = _diverged(trained)
     if not measured:
-        return Answer(f"None of the {len(trained)} cells that the paper trained has a run yet", [], counts, 0, len(trained))
-    distinct = list({(*map(id, result.runs), result.cell.dataset): result for result in reversed(measured)}.values())
+        yet = "a run that ended with a result" if lost else "a run yet"
+        none = f"None of the {len(trained)} cells that the paper trained has {yet}"
+        return Answer(none, list(filter(None, [lost])), counts, 0, len(trained))
+    distinct = _distinct(measured)
     judged = [result for result in distinct if result.agreement.verdict != "too few"]
     off = sum(result.agreement.verdict != "agrees" for result in judged)
     found = average(distinct)
-    against = _against(distinct, off > _chance(len(judged)), found)
+    without = any(result.diverged and result.sample is None for result in trained)
+    against = _against(distinct, off > _chance(len(judged)), found, without)
     partly = "" if len(measured) == len(trained) else f" in the {len(measured)} of {len(trained)} cells repeated so far"
     headline = f"The paper's numbers hold{' only in part' if against else ''}{partly}"
-    said = (_proposed(distinct), _counted(trained, distinct, judged), against, _seeds(distinct), _claim(measured))
+    said = (_proposed(distinct), _counted(trained, distinct, judged), against, lost, _seeds(distinct), _claim(measured))
     return Answer(headline, list(filter(None, said)), counts, len(measured), len(trained))
 
 
@@ -66,24 +71,42 @@ def _counted(trained: list[CellResult], distinct: list[CellResult], judged: list
     found, sizes = average(distinct), [abs(result.agreement.difference or 0.0) for result in judged]
     alike = len(distinct) < len(measured)
     asked = " on CIFAR" if all(result.cell.dataset.startswith("cifar") for result in trained) else ""
+    of_which = f"their {len(distinct)} different results" if alike else "these"
     return (
-        f"{len(measured)} of the {len(trained)} cells that the paper trained{asked} have runs"
-        f"{nowhere and f', none of {nowhere}'}. "
-        f"Of {f'their {len(distinct)} different results' if alike else 'these'}, {counts['agrees']} agree with the paper, "
-        f"{counts['above']} are above and {counts['below']} below it"
-        + (f", {counts['too few']} are not to be judged" if counts["too few"] else "")
+        f"{len(measured)} of the {len(trained)} cells that the paper trained{asked} {'has' if len(measured) == 1 else 'have'} "
+        f"results{nowhere and f', none of {nowhere}'}. Of {of_which}, {counted(counts['agrees'], 'agrees', 'agree')} "
+        f"with the paper, {counted(counts['above'], 'is', 'are')} above and {counts['below']} below it"
+        + (f", {counted(counts['too few'], 'is', 'are')} not to be judged" if counts["too few"] else "")
         + f"; if all agreed, about {ALPHA * len(judged):.0f} of {len(judged)} would be off by chance."
         + (f" Half are within {median(sizes):.2f} points of the paper's." if len(sizes) > 1 else "")
         + (f" On average {_average(found)}." if found else "")
     )
 
 
-def _against(distinct: list[CellResult], many_off: bool, found: MeanDifference | None) -> str:
+def _distinct(results: Iterable[CellResult]) -> list[CellResult]:
+    """One for each set of runs."""
+    return list({(*map(id, result.runs), result.cell.dataset): result for result in reversed([*results])}.values())
+
+
+def _diverged(trained: list[CellResult]) -> str:
+    """The runs that have no result: means over the seeds that are left hide them."""
+    lost = [result for result in reversed(_distinct(trained)) if result.diverged]
+    several = len({result.cell.dataset for result in trained if result.runs}) > 1
+    named = [
+        f"{result.name} at {_noise_of(result.cell)}{_on(result.cell) if several else ''} ({named_seeds(result.diverged)})"
+        for result in lost
+    ]
+    count = sum(len(result.diverged) for result in lost)
+    return f"{counted(count, 'run', 'runs')} diverged, with no result for a mean: {', '.join(named)}." if named else ""
+
+
+def _against(distinct: list[CellResult], many_off: bool, found: MeanDifference | None, without: bool) -> str:
     """What speaks against the paper's numbers."""
     low, high = (found.interval if found else None) or (-math.inf, math.inf)
     reasons = {
         "more results are off than chance explains": many_off,
         "the average difference is more than chance": not low <= 0 <= high,
+        "of some cells every run diverged": without,
     }
     said = [" and ".join(reason for reason, holds in reasons.items() if holds)]
     apart = _standing_out(distinct)
@@ -103,8 +126,10 @@ def _proposed(distinct: list[CellResult]) -> str:
     agree = sum(result.agreement.verdict == "agrees" for result in own)
     found = average(own)
     apart = f"; on average {_average(found)}" if found else ""
-    share = f"All {agree}" if agree == len(own) else f"{agree} of the {len(own)}"
-    return f"{share} results of {' and '.join(OWN)}, which the paper proposes, agree with it{apart}."
+    share = f"All {agree}" if agree == len(own) > 1 else f"{agree} of the {len(own)}" if len(own) > 1 else "The one"
+    agrees = "agree" if len(own) > 1 else "agrees" if agree else "does not agree"
+    results = f"result{'s' if len(own) > 1 else ''} of {' and '.join(OWN)}, which the paper proposes,"
+    return f"{share} {results} {agrees} with it{apart}."
 
 
 def _average(found: MeanDifference) -> str:
@@ -147,11 +172,15 @@ def _named(results: list[CellResult], with_dataset: bool) -> list[str]:
 
 def _named_as_one(alike: list[CellResult], with_dataset: bool) -> str:
     cell, differences = alike[0].cell, sorted(result.agreement.difference or 0.0 for result in alike)
-    where = f" on {DATASETS.get(cell.dataset, cell.dataset)}" if with_dataset else ""
+    where = _on(cell) if with_dataset else ""
     low, high = differences[0], differences[-1]
     apart = f"{low:+.1f}" if len(alike) == 1 else f"{low:+.1f} to {high:+.1f} in {len(alike)} cells"
     name = alike[0].name if len(alike) == 1 else cell.loss
     return f"{name} at {_noise_of(cell)}{where} ({'; '.join(filter(None, (apart, alike[0].classes)))})"
+
+
+def _on(cell: Cell) -> str:
+    return f" on {DATASETS.get(cell.dataset, cell.dataset)}"
 
 
 def _noise_of(cell: Cell) -> str:
@@ -173,8 +202,8 @@ def _seeds(distinct: list[CellResult]) -> str:
     said = []
     if single:
         said.append(
-            f"{single} of the {len(distinct)} results are of one seed so far and are judged by the paper's deviation, drawn "
-            "towards what is usual in the column"
+            f"{single} of the {len(distinct)} results {'is' if single == 1 else 'are'} of one seed so far and judged by the "
+            "paper's deviation, drawn towards what is usual in the column"
         )
     spreads = {usual_spread(result.cell): result.cell for result in distinct}
     known = [(usual.std, cell) for usual, cell in spreads.items() if usual is not None]
@@ -209,9 +238,9 @@ def _claim(measured: list[CellResult]) -> str:
     theirs = sum(max(column, key=lambda r: r.cell.mean).cell.loss in OWN for column in kept.values())
     ahead, behind = (sum(sign * lead > chance for lead, chance in leads) for sign in (1, -1))
     return (
-        f"Noises with runs of JAL and of other losses: {len(kept)}. A JAL loss is the best in {ours} of them; by the paper's "
-        f"numbers for the same losses, in {theirs}. By more than seeds explain, the best JAL loss is ahead of the best other "
-        f"in {ahead} and behind it in {behind}."
+        f"Noises with results of JAL and of other losses, each with its published decay: {len(kept)}. A JAL loss is the best "
+        f"in {ours} of them; by the paper's numbers for the same losses, in {theirs}. By more than seeds explain, the best JAL "
+        f"loss is ahead of the best other in {ahead} and behind it in {behind}."
     )
 
 

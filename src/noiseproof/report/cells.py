@@ -11,14 +11,15 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from noiseproof.paper import PROFILES, Cell, cells
-from noiseproof.paper.queue import run_facts
+from noiseproof.paper.queue import NOT_COMPARED, run_facts
 from noiseproof.report.agreement import Agreement, MeanDifference, Point, Sample, Usual, compare, mean_difference, usual_spreads
 from noiseproof.report.classes import count_classes, never_right, said_of_classes
-from noiseproof.report.records import merge
+from noiseproof.report.records import EMPTY, merge
 
-__all__ = ["CellResult", "Joined", "average", "join", "usual_spread"]
+__all__ = ["DIVERGED", "CellResult", "Joined", "average", "join", "usual_spread"]
 
 TEST = "test_accuracy"
+DIVERGED = "diverged"
 NOT_JUDGED = Agreement("too few")
 
 
@@ -50,6 +51,12 @@ class CellResult:
         """The loss, with the weights that its table varies."""
         weights = "" if self.cell.alpha is None else f" {self.cell.alpha:g},{self.cell.beta:g}"
         return self.cell.loss + weights
+
+    @functools.cached_property
+    def diverged(self) -> tuple[int, ...]:
+        """The seeds of its runs in this precision that diverged, and so have no result."""
+        ours = [run for run in self.runs if run["recipe"].get("precision") == self.precision]
+        return tuple(sorted({_seed(run) for run in ours if run.get("status") == DIVERGED}))
 
     @property
     def told_by_class(self) -> bool:
@@ -104,6 +111,7 @@ class CellResult:
             "profile": self.profile,
             "accuracies": {str(seed): [_rounded(value) for value in values] for seed, values in self.accuracies.items()},
             "left_out": dict(self.left_out),
+            "diverged": list(self.diverged),
             "never_right": {str(seed): missed for seed, missed in self.never_right.items()},
             "remark": cell.remark,
         }
@@ -207,8 +215,9 @@ def _short(facts: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _same(facts: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
-    """In all fields that both have: a record may be older than a field."""
-    return all(recipe[name] == value for name, value in facts.items() if name in recipe)
+    """In all fields that both have: a record may be older than a field, or newer if what is unknown here says nothing."""
+    unknown = (value for name, value in recipe.items() if name not in facts and name not in NOT_COMPARED)
+    return all(recipe[name] == value for name, value in facts.items() if name in recipe) and all(v in EMPTY for v in unknown)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -16,13 +16,15 @@ from noiseproof.printing import printable
 from noiseproof.report import charts
 from noiseproof.report.agreement import Sample
 from noiseproof.report.answer import DATASETS, VERDICTS, answer
-from noiseproof.report.cells import join
-from noiseproof.report.page_runs import Group, groups_of, seed_of, warnings_of, weakest_class
+from noiseproof.report.cells import DIVERGED, join
+from noiseproof.report.decays import leads_among
+from noiseproof.report.page_runs import Group, groups_of, message_of, seed_of, warnings_of, weakest_class
 from noiseproof.report.paired import Comparison, compare_paired
 from noiseproof.report.profiles import beside, said_of_profiles, text_or_code, text_results
 from noiseproof.report.records import merge, number
 from noiseproof.report.tables import View, notes_on, summary, views
 from noiseproof.report.templates import environment
+from noiseproof.report.words import named_seeds
 from noiseproof.version import __version__
 
 __all__ = ["Embedding", "by_noise", "page"]
@@ -84,11 +86,12 @@ def page(
     templates = environment()
     templates.globals |= {"verdicts": VERDICTS, "datasets": DATASETS, "percent": _percent, "spread": _spread}
     templates.globals |= {"seconds": _seconds, "seed_of": seed_of, "environment_of": _environment}
-    templates.globals |= {"weakest_class": weakest_class, "warnings_of": warnings_of}
+    templates.globals |= {"weakest_class": weakest_class, "warnings_of": warnings_of, "at_once": _at_once}
+    templates.globals |= {"named_seeds": named_seeds, "message_of": message_of}
     text = templates.get_template("page.html").render(
         answer=answer(results),
         views=[(_title(view), view, notes_on(view), summary(view.cells)) for view in views(results)],
-        group_of=lambda result: next((anchors[id(run)] for run in result.counted), None),
+        group_of=lambda result: next((anchors[id(run)] for run in (*result.counted, *result.runs)), None),
         noises=noises,
         embeddings=[(found.title, charts.scatter(found.points, found.labels, f"t-SNE, {found.title}")) for found in embeddings],
         matrices=_matrices(groups),
@@ -96,7 +99,7 @@ def page(
         both=both,
         said_of_both=said_of_profiles(both, results),
         weighed=[
-            (group, record) for group in groups for record in group.records[:1] if isinstance(record.get("weights"), dict)
+            (group, record) for group in groups for record in group.finished[:1] if isinstance(record.get("weights"), dict)
         ],
         groups=groups,
         facts=_facts(records, groups),
@@ -166,24 +169,24 @@ def _matrix(spec: str, classes: int, title: str) -> charts.Svg | None:
         return None
 
 
-def _decays(groups: Iterable[Group]) -> list[tuple[str, Comparison, dict[str, Group]]]:
-    """The losses under L1 and under L2, where at least one was trained with another decay than the paper's."""
+def _decays(groups: Iterable[Group]) -> list[tuple[str, Comparison, dict[str, Group], list[str]]]:
+    """The losses under L1 and under L2, where at least one was trained with another decay than the paper's; and in words."""
     coded = [group for group in groups if group.profile == PROFILES[0] and group.changes is not None]
     kept = [group for group in coded if set(group.changes or ()) <= {"l1", "l2", "precision"}]
     found = []
     for title, members in by_noise(kept).items():
         named = {f"{group.loss}, {_decay(group)}": group for group in members if group.accuracies}
-        if any({"l1", "l2"} & set(group.changes or ()) for group in named.values()):
+        if not all(group.has_published_decay for group in named.values()):
             accuracies = {name: group.accuracies for name, group in named.items()}
-            found.append((title, compare_paired(accuracies, np.random.default_rng(0)), named))
+            same = [group for group in named.values() if group.recipe.get("precision") == group.precision]
+            found.append((title, compare_paired(accuracies, np.random.default_rng(0)), named, leads_among(same)))
     return found
 
 
 def _decay(group: Group) -> str:
-    used = [f"{name.upper()} {value:g}" for name in ("l1", "l2") if (value := number(group.recipe.get(name)))]
-    own = "" if {"l1", "l2"} & set(group.changes or ()) else " (the paper's)"
+    own = " (the paper's)" if group.has_published_decay else ""
     precision = "" if group.recipe.get("precision") == group.precision else f", {group.recipe.get('precision')}"
-    return (" and ".join(used) or "no decay") + own + precision
+    return group.decay + own + precision
 
 
 def _facts(records: Sequence[dict[str, Any]], groups: Sequence[Group]) -> list[tuple[str, str]]:
@@ -197,7 +200,8 @@ def _facts(records: Sequence[dict[str, Any]], groups: Sequence[Group]) -> list[t
     lines = [(key, ", ".join(f"{value} ({n})" for value, n in sorted(values.items()))) for key, values in counted.items()]
     by_text = sum(len(group.records) for group in groups if group.profile != PROFILES[0])
     other = sum(len(group.records) for group in groups if not group.results)
-    named = {"with the text's values": by_text, "of no published number": other}
+    diverged = sum(record.get("status") == DIVERGED for record in records)
+    named = {"with the text's values": by_text, "of no published number": other, "diverged": diverged}
     runs = ", ".join([str(len(records)), *(f"{count} {what}" for what, count in named.items() if count)])
     return [("runs", runs), ("device time", f"{hours:.1f} hours"), *lines]
 
@@ -211,7 +215,12 @@ def _seconds(record: Mapping[str, Any], share: bool = False) -> float:
     """Of all phases; the ``share`` of one run where several were trained at once."""
     phases = record.get("seconds")
     total = sum(number(value) or 0.0 for value in phases.values()) if isinstance(phases, dict) else 0.0
-    return total / (number(record.get("at_once")) or 1) if share else total
+    return total / _at_once(record) if share else total
+
+
+def _at_once(record: Mapping[str, Any]) -> float:
+    """How many runs shared the device; older records have it beside the environment."""
+    return number(_environment(record).get("at_once")) or number(record.get("at_once")) or 1.0
 
 
 def _title(view: View) -> str:

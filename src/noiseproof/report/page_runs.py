@@ -20,11 +20,11 @@ from noiseproof.files import is_dir, is_file
 from noiseproof.losses import find_loss, list_losses
 from noiseproof.paper.queue import NOT_COMPARED, run_facts
 from noiseproof.report.agreement import Sample
-from noiseproof.report.cells import CellResult
+from noiseproof.report.cells import DIVERGED, CellResult
 from noiseproof.report.folders import BINS, RECORD, run_line
 from noiseproof.report.records import number, numbers, read_records, setting
 
-__all__ = ["Found", "Group", "command", "groups_of", "read_runs", "warnings_of", "weakest_class"]
+__all__ = ["Found", "Group", "command", "groups_of", "message_of", "read_runs", "warnings_of", "weakest_class"]
 
 BUILT_IN = ("digits",)
 """Data sets that need no --data."""
@@ -104,6 +104,16 @@ class Group:
         return None if known is None else dict(_changes(known, self.recipe))
 
     @property
+    def decay(self) -> str:
+        """Kind and strength."""
+        used = [f"{name.upper()} {value:g}" for name in ("l1", "l2") if (value := number(self.recipe.get(name)))]
+        return " and ".join(used) or "no decay"
+
+    @property
+    def has_published_decay(self) -> bool:
+        return self.changes is not None and not {"l1", "l2"} & set(self.changes)
+
+    @property
     def loss(self) -> str:
         """As the paper writes it."""
         loss = str(self.recipe.get("loss", "?"))
@@ -119,12 +129,21 @@ class Group:
         return " ".join(words if precision == self.precision else [*words, precision])
 
     @functools.cached_property
+    def finished(self) -> list[dict[str, Any]]:
+        """Those with a result; the curve of a run that diverged ends early, and is no part of a mean."""
+        return [record for record in self.records if record.get("status", "finished") == "finished"]
+
+    @property
+    def diverged(self) -> list[int]:
+        """The seeds of the runs that diverged."""
+        return sorted({seed_of(record) for record in self.records if record.get("status") == DIVERGED})
+
+    @functools.cached_property
     def accuracies(self) -> dict[int, float]:
         """Percent of the test set, by seed; a repeated run with its mean."""
         found: dict[int, list[float]] = {}
-        for record in self.records:
-            value = number(record["result"].get("test_accuracy"))
-            if value is not None and record.get("status", "finished") == "finished":
+        for record in self.finished:
+            if (value := number(record["result"].get("test_accuracy"))) is not None:
                 found.setdefault(seed_of(record), []).append(100 * value)
         return {seed: fmean(values) for seed, values in sorted(found.items())}
 
@@ -139,7 +158,7 @@ class Group:
 
     def curve(self, name: str) -> list[float | None]:
         """Percent by epoch, the mean of the runs that have one as long as the first."""
-        curves = [numbers(_part(record, "curve").get(name)) for record in self.records]
+        curves = [numbers(_part(record, "curve").get(name)) for record in self.finished]
         curves = [curve for curve in curves if curve]
         rows = zip(*(curve for curve in curves if len(curve) == len(curves[0])), strict=True)
         return [100 * fmean(known) if (known := [v for v in row if v is not None]) else None for row in rows]
@@ -148,7 +167,7 @@ class Group:
     def confidence(self) -> dict[int, dict[str, list[float]]]:
         """Counts in ``BINS`` by epoch and by kind of label, of the run that has most epochs."""
         found: dict[int, dict[str, list[float]]] = {}
-        for record in self.records:
+        for record in self.finished:
             stated = _part(record, "confidence")
             epochs = {int(epoch): _counts(kinds) for epoch, kinds in stated.items() if str(epoch).isdecimal()}
             if len(epochs) > len(found):
@@ -214,6 +233,12 @@ def weakest_class(record: Mapping[str, Any]) -> tuple[int, float] | None:
     shares = enumerate(numbers(record["result"].get("accuracy_by_class")))
     known = [(share, k) for k, share in shares if share is not None]
     return (min(known)[1], 100 * min(known)[0]) if known else None
+
+
+def message_of(record: Mapping[str, Any]) -> str:
+    """Why a run has no result."""
+    found = record.get("message")
+    return found if isinstance(found, str) else ""
 
 
 def warnings_of(record: Mapping[str, Any]) -> list[str]:

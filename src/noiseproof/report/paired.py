@@ -12,13 +12,44 @@ import numpy as np
 from noiseproof.report.agreement import ALPHA, Interval, Sample, holm
 from noiseproof.report.distributions import t_quantile, t_tails
 
-__all__ = ["DRAWS", "ENOUGH", "LEAST", "Comparison", "Contender", "compare_paired"]
+__all__ = ["DRAWS", "ENOUGH", "LEAST", "Comparison", "Contender", "Mean", "compare_paired", "mean_of"]
 
 LEAST = 3
 """Seeds from which an interval is given: of two, it is wider than the scale"""
 ENOUGH = 6
 """Seeds from which a bootstrap can reach 95 %: all of fewer lie on one side of the truth too often (2 * 0.5^n > 0.05)."""
 DRAWS = 10_000
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Of differences within seeds, with Student's interval at 95 % from three seeds on."""
+
+    value: float
+    interval: Interval | None
+    n: int
+
+    @property
+    def text(self) -> str:
+        """With its sign."""
+        return f"{self.value:+.2f}" + ("" if self.interval is None else f" [{self.interval[0]:+.2f}, {self.interval[1]:+.2f}]")
+
+    @property
+    def may_be_zero(self) -> bool:
+        return self.interval is None or self.interval[0] <= 0 <= self.interval[1]
+
+
+def mean_of(differences: Sequence[float]) -> Mean:
+    """Of at least one difference.
+
+    >>> mean_of([1.0, 2.0, 3.0]).text
+    '+2.00 [-0.48, +4.48]'
+    """
+    n, mean = len(differences), fmean(differences)
+    if n < LEAST:
+        return Mean(mean, None, n)
+    half = t_quantile(ALPHA, n - 1) * stdev(differences) / n**0.5
+    return Mean(mean, (mean - half, mean + half), n)
 
 
 @dataclass(frozen=True)
@@ -80,17 +111,16 @@ def _to_best(
     differences: list[float], generator: np.random.Generator
 ) -> tuple[float, Interval | None, Literal["bootstrap", "t"] | None]:
     n = len(differences)
-    if n < LEAST:
-        return (fmean(differences) if n else float("nan")), None, None
-    mean, quantile = fmean(differences), t_quantile(ALPHA, n - 1)
+    if not n:
+        return float("nan"), None, None
+    found = mean_of(differences)
     if n < ENOUGH:
-        half = quantile * stdev(differences) / n**0.5
-        return mean, (mean - half, mean + half), "t"
+        return found.value, found.interval, "t" if found.interval else None
     # The plain percentiles are too narrow for few seeds; these levels make them as wide as Student's t (Hesterberg 2015).
-    level = NormalDist().cdf(-((n / (n - 1)) ** 0.5) * quantile)
+    level = NormalDist().cdf(-((n / (n - 1)) ** 0.5) * t_quantile(ALPHA, n - 1))
     means = np.asarray(differences)[generator.integers(n, size=(DRAWS, n))].mean(axis=1)
     low, high = np.quantile(means, [level, 1 - level])
-    return mean, (float(low), float(high)), "bootstrap"
+    return found.value, (float(low), float(high)), "bootstrap"
 
 
 def _groups(order: list[str], apart: set[tuple[int, int]]) -> tuple[tuple[str, ...], ...]:

@@ -14,7 +14,18 @@ from noiseproof.files import write_whole
 from noiseproof.paper import list_recipes
 from noiseproof.reading import ReadError, all_lines, parse_json, shown
 
-__all__ = ["check_record", "compact", "identity", "merge", "number", "numbers", "read_records", "setting", "write_records"]
+__all__ = [
+    "EMPTY",
+    "check_record",
+    "compact",
+    "identity",
+    "merge",
+    "number",
+    "numbers",
+    "read_records",
+    "setting",
+    "write_records",
+]
 
 CURVES = ("given_accuracy", "clean_accuracy", "test_accuracy")
 OBSERVED = ("confidence_epochs",)

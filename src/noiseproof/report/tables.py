@@ -12,8 +12,9 @@ from itertools import zip_longest
 
 from noiseproof.paper import PROFILES
 from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, ranking, spread
-from noiseproof.report.cells import CellResult, average
+from noiseproof.report.cells import DIVERGED, CellResult, average
 from noiseproof.report.classes import count_classes, never_right
+from noiseproof.report.words import counted, named_seeds
 
 __all__ = ["FORMATS", "View", "formatted", "marked", "notes_on", "papers", "summary", "views"]
 
@@ -87,8 +88,13 @@ def papers(result: CellResult | None) -> str:
 
 
 def marked(result: CellResult | None) -> str:
-    """Ours, with the mark of its verdict."""
-    return "" if result is None or result.sample is None else f"{_ours(result)} {MARKS[result.agreement.verdict]}"
+    """Ours, with the mark of its verdict, and how many seeds diverged."""
+    found = "" if result is None or result.sample is None else f"{_ours(result)} {MARKS[result.agreement.verdict]}"
+    return ", ".join(filter(None, (found, _diverged(result))))
+
+
+def _diverged(result: CellResult | None) -> str:
+    return f"{len(result.diverged)} diverged" if result is not None and result.diverged else ""
 
 
 def _text(results: list[CellResult]) -> str:
@@ -97,7 +103,7 @@ def _text(results: list[CellResult]) -> str:
         lines = [["", "", *view.columns]]
         for row in view.rows:
             cells = [view.results.get((row, column)) for column in view.columns]
-            if any(cell is not None and cell.sample is not None for cell in cells):
+            if any(map(marked, cells)):
                 lines += [[row, "ours", *map(marked, cells)], ["", "paper", *map(papers, cells)]]
             else:
                 lines.append([row, "paper", *map(papers, cells)])
@@ -139,9 +145,10 @@ def _latex(results: list[CellResult]) -> str:
 
 
 def _latex_ours(result: CellResult | None) -> str:
-    if result is None or result.sample is None:
-        return "--"
-    return f"${_ours(result)}^{{{LATEX_MARKS[result.agreement.verdict]}}}$".replace("±", r" \pm ")
+    found = ""
+    if result is not None and result.sample is not None:
+        found = f"${_ours(result)}^{{{LATEX_MARKS[result.agreement.verdict]}}}$".replace("±", r" \pm ")
+    return ", ".join(filter(None, (found, _diverged(result)))) or "--"
 
 
 def _latex_papers(result: CellResult | None) -> str:
@@ -154,13 +161,15 @@ def _json(results: list[CellResult]) -> str:
 
 def _csv(results: list[CellResult]) -> str:
     names = [*IDENTITY, "paper_mean", "paper_std", "mean", "std", "n", "seeds", "difference", "low", "high", "verdict", "basis"]
+    names.append("diverged")
     out = io.StringIO()
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for result in results:
         row = result.as_dict()
         low, high = row["interval"] or (None, None)
-        writer.writerow({**row, "seeds": " ".join(map(str, row["seeds"])), "low": low, "high": high})
+        lists = {name: " ".join(map(str, row[name])) for name in ("seeds", "diverged")}
+        writer.writerow({**row, **lists, "low": low, "high": high})
     return out.getvalue()
 
 
@@ -181,9 +190,12 @@ def notes_on(view: View) -> list[str]:
             if len(values) > 1:
                 shown = ", ".join(f"{value:.2f}" for value in values)
                 notes.append(f"{row}, {column}: seed {seed} has {len(values)} results, {shown}, and counts with their mean")
-        if result.left_out:
-            counted = ", ".join(f"{count} {reason}" for reason, count in result.left_out.items())
-            notes.append(f"{row}, {column}: runs left out, as only finished ones in {result.precision} count: {counted}")
+        if result.diverged:
+            notes.append(f"{row}, {column}: {named_seeds(result.diverged)} diverged, which is no result")
+        others = {reason: count for reason, count in result.left_out.items() if reason != DIVERGED}
+        if others:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in others.items())
+            notes.append(f"{row}, {column}: runs left out, as only finished ones in {result.precision} count: {reasons}")
     remarks: dict[tuple[str, str], list[str]] = {}
     for (row, column), result in view.results.items():
         if result.cell.remark:
@@ -200,9 +212,10 @@ def _summary(view: View) -> str:
     count = {mark: sum(result.agreement.verdict == mark for result in judged) for mark in ("agrees", "above", "below")}
     single = sum(result.agreement.basis == "column" for result in judged)
     sentences = [
-        f"{view.title}: {len(measured)} of {len(trained)} cells are measured"
+        f"{view.title}: {len(measured)} of {len(trained)} cells {'is' if len(measured) == 1 else 'are'} measured"
         + (f", {single} of them with one seed" if single else "")
-        + f". {count['agrees']} agree, {count['above']} are above and {count['below']} below the paper; if all agreed, "
+        + f". {counted(count['agrees'], 'agrees', 'agree')}, {counted(count['above'], 'is', 'are')} above and "
+        f"{count['below']} below the paper; if all agreed, "
         f"{ALPHA * len(judged):.1f} would be off by chance.",
         _off(measured),
         _scatter(judged),

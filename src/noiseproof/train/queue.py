@@ -6,6 +6,7 @@ again.
 
 from __future__ import annotations
 
+import errno
 import functools
 import statistics
 import threading
@@ -30,6 +31,11 @@ AT_ONCE = {"cnn8": 6, "resnet18": 3, "resnet34": 3}
 H200 = {("cifar10", "cnn8"): 28.0 / 120, ("cifar100", "resnet34"): 240.0 / 200}
 """Seconds of an NVIDIA H200's time for an epoch in bf16, with so many runs side by side"""
 OVER = ("finished", "diverged")
+"""What a run does not begin again from; the first counts where one run ended in both ways"""
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""Errors of writing that the next run would have too"""
 
 
 class Wanted(Protocol):
@@ -106,19 +112,19 @@ class Speeds:
         return self.key(self.machine, facts) in self._found
 
 
-def plan_queue(wanted: Iterable[W], known: Iterable[StoredRun], speeds: Speeds) -> list[Planned[W]]:
+def plan_queue(wanted: Iterable[W], known: Iterable[StoredRun], speeds: Speeds, *, retry: bool = False) -> list[Planned[W]]:
     """The runs in order, with what is known of them. No data are opened: a run is known by its recipe.
 
-    In which epochs its confidence is kept does not count: a run with others is not run again.
+    In which epochs its confidence is kept does not count: a run with others is not run again. With ``retry``, those that
+    diverged are to be run again.
     """
     stored: dict[str, StoredRun] = {}
     for run in known:
         if run.status == "finished":
             speeds.add(run.facts)
-        if "recipe" in run.facts:
+        if "recipe" in run.facts and not (retry and run.status == "diverged"):
             key = _key(run.facts["recipe"])
-            if key not in stored or stored[key].status not in OVER:
-                stored[key] = run
+            stored[key] = min(stored.get(key, run), run, key=_rank)
     planned = []
     for one in wanted:
         facts = one.as_dict() if isinstance(one, Recipe) else one.facts
@@ -126,8 +132,14 @@ def plan_queue(wanted: Iterable[W], known: Iterable[StoredRun], speeds: Speeds) 
     return planned
 
 
+def _rank(run: StoredRun) -> int:
+    return OVER.index(run.status) if run.status in OVER else len(OVER)
+
+
 def _key(facts: Mapping[str, Any]) -> str:
-    return recipe_key({**_defaults(), **facts, "confidence_epochs": None})
+    """Fields that this version does not know, and that say nothing, are of a later one."""
+    known = {name: value for name, value in facts.items() if value or name in _defaults()}
+    return recipe_key({**_defaults(), **known, "confidence_epochs": None})
 
 
 @functools.cache
@@ -154,6 +166,8 @@ class Tally(Generic[W]):
     not_started: list[Planned[W]] = field(default_factory=list)
     elsewhere: list[Planned[W]] = field(default_factory=list)
     """Another process is at work on them"""
+    full: OSError | None = None
+    """What no further run can be written for: the disk is full, or may not be written to"""
 
     def add(self, run: Planned[W], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
         if isinstance(outcome, NotStartedError):
@@ -164,6 +178,11 @@ class Tally(Generic[W]):
             self.failed.append((run, outcome))
         else:
             self.finished.append(run)
+
+    def hear(self, outcome: Outcome | Mapping[str, Any] | Exception) -> None:
+        """Remember an error that all further runs would end with, each after its whole training."""
+        if isinstance(outcome, OSError) and outcome.errno in FULL:
+            self.full = outcome
 
 
 def width_of(model: str, device: str, at_once: int | None = None) -> int:
@@ -200,7 +219,8 @@ def run_queue(
     observer: Callable[[Planned[W]], Observer] = lambda run: Observer(),
     on_outcome: Callable[[Planned[W], Outcome | Exception], None] = lambda run, outcome: None,
 ) -> Tally[W]:
-    """Train the runs that are not over. One that fails or diverges is reported, and the others go on.
+    """Train the runs that are not over. One that fails or diverges is reported, and the others go on, unless there is no place
+    to write them to.
 
     Runs of one precision and network are trained side by side, ``at_once`` of them. With ``minutes``, a run only starts if it
     would end in that time, by what such runs have taken; the first of a kind that has not been measured starts.
@@ -213,11 +233,12 @@ def run_queue(
 
         def in_time(recipe: Recipe, width: int = min(width, len(part))) -> bool:
             seconds = speeds.seconds(recipe.as_dict())
-            return end is None or time.monotonic() + (seconds or 0.0) * width <= end
+            return tally.full is None and (end is None or time.monotonic() + (seconds or 0.0) * width <= end)
 
         def heard(recipe: Recipe, outcome: Outcome | Exception, runs: dict[int, Planned[W]] = runs) -> None:
             if isinstance(outcome, Outcome):
                 speeds.add(outcome.record.as_dict())
+            tally.hear(outcome)
             on_outcome(runs[id(recipe)], outcome)
 
         try:

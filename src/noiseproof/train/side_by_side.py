@@ -100,7 +100,8 @@ def in_threads(one: Callable[[int], T], count: int, at_once: int, stopping: thre
     except BaseException:  # Ctrl-C, say: running runs stop at their next batch
         stopping.set()
         pool.shutdown(wait=False, cancel_futures=True)
-        wait(futures, timeout=STOP_SECONDS)  # one that compiles or captures a graph takes longer, and is not waited for
+        running = [future for future in futures if not future.cancelled()]  # one that never started would be waited for in vain
+        wait(running, timeout=STOP_SECONDS)  # one that compiles or captures a graph takes longer, and is not waited for
         raise
     finally:
         pool.shutdown(wait=False)
