@@ -25,7 +25,7 @@ REQUESTS = {
     ],
 }
 """By the loss that asks for them, where one does."""
-KINDS = ("random", "right", "wrong", "far", "ties", "masked", "lowest", "shifted", "strided")
+KINDS = ("random", "right", "wrong", "far", "ties", "masked", "shifted", "strided")
 
 
 class Errors(NamedTuple):
@@ -62,8 +62,6 @@ def drawn(kind: str, rows: int, classes: int, dtype: torch.dtype, device: str, s
         z[:, torch.randperm(classes, generator=generator)[: classes // 3]] = -math.inf
         z[0, : classes // 2] = -math.inf
         z[row[1:], y[1:]] = 1.0  # the first label may be masked, the others are not
-    elif kind == "lowest":
-        z[::2] = torch.finfo(dtype).min  # which some put in the place of -inf, here at all classes
     elif kind == "shifted":
         z += 500.0
     z = z.to(dtype).to(device)
