@@ -196,6 +196,19 @@ def test_what_the_kernels_have_no_place_for_is_the_references():
             assert torch.equal(ours, expected)
 
 
+def test_rows_that_32_bits_cannot_number_are_the_references(monkeypatch):
+    """A row past the last one would have a negative number, and pass for one that is there."""
+    row = torch.zeros((1, 2), device=DEVICE)
+    assert rows.suits(row.expand(2**30 - 1, 2), [])
+    assert not rows.suits(row.expand(2**30, 2), [])
+    monkeypatch.setattr(rows, "ROWS", 4)
+    monkeypatch.setattr(rows, "launch", None)
+    logits, target = drawn("random", 4, 10, torch.float32, DEVICE)
+    grads = torch.ones((2, 4), device=DEVICE)
+    for ours, theirs in zip(passes(rows, logits, target, [], grads), passes(reference, logits, target, [], grads), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test_an_empty_batch_has_no_rows():
     values, gradient = passes(
         rows, torch.empty((0, 10), device=DEVICE), torch.empty(0, dtype=torch.int64, device=DEVICE), [], torch.empty((2, 0))
