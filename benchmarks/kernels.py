@@ -10,7 +10,8 @@ many that moments do not suffice for); of the others it counts the same three. `
 writing.
 ``--check`` compares every primitive with float64 first, prints what fails and goes on; ``--tune`` also times the kernels alone
 and in other shapes, ``--alone`` nothing but the kernels, as CUDA graphs, ``--host`` nothing but small batches, by the host's
-clock. What is worth most comes first, and after ``--seconds`` nothing is started.
+clock. What is worth most comes first, and after ``--seconds`` nothing is started. The lines of ``--json`` may be put behind
+those of records/kernels_h200.jsonl: of what is there twice the pages have the last.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import argparse
 import itertools
 import json
 import statistics
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -36,6 +36,7 @@ from torch import Tensor
 
 import noiseproof
 from noiseproof.primitives import Primitive, parse
+from noiseproof.train.record import environment
 
 DEVICE = "cuda"
 CACHE = 2**28  # bytes of inputs to rotate among, several times the second-level cache
@@ -360,6 +361,15 @@ def launches(clock: Clock) -> None:
         clock.say(launches=len(found), loss=name, way=way, ours=ours)
 
 
+def about(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What a run begins with in the record: code and machine, and what was asked for."""
+    facts = environment(torch.device(DEVICE))
+    words = [f"--{name}" for name in ("check", "launches", "host", "tune", "alone") if getattr(arguments, name)]
+    words += ["--only", *arguments.only] if arguments.only else []
+    same = {name: facts[name] for name in ("torch", "python", "commit", "date")}
+    return {"device": facts["machine"], **same, "protocol": " ".join(["benchmarks/kernels.py", *words])}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare with float64 first")
@@ -372,7 +382,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", help="groups of cases", choices=sorted({case.group for case in CASES}))
     arguments = parser.parse_args()
     clock = Clock(arguments.seconds, arguments.json)
-    clock.say(device=torch.cuda.get_device_name(), torch=torch.__version__, python=sys.version.split()[0])
+    clock.say(**about(arguments))
     alone = [Case("alone", n, k, BF16, LOSSES, ("ours",), 0.5) for n, k in ((8192, 128256), (32768, 1000), (32768, 4096))]
     cases = [case for case in CASES if (arguments.only is None or case.group in arguments.only) and not arguments.alone]
     jobs: list[tuple[str, Step]] = [

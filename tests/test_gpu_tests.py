@@ -32,8 +32,26 @@ def test_of_minutes(): raise SystemError
 """
 
 
-def started(folder, wait, minutes):
-    words = [sys.executable, SCRIPT, "--processes", "2", "--minutes", str(minutes), "--journal", "journal.jsonl"]
+LOSING = """
+import os, pytest, torch
+
+@pytest.mark.parametrize("i", range(3))
+def test_before(i): pass
+
+def test_ends_its_process(): os._exit(9)
+
+def test_loses_the_device(monkeypatch):
+    def fails(): raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    torch.cuda.is_initialized, torch.cuda.synchronize = lambda: True, fails
+    fails()
+
+@pytest.mark.parametrize("i", range(3))
+def test_after(i): assert not torch.cuda.is_initialized()
+"""
+
+
+def started(folder, wait, minutes, processes=2):
+    words = [sys.executable, SCRIPT, "--processes", processes, "--minutes", str(minutes), "--journal", "journal.jsonl"]
     words += ["--record", "record.jsonl", "test_some.py"]
     found = subprocess.run(
         list(map(str, words)),
@@ -68,6 +86,16 @@ def test_what_is_not_finished_in_time_is_left_and_done_by_the_next_start_alone(t
     assert "8 tests, 7 of them done" in said
     assert journal.read_text().startswith(before)
     assert journal.read_text().count("\n") == 8
+
+
+def test_tests_after_one_that_ends_its_process_or_loses_the_device_run_in_another(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow: takes minutes\n")
+    (tmp_path / "test_some.py").write_text(LOSING)
+    code, said = started(tmp_path, wait=0, minutes=1, processes=1)
+    assert code == 1
+    assert counts(tmp_path) == [6, 0, 2, 0]
+    assert "FAILED test_some.py::test_loses_the_device" in said
+    assert "FAILED test_some.py::test_ends_its_process\nits process ended with 9" in said
 
 
 def test_a_name_that_finds_no_test_is_an_error_that_says_so(tmp_path):

@@ -16,6 +16,11 @@ def results(monkeypatch):
     return importlib.import_module("results")
 
 
+@pytest.fixture
+def kernel_record(results):
+    return importlib.import_module("kernel_record")
+
+
 def timed(commit, protocol, seconds, way="fast path"):
     environment = {"commit": commit, "machine": "a machine", "torch": "2.9.0", "date": "2026-01-02"}
     facts = {"protocol": protocol, "precision": "bf16", "together": 1, "seconds_per_epoch": seconds}
@@ -79,3 +84,49 @@ def test_the_page_is_written_from_another_folder_of_records_too(results, tmp_pat
     (tmp_path / "reproduction.jsonl").write_text("".join(lines[:9]), encoding="utf-8")
     assert results.results(tmp_path) != results.results()
     assert "repeated so far" in results.results(tmp_path)
+
+
+def of_kernels(commit, *lines):
+    facts = {"device": "a GPU", "torch": "2.11", "date": "2026-01-02", "protocol": "benchmarks/kernels.py"}
+    return [{**facts, "commit": commit}, *lines]
+
+
+def alone(milliseconds, rows=8192, classes=128256):
+    times = {"copy": 1.0, "forward": milliseconds, "backward": 1.0, "in-forward": 1.25}
+    return [{"kernel": key, "loss": "jal-ce", "rows": rows, "classes": classes, "ms": ms} for key, ms in times.items()]
+
+
+def step(way, rows, classes, milliseconds):
+    about = {"loss": "jal-ce", "way": way, "rows": rows, "classes": classes, "dtype": "bfloat16", "peak_MiB": 2.0}
+    return {**about, "ms": milliseconds}
+
+
+def host(kernel_record, microseconds):
+    about = {"host": "both", "rows": 128, "classes": 10, "dtype": "float32", "over_cross_entropy": 1.5}
+    return [{**about, "loss": loss, "us": microseconds} for loss in ("F.cross_entropy", *kernel_record.HOST)]
+
+
+def head(width, milliseconds):
+    about = {"rows": 4, "width": width, "classes": 9, "contestant": "products", "over_products": 1.0, "extra_mib": 7.0}
+    return {**about, "ms": milliseconds}
+
+
+def test_kernels_that_were_measured_again_stand_in_the_place_of_those_before_and_the_rest_stays(kernel_record, monkeypatch):
+    """Behind the others in the record, the kernels alone and small batches; of two shapes the time was up before one."""
+    lines = of_kernels("old", *alone(9.0), *alone(9.0, 32768, 1000), step("ours", 8192, 128256, 2.5))
+    lines += of_kernels("old", {"launches": 3, "way": "ours"}, step("graph", 128, 10, 0.012), *host(kernel_record, 300.0))
+    lines += of_kernels("heads", head(5, 40.0), head(6, 10.0)) + of_kernels("head", head(6, 20.0))
+    monkeypatch.setattr(kernel_record, "_lines", lambda name: lines)
+    assert kernel_record.kernels().count("commit old") == 3
+    lines += of_kernels("new", *host(kernel_record, 200.0), *alone(0.5), {"done": True})
+    page = kernel_record.kernels()
+    assert "torch 2.11, commit new, 2026-01-02" in page
+    assert "| 8,192 x 128,256 | jal-ce | 3 | 6.30 | 1.500 | 0.500 | 1.000 | 1.500 | 1.50 | 100% | 1.25 |" in page
+    assert "9.000" not in page
+    assert "Whole steps in milliseconds, of commit old" in page
+    assert "| JAL-CE | 2.50 (2 MiB) |" in page
+    assert "small batches, of commit new" in page
+    assert "3 launches, and takes 12 microseconds in a CUDA graph (of commit old)." in page
+    assert "| 128 x 10, float32 | 200 | 200 (1.50) |" in page
+    assert "commit heads and head" in kernel_record.linear()
+    assert "| the three matrix products alone | 40.0 (1.00) | 7 | 20.0 (1.00) | 7 |" in kernel_record.linear()

@@ -4,7 +4,8 @@
 
 Most of their time is Triton's compiler, which has a core of its own in each process. An outcome is in the journal as soon as it
 is known: when the time is up what is not finished is stopped, and a start with the same journal goes on with what is left, if
-code and machine are the same. The record has one line for the same tests, the latest.
+code and machine are the same. A process that a test has ended, and one whose device has failed, after which no test can pass in
+it, leaves the others to new processes. The record has one line for the same tests, the latest.
 """
 
 from __future__ import annotations
@@ -29,8 +30,14 @@ TESTS = [
     *("tests/train/test_graph.py", "tests/train/test_kernels.py"),
 ]
 COUNTED = ("passed", "skipped", "failed")
+LOST = 77  # what a process ends with whose device has failed
 Outcomes = dict[str, dict[str, Any]]
 """By the test's name: its outcome, and what it said where it failed"""
+
+
+def note(path: Path, line: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:  # a line in one writing, so that processes do not mix theirs
+        file.write(json.dumps(line) + "\n")
 
 
 class Journal:
@@ -53,9 +60,22 @@ class Journal:
             "code": self.code,
             **({"said": worst.longreprtext[-2000:]} if worst else {}),
         }
-        with self.path.open("a", encoding="utf-8") as file:  # a line in one writing, so that processes do not mix theirs
-            file.write(json.dumps(line) + "\n")
+        note(self.path, line)
         self.reports = []
+        if worst and device_failed():
+            pytest.exit(f"the device has failed in {report.nodeid}", LOST)
+
+
+def device_failed() -> bool:
+    """Whether this process has lost the device: after an access outside of its memory, say, every call fails."""
+    import torch  # here, as tests' settings must be in place first
+
+    if torch.cuda.is_initialized():
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:
+            return True
+    return False
 
 
 class Names:
@@ -90,20 +110,40 @@ def outcomes(journal: Path, code: str) -> Outcomes:
 
 
 def run(names: list[str], processes: int, seconds: float, journal: Path, code: str) -> None:
+    """All of them, until the time is up; those that a process has left in another, as long as that gets any further."""
+    end, left, before = time.monotonic() + seconds, names, len(names) + 1
+    while 0 < len(left) < before and time.monotonic() < end:
+        before = len(left)
+        run_once(left, processes, end, journal, code)
+        done = outcomes(journal, code)
+        left = [name for name in left if name not in done]
+
+
+def run_once(names: list[str], processes: int, end: float, journal: Path, code: str) -> None:
     """Share them out among processes, neighbours to different ones, and stop these when the time is up."""
-    end = time.monotonic() + seconds
     shares = [names[i::processes] for i in range(min(processes, len(names)))]
     command = [sys.executable, __file__, "--worker", code, "--journal", str(journal)]
     running = [subprocess.Popen([*command, *share], stdout=subprocess.DEVNULL) for share in shares]
     try:
-        for process in running:
+        for process, share in zip(running, shares, strict=True):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                if process.wait(max(0.0, end - time.monotonic())) not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-                    print(f"a process ended with {process.returncode}; what it had not begun is left", flush=True)
+                ended(process.wait(max(0.0, end - time.monotonic())), share, journal, code)
     finally:
         for process in running:
             process.kill()
             process.wait()
+
+
+def ended(status: int, share: list[str], journal: Path, code: str) -> None:
+    """A process has ended: what it was at when it did is a test that failed, if it was not pytest that ended it."""
+    if status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        return
+    print(f"a process ended with {status}, and tests of it are left", flush=True)
+    done = outcomes(journal, code)
+    at = next((name for name in share if name not in done), None)
+    if at is not None and status != LOST and status not in list(pytest.ExitCode):
+        said = f"its process ended with {status}"
+        note(journal, {"test": at, "outcome": "failed", "seconds": 0.0, "code": code, "said": said})
 
 
 def recorded(path: Path, line: dict[str, Any]) -> None:

@@ -20,6 +20,8 @@ WAYS = (
 )
 HOST = ("ce", "gce", "jal-ce", "anl-ce", "jal-fl")
 Line = dict[str, Any]
+Run = tuple[Line, list[Line]]
+"""What was measured together: with what, and the numbers"""
 CONTESTANTS = {
     "products": "the three matrix products alone",
     "ours ce": "CE",
@@ -37,7 +39,10 @@ CONTESTANTS = {
 
 def kernels() -> str:
     """The kernels alone beside the floor, whole steps, and small batches."""
-    (facts, alone), (then, lines), (earlier, small), *_ = _runs()
+    runs = _runs()
+    facts, alone = _latest(runs, "kernel")
+    rows, classes = SHAPES[0]
+    then, lines = _latest(runs, "way", rows=rows, classes=classes)
     shapes = [f"{rows:,} x {classes:,}" for rows, classes in SHAPES]
     head = ["kernels alone, bf16", "loss", "passes", "GB", "floor", "forward", "backward", "both", "in copies", "reached"]
     head.append("gradient in the forward pass, in copies")
@@ -54,43 +59,48 @@ def kernels() -> str:
         f"Whole steps in milliseconds, of commit {then['commit']}, and the memory at their peak beyond what they begin with "
         "(at 1,000 classes the gradient is in it). Up to some thousand classes the host is slower than the device.\n",
         _table(["bf16, eager unless said", *shapes], _steps(lines)),
-        _small(earlier["commit"], small),
+        _small(runs),
     ]
     return "\n".join(parts)
 
 
 def linear() -> str:
     """Time and memory of the loss of a linear head."""
-    runs = [(facts, lines) for facts, lines in _runs() if facts["protocol"] == "benchmarks/linear.py"]
-    measured = [line for _, lines in runs for line in lines if "contestant" in line]
-    shapes = list(dict.fromkeys((line["rows"], line["width"], line["classes"]) for line in measured))
+    runs = _runs()
+    every = [line for _, lines in runs for line in lines if "contestant" in line]
+    shapes = list(dict.fromkeys((line["rows"], line["width"], line["classes"]) for line in every))
+    latest = [_latest(runs, "contestant", rows=n, width=d, classes=k) for n, d, k in shapes]
     rows = []
     for key, name in CONTESTANTS.items():
         cells: list[str] = []
-        for shape in shapes:
-            found = [line for line in measured if (line["rows"], line["width"], line["classes"]) == shape]
-            line = next((line for line in found if line["contestant"] == key), None)
+        for (n, d, k), (_, lines) in zip(shapes, latest, strict=True):
+            line = _found(lines, contestant=key, rows=n, width=d, classes=k)
             cells += (
                 ["", ""] if line is None else [f"{line['ms']:.1f} ({line['over_products']:.2f})", f"{line['extra_mib']:,.0f}"]
             )
         rows.append([name, *cells])
     head = [part for n, d, k in shapes for part in (f"{n:,} x {d:,}, {k:,} classes", "MiB")]
-    facts = runs[0][0] | {"commit": " and ".join(facts["commit"] for facts, _ in runs)}
+    facts = latest[0][0] | {"commit": " and ".join(dict.fromkeys(facts["commit"] for facts, _ in latest))}
     return (
         f"{_where(facts)}, bf16: milliseconds of a step (in matrix products), and memory beyond inputs and gradients.\n\n"
         + _table(["", *head], rows)
     )
 
 
-def _runs() -> list[tuple[Line, list[Line]]]:
+def _runs() -> list[Run]:
     """What was measured together, each behind a line that says with what."""
-    runs: list[tuple[Line, list[Line]]] = []
+    runs: list[Run] = []
     for line in _lines("kernels_h200.jsonl"):
         if "device" in line:
             runs.append((line, []))
         else:
             runs[-1][1].append(line)
     return runs
+
+
+def _latest(runs: list[Run], key: str, **wanted: Any) -> Run:
+    """The last run that measured such a thing: what was measured again stands behind, and the rest stays as it is."""
+    return next(run for run in reversed(runs) if any(key in line for line in run[1] if _found([line], **wanted)))
 
 
 def _where(facts: dict[str, Any]) -> str:
@@ -112,16 +122,17 @@ def _alone(lines: list[Line]) -> list[list[str]]:
     for rows, classes in SHAPES:
         for loss in ("ce", "gce", "jal-ce", "anl-ce", "jal-fl"):
             shape = {"loss": loss, "rows": rows, "classes": classes}
-            copy, first, second, at_once = (
-                _median(lines, kernel=kernel, **shape) or 0.0 for kernel in ("copy", "forward", "backward", "in-forward")
-            )
+            times = [_median(lines, kernel=kernel, **shape) for kernel in ("copy", "forward", "backward", "in-forward")]
+            if None in times:  # the time was up before it
+                continue
+            copy, first, second, at_once = (time or 0.0 for time in times)
             again = classes > 1024 and (loss == "anl-ce" or (loss == "jal-fl" and classes < 27000))
             passes = 4 if again else 3
             floor, both = passes / 2 * copy, first + second
             moved = f"{passes * 2 * rows * classes / 1e9:.2f}"
-            times = [f"{time:.3f}" for time in (floor, first, second, both)]
+            shown = [f"{time:.3f}" for time in (floor, first, second, both)]
             shares = [f"{both / copy:.2f}", f"{floor / both:.0%}", f"{at_once / copy:.2f}"]
-            found.append([f"{rows:,} x {classes:,}", loss, str(passes), moved, *times, *shares])
+            found.append([f"{rows:,} x {classes:,}", loss, str(passes), moved, *shown, *shares])
     return found
 
 
@@ -137,8 +148,9 @@ def _steps(lines: list[Line]) -> list[list[str]]:
     return found
 
 
-def _small(commit: str, lines: list[Line]) -> str:
+def _small(runs: list[Run]) -> str:
     """What a batch costs the host, in microseconds."""
+    facts, lines = _latest(runs, "host")
     host = [line for line in lines if line.get("host") == "both"]
     shapes = list(dict.fromkeys((line["rows"], line["classes"], line["dtype"]) for line in host))
     rows = []
@@ -146,10 +158,15 @@ def _small(commit: str, lines: list[Line]) -> str:
         times = {line["loss"]: line for line in host if (line["rows"], line["classes"], line["dtype"]) == (n, k, dtype)}
         cells = [f"{times[loss]['us']:.0f} ({times[loss]['over_cross_entropy']:.2f})" for loss in HOST]
         rows.append([f"{n:,} x {k:,}, {dtype}", f"{times['F.cross_entropy']['us']:.0f}", *cells])
-    launches = next(line["launches"] for line in lines if "launches" in line and line["way"] == "ours")
-    graph = 1000 * (_median(lines, loss="jal-ce", way="graph", rows=128, classes=10) or 0)
+    counted, few = _latest(runs, "launches")
+    launches = next(line["launches"] for line in few if "launches" in line and line["way"] == "ours")
+    step = {"loss": "jal-ce", "way": "graph", "rows": 128, "classes": 10}
+    timed, graphs = _latest(runs, "ms", **step)
+    graph = 1000 * (_median(graphs, **step) or 0)
+    others = [other["commit"] for other in (counted, timed) if other["commit"] != facts["commit"]]
+    of = f" (of commit {' and '.join(dict.fromkeys(others))})" if others else ""
     return (
-        f"Eager steps of small batches, of commit {commit}, in microseconds of the host, and how many of `F.cross_entropy`'s. "
-        f"A step of 128 x 10 is {launches} launches, and takes {graph:.0f} microseconds in a CUDA graph.\n\n"
-        + _table(["batch", "F.cross_entropy", *HOST], rows)
+        f"Eager steps of small batches, of commit {facts['commit']}, in microseconds of the host, and how many of "
+        f"`F.cross_entropy`'s. A step of 128 x 10 is {launches} launches, and takes {graph:.0f} microseconds in a CUDA "
+        f"graph{of}.\n\n" + _table(["batch", "F.cross_entropy", *HOST], rows)
     )

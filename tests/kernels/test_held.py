@@ -122,6 +122,21 @@ def test_a_nan_among_the_logits_makes_its_row_nan_as_if_held(plainly, maximum_of
 
 
 @without_gpu
+@pytest.mark.parametrize("name", ["jal-ce", "anl-ce"])
+def test_a_row_at_the_lowest_number_is_one_of_equal_classes_as_if_held(name, plainly):
+    logits, target = drawn("random", 3, FEW, torch.float32, "cpu")
+    logits[:2], target[0] = torch.finfo(torch.float32).min, -100
+    exact, leaf = logits.double().requires_grad_(), logits.requires_grad_()
+    expected = noiseproof.create_loss(name)(exact, target)
+    expected.backward()
+    value = noiseproof.GradientInForward(noiseproof.create_loss(name))(leaf, target)
+    value.backward()
+    torch.testing.assert_close(value.double(), expected.detach(), rtol=1e-5, atol=0.0)
+    assert ((leaf.grad - exact.grad).norm(dim=1) <= 1e-5 * exact.grad.norm(dim=1)).all()
+    assert not leaf.grad[0].any()
+
+
+@without_gpu
 @pytest.mark.parametrize("weight", [None, torch.ones(FEW), torch.zeros(FEW)], ids=["none", "ones", "zeros"])
 def test_a_label_out_of_range_makes_the_gradient_of_its_row_nan_as_if_held(weight, plainly):
     logits, target = drawn("random", 3, FEW, torch.float32, "cpu")
@@ -207,6 +222,19 @@ def test_a_label_out_of_range_spoils_the_loss_and_reads_nothing():
     assert criterion(logits.requires_grad_(), target).isnan()
     (grad,) = torch.autograd.grad(criterion(logits, torch.full_like(target, -100)), logits)
     assert not grad.any()
+
+
+@needs_gpu
+def test_a_held_row_at_the_lowest_number_is_one_of_equal_classes():
+    logits, target = drawn("random", 5, 128256, torch.bfloat16, "cuda")
+    logits[:2], target[0] = torch.finfo(torch.bfloat16).min, -100
+    criterion, leaf = noiseproof.JALCE().to("cuda"), logits.requires_grad_()
+    value = noiseproof.GradientInForward(criterion)(leaf, target)
+    torch.testing.assert_close(value, criterion(logits.detach(), target), rtol=torch.finfo(torch.bfloat16).eps, atol=0.0)
+    (gradient,) = torch.autograd.grad(value, leaf)
+    assert gradient.isfinite().all()
+    assert not gradient[0].any()
+    assert gradient[1].any()
 
 
 @needs_gpu

@@ -109,6 +109,20 @@ def test_equal_logits_take_nothing_from_the_gradient_of_a_focal_sum(classes):
         assert found.passes(torch.float32), (gamma, found)
 
 
+@pytest.mark.parametrize("classes", [2, 10, 72, 300])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_row_at_the_lowest_number_of_its_dtype_is_one_of_equal_classes(classes, dtype, short_tiles):
+    """Which many put in the place of -inf, of a choice that is not there at all classes."""
+    logits, target = drawn("random", 3, classes, dtype, DEVICE)
+    logits[1] = torch.finfo(dtype).min
+    for name in ("jal-ce", "jal-fl", "all"):
+        found = errors(logits, target, REQUESTS[name])
+        assert found.passes(dtype), (name, found)
+    values, _ = rows.forward(logits, target, [Primitive("power", 2.0)], torch.float32)
+    exact = [math.log(classes), math.log1p(-1 / classes), (classes - 1) / classes**2]
+    assert values[:, 1].tolist() == pytest.approx(exact, rel=1e-6)
+
+
 def test_half_precision_is_rounded_once(short_tiles):
     for classes in (10, 777):
         check(["wrong"], REQUESTS["jal-fl"], classes, HALVES, count=2)
@@ -182,6 +196,19 @@ def test_what_the_kernels_have_no_place_for_is_the_references():
             assert torch.equal(ours, expected)
 
 
+def test_rows_that_32_bits_cannot_number_are_the_references(monkeypatch):
+    """A row past the last one would have a negative number, and pass for one that is there."""
+    row = torch.zeros((1, 2), device=DEVICE)
+    assert rows.suits(row.expand(2**30 - 1, 2), [])
+    assert not rows.suits(row.expand(2**30, 2), [])
+    monkeypatch.setattr(rows, "ROWS", 4)
+    monkeypatch.setattr(rows, "launch", None)
+    logits, target = drawn("random", 4, 10, torch.float32, DEVICE)
+    grads = torch.ones((2, 4), device=DEVICE)
+    for ours, theirs in zip(passes(rows, logits, target, [], grads), passes(reference, logits, target, [], grads), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test_an_empty_batch_has_no_rows():
     values, gradient = passes(
         rows, torch.empty((0, 10), device=DEVICE), torch.empty(0, dtype=torch.int64, device=DEVICE), [], torch.empty((2, 0))
@@ -248,6 +275,16 @@ def test_a_row_that_is_ignored_has_no_gradient_whatever_is_made_of_its_loss(name
             assert gradient.isfinite().all()
             assert not gradient[1].any()
             assert gradient[0].any()
+
+
+def test_a_row_at_the_lowest_number_of_its_dtype_has_no_gradient_if_it_is_ignored(on_kernels):
+    for count, classes in ((4, 10), (4, 200)):
+        logits, target = drawn("random", count, classes, torch.float32, DEVICE)
+        logits[1], target[1] = torch.finfo(torch.float32).min, -100
+        leaf = logits.requires_grad_()
+        (gradient,) = torch.autograd.grad(noiseproof.JALCE()(leaf, target), leaf)
+        assert gradient.isfinite().all()
+        assert not gradient[1].any()
 
 
 def test_the_cpu_never_imports_the_kernels_and_a_first_call_no_part_of_torch():

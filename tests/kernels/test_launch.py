@@ -9,7 +9,11 @@ import triton
 import triton.language as tl
 
 import noiseproof
+from noiseproof.kernels import BACKEND
 from noiseproof.kernels import launch as launching
+from noiseproof.primitives import backends
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class Compiled:
@@ -88,6 +92,33 @@ def test_tensors_that_begin_between_and_sizes_beyond_a_word_are_for_triton_to_lo
     for _ in range(2):
         launching.launch(kernel, 1, tensors, (2**31,), BLOCK=16)
     assert len(kernel.calls) == 5
+
+
+def test_a_tensor_that_is_elsewhere_is_not_handed_over_as_an_address(a_device, tensors, monkeypatch):
+    kernel = Kernel(Compiled())
+    again = launching.Launch(kernel, 1, (9,), BLOCK=16)
+    again(*tensors)
+    monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor: -1 if tensor is tensors[1] else 3)
+    again(*tensors)
+    assert not kernel.compiled.calls
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="must be on one device, got cpu and meta; move them"):
+        launching.launch(kernel, 1, (tensors[0], tensors[1].to("meta")), (9,), BLOCK=16)
+
+
+@pytest.mark.parametrize("classes", [10, 300])
+def test_a_target_or_a_weight_on_another_device_is_refused(classes, monkeypatch):
+    """Of a batch that is one kernel, and of another; a kernel would read there, and the device not recover from it."""
+    monkeypatch.setattr(backends, "_registered", {DEVICE: BACKEND})
+    monkeypatch.delenv(backends.VARIABLE, raising=False)
+    logits, target, elsewhere = torch.zeros((4, classes), device=DEVICE), torch.arange(4, device=DEVICE), "meta"
+    for loss, labels in (
+        (noiseproof.JALCE(), target.to(elsewhere)),
+        (noiseproof.JALCE(weight=torch.ones(classes, device=elsewhere)), target),
+    ):
+        for criterion in (loss, noiseproof.GradientInForward(loss)):
+            with pytest.raises(ValueError, match="must be on one device, got"):
+                criterion(logits.clone().requires_grad_(), labels)
 
 
 def test_a_hook_is_told_of_launches(a_device, tensors, monkeypatch):

@@ -1,8 +1,10 @@
 """The fast path on CUDA: the same computation as the plain one, alone and beside others."""
 
+import contextlib
 import dataclasses
 import functools
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -113,6 +115,20 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(sha
     assert losses_of(fast, [1])[0] == pytest.approx(losses_of(plain, [1])[0], rel=1e-5)
     fast.release()
     fast.close()
+
+
+def test_the_fast_path_comes_after_what_was_launched_on_its_own_device(monkeypatch):
+    """On cuda:1, say, while the current device is another: a loaded state is on its way there."""
+    pytest.importorskip("triton")
+    from noiseproof.train.fast.graph import GraphEngine
+
+    engine, waited, device = GraphEngine.__new__(GraphEngine), [], torch.device("cuda", 1)
+    engine.parts = SimpleNamespace(options=RunOptions(device=device))
+    engine.stream = SimpleNamespace(wait_stream=waited.append)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: f"current of {device}")
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    with engine.on_stream():
+        assert waited == ["current of cuda:1"]
 
 
 @cuda

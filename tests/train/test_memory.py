@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from noiseproof.train import OutOfMemoryError, Record, override, train
+from noiseproof.train import OutOfMemoryError, Record, RunOptions, override, train
 
 MODELS = """
 import torch
@@ -64,6 +64,15 @@ def test_it_names_the_largest_half_that_fits_and_the_learning_rate_with_it(hungr
 def test_it_says_when_nothing_fits(hungry):
     with pytest.raises(OutOfMemoryError, match=r"no smaller one fits: .* smaller model.* Tried to allocate 20\.00 GiB\.\)$"):
         train(override(hungry, {"model.fits": 0}))
+
+
+def test_of_runs_side_by_side_fewer_are_to_be_trained_at_once_and_nothing_is_tried(hungry, monkeypatch):
+    """Another batch would be another run, and what fits now need not fit beside the others."""
+    monkeypatch.setattr("noiseproof.train.memory.largest_batch", None)
+    with pytest.raises(
+        OutOfMemoryError, match=r"batch 128 in 5 runs side by side: train 2 at once \(at_once=2, .* or set a smaller batch"
+    ):
+        train(override(hungry, {"model.fits": 64}), options=RunOptions(at_once=5))
 
 
 def test_what_the_cpus_allocator_says_is_understood(hungry):

@@ -72,6 +72,7 @@ def launch(
         ready = _compiled.get(key)
         if ready is not None and _started(ready, programs, tensors, sizes):
             return ready
+    _check_together(tensors)
     with on(tensors[0]):
         made = kernel[(programs,)](*tensors, *sizes, **constants)
     if key is None or made is None or not _aligned(tensors):  # the interpreter makes nothing
@@ -89,20 +90,27 @@ def _ready(made: Any, device: int, constants: tuple[Any, ...]) -> Ready:
 
 
 def _started(ready: Ready, programs: int, tensors: tuple[Tensor, ...], sizes: tuple[int, ...]) -> bool:
-    """Launch it, if the tensors are aligned as those that it was compiled for."""
+    """Launch it, if the tensors are aligned as those that it was compiled for, and where it is: an address says neither."""
     kernel, device, constants, run, function, metadata = ready
     if device != _device():
         with torch.cuda.device(device):
             return _started(ready, programs, tensors, sizes)
     places = [tensor.data_ptr() for tensor in tensors]
-    for place in places:
-        if place & ALIGNED:
+    for place, tensor in zip(places, tensors, strict=True):
+        if place & ALIGNED or tensor.get_device() != device:
             return False
     if run is None or _is_watched():
         kernel[(programs, 1, 1)](*tensors, *sizes, *constants)
     else:
         run(programs, 1, 1, _stream(device), function, metadata, None, None, None, *places, *sizes, *constants)
     return True
+
+
+def _check_together(tensors: tuple[Tensor, ...]) -> None:
+    devices = {tensor.device: None for tensor in tensors}  # in their order
+    if len(devices) > 1:
+        found = " and ".join(map(str, devices))
+        raise ValueError(f"logits, target and class weights must be on one device, got {found}; move them with .to(device)")
 
 
 def _aligned(tensors: tuple[Tensor, ...]) -> bool:

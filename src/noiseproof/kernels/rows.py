@@ -22,11 +22,17 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FEW = 64  # classes up to which differences are formed from e - 1, as in the reference
 TILE = 1024  # classes of a row that is kept in registers, by one warp: sums across warps would wait for each other
 LINES = 4  # rows of such a size to a program, one after the other
+ROWS = 2**30  # which are fewer: they are numbered in 32 bits, past the last one too
 
 
 def suits(logits: Tensor, asked: Sequence[Primitive]) -> bool:
-    """Whether the kernels serve: up to two power sums and two focal or room sums, and no float64."""
-    return logits.dtype in DTYPES and slots_of(tuple(asked)) is not None
+    """Whether the kernels serve: up to two power sums and two focal or room sums, no float64, and not a billion rows."""
+    return _constants(logits, asked) is not None
+
+
+def _constants(logits: Tensor, asked: Sequence[Primitive]) -> dict[str, Any] | None:
+    """What the kernels are compiled for; None: they do not serve."""
+    return slots_of(tuple(asked)) if logits.dtype in DTYPES and logits.shape[0] < ROWS else None
 
 
 def _unit(*sizes: int) -> int:
@@ -41,8 +47,8 @@ def _tile_of(classes: int) -> dict[str, int]:
 
 def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """As :class:`noiseproof.primitives.Backend` has it."""
-    slots = slots_of(tuple(asked))
-    if slots is None or logits.dtype not in DTYPES:
+    slots = _constants(logits, asked)
+    if slots is None:
         return reference.forward(logits, target, asked, dtype)
     logits = _rows_apart(logits)
     rows, classes = logits.shape
@@ -73,8 +79,8 @@ def backward(
     out: Tensor | None = None,
 ) -> Tensor:
     """As :class:`noiseproof.primitives.Backend` has it; ``out`` may be the logits themselves."""
-    slots = slots_of(tuple(asked))
-    if slots is None or logits.dtype not in DTYPES:
+    slots = _constants(logits, asked)
+    if slots is None:
         return reference.backward(grads, logits, target, primitives, saved, asked, out)
     z = _rows_apart(logits)
     if out is not None and out.stride(1) != 1:  # as of one image's logits, whose classes lie apart

@@ -12,7 +12,7 @@ import triton.language as tl
 __all__ = ["FLOOR", "LOWEST", "SURE", "TINY", "exp", "expm1", "focal_slopes_from_top", "focal_terms", "log1p", "norm_power"]
 __all__ += ["at_least", "class_terms", "miss_of_largest", "power_term", "row_factors", "safe_label"]
 
-LOWEST = tl.constexpr(-1.0e38)  # below every logit, and unlike -inf it can be subtracted from itself
+LOWEST = tl.constexpr(-3.4028234663852886e38)  # of float32: no logit is below it but -inf, and it can be subtracted from itself
 FLOOR = tl.constexpr(1.8e-35)  # exp(-80), the least d: a label's log_miss is not below -80, and d can be divided by
 LOG2E = tl.constexpr(1.4426950408889634)
 TINY = tl.constexpr(4.0e-36)  # what is divided by is no less: its inverse times a few hundred is finite

@@ -1,4 +1,4 @@
-"""Out of memory: an error that says which batch would have fitted, found by trying."""
+"""Out of memory: an error that says which batch would have fitted, found by trying, or that fewer runs at once would."""
 
 from __future__ import annotations
 
@@ -51,6 +51,10 @@ def _advice(recipe: Recipe, task: Task, options: RunOptions) -> str:
     where = f"out of memory on {options.device} with batch {recipe.batch}"
     if options.process.world > 1:
         return f"{where} divided among {options.process.world} processes: set a smaller one"
+    if options.at_once > 1:  # the others take and give back memory meanwhile: nothing is tried, and the run stays what it is
+        fewer = options.at_once // 2
+        way = f"at_once={fewer}, in a terminal --at-once {fewer} of reproduce, --jobs {fewer} of compare"
+        return f"{where} in {options.at_once} runs side by side: train {fewer} at once ({way}), or set a smaller batch"
     fits = largest_batch(recipe, task, options)
     if fits is None:
         return f"{where}, and no smaller one fits: take a smaller model or smaller inputs, or another device"

@@ -206,8 +206,8 @@ class GraphEngine(Engine):
 
     @contextmanager
     def on_stream(self) -> Iterator[None]:
-        """The engine's own stream, after the work launched so far on the current one."""
-        self.stream.wait_stream(torch.cuda.current_stream())
+        """The engine's own stream, after the work launched so far on the current one of its device."""
+        self.stream.wait_stream(torch.cuda.current_stream(self.parts.options.device))
         with torch.cuda.stream(self.stream):
             yield
 
