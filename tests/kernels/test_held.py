@@ -12,6 +12,7 @@ import torch
 pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 import held_plain
+from cases import tied_rows
 from kernel_cases import KINDS, drawn
 
 import noiseproof
@@ -108,6 +109,18 @@ def test_the_gradient_of_rows_as_if_held_agrees_with_float64(name, in_place, pla
     assert ((leaf.grad - exact.grad).norm(dim=1) <= 1e-5 * exact.grad.norm(dim=1)).all()
     assert not leaf.grad[1].any()
     assert torch.equal(given.detach(), logits) != in_place
+
+
+@without_gpu
+@pytest.mark.parametrize("q", [0.5, 1.5])
+def test_where_classes_tie_the_gradient_of_rows_as_if_held_is_within_1e5(q, plainly):
+    logits, loss = tied_rows(FEW), noiseproof.ANorm(q=q, reduction="sum")
+    target = torch.zeros(len(logits), dtype=torch.int64)
+    exact, leaf = logits.double().requires_grad_(), logits.clone().requires_grad_()
+    loss(exact, target).backward()
+    noiseproof.GradientInForward(loss)(leaf, target).backward()
+    counts = exact.grad.norm(dim=1) > 1e-30
+    assert ((leaf.grad - exact.grad).norm(dim=1) <= 1e-5 * exact.grad.norm(dim=1))[counts].all()
 
 
 @without_gpu

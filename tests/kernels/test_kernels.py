@@ -12,6 +12,7 @@ import torch
 
 pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
+from cases import tied_rows
 from kernel_cases import KINDS, REQUESTS, drawn, errors, passes
 
 import noiseproof
@@ -97,6 +98,35 @@ def test_classes_that_nearly_tie_take_nothing_from_the_gradient_of_a_power_sum(c
     target = torch.tensor([3, 40, 71, 7, 8, 38, 0, 71])
     found = errors(logits.to(DEVICE), target.to(DEVICE), [Primitive("power", 2.0), Primitive("power", 0.7)], alone=True)
     assert found.passes(torch.float32), found
+
+
+@pytest.mark.parametrize(
+    ("classes", "asked"),
+    [
+        *((3, [Primitive("power", q)]) for q in (0.5, 1.1, 1.5, 3.0)),
+        *((classes, [Primitive("power", 0.9), Primitive("power", 10.0)]) for classes in (10, 72, 300)),
+        *((classes, [Primitive("power", 2.5)]) for classes in (64, 72, 300)),
+        (72, [Primitive("power", 1.5), Primitive("focal", 0.5), Primitive("room", 0.5, 1e-3)]),  # more sums than registers
+    ],
+)
+def test_where_classes_tie_the_gradient_of_a_power_sum_with_another_q_than_2_is_within_1e5(classes, asked, short_tiles):
+    """It would be made of differences of equal numbers."""
+    logits = tied_rows(classes).to(DEVICE)
+    target = torch.zeros(len(logits), dtype=torch.int64, device=DEVICE)
+    for which, primitive in enumerate(asked, start=2):
+        if primitive.kind == "power":
+            grads = torch.zeros((2 + len(asked), len(logits)), device=DEVICE)
+            grads[which] = 1.0
+            exact = passes(reference, logits.double(), target, asked, grads.double())[1]
+            ours = passes(rows, logits, target, asked, grads)[1].double()
+            counts = exact.norm(dim=1) > 1e-30
+            assert ((ours - exact).norm(dim=1) <= 1e-5 * exact.norm(dim=1))[counts].all(), primitive
+
+
+@pytest.mark.parametrize("q", [0.999, 1.001])
+def test_a_q_near_1_takes_nothing_from_the_gradient_of_a_power_sum(q, short_tiles):
+    """All sums of ``e^q - e`` are small then, not those of ties alone."""
+    check(["random", "wrong", "far"], [Primitive("power", q)], 300, alone=True)
 
 
 @pytest.mark.parametrize("classes", [500, 1025])

@@ -93,6 +93,21 @@ def draw(
     return logits.to(dtype), torch.randint(classes, (rows,), generator=generator)
 
 
+def tied_rows(classes: int) -> Tensor:
+    """Classes that tie, and a label, class 0, far below them: all of them, half of them, only two; then the label among or
+    above them, or above all but one."""
+    generator = torch.Generator().manual_seed(classes)
+    label, rows = torch.tensor([0]), []
+    for apart in (0.0, 1e-7, 1e-5, 1e-3, 1e-2):
+        near = 0.25 - apart * torch.rand(classes, generator=generator)
+        near[1] = 0.25
+        half = torch.where(near > near.median(), 0.25, near.min())
+        two = (near - 15.0).index_copy(0, torch.arange(1, 3), torch.tensor([0.25, 0.25 - apart]))
+        rows += [near.index_fill(0, label, z) for z in (-80.0, -20.0, -5.0, 0.25, 3.0)]
+        rows += [half.index_fill(0, label, -30.0), two.index_fill(0, label, -20.0), near]
+    return torch.stack(rows)
+
+
 def gradient(loss: RobustLoss, logits: Tensor, target: Tensor) -> Tensor:
     """Of the sum of the losses."""
     leaf = logits.detach().clone().requires_grad_()

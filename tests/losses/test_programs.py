@@ -11,7 +11,8 @@ from cases import STATISTIC, all_options, build, draw
 import noiseproof
 from noiseproof.losses.programs import programs_of, signature
 from noiseproof.primitives import small
-from noiseproof.program import Program, traced
+from noiseproof.program import Node, Program, traced
+from noiseproof.program.code import decoded, encoded
 from noiseproof.program.vectors import compiled
 from noiseproof.statistics import RowStatistics, request_of, statistics_of
 
@@ -58,6 +59,32 @@ def test_a_program_gives_the_values_and_slopes_of_its_loss(name, options):
     for mine, slope in zip(ours, slopes, strict=True):
         wanted = torch.zeros_like(value) if slope is None else slope
         torch.testing.assert_close(torch.as_tensor(mine, dtype=value.dtype).expand_as(wanted), wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("first", ["nce", "nfl", "nnce", "ce", "agce"])
+def test_a_coefficient_is_never_taken_for_the_register_of_its_number(first):
+    """Of a whole number Python says that both are equal; in some expression or other each of the small ones meets its own."""
+    logits, target = draw(8, 7)
+
+    def gradient(loss):
+        leaf = logits.clone().requires_grad_()
+        return torch.autograd.grad(loss(leaf, target), leaf)[0]
+
+    second = noiseproof.AMSE(a=3.0)
+    one, other = gradient(build(first)), gradient(second)
+    for c in range(-30, 31):
+        for loss, expected in ((c * build(first) + second, c * one + other), (build(first) + c * second, one + c * other)):
+            torch.testing.assert_close(gradient(loss), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_programs_that_differ_in_a_register_or_a_number_are_two():
+    """As two losses may, whose programs are found again by what they are."""
+    double, square = (Program(2, (Node("mul", (0, second)),), 2, (2.0, 0.0)) for second in (1.0, 1))
+    assert double != square
+    assert len({double, square, decoded(encoded(double))}) == 2
+    row = torch.tensor([3.0]), torch.tensor([5.0])
+    assert [compiled(program, torch.float32)(*row)[0].item() for program in (double, square)] == [3.0, 15.0]
+    assert not Program(2, (), 0, (1.0, 0.0)).reads(1)  # cross entropy, whose slope is the number 1
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])

@@ -124,6 +124,26 @@ def test_forward_mode_and_hessians_by_torch_func(name):
 
 @EACH
 @pytest.mark.parametrize("soft", [False, True])
+def test_forward_mode_over_a_vmap_gives_the_slope_of_each_example(name, soft):
+    if name in RANDOM:
+        pytest.skip("draws anew at each call")
+    loss = build(name, 4).double()
+    logits, target = draw(3, 4, scale=1.0)
+    if soft:
+        target = torch.softmax(draw(3, 4, seed=5)[0], 1)
+    direction = torch.randn(3, 4, dtype=torch.float64)
+
+    def each(z):
+        return torch.func.vmap(lambda row, label: loss(row[None], label[None]))(z, target)
+
+    values, slopes = torch.func.jvp(each, (logits,), (direction,))
+    rows = range(len(logits))
+    torch.testing.assert_close(values, torch.stack([loss(logits[i : i + 1], target[i : i + 1]) for i in rows]))
+    torch.testing.assert_close(slopes, (gradient(lambda z, _: each(z), logits, target) * direction).sum(1))
+
+
+@EACH
+@pytest.mark.parametrize("soft", [False, True])
 def test_forward_mode_ad_gives_the_slope_as_it_does_for_cross_entropy(name, soft):
     loss = build(name, 4).double()
     logits, target = draw(3, 4, scale=1.0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from noiseproof.kernels.terms import LOWEST, class_terms, exp, focal_terms, log1p, norm_power, power_term
+from noiseproof.kernels.terms import LOWEST, class_terms, exp, focal_terms, log1p, norm_power, power_change, power_term
 
 __all__ = ["add_block", "changes", "focal_block", "focal_from_moments", "keep", "keep_focal", "keep_power", "keep_row", "over"]
 __all__ += ["is_lost", "unmasked", "without_largest"]
@@ -87,14 +87,21 @@ def changes(z, top, Q: tl.constexpr):
     """Each lane's sum of ``e^q - e`` over a block."""
     x = tl.maximum(z - top, LOWEST)
     e = exp(x)
-    return over(e * (e - 1.0) if Q == 2 else power_term(x, e, Q) - e)
+    return over(e * (e - 1.0) if Q == 2 else power_change(x, e, True, Q))
 
 
 @triton.jit
-def is_lost(own, rest, change):
+def is_lost(own, rest, change, Q: tl.constexpr):
     """Whether ``change``, a sum of ``e^q - e`` formed as the difference of two, has lost what the gradient is made of: nearly
-    all of both is of classes that nearly tie with the largest. It is to be added up by itself, with :func:`changes`."""
-    return (own < 0.0) & (rest > 0.25) & (tl.abs(change) < 0.02 * rest)
+    all of both is of classes that nearly tie with the largest, or q is nearly 1, where it is small beside the errors of both
+    for any class. It is to be added up by itself, with :func:`changes`."""
+    if Q == 1:
+        lost = own > 0.0  # never: it is 0
+    elif Q > 0.95 and Q < 1.05:
+        lost = own < 0.0
+    else:
+        lost = (own < 0.0) & (rest > 0.25) & (tl.abs(change) < 0.02 * rest)
+    return lost
 
 
 @triton.jit

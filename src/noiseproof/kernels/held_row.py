@@ -72,10 +72,10 @@ def _with_label(largest, rest, rest_a, rest_b, z_y, Q_A: tl.constexpr, Q_B: tl.c
 
 
 @triton.jit
-def _lost(own, rest, rest_q, USED: tl.constexpr):
+def _lost(own, rest, rest_q, USED: tl.constexpr, Q: tl.constexpr):
     lost = own > 0.0  # never
     if USED:
-        lost = is_lost(own, rest, rest_q - rest)
+        lost = is_lost(own, rest, rest_q - rest, Q)
     return lost
 
 
@@ -121,7 +121,7 @@ def row_numbers(
     value_b = _power_value(rest_b, one, inverse, log_sum, POWER_B, Q_B)
     kept_a, kept_b = tl.where(own < 0.0, rest_a - rest, rest_a + one), tl.where(own < 0.0, rest_b - rest, rest_b + one)
     numbers = (own, d, left, others, z_y - largest, value_a, value_b)
-    lost = (_lost(own, rest, rest_a, POWER_A), _lost(own, rest, rest_b, POWER_B))
+    lost = (_lost(own, rest, rest_a, POWER_A, Q_A), _lost(own, rest, rest_b, POWER_B, Q_B))
     return (top, log_sum, inverse, miss_of_largest(above, inverse)), numbers, (kept_a, kept_b), lost
 
 

@@ -25,7 +25,7 @@ from noiseproof.kernels.terms import (
     log1p,
     miss_of_largest,
     norm_power,
-    power_term,
+    power_change,
     safe_label,
 )
 
@@ -69,10 +69,9 @@ def _sum_of_powers(x, e, is_label, below, USED: tl.constexpr, Q: tl.constexpr):
         if Q == 2:
             term = e * (e - below)
         else:
-            term = power_term(x, e, Q)
-            if Q != 1 and Q != 3:  # not made of e, which is 0 at the label
+            term = power_change(x, e, below > 0.0, Q)
+            if Q < 1:  # not made of e, which is 0 at the label
                 term = tl.where(is_label, 0.0, term)
-            term -= below * e
         total = _over(term)
     return total
 

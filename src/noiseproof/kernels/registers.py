@@ -22,6 +22,7 @@ from noiseproof.kernels.terms import (
     log1p,
     miss_of_largest,
     norm_power,
+    power_change,
     power_term,
     row_factors,
 )
@@ -36,7 +37,8 @@ def _power_sum(x, e_less, tops, rest, own, inverse, log_sum, Q: tl.constexpr):
     if Q != 1 and Q != 2 and Q != 3:  # not made of e_less
         term = tl.where(x == 0.0, 0.0, term)
     rest_q = tl.sum(term, 1)
-    return (rest_q + tops) * norm_power(inverse, log_sum, Q), tl.where(own < 0.0, rest_q - rest, rest_q + tops)
+    change = rest_q - rest if Q == 2 else tl.sum(power_change(x, e_less, True, Q), 1)
+    return (rest_q + tops) * norm_power(inverse, log_sum, Q), tl.where(own < 0.0, change, rest_q + tops)
 
 
 @triton.jit
@@ -118,8 +120,10 @@ def _add_power(
     below = own < 0.0
     if EXACT and Q == 2:
         term = e * tl.where(below[:, None], e_less_1, e)
-    else:
+    elif Q == 2:
         term = power_term(x, e, Q) - tl.where(below[:, None], e, 0.0)
+    else:
+        term = power_change(x, e, below[:, None], Q)
     term = tl.where(alive, term, 0.0)
     slope += factor * (tl.where(below, hit, 0.0) - tl.sum(term, 1) * inverse)
     return slope, dz_y, extra + factor[:, None] * term

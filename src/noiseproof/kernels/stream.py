@@ -56,7 +56,7 @@ def _change(
     """The sum of ``e^q - e``; where it is lost the row is read again."""
     change = rest_q - rest
     if USED:
-        lost = is_lost(own, rest, change)
+        lost = is_lost(own, rest, change, Q)
         total = tl.zeros([LANES], tl.float32)
         for start in range(0, tl.where(lost, classes, 0), BLOCK):
             column = start + place

@@ -8,7 +8,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from noiseproof.kernels.terms import class_terms, exp, expm1, miss_of_largest, norm_power, power_term, row_factors, safe_label
+from noiseproof.kernels.terms import (
+    class_terms,
+    exp,
+    expm1,
+    miss_of_largest,
+    norm_power,
+    power_change,
+    power_term,
+    row_factors,
+    safe_label,
+)
 
 __all__ = ["factors_of", "gradient_of", "stream_backward"]
 
@@ -85,6 +95,12 @@ def factors_of(
 
 
 @triton.jit
+def _power(x, e, below, Q: tl.constexpr):
+    """``e^q - e``, or ``e^q`` where the label is the largest class."""
+    return power_term(x, e, Q) - below * e if Q == 2 else power_change(x, e, below > 0.0, Q)
+
+
+@triton.jit
 def _with_powers(
     x, e, slope, uniform, below, power_a, power_b,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
@@ -93,9 +109,9 @@ def _with_powers(
     by_e = slope + power_a * (e - below) if POWER_A and Q_A == 2 else slope
     out = e * by_e - uniform
     if POWER_A and Q_A != 2:
-        out += power_a * (power_term(x, e, Q_A) - below * e)
+        out += power_a * _power(x, e, below, Q_A)
     if POWER_B:
-        out += power_b * (power_term(x, e, Q_B) - below * e)
+        out += power_b * _power(x, e, below, Q_B)
     return out
 
 

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 __all__ = ["FLOOR", "LOWEST", "SURE", "TINY", "exp", "expm1", "focal_slopes_from_top", "focal_terms", "log1p", "norm_power"]
-__all__ += ["at_least", "class_terms", "miss_of_largest", "power_term", "row_factors", "safe_label"]
+__all__ += ["at_least", "class_terms", "miss_of_largest", "power_change", "power_term", "row_factors", "safe_label"]
 
 LOWEST = tl.constexpr(-3.4028234663852886e38)  # of float32: no logit is below it but -inf, and it can be subtracted from itself
 FLOOR = tl.constexpr(1.8e-35)  # exp(-80), the least d: a label's log_miss is not below -80, and d can be divided by
@@ -67,6 +67,22 @@ def power_term(x, e, Q: tl.constexpr):
         term = e * e * e
     else:
         term = exp(Q * x)
+    return term
+
+
+@triton.jit
+def power_change(x, e, below, Q: tl.constexpr):
+    """``e^q - e`` for a q other than 2, or ``e^q`` in rows where the label is not ``below`` another class; 0 at -inf.
+
+    From expm1 of what is not positive: nothing is lost where classes tie, and nothing overflows where they are far.
+    """
+    if Q == 1:
+        term = tl.where(below, 0.0, e)
+    elif Q > 1:
+        log_ratio = (Q - 1.0) * x
+        term = e * tl.where(below, expm1(log_ratio), exp(log_ratio))
+    else:
+        term = power_term(x, e, Q) * tl.where(below, -expm1((1.0 - Q) * x), 1.0)
     return term
 
 

@@ -32,9 +32,15 @@ log1p of the sum of the others, of d where that is the label. For the second::
     p_j^q - p_j power_q = D^-q [ (e_j^q - e_j) + e_j G/D ],        G = e_y + sum_{k != y} (e_k - e_k^q)
                         = D^-q [ e_j^q - e_j (1 - G/D) ],          1 - G/D = power_q D^(q-1)
 
-With e - 1 = expm1(z - max z), for a few classes, the first two lines and e^2 - e = e (e - 1) are exact where classes tie. In
-the third the largest class, if it is not the label, has e = 1 and drops out of the round bracket and of the sum exactly; if it
-is the label, the fourth has nothing to cancel. With two classes ``(K-1) p_j - 1`` and ``p_j H - h_j`` cancel too: there dz_j is
+With e - 1 = expm1(z - max z), for a few classes, the first two lines and e^2 - e = e (e - 1) are exact where classes tie. For
+another q the round bracket is a product too, with x = z - max z::
+
+    e^q - e = e expm1((q-1) x)  for q > 1        e^q - e = -e^q expm1((1-q) x)  for q < 1
+
+In both the argument of expm1 is not positive, so its value is in [-1, 0] however far the class. With more classes than a few
+only e^2 - e remains a difference of e and 1, which costs digits where classes tie and nothing else is asked for. In the third
+line the largest class, if it is not the label, has e = 1 and drops out of the round bracket and of the sum exactly; if it is
+the label, the fourth has nothing to cancel. With two classes ``(K-1) p_j - 1`` and ``p_j H - h_j`` cancel too: there dz_j is
 -dz_y, whose column above is made of products alone. Measured against 60-digit arithmetic the worst row's gradient is within
 1e-5 at every confidence, right or wrong (tests/test_accuracy.py).
 
@@ -45,6 +51,7 @@ reference   the two passes in plain torch, which run everywhere
 chunks      rows in chunks, and the memory that a chunk is worked on in
 small       the same for a small batch on the CPU, both passes at once
 focal       terms and slopes of the focal sums, for these two
+power       the terms of a power sum's gradient, for these two
 backends    which implementation of the passes runs on which device
 onlookers   compilers, transforms and others that look on
 plain       the definition in plain torch, differentiable as it is

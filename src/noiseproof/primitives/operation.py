@@ -89,7 +89,10 @@ def _(info: Any, in_dims: tuple[Any, ...], target: Tensor, classes: int) -> tupl
 class _Primitives(torch.autograd.Function):
     """The operation with its gradient, under autograd, torch.func and forward-mode AD alike."""
 
-    generate_vmap_rule = True
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        # A rule that torch makes fails in forward mode over vmap where a result has no gradient.
+        return _vmap(info, in_dims, *args, operation=_Primitives.apply)
 
     @staticmethod
     def forward(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
@@ -101,7 +104,7 @@ class _Primitives(torch.autograd.Function):
         logits, target, ctx.request = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(logits, target, *output)
-        ctx.save_for_forward(logits, target, *output)  # the same: vmap keeps one list of mapped axes for both
+        ctx.save_for_forward(logits, target)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
@@ -110,7 +113,7 @@ class _Primitives(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, None]:
-        logits, target, *_ = ctx.saved_tensors
+        logits, target = ctx.saved_tensors
         return plain_jvp(lambda z: plain_primitives(z, target, ctx.request), (logits,), (tangents[0],)), None
 
 
@@ -143,9 +146,11 @@ class _PrimitivesBackward(torch.autograd.Function):
         return plain_jvp(plain_gradient(target, ctx.request), (grads, logits), tangent)
 
 
-def _vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+def _vmap(
+    info: Any, in_dims: tuple[Any, ...], *args: Any, operation: Any = row_primitives
+) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
     flat, rows = _fold_batch(info.batch_size, in_dims, args, row_axes=(0, 0, None))
-    primitives, saved = (t.unflatten(1, (info.batch_size, rows)) for t in row_primitives(*flat))
+    primitives, saved = (t.unflatten(1, (info.batch_size, rows)) for t in operation(*flat))
     return (primitives, saved), (1, 1)
 
 

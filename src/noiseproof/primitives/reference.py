@@ -16,6 +16,7 @@ from noiseproof.primitives import small
 from noiseproof.primitives.chunks import Space, in_chunks
 from noiseproof.primitives.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
 from noiseproof.primitives.onlookers import is_compiling, on_cpu
+from noiseproof.primitives.power import power_changes
 from noiseproof.primitives.request import FOCAL_KINDS, Primitive
 
 __all__ = ["LEAST", "Passed", "backward", "checked_labels", "finite_sum", "first_pass", "forward", "scale", "second_pass"]
@@ -284,7 +285,7 @@ def _fill_gradient(
             if primitive.exponent == 2 and e_less_1 is not None:
                 term = torch.where(row.below < 0, e_less_1, e, out=place).mul_(e)
             else:
-                term = _power_term(primitive.exponent, e, shifted, row, place)
+                term = _power_term(primitive.exponent, e, shifted, row, place, space.spare)
             c0 = torch.addcmul(c0, term.sum(1, keepdim=True).mul_(row.inverse_sum), factor, value=-1)
             extra = term.mul_(factor) if extra is None else extra.addcmul_(term, factor)
         elif primitive.kind in FOCAL_KINDS:
@@ -331,12 +332,13 @@ def _without(masked: Tensor | None, terms: Tensor) -> Tensor:
     return terms if masked is None else terms.masked_fill_(masked, 0.0)
 
 
-def _power_term(q: float, e: Tensor, shifted: Tensor, row: _Columns, place: Tensor | None) -> Tensor:
+def _power_term(q: float, e: Tensor, shifted: Tensor, row: _Columns, place: Tensor | None, spare: Tensor | None) -> Tensor:
     """``e^q - e``, or ``e^q`` where the label is the largest class; 0 at the label."""
     if q == 2:
         return torch.add(e, row.below, out=place).mul_(e)
     powers = torch.mul(shifted, q, out=place)
-    return _put(_exp(powers, powers).addcmul_(e, row.below), row.label, 0.0)
+    powers = _exp(powers, powers)
+    return _put(power_changes(q, e, powers, shifted, row.below < 0, LEAST[e.dtype], spare), row.label, 0.0)
 
 
 def _exp(x: Tensor, out: Tensor | None) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from noiseproof.primitives.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
+from noiseproof.primitives.power import power_changes
 from noiseproof.primitives.request import Primitive
 
 __all__ = ["SMALL", "Factor", "Small", "fast_exp_", "first_pass", "kept", "number", "second_pass", "to_keep"]
@@ -205,7 +206,7 @@ class _Gradient:
             scale = inverse.square()
         else:
             powers = _powers(done.shifted, q, self.least, done.label)
-            term = torch.where(behind, powers - done.e, powers)
+            term = power_changes(q, done.e, powers, done.shifted, behind, self.least)
             scale = inverse**q
         if isinstance(factor, float):
             self.at_label.addcmul_(self.hit, value, value=-q * factor)

@@ -7,7 +7,10 @@ from typing import NamedTuple
 __all__ = ["OPERATIONS", "Builder", "Node", "Program", "Value", "decoded", "encoded"]
 
 Value = int | float
-"""The number of a register, or a number: the first is always an ``int``, the second always a ``float``."""
+"""The number of a register, or a number: the first is always an ``int``, the second always a ``float``.
+
+To Python register 2 and the number 2.0 are equal, so what holds them is compared and looked up as text, which tells them apart.
+"""
 
 
 class Node(NamedTuple):
@@ -26,9 +29,19 @@ class Program(NamedTuple):
     slopes: tuple[Value, ...]
     """The derivative of the value by each primitive"""
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and encoded(self) == encoded(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a tuple has one of its own
+
+    def __hash__(self) -> int:
+        return hash(encoded(self))
+
     def reads(self, primitive: int) -> bool:
         """Whether the value or a slope depends on a primitive."""
-        return primitive in (self.value, *self.slopes) or any(primitive in _registers(node) for node in self.nodes)
+        results = Node("", (self.value, *self.slopes))
+        return any(primitive in _registers(node) for node in (results, *self.nodes))
 
     def without_slopes(self) -> "Program":
         return pruned(Program(self.primitives, self.nodes, self.value, ()))
@@ -68,7 +81,8 @@ class Builder:
     def __init__(self, primitives: int) -> None:
         self.primitives = primitives
         self.nodes: list[Node] = []
-        self._numbers: dict[Node, int] = {}
+        self._numbers: dict[str, int] = {}
+        """The registers of the nodes, by their text"""
 
     def add(self, name: str, *inputs: Value) -> Value:
         """The result of an operation: a register, or a number where it can be computed now."""
@@ -81,10 +95,11 @@ class Builder:
             except (ArithmeticError, ValueError):
                 pass  # of what torch says is infinite or NaN
         node = Node(name, tuple(sorted(inputs, key=_order)) if name in ("add", "mul") else inputs)
-        if node not in self._numbers:
-            self._numbers[node] = self.primitives + len(self.nodes)
+        text = repr(node)
+        if text not in self._numbers:
+            self._numbers[text] = self.primitives + len(self.nodes)
             self.nodes.append(node)
-        return self._numbers[node]
+        return self._numbers[text]
 
     def finished(self, value: Value, slopes: Sequence[Value]) -> Program:
         return pruned(Program(self.primitives, tuple(self.nodes), value, tuple(slopes)))

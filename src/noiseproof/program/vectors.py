@@ -40,7 +40,8 @@ class _Text:
         self.program, self.dtype = program, dtype
         self.names: dict[str, Any] = {f"{name}": function for name, function in TORCH.items()}
         results = {value for value in (program.value, *program.slopes) if isinstance(value, int)}
-        self.last = {value: number for number, node in enumerate(program.nodes) for value in node.inputs}
+        reads = [(value, number) for number, node in enumerate(program.nodes) for value in node.inputs]
+        self.last = {value: number for value, number in reads if isinstance(value, int)}
         self.last |= dict.fromkeys(results, len(program.nodes))
 
     def name(self, value: Value) -> str:
