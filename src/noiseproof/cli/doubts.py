@@ -23,7 +23,8 @@ NAMED = 10
 
 
 def data_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
-    """Labels that count from 1, or are of other examples; classes that are not tested; what :func:`table_doubts` finds."""
+    """Labels that count from 1, or are of other examples or perhaps other classes; classes that are not tested; what
+    :func:`table_doubts` finds."""
     given = task.train.labels
     own = given if task.clean is None else task.clean  # noise gives labels to a class that has no example
     if absent := len(task.classes) - len(np.unique(own)):
@@ -40,6 +41,12 @@ def data_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
                 f"only {agree:.0%} of the labels in {recipe.noise.removeprefix('labels:')} are the data's own, as many as by "
                 "chance: are they of the same examples, in the same order?"
             )
+    if task.soft_by_order:
+        yield (
+            f"{recipe.noise.removeprefix('labels:')} does not say the names of its classes: its columns are taken for "
+            f"{', '.join(task.classes[:NAMED])}{', ...' if len(task.classes) > NAMED else ''}, in this order; an array "
+            "'classes' beside 'posterior' names them"
+        )
     yield from table_doubts(task.columns, task.train, own, task.classes)
 
 
