@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from noiseproof.data import DataError, open_dataset
-from noiseproof.data.tables import read_features, relabelled
+from noiseproof.data.features import read_features
+from noiseproof.data.tables import relabelled
 
 
 def written(folder, *lines, name="t.csv"):

@@ -22,13 +22,13 @@ from noiseproof.audit.probabilities import checked_features
 from noiseproof.audit.tables import read_decisions
 from noiseproof.cli.audit_view import Followed, as_json_text, print_verdict, print_warnings
 from noiseproof.cli.doubts import table_doubts
-from noiseproof.cli.given_labels import file_and_name, with_given
+from noiseproof.cli.given_labels import with_given
 from noiseproof.cli.output import Console, console, errors_reported, warn
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.data import Dataset, check_classes, open_dataset
 from noiseproof.data.cleaned import write_cleaned
-from noiseproof.files import write_whole
+from noiseproof.files import file_and_name, write_whole
 from noiseproof.reading import NpzFile, ReadError, read_npy, read_table, shown
 from noiseproof.report.audit_page import SHOWN, audit_page
 from noiseproof.train import OutOfMemoryError
