@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.doubts import data_doubts
+from noiseproof.cli.doubts import LOST, data_doubts, rare_doubts
 from noiseproof.cli.output import Console, console, printable, warn
 from noiseproof.cli.plan import Plan
 from noiseproof.cli.progress import duration
@@ -118,8 +118,9 @@ class EveryNth(Several):
 
 
 def print_result(record: Record, task: Task, folder: Path, quiet: bool, as_json: bool) -> None:
+    rare = record.recipe["loss"] != "ce" and any(rare_doubts(task.train.labels, task.classes))
     for text in record.warnings:
-        warn(text)
+        warn(f"{text}; {LOST}" if rare and text.startswith("never predicted") else text)
     if as_json:
         typer.echo(as_json_text(record, folder))
         return
