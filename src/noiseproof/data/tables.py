@@ -33,6 +33,7 @@ __all__ += ["with_first"]
 
 NAME_WORDS = PATH_WORDS | {"", "id", "index", "unnamed: 0"}
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+DECIMAL_COMMA = re.compile(r"[+-]?[\d.]*,\d+", re.ASCII)
 WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 Rows = Iterator[tuple[int, list[str]]]
 NAMED = 20  # columns that an error names
@@ -82,8 +83,10 @@ def is_table(path: Path) -> bool:
         return False  # a path may have commas and quotes
     words = [field.lower() for field in first]
     if len(first) < 2 or not (named := [k for k, word in enumerate(words) if word in LABEL_WORDS]):
-        # Without a name for the label: mostly numbers before the last field, which a path would not be.
-        return len(first) > 2 and len(second) > 2 and 2 * sum(map(is_number, second[:-1])) >= len(second) - 1
+        # Without a name for the label: mostly numbers before the last field, or no image among them.
+        numbers = 2 * sum(map(is_number, second[:-1])) >= len(second) - 1
+        image = any(Path(field).suffix.lower() in EXTENSIONS for field in (*first, *second))
+        return len(first) > 2 and len(second) > 2 and (numbers or not image)
     paths = [k for k, word in enumerate(words) if word in PATH_WORDS]
     if len(paths) != 1 or len(named) != 1:
         return True
@@ -190,11 +193,14 @@ def cells(path: Path, layout: Layout, rows: Rows) -> Table:
 
 
 def _check_numbers(path: Path, line: int, layout: Layout, row: list[str]) -> None:
-    for k in layout.features:
-        if not is_number(row[k]):
-            what = f"column {shown(layout.columns[k], 40)!r} should be a number, got {shown(row[k], 40)!r}"
-            way = "fill in what is missing, leave out columns that are not numbers; a list of images has columns path,label"
-            raise ReadError(f"{path}:{line}", f"{what}; {way}")
+    wrong = [k for k in layout.features if not is_number(row[k])]
+    if not wrong:
+        return
+    what = f"column {shown(layout.columns[wrong[0]], 40)!r} should be a number, got {shown(row[wrong[0]], 40)!r}"
+    more = f" (on this line also {listed([layout.columns[k] for k in wrong[1:]])})" if wrong[1:] else ""
+    point = "write decimal points, " if DECIMAL_COMMA.fullmatch(row[wrong[0]]) else ""
+    way = "fill in what is missing, leave out columns that are not numbers; a list of images has columns path,label"
+    raise ReadError(f"{path}:{line}", f"{what}{more}; {point}{way}")
 
 
 def _labels(path: Path, column: str, lines: list[int], labels: list[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
