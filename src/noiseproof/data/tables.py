@@ -198,7 +198,7 @@ def _check_numbers(path: Path, line: int, layout: Layout, row: list[str]) -> Non
         return
     what = f"column {shown(layout.columns[wrong[0]], 40)!r} should be a number, got {shown(row[wrong[0]], 40)!r}"
     more = f" (on this line also {listed([layout.columns[k] for k in wrong[1:]])})" if wrong[1:] else ""
-    point = "write decimal points, " if DECIMAL_COMMA.fullmatch(row[wrong[0]]) else ""
+    point = "write decimal points, " if any(DECIMAL_COMMA.fullmatch(row[k]) for k in wrong) else ""
     way = "fill in what is missing, leave out columns that are not numbers; a list of images has columns path,label"
     raise ReadError(f"{path}:{line}", f"{what}{more}; {point}{way}")
 
