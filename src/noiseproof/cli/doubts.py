@@ -65,8 +65,9 @@ def rare_doubts(labels: NDArray[np.int64], classes: Sequence[str]) -> Iterator[s
     if rare:
         shares = [f"{shown(classes[k], 40)} ({counts[k] / len(labels):.1%})" for k in (*rare[:NAMED], largest)]
         more = f" and {len(rare) - NAMED} more" if len(rare) > NAMED else ""
-        may = "a robust loss may never predict it; docs/choosing.md says what helps"
-        yield f"class {', '.join(shares[:-1])}{more} is rare beside {shares[-1]}: {may}"
+        which, are, them = ("classes", "are", "them") if rare[1:] else ("class", "is", "it")
+        may = f"a robust loss may never predict {them}; docs/choosing.md says what helps"
+        yield f"{which} {', '.join(shares[:-1])}{more} {are} rare beside {shares[-1]}: {may}"
 
 
 def table_doubts(
