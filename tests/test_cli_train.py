@@ -194,6 +194,15 @@ def test_rare_classes_are_those_beside_a_much_more_frequent_one(counts, said):
     assert bool(text) == bool(said)
 
 
+@pytest.mark.parametrize(("model", "said"), [("resnet18", True), ("cnn5", False)])
+def test_a_large_network_on_a_cpu_is_said_to_take_long(model, said):
+    np.savez("images.npz", x=np.random.default_rng(0).integers(0, 256, (8, 8, 8, 3), dtype=np.uint8), y=np.arange(8) % 2)
+    result = run("ce", "--data", "images.npz", "--model", model, "--set", "epochs=1", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    hint = f"warning: {model} takes hours on a CPU where a small network, --model cnn5, takes minutes"
+    assert (hint in result.stderr) == said
+
+
 @pytest.mark.parametrize("command", [("train", "ce"), ("compare", "ce", "--seeds", "1")])
 def test_labels_from_one_and_labels_in_another_order_are_doubted(command):
     """Symmetric noise gives labels to class 0, which has no example of its own; labels in another order agree by chance."""

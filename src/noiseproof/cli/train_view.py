@@ -76,6 +76,9 @@ def _doubts(recipe: Recipe, task: Task, options: RunOptions) -> Iterator[str]:
     yield from data_doubts(recipe, task)
     if task.test is None:
         yield "no test split, so no test accuracy will be known; --test-share 0.1 holds out a tenth"
+    if options.device.type == "cpu" and recipe.model.startswith("resnet"):
+        size = "" if task.train.in_memory else " --set size=32"
+        yield f"{recipe.model} takes hours on a CPU where a small network, --model cnn5{size}, takes minutes"
     if task.name == "webvision" and not task.other_tests:
         yield (
             "no ILSVRC12 images to test on as well: they are looked for in and beside WebVision's folder, as "
