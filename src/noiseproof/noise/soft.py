@@ -13,7 +13,7 @@ from noiseproof.files import checksum
 from noiseproof.noise.files import load_labels
 from noiseproof.reading import NpzFile, ReadError, shown
 
-__all__ = ["SoftLabels", "read_soft_labels"]
+__all__ = ["SoftLabels", "column_order", "read_soft_labels"]
 
 SOFT, GIVEN, NAMES = "posterior", "given", "classes"
 """Arrays of the file"""
@@ -31,23 +31,34 @@ class SoftLabels(NamedTuple):
     """What the file calls the columns, if it says it"""
 
     def of_classes(self, classes: Sequence[str]) -> SoftLabels:
-        """With the columns in the order of these classes; a ValueError if they are of others.
-
-        Classes that have no names are called by their numbers: then the columns are taken as they stand.
-        """
-        own, wanted = self.classes, tuple(classes)
-        if own is None or own == wanted or _are_numbers(own) or _are_numbers(wanted):
+        """With the columns in the order of these classes; a ValueError if they are of others."""
+        if self.classes is None:
             return self
-        if set(own) != set(wanted) or len(set(own)) < len(own):
-            file, data = (_listed(set(one) - set(other)) for one, other in ((own, wanted), (wanted, own)))
-            way = "'noiseproof audit' makes them anew from the data as they are now"
-            raise ValueError(f"the soft labels are of other classes: only the file has {file}, only the data {data}; {way}")
-        order = np.array([own.index(name) for name in wanted])
-        return self._replace(probabilities=self.probabilities[:, order], given=np.argsort(order)[self.given], classes=wanted)
+        try:
+            order = np.array(column_order(self.classes, classes))
+        except ValueError as error:
+            raise ValueError(f"{error}; 'noiseproof audit' makes soft labels anew from the data as they are now") from error
+        return self._replace(probabilities=self.probabilities[:, order], given=np.argsort(order)[self.given])
 
     def fit_by_order_alone(self, classes: Sequence[str]) -> bool:
         """Whether these classes have names and the file has none, so that nothing shows that they are the columns."""
         return self.classes is None and not _are_numbers(classes)
+
+
+def column_order(own: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Which columns, of classes that are called so, are those that are wanted; a ValueError if they are of other classes.
+
+    Classes that have no names are called by their numbers: then the columns are taken as they stand.
+
+    >>> column_order(["no", "yes", "perhaps"], ["perhaps", "no", "yes"])
+    [2, 0, 1]
+    """
+    if tuple(own) == tuple(wanted) or _are_numbers(own) or _are_numbers(wanted):
+        return list(range(len(own)))
+    if set(own) != set(wanted) or len(set(own)) < len(own):
+        file, data = (_listed(set(one) - set(other)) for one, other in ((own, wanted), (wanted, own)))
+        raise ValueError(f"its columns are of other classes than the data: only the file has {file}, only the data {data}")
+    return [list(own).index(name) for name in wanted]
 
 
 def _are_numbers(classes: Sequence[str]) -> bool:
@@ -56,7 +67,7 @@ def _are_numbers(classes: Sequence[str]) -> bool:
 
 def _listed(names: set[str]) -> str:
     more = ", ..." if len(names) > NAMED else ""
-    return ", ".join(repr(shown(name, 40)) for name in sorted(names)[:NAMED]) + more or "one name twice"
+    return ", ".join(repr(shown(name, 40)) for name in sorted(names)[:NAMED]) + more or "none of its own"
 
 
 def read_soft_labels(
