@@ -67,6 +67,40 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.parametrize("file", ["p.npz", "p.csv", "long.csv"])
+def test_columns_that_a_file_names_are_put_in_the_order_of_the_classes(file):
+    """As 'noiseproof predict' writes them too."""
+    arrays()
+    p, order, names = np.load("p.npy"), [2, 0, 1], np.array(["=cat", "dog", "owl"])
+    lines = [",".join(map(str, row)) for row in p[:, order]]
+    np.savez("p.npz", probabilities=p[:, order], classes=names[order], index=np.arange(ROWS))
+    Path("p.csv").write_text("\n".join(["owl,=cat,dog", *lines]))
+    Path("long.csv").write_text(
+        "\n".join(["index,path,p_owl,p_'=cat,p_dog", *(f"{k},x,{line}" for k, line in enumerate(lines))])
+    )
+    done = audit(table(), "--probabilities", file, "--out", "out")
+    assert done.exit_code == 0, done.output
+    assert [row["flagged"] == "1" for row in rows_of("out/audit.csv")] == WRONG.tolist()
+
+
+@pytest.mark.parametrize(
+    ("names", "width", "message"),
+    [
+        (
+            ["=cat", "dog", "emu"],
+            3,
+            "p.npz: its columns are of other classes than the data: only the file has 'emu', only the data",
+        ),
+        (None, 4, "p.npz: 4 columns, and the data have 3 classes: =cat, dog, owl; one for each, in this order"),
+    ],
+)
+def test_columns_of_other_classes_are_refused(names, width, message):
+    np.savez(
+        "p.npz", probabilities=np.full((ROWS, width), 1 / width), **({} if names is None else {"classes": np.array(names)})
+    )
+    assert message in audit(table(), "--probabilities", "p.npz").stderr
+
+
 def test_predictions_of_ones_own_model_are_enough():
     done = audit(*arrays(), "--out", "out")
     assert done.exit_code == 0, done.output
@@ -276,7 +310,7 @@ def test_decisions_make_data_to_train_on(kind):
         (("mine.npz", "--probabilities", "nan.npy"), "nan.npy: probabilities must be finite numbers"),
         (
             ("mine.npz", "--probabilities", "half.npy"),
-            "half.npy: labels must be in [0, 1], the columns of the probabilities, got 2",
+            "half.npy: 2 columns, and the data have 3 classes: 0, 1, 2; one for each, in this order",
         ),
         (("nan.npz",), "nan.npz, x and y: inputs must be finite; example 0 is not"),
         (("one.npz",), "one.npz: all examples are of one class, '0'; at least two are needed"),

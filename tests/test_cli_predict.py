@@ -226,15 +226,57 @@ def test_a_column_that_is_none_of_those_of_training_is_doubted(by_name):
     ("header", "said"),
     [
         ("width height", "; missing: 'y'"),
-        ("width y height kind label", "; not of training: 'kind'"),
         ("width kind", "; missing: 'y', 'height'; not of training: 'kind'"),
+        ("width y Height kind label", "; missing: 'height'; not of training: 'Height', 'kind'"),
     ],
 )
 def test_columns_too_many_or_too_few_are_named(by_name, header, said):
-    Path("new.csv").write_text(table(header.split(), by_name | {"label": by_name["kind"]}))
+    Path("new.csv").write_text(table(header.split(), by_name | {"label": by_name["kind"], "Height": by_name["height"]}))
     done = run("named", "--data", "new.csv", "--out", "out.csv")
     assert done.exit_code == 2
     assert f"the network was trained on 3 features, with or without labels{said}\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("header", "place", "right"),
+    [
+        ("when width y height kind", "new.csv#kind", True),
+        ("kind wrong width y height", "new.csv#wrong", False),
+        ("width y height kind label", "new.csv", False),  # one of two is called as labels are
+        ("when width y height kind", "new.csv", None),
+    ],
+)
+def test_columns_of_training_are_taken_out_of_more_and_the_labels_are_those_that_are_named(by_name, header, place, right):
+    more = {"wrong": 1 - by_name["kind"], "label": 1 - by_name["kind"], "when": ["2024-05-01"] * 40}
+    Path("new.csv").write_text(table(header.split(), by_name | more))
+    done = run("named", "--data", place, "--out", "out.csv")
+    assert done.exit_code == 0, done.output
+    assert [int(row["predicted"]) for row in rows()] == by_name["kind"].tolist()
+    assert "warning: columns that are not of training are left out: '" in done.stderr
+    assert ("of the labels in" in done.output) == (right is not None)
+    assert right is None or f"{100 * right:.2f} % of the labels in {place} are predicted" in done.output
+
+
+def test_a_label_column_without_a_header_is_a_number(by_name):
+    rows_of = zip(by_name["kind"], by_name["width"], by_name["y"], by_name["height"], strict=True)
+    Path("new.csv").write_text("\n".join(",".join(map(str, row)) for row in rows_of))
+    done = run("named", "--data", "new.csv#0", "--out", "out.csv")
+    assert "100.00 % of the labels in new.csv#0 are predicted" in done.output, done.output
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("new.csv#knid", "no columns are called 'knid'; did you mean 'kind'? the columns are 'width', 'y', 'height', 'kind'"),
+        ("new.csv#y", "column 'y' is a feature of the network: it cannot be the labels too"),
+        ("plain.npz#y", "FILE#COLUMN says which column of a table of features has the labels; leave #y out"),
+    ],
+)
+def test_a_label_column_that_cannot_be_is_said(by_name, place, said):
+    Path("new.csv").write_text(table(["width", "y", "height", "kind"], by_name))
+    done = run("named", "--data", place, "--out", "out.csv")
+    assert done.exit_code == 2
+    assert said in done.stderr
 
 
 @pytest.mark.usefixtures("here")
@@ -377,6 +419,9 @@ def test_the_data_are_not_written_over():
     assert result.exit_code == 2
     assert "--out ./mine.npz: the data would be written over; choose another file" in result.stderr
     assert Path("mine.npz").read_bytes() == before
+    Path("new.csv").write_text("a,b,c,d,kind\n1,2,3,4,dog\n")
+    result = run("features", "--data", "new.csv#kind", "--out", "new.csv")
+    assert "--out new.csv: the data would be written over" in result.stderr
 
 
 @pytest.mark.usefixtures("here")

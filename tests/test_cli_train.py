@@ -14,6 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from noiseproof.cli import app
+from noiseproof.cli.doubts import rare_doubts
 from noiseproof.report.curves import draw_curves
 from noiseproof.train import Observer, Record
 from noiseproof.train.checkpoint import read_checkpoint
@@ -149,11 +150,57 @@ def test_warnings_are_on_stderr_also_where_only_the_result_is_wanted():
     for more in ((), ("--quiet",), ("--json",)):
         result = run("ce", "--data", "gap.npz", "--set", "epochs=1", *more)
         assert result.exit_code == 0, result.output
-        assert result.stderr.count("warning: ") == 3
+        assert result.stderr.count("warning: ") == 4
+        assert "warning: class 2 (1.7%) is rare beside 0 (98.3%)" in result.stderr
         assert "warning: 1 of the classes have no example to train on" in result.stderr
         assert "warning: no test split, so no test accuracy will be known" in result.stderr
         assert "warning: never predicted: class 2\n" in result.stderr
         assert "warning" not in result.stdout.replace('"warnings": ["never predicted: class 2"]', "")
+
+
+def test_a_rare_class_that_a_robust_loss_loses_is_found_from_a_start_by_cross_entropy():
+    """As docs/choosing.md has it: the doubt before the training, the way out after it, and that it works when followed."""
+    generator = np.random.default_rng(0)
+    y, y_test = (generator.permutation(np.arange(count) < 0.08 * count).astype(int) for count in (1000, 400))
+    x, x_test = (generator.normal(size=(len(labels), 8)) + 1.5 * labels[:, None] for labels in (y, y_test))
+    np.savez("rare.npz", x=x, y=y, x_test=x_test, y_test=y_test)
+    words = ("--data", "rare.npz")
+    lost = run("jal-ce", *words, "--set", "epochs=30", "--every", "30")
+    assert "warning: class 1 (8.0%) is rare beside 0 (92.0%): a robust loss may never predict it" in lost.stderr
+    assert "warning: never predicted: class 1; train ce with --set epochs=10 first, then this loss from there" in lost.stderr
+    start = Path(json.loads(run("ce", *words, "--set", "epochs=10", "--json").stdout)["folder"]) / "weights.safetensors"
+    found = run("jal-ce", *words, "--set", "epochs=30", "--set", f"weights={start}", "--json")
+    assert json.loads(found.stdout)["result"]["accuracy_by_class"][1] > 0.7
+    assert "never predicted" not in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ([65, 35], ""),
+        ([66, 34], "class 1 (34.0%) is rare beside 0 (66.0%): "),
+        ([100, 10, 50], ""),
+        ([100, 50, 9, 0], "class 2 (5.7%) is rare beside 0 (62.9%): "),
+        (
+            [9, 800, 9, 7],
+            "classes 3 (0.8%), 0 (1.1%), 2 (1.1%) are rare beside 1 (97.0%): a robust loss may never predict them",
+        ),
+    ],
+)
+def test_rare_classes_are_those_beside_a_much_more_frequent_one(counts, said):
+    labels = np.repeat(np.arange(len(counts)), counts)
+    (text,) = [*rare_doubts(labels, [*map(str, range(len(counts)))])] or [""]
+    assert text.startswith(said)
+    assert bool(text) == bool(said)
+
+
+@pytest.mark.parametrize(("model", "said"), [("resnet18", True), ("cnn5", False)])
+def test_a_large_network_on_a_cpu_is_said_to_take_long(model, said):
+    np.savez("images.npz", x=np.random.default_rng(0).integers(0, 256, (8, 8, 8, 3), dtype=np.uint8), y=np.arange(8) % 2)
+    result = run("ce", "--data", "images.npz", "--model", model, "--set", "epochs=1", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    hint = f"warning: {model} takes hours on a CPU where a small network, --model cnn5, takes minutes"
+    assert (hint in result.stderr) == said
 
 
 @pytest.mark.parametrize("command", [("train", "ce"), ("compare", "ce", "--seeds", "1")])

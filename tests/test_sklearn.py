@@ -9,6 +9,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_wine, make_blobs
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
@@ -27,6 +28,7 @@ def blobs(count=90):
     return x, y
 
 
+@pytest.mark.filterwarnings("ignore:never predicted")  # a few epochs on a few examples
 def test_scikit_learns_checks_pass_without_exception():
     found = check_estimator(NoiseRobustClassifier(hidden=(16,), epochs=5, learning_rate=0.05), on_skip=None)
     assert len(found) > 50
@@ -36,6 +38,7 @@ def test_scikit_learns_checks_pass_without_exception():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:never predicted")
 def test_scikit_learns_checks_pass_with_the_defaults():
     check_estimator(NoiseRobustClassifier(), on_skip=None)
 
@@ -160,3 +163,13 @@ def test_without_scikit_learn_the_import_says_what_is_missing(monkeypatch):
     spec = importlib.util.find_spec("noiseproof.sklearn")
     with pytest.raises(ImportError, match=r"needs scikit-learn 1\.6 or newer .*: pip install '\.\[lab\]'"):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def test_a_class_that_is_never_predicted_is_said():
+    """Eight in a hundred, which cross entropy finds."""
+    generator = np.random.default_rng(0)
+    y = generator.permutation(np.arange(1000) < 80)
+    x = generator.normal(size=(1000, 8)) + 1.5 * y[:, None]
+    with pytest.warns(ConvergenceWarning, match="never predicted, of the training examples: class True; robust losses"):
+        NoiseRobustClassifier(epochs=20, random_state=0).fit(x, y)
+    assert NoiseRobustClassifier("ce", epochs=20, random_state=0).fit(x, y).predict(x).sum() > 50

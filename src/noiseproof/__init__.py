@@ -11,13 +11,16 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from noiseproof import functional, losses, noise, statistics
-from noiseproof.decay import L1
-from noiseproof.in_forward import GradientInForward
-from noiseproof.linear import LinearLoss, linear_loss
-from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
-from noiseproof.primitives import offer_backend as _offer_backend
+from noiseproof.starting import ctrl_c_ends_a_command as _ctrl_c_ends_a_command
 from noiseproof.version import __version__
+
+with _ctrl_c_ends_a_command():  # torch, which takes a second
+    from noiseproof import functional, losses, noise, statistics
+    from noiseproof.decay import L1
+    from noiseproof.in_forward import GradientInForward
+    from noiseproof.linear import LinearLoss, linear_loss
+    from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
+    from noiseproof.primitives import offer_backend as _offer_backend
 
 
 def _kernels() -> Any:

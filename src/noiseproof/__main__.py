@@ -4,6 +4,7 @@ import gc
 import io
 import sys
 
+from noiseproof.starting import ctrl_c_ends_a_command
 from noiseproof.version import __version__
 
 
@@ -11,7 +12,8 @@ def main() -> None:
     """Run the command line, or say what to install for it."""
     gc.disable()  # what is imported stays: collecting garbage meanwhile and at the end costs a fifth of a short command's time
     try:
-        from noiseproof.cli import app
+        with ctrl_c_ends_a_command():
+            from noiseproof.cli import app
     except ModuleNotFoundError as missing:
         if missing.name in {"typer", "rich"}:
             if sys.argv[1:] == ["--version"]:

@@ -11,7 +11,8 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["checksum", "exists", "find_file", "flush", "is_dir", "is_file", "locked", "make_folder", "write_whole"]
+__all__ = ["checksum", "exists", "file_and_name", "find_file", "flush", "is_dir", "is_file", "locked", "make_folder"]
+__all__ += ["write_whole"]
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 ABSENT_ON_WINDOWS = (21, 123, 1921)  # a drive without a disk, a name no file can have, a link that leads nowhere
@@ -46,6 +47,13 @@ def exists(path: Path) -> bool:
     That is a name that is too long, or a folder that may not be searched: to say that the file is not there would mislead.
     """
     return _mode(path) is not None
+
+
+def file_and_name(text: str) -> tuple[Path, str | None]:
+    """FILE, or FILE#NAME where that is no file itself."""
+    file, mark, name = text.rpartition("#")
+    whole = not mark or exists(Path(text).expanduser())
+    return Path(text if whole else file).expanduser(), None if whole else name
 
 
 def is_file(path: Path) -> bool:

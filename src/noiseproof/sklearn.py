@@ -10,6 +10,7 @@ True
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from operator import index
 from typing import Any, Self
@@ -27,6 +28,7 @@ from noiseproof.train.transforms import Standardise
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -39,6 +41,8 @@ __all__ = ["NoiseRobustClassifier"]
 
 ROWS = 4096
 """Examples that are predicted at a time"""
+NAMED = 5
+"""Classes that a warning names"""
 
 
 class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no annotations
@@ -112,6 +116,7 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if len(self.classes_) > 1:  # one class needs no network
             task = with_noise(dataset, recipe)
             self._train(settled(recipe, task), task)
+            self._warn_of_classes_never_predicted(inputs)
         return self
 
     def _recipe(self, dataset: Dataset, seed: int) -> Recipe:
@@ -139,10 +144,19 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             finally:
                 run.close()
 
+    def _warn_of_classes_never_predicted(self, inputs: NDArray[np.float32]) -> None:
+        predicted = np.unique(self._probabilities(inputs).argmax(1))
+        if self.loss != "ce" and len(predicted) < len(self.classes_):
+            never = ", ".join(map(repr, np.delete(self.classes_, predicted)[:NAMED].tolist()))
+            way = "robust losses learn slowly and may lose rare classes: try more epochs, or loss='ce'"
+            warnings.warn(f"never predicted, of the training examples: class {never}; {way}", ConvergenceWarning, stacklevel=3)
+
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803 - scikit-learn's
         """The probability ``[N, K]`` of each class, in the order of ``classes_``."""
         check_is_fitted(self)
-        inputs = validate_data(self, X, dtype=np.float32, reset=False)
+        return self._probabilities(validate_data(self, X, dtype=np.float32, reset=False))
+
+    def _probabilities(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
         if self.network_ is None:
             return np.ones((len(inputs), 1))
         parts = []

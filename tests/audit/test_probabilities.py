@@ -268,7 +268,16 @@ def test_two_classes_and_a_class_that_is_never_predicted():
         (lambda p, y: (np.full_like(p, np.nan), y), ValueError, "finite"),
         (lambda p, y: (p, np.zeros_like(y)), ValueError, "at least two classes"),
         (lambda p, y: (p[:0], y[:0]), ValueError, "at least two classes"),
-        (lambda p, y: (p.astype(str), y), ValueError, "finite numbers"),
+        (lambda p, y: (p.astype(str), y), ValueError, "must be numbers, got <U"),
+        (lambda p, y: (np.log(p), y), ValueError, "look like log-probabilities: take np.exp of them first"),
+        (lambda p, y: (100 * p, y), ValueError, "look like percent: divide by 100 first"),
+        (lambda p, y: (0.998 * p, y), ValueError, r"look rounded: divide each row by its sum first, p / p\.sum"),
+        (lambda p, y: (np.log(p) + 9, y), ValueError, "take the softmax of logits first"),
+        (
+            lambda p, y: (np.where(np.arange(len(p)) > len(p) - 3, np.nan, p.T).T, y),
+            ValueError,
+            "is the first of 2 that are not",
+        ),
     ],
 )
 def test_what_is_no_prediction_is_refused(change, error, message):
@@ -346,3 +355,14 @@ def clean_and_unsure(rows, seed):
     points = generator.standard_normal((rows, 10)) + 2 * np.eye(10)[true]
     p = np.exp(2 * points)
     return p / p.sum(1, keepdims=True), true
+
+
+def test_columns_in_another_order_than_the_labels_are_doubted():
+    """All four moved, two of four exchanged, none: with a tenth of the labels wrong."""
+    given = np.arange(400) % 4
+    given[::10] = (given[::10] + 1) % 4
+    p = 0.9 * np.eye(4)[np.arange(400) % 4] + 0.025
+    for order, said in (([1, 2, 3, 0], "a as d, b as a, c as b, d as c: "), ([0, 1, 3, 2], "c as d, d as c: "), (range(4), "")):
+        warnings = audit.audit_probabilities(p[:, list(order)], given, classes="abcd").warnings
+        found = [text for text in warnings if "are the columns in another order?" in text]
+        assert [said in text for text in found] == [True] * bool(said)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from noiseproof.data import DataError, open_dataset
-from noiseproof.data.tables import read_features, relabelled
+from noiseproof.data.features import read_features
+from noiseproof.data.tables import relabelled
 
 
 def written(folder, *lines, name="t.csv"):
@@ -68,6 +69,11 @@ def test_lists_of_images_stay_lists(tmp_path):
     ("lines", "message"),
     [
         (("a,b,label", "1,,cat", "2,3,dog"), r"t\.csv:2: column 'b' should be a number, got ''; fill in what is missing"),
+        (
+            ("when;city;amount;status", "23.12.2016;Bonn;1300,23;paid"),
+            r"column 'when' should be a number, got '23.12.2016' \(on this line also 'city', 'amount'\); write",
+        ),
+        (("a;b;status", "1300,23;2,5;paid"), r"column 'a' .* got '1300,23' \(.* also 'b'\); write decimal points, fill in"),
         (("a,b,label", "1,2,cat", "2,nan,dog"), r"t\.csv:3: column 'b' should be a number, got 'nan'"),
         (("a,b,label", "1,2,cat", "2,1_0,dog"), r"t\.csv:3: column 'b' should be a number, got '1_0'"),
         (("a,b,label", "1,2,cat", "2,3"), r"t\.csv:3: 2 fields, and the first line has 3"),

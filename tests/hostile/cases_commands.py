@@ -295,6 +295,8 @@ CASES = [
         }.items()
     ),
     Case("soft", soft(), "soft", ACCEPTED, lambda p: p.shape == P.shape),
+    Case("soft of classes that command", soft(classes=np.array(["\x1b[2J", "\ud800"])), "soft", ACCEPTED),
+    Case("soft of classes of megabytes", soft(classes=np.array(["x" * 900_000, ""])), "soft", ACCEPTED),
     *(
         Case(f"soft {name}", make, "soft", says)
         for name, (make, says) in {
@@ -311,6 +313,19 @@ CASES = [
             "given beyond": (soft(given=GIVEN + 9), "'given' must be 12 labels"),
             "given fractions": (soft(given=GIVEN + 0.5), "whole numbers"),
             "given as text": (soft(given=GIVEN.astype(str)), "plain numbers"),
+            "of classes that are objects": (
+                soft(classes=np.array(["0", "1"], object)),
+                "text of a fixed width, .* got dtype '.O'",
+            ),
+            "of classes that are numbers": (soft(classes=np.arange(2)), "text of a fixed width"),
+            "of classes that are bytes": (soft(classes=np.array([b"0", b"1"])), "text of a fixed width"),
+            "of a class too many": (soft(classes=np.array(["0", "1", "2"])), "it must hold 2 words, got shape .3,."),
+            "of a million classes": (soft(classes=np.full(10**6, "x")), "it must hold 2 words, got shape"),
+            "of a table of classes": (soft(classes=np.array([["0", "1"]])), "it must hold 2 words, got shape .1, 2."),
+            "of classes beyond all letters": (
+                soft(classes=np.array([0x110000, 1], np.uint32).view("<U1")),
+                "no text: a code point is beyond 1114111",
+            ),
             "that promise more": (
                 packed(
                     b"\x93NUMPY\x01\x00v\x00"

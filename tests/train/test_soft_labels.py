@@ -165,3 +165,51 @@ def test_the_command_says_that_labels_are_soft(soft, tmp_path, monkeypatch):
     done = CliRunner().invoke(app, words, env={"COLUMNS": "200", "TERM": "dumb"})
     assert done.exit_code == 0, done.output
     assert "trained on soft labels in place of labels as given" in done.output
+
+
+NAMED = tuple("abcdefghij")
+
+
+def of_names(soft, *names):
+    """The recipe on digits that have these class names, its soft labels those of the file."""
+    return with_noise(dataclasses.replace(load_digits(), classes=names), soft[0])
+
+
+def test_columns_of_soft_labels_are_found_by_the_names_of_their_classes(soft):
+    _, path = soft
+    np.savez(path, posterior=posterior(), given=GIVEN, classes=np.array(NAMED))
+    order = np.array([3, 0, 1, 2, 4, 5, 9, 8, 7, 6])
+    task = of_names(soft, *(NAMED[k] for k in order))
+    for k, name in enumerate(task.classes):
+        np.testing.assert_array_equal(task.soft[:, k], posterior()[:, NAMED.index(name)])
+    np.testing.assert_array_equal(order[task.train.labels], GIVEN)
+
+
+def test_soft_labels_of_a_class_that_was_renamed_since_are_refused(soft):
+    """Renamed to come last, it would move every other column."""
+    _, path = soft
+    np.savez(path, posterior=posterior(), given=GIVEN, classes=np.array(NAMED))
+    with pytest.raises(ValueError, match=r"posterior.npz: .* only the file has 'a', only the data 'z'; 'noiseproof audit'"):
+        of_names(soft, *NAMED[1:], "z")
+
+
+@pytest.mark.parametrize(("in_file", "in_data"), [(NAMED, "0123456789"), ("0123456789", NAMED)])
+def test_classes_that_have_no_names_are_the_columns_as_they_stand(soft, in_file, in_data):
+    _, path = soft
+    np.savez(path, posterior=posterior(), given=GIVEN, classes=np.array(list(in_file)))
+    task = of_names(soft, *in_data)
+    np.testing.assert_array_equal(task.soft, posterior())
+    assert not task.soft_by_order
+
+
+def test_soft_labels_without_names_are_doubted_where_the_data_have_some(soft, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "draw_curves", lambda *_: None)
+    rows = [f"{k},{k % 7},{'yes' if k % 2 else 'no'}" for k in range(40)]
+    (tmp_path / "mine.csv").write_text("\n".join(["a,b,label", *rows]), encoding="utf-8")
+    given = np.arange(40) % 2
+    np.savez("old.npz", posterior=np.eye(2, dtype=np.float32)[given], given=given)
+    words = ["train", "ce", "--data", "mine.csv", "--labels", "old.npz", "--set", "epochs=1"]
+    done = CliRunner().invoke(app, words, env={"COLUMNS": "200", "TERM": "dumb"})
+    assert done.exit_code == 0, done.output
+    assert "old.npz does not say the names of its classes: its columns are taken for no, yes, in this order" in done.stderr

@@ -20,8 +20,10 @@ FITTED = 2**24
 """Numbers in a view that the mixture is fitted to; of more examples a random part"""
 RESAMPLED = 2**17  # numbers in a view that is fitted again for the interval
 RESAMPLES, REFITTED = 40, 15  # and iterations for each
-ROW = 10  # examples that a row of T needs to be fitted again
+ROW = 10  # examples that a row of T needs to be fitted again, and those of a class from which a column is doubted
 SUM = 1e-3  # by how much the sum of probabilities may differ from 1
+CLOSE = 0.05  # within which sums look as if they were meant to be 1
+NAMED = 5  # classes that a warning names
 
 
 def audit_probabilities(
@@ -56,7 +58,8 @@ def audit_probabilities(
     found = concluded(model, views, posterior, given, generator)
     opinions = "predictions and the labels of the nearest examples" if features is not None else "predictions"
     how = f"maximum likelihood of a transition matrix and recalibrated {opinions}, given out of sample"
-    return Audit(given, posterior, agreement=float((p.argmax(1) == given).mean()), classes=names, how=how, **found._asdict())
+    agree, notes = float((p.argmax(1) == given).mean()), _note_on_columns(p, given, names)
+    return Audit(given, posterior, agreement=agree, classes=names, how=how, notes=notes, **found._asdict())
 
 
 def fitted(views: Sequence[View], given: Labels, start: Mixture | None = None, iterations: int = ITERATIONS) -> Mixture:
@@ -155,21 +158,49 @@ def checked_probabilities(probabilities: ArrayLike, labels: ArrayLike) -> tuple[
         raise ValueError(f"there must be one label for each row of probabilities: {len(p)} rows, labels of shape {given.shape}")
     if given.dtype.kind not in "iu":
         raise TypeError(f"labels must be integers, the columns of the probabilities, got {given.dtype}")
-    if p.dtype.kind not in "fiu" or not np.isfinite(p).all():
-        raise ValueError("probabilities must be finite numbers")
+    if p.dtype.kind not in "fiu":
+        raise ValueError(f"probabilities must be numbers, got {p.dtype}")
+    if not (finite := np.isfinite(p).all(1)).all():
+        first = f"row {int(finite.argmin())} is the first of {int((~finite).sum())} that are not"
+        raise ValueError(
+            f"probabilities must be finite numbers, {first}; predict these again, or leave them and their labels out"
+        )
     if len(p) and (given.min() < 0 or given.max() >= p.shape[1]):
         wrong = given[(given < 0) | (given >= p.shape[1])][0]
         raise ValueError(f"labels must be in [0, {p.shape[1] - 1}], the columns of the probabilities, got {wrong}")
     faulty = (p.min(1) < 0) | (np.abs(p.sum(1, dtype=np.float64) - 1) > SUM)
     if faulty.any():
         row = int(faulty.argmax())
-        way = "take the softmax of logits first"
         raise ValueError(
-            f"each row of probabilities must be at least 0 and sum to 1, row {row} sums to {p[row].sum():.4g}; {way}"
+            f"each row of probabilities must be at least 0 and sum to 1, row {row} sums to {p[row].sum():.4g}; {_way_to_sum(p)}"
         )
     if len(np.unique(given)) < 2:
         raise ValueError(f"there must be labels of at least two classes, got {len(np.unique(given))}; nothing can be mistaken")
     return p if p.dtype.kind == "f" else p.astype(np.float64), given.astype(np.int64)
+
+
+def _way_to_sum(p: NDArray[np.floating]) -> str:
+    """How to make probabilities of what these numbers seem to be."""
+    low, sums = float(p.min()), p.sum(1, dtype=np.float64)
+    if p.max() <= 0:
+        return "these look like log-probabilities: take np.exp of them first"
+    if low >= 0 and np.abs(sums / 100 - 1).max() <= CLOSE:
+        return "these look like percent: divide by 100 first"
+    if low >= 0 and np.abs(sums - 1).max() <= CLOSE:
+        return "they look rounded: divide each row by its sum first, p / p.sum(1, keepdims=True)"
+    return "take the softmax of logits first"
+
+
+def _note_on_columns(p: NDArray[np.floating], given: Labels, names: Sequence[str]) -> tuple[str, ...]:
+    """A warning if most labels of some classes are predicted as another each, as if columns had changed places."""
+    counts = np.zeros((p.shape[1],) * 2, np.int64)
+    np.add.at(counts, (given, p.argmax(1)), 1)
+    most = enumerate(counts.argmax(1).tolist())
+    moved = [(a, b) for a, b in most if a != b and 2 * counts[a, b] > max(counts[a].sum(), ROW)]
+    if {a for a, _ in moved} != {b for _, b in moved} or not moved:
+        return ()
+    pairs = ", ".join(f"{names[a]} as {names[b]}" for a, b in moved[:NAMED]) + (", ..." if len(moved) > NAMED else "")
+    return (f"most labels of some classes are predicted as another each, {pairs}: are the columns in another order?",)
 
 
 def checked_features(features: ArrayLike, rows: int) -> NDArray[np.floating]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Annotated, Any, get_args
 
@@ -13,6 +14,7 @@ from noiseproof.advice import advise as advise_on
 from noiseproof.advice.evidence import Kind
 from noiseproof.audit import Audit, audit_labels
 from noiseproof.cli.audit_view import Followed
+from noiseproof.cli.doubts import rare_doubts
 from noiseproof.cli.given_labels import with_given
 from noiseproof.cli.output import Console, console, errors_reported, warn
 from noiseproof.cli.plan import device_named
@@ -72,6 +74,9 @@ def advise(
             raise ValueError("--audit and --noise both say how wrong the labels are; give one of them")
         found = _audited(dataset, device, as_json) if estimate else _given(noise)
         given = advise_on(found, pretrained=pretrained, **facts)
+        if data is not None and given.loss != "ce":
+            rare = rare_doubts(dataset.train.labels, dataset.classes)
+            given = dataclasses.replace(given, warnings=(*given.warnings, *rare))
     if as_json:
         typer.echo(json.dumps(given.as_dict()))
         return

@@ -22,14 +22,15 @@ from noiseproof.audit.probabilities import checked_features
 from noiseproof.audit.tables import read_decisions
 from noiseproof.cli.audit_view import Followed, as_json_text, print_verdict, print_warnings
 from noiseproof.cli.doubts import table_doubts
-from noiseproof.cli.given_labels import file_and_name, with_given
+from noiseproof.cli.given_labels import with_given
+from noiseproof.cli.matrices import read_matrix, read_predictions
 from noiseproof.cli.output import Console, console, errors_reported, warn
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.data import Dataset, check_classes, open_dataset
 from noiseproof.data.cleaned import write_cleaned
-from noiseproof.files import write_whole
-from noiseproof.reading import NpzFile, ReadError, read_npy, read_table, shown
+from noiseproof.files import file_and_name, write_whole
+from noiseproof.reading import ReadError, shown
 from noiseproof.report.audit_page import SHOWN, audit_page
 from noiseproof.train import OutOfMemoryError
 
@@ -62,6 +63,8 @@ SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out dam
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the verdict only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 PAGE = "audit.html"
+NAMED = 10
+"""Classes that an error names"""
 
 
 def audit(
@@ -138,25 +141,8 @@ def _given(labels: str | None) -> str:
     return "" if labels is None else f" --labels {shlex.quote(labels)}"
 
 
-def _matrix(text: str, what: str, suffixes: tuple[str, ...] = (".npy", ".npz")) -> NDArray[Any]:
-    """The numbers in a file: that of an .npz file which is named, or the only one."""
-    path, name = file_and_name(text)
-    if path.suffix not in suffixes:
-        raise ValueError(f"{path}: {what} are read from {', '.join(suffixes)}, got {path.suffix or 'no suffix'!r}")
-    if path.suffix == ".csv":
-        return read_table(path)
-    if path.suffix == ".npy":
-        return read_npy(path)
-    with NpzFile(path) as archive:
-        chosen = name if name is not None else archive.names[0] if len(archive.names) == 1 else None
-        if chosen not in archive.names:
-            has = ", ".join(shown(each) for each in sorted(archive.names)[:20])
-            raise ReadError(path, f"which array has the {what}? FILE#NAME says it; it has {has or 'none'}")
-        return archive.array(str(chosen))
-
-
 def _features(file: str, rows: int) -> NDArray[Any]:
-    found = _matrix(file, "features")
+    found = read_matrix(file, "features")
     with _named(file):
         return checked_features(found, rows)
 
@@ -173,10 +159,15 @@ def _named(file: str) -> Iterator[None]:
 def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]) -> Audit:
     if said := [name for name, value in training.items() if value]:
         raise ValueError(f"with --probabilities nothing is trained, so --{said[0]} says nothing; leave one of the two out")
-    p = _matrix(file, "probabilities", (".npy", ".npz", ".csv"))
     classes = dataset.classes
+    p = read_predictions(file, classes)
     if p.ndim == 2 and p.shape[1] > len(classes) and classes == tuple(map(str, range(len(classes)))):
         classes = tuple(map(str, range(p.shape[1])))  # the last classes have no example
+    if p.ndim == 2 and p.shape[1] > 1 and p.shape[1] != len(classes):
+        named = ", ".join(shown(name, 40) for name in classes[:NAMED]) + (", ..." if len(classes) > NAMED else "")
+        raise ReadError(
+            file, f"{p.shape[1]} columns, and the data have {len(classes)} classes: {named}; one for each, in this order"
+        )
     with _named(file):
         return audit_probabilities(p, dataset.train.labels, features=features, classes=classes, seed=seed)
 

@@ -26,9 +26,6 @@ def demo(
         out.mkdir(parents=True, exist_ok=True)  # before the training, not after it
         outcomes = _run(demonstration.recipes(noise, epochs=epochs, seed=seed))
         demonstration.show(outcomes, out, console)
-    except KeyboardInterrupt:
-        typer.echo("stopped", err=True)
-        raise typer.Exit(130) from None
     except OSError as error:
         fail(error)
 

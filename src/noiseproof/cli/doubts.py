@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data import Examples
+from noiseproof.reading import shown
 from noiseproof.train import Recipe, Task
 
-__all__ = ["data_doubts", "table_doubts"]
+__all__ = ["LOST", "data_doubts", "rare_doubts", "table_doubts"]
 
 IDENTIFIER = re.compile(r"(?:[_\s.-][iI][dD]|[a-z]I[dD])$")
 """How columns are called that name the rows, if they are not called so alone"""
@@ -20,10 +21,15 @@ CHANCE = 20
 """Rows from which a column of two values goes with two classes by chance less than once in 500,000 times"""
 NAMED = 10
 """Classes that a warning names"""
+RARE, MOST = 0.1, 0.65
+"""A class is rare with less than this share of the most frequent one's labels, or beside one with more than this share of all:
+docs/choosing.md has what was measured"""
+LOST = "train ce with --set epochs=10 first, then this loss from there, --set weights=RUN/weights.safetensors"
 
 
 def data_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
-    """Labels that count from 1, or are of other examples; classes that are not tested; what :func:`table_doubts` finds."""
+    """Labels that count from 1, or are of other examples or perhaps other classes; classes that are not tested; what
+    :func:`table_doubts` finds."""
     given = task.train.labels
     own = given if task.clean is None else task.clean  # noise gives labels to a class that has no example
     if absent := len(task.classes) - len(np.unique(own)):
@@ -40,7 +46,28 @@ def data_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
                 f"only {agree:.0%} of the labels in {recipe.noise.removeprefix('labels:')} are the data's own, as many as by "
                 "chance: are they of the same examples, in the same order?"
             )
+    if task.soft_by_order:
+        yield (
+            f"{recipe.noise.removeprefix('labels:')} does not say the names of its classes: its columns are taken for "
+            f"{', '.join(task.classes[:NAMED])}{', ...' if len(task.classes) > NAMED else ''}, in this order; an array "
+            "'classes' beside 'posterior' names them"
+        )
+    yield from rare_doubts(given, task.classes)
     yield from table_doubts(task.columns, task.train, own, task.classes)
+
+
+def rare_doubts(labels: NDArray[np.int64], classes: Sequence[str]) -> Iterator[str]:
+    """Classes so much rarer than another that a robust loss may never predict them."""
+    counts = np.bincount(labels, minlength=len(classes))
+    largest = int(counts.argmax())
+    beside = counts[largest] > MOST * len(labels)
+    rare = [k for k in np.argsort(counts, kind="stable") if 0 < counts[k] < (1 if beside else RARE) * counts[largest]]
+    if rare:
+        shares = [f"{shown(classes[k], 40)} ({counts[k] / len(labels):.1%})" for k in (*rare[:NAMED], largest)]
+        more = f" and {len(rare) - NAMED} more" if len(rare) > NAMED else ""
+        which, are, them = ("classes", "are", "them") if rare[1:] else ("class", "is", "it")
+        may = f"a robust loss may never predict {them}; docs/choosing.md says what helps"
+        yield f"{which} {', '.join(shares[:-1])}{more} {are} rare beside {shares[-1]}: {may}"
 
 
 def table_doubts(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 from noiseproof.data import Dataset
-from noiseproof.files import exists
+from noiseproof.files import file_and_name
 from noiseproof.noise import load_labels
 
-__all__ = ["file_and_name", "with_given"]
+__all__ = ["with_given"]
 
 
 def with_given(dataset: Dataset, labels: str | None) -> Dataset:
@@ -25,10 +24,3 @@ def with_given(dataset: Dataset, labels: str | None) -> Dataset:
             f"{path}: labels must be in [0, {len(dataset.classes) - 1}], the classes of the data, got {given.max()}"
         )
     return dataclasses.replace(dataset, train=dataset.train.with_labels(given))
-
-
-def file_and_name(text: str) -> tuple[Path, str | None]:
-    """FILE, or FILE#NAME where that is no file itself."""
-    file, mark, name = text.rpartition("#")
-    whole = not mark or exists(Path(text).expanduser())
-    return Path(text if whole else file).expanduser(), None if whole else name

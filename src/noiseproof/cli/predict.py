@@ -26,7 +26,7 @@ from noiseproof.cli.output import Console, console, errors_reported, fail, warn
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.data import Unlabelled, open_unlabelled
-from noiseproof.files import exists, is_dir, write_whole
+from noiseproof.files import exists, file_and_name, is_dir, write_whole
 from noiseproof.printing import cell
 from noiseproof.train import TrainedClassifier, load
 
@@ -76,8 +76,8 @@ def predict(
 
     PLACE has examples of the kind that the run was trained on, with or without labels; with them the share that is predicted is
     said too. An .npz file has an array x, and y if labels are known; a CSV has the columns of features, by the names that they
-    had in training or in that order, and a column of labels if they are known; images are one file, a folder of images, a
-    folder with one sub-folder per class, or a list of lines "path" or "path label".
+    had in training or in that order, and a column of labels if they are known (FILE#COLUMN says which); images are one file, a
+    folder of images, a folder with one sub-folder per class, or a list of lines "path" or "path label".
 
     A CSV has the columns index, path, predicted, probability, then p_CLASS for each class; from more than 100 classes the
     five likeliest. JSON has a line with the same for each example. An .npz file has the arrays probabilities [N, K], predicted
@@ -159,7 +159,7 @@ def _form(out: str, written: Format | None, data: str) -> Format:
         raise ValueError("--out - is for csv and json; npz is not text: give --out FILE")
     if out == "-":
         return form
-    file, given = Path(out).expanduser(), Path(data).expanduser()
+    file, given = Path(out).expanduser(), file_and_name(data)[0]
     if not is_dir(file.parent):
         raise FileNotFoundError(f"--out {out}: no folder {file.parent}")
     if exists(file) and exists(given) and file.samefile(given):
@@ -254,7 +254,7 @@ def _data_named(data: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
-        raise error if str(Path(data).expanduser()) in str(error) else ValueError(f"{data}: {error}") from error
+        raise error if str(file_and_name(data)[0]) in str(error) else ValueError(f"{data}: {error}") from error
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.doubts import data_doubts
+from noiseproof.cli.doubts import LOST, data_doubts, rare_doubts
 from noiseproof.cli.output import Console, console, printable, warn
 from noiseproof.cli.plan import Plan
 from noiseproof.cli.progress import duration
@@ -76,6 +76,9 @@ def _doubts(recipe: Recipe, task: Task, options: RunOptions) -> Iterator[str]:
     yield from data_doubts(recipe, task)
     if task.test is None:
         yield "no test split, so no test accuracy will be known; --test-share 0.1 holds out a tenth"
+    if options.device.type == "cpu" and recipe.model.startswith("resnet"):
+        size = "" if task.train.in_memory else " --set size=32"
+        yield f"{recipe.model} takes hours on a CPU where a small network, --model cnn5{size}, takes minutes"
     if task.name == "webvision" and not task.other_tests:
         yield (
             "no ILSVRC12 images to test on as well: they are looked for in and beside WebVision's folder, as "
@@ -118,8 +121,9 @@ class EveryNth(Several):
 
 
 def print_result(record: Record, task: Task, folder: Path, quiet: bool, as_json: bool) -> None:
+    rare = record.recipe["loss"] != "ce" and any(rare_doubts(task.train.labels, task.classes))
     for text in record.warnings:
-        warn(text)
+        warn(f"{text}; {LOST}" if rare and text.startswith("never predicted") else text)
     if as_json:
         typer.echo(as_json_text(record, folder))
         return

@@ -1,6 +1,6 @@
 """Wrong usage of a command, said in one sentence as other errors are; Typer would draw a box below its usage.
 
-So is what keeps any command from printing.
+So is what keeps any command from printing, and Ctrl-C, for commands that leave nothing half done.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from noiseproof.cli.output import drop_output, fail
+from noiseproof.cli.output import Console, drop_output, fail
+from noiseproof.cli.stopping import Stopped
 from noiseproof.train import Recipe
 
 __all__ = ["Commands"]
@@ -49,6 +50,9 @@ def _in_a_sentence() -> Iterator[None]:
         context = getattr(error, "ctx", None)
         command = "noiseproof" if context is None else context.command_path
         fail(SENTENCES.get(kind, _other)(error, context, command))
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped")
+        raise typer.Exit(Stopped.status) from None
     except OSError as error:  # those of files were said by the command: what it prints goes to a full disk
         if error.errno in (None, errno.EPIPE):  # Typer ends quietly where what reads has enough
             raise

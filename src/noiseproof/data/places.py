@@ -13,7 +13,7 @@ from noiseproof.data.known import IDX, NAMES, SOURCES, Named
 from noiseproof.data.lists import load_list
 from noiseproof.data.official import load_idx
 from noiseproof.data.tables import is_table, load_table
-from noiseproof.files import checksum, is_dir, is_file
+from noiseproof.files import checksum, file_and_name, is_dir, is_file
 
 __all__ = ["data_root", "find_dataset", "find_table", "open_dataset"]
 
@@ -63,12 +63,9 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
 
 def find_table(place: str) -> tuple[Path, str | None] | None:
     """The file and the label column that FILE or FILE#COLUMN names, if the file is a table of features."""
-    path = Path(place).expanduser()
-    if is_file(path):
-        return (path, None) if path.suffix.lower() in LISTS and is_table(path) else None
-    file, mark, column = place.rpartition("#")
-    path = Path(file).expanduser()
-    return (path, column) if mark and path.suffix.lower() in LISTS and is_file(path) else None
+    path, column = file_and_name(place)
+    named = path.suffix.lower() in LISTS and is_file(path)
+    return (path, column) if named and (column is not None or is_table(path)) else None
 
 
 def find_dataset(name: str, root: str | Path | None = None) -> Path:

@@ -14,7 +14,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,13 +28,14 @@ from noiseproof.data.list_lines import LABEL_WORDS, PATH_WORDS, is_name
 from noiseproof.files import checksum
 from noiseproof.reading import ReadError, csv_rows, shown
 
-__all__ = ["is_table", "load_table", "read_features", "relabelled"]
+__all__ = ["NAME_WORDS", "Layout", "cells", "is_header", "is_table", "listed", "load_table", "place_of", "relabelled"]
+__all__ += ["with_first"]
 
 NAME_WORDS = PATH_WORDS | {"", "id", "index", "unnamed: 0"}
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+DECIMAL_COMMA = re.compile(r"[+-]?[\d.]*,\d+", re.ASCII)
 WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 Rows = Iterator[tuple[int, list[str]]]
-NO_LABEL = -1
 NAMED = 20  # columns that an error names
 GAPS = frozenset({"", "na", "n/a", "null", "none", "missing", "?", "-"})
 
@@ -63,7 +64,7 @@ def load_table(path: str | Path, label_column: str | None = None) -> Dataset:
         rows = csv_rows(path)
         number, first = next(rows, (0, []))
         layout = _layout(path, first, label_column)
-        split, classes = _read(path, layout, _with_first(rows, number, first, layout))
+        split, classes = _read(path, layout, with_first(rows, number, first, layout))
     except ReadError as error:
         raise DataError(str(error)) from error
     columns = tuple(layout.columns[k] for k in layout.features) if layout.header else ()
@@ -82,14 +83,16 @@ def is_table(path: Path) -> bool:
         return False  # a path may have commas and quotes
     words = [field.lower() for field in first]
     if len(first) < 2 or not (named := [k for k, word in enumerate(words) if word in LABEL_WORDS]):
-        # Without a name for the label: mostly numbers before the last field, which a path would not be.
-        return len(first) > 2 and len(second) > 2 and 2 * sum(map(_is_number, second[:-1])) >= len(second) - 1
-    listed = [k for k, word in enumerate(words) if word in PATH_WORDS]
-    if len(listed) != 1 or len(named) != 1:
+        # Without a name for the label: mostly numbers before the last field, or no image among them.
+        numbers = 2 * sum(map(is_number, second[:-1])) >= len(second) - 1
+        image = any(Path(field).suffix.lower() in EXTENSIONS for field in (*first, *second))
+        return len(first) > 2 and len(second) > 2 and (numbers or not image)
+    paths = [k for k, word in enumerate(words) if word in PATH_WORDS]
+    if len(paths) != 1 or len(named) != 1:
         return True
-    others = [field for k, field in enumerate(second) if k not in (*listed, *named)]
-    image = bool(second) and Path(second[listed[0]]).suffix.lower() in EXTENSIONS
-    return bool(others) and all(map(_is_number, others)) and not image
+    others = [field for k, field in enumerate(second) if k not in (*paths, *named)]
+    image = bool(second) and Path(second[paths[0]]).suffix.lower() in EXTENSIONS
+    return bool(others) and all(map(is_number, others)) and not image
 
 
 def relabelled(path: Path, label_column: str | None, labels: NDArray[np.int64], kept: NDArray[np.bool_], to: Path) -> None:
@@ -103,7 +106,7 @@ def relabelled(path: Path, label_column: str | None, labels: NDArray[np.int64], 
         writer = csv.writer(file, lineterminator="\n")
         if layout.header:
             writer.writerow(first)
-        for k, (_, row) in enumerate(_with_first(rows, 0, first, layout)):
+        for k, (_, row) in enumerate(with_first(rows, 0, first, layout)):
             if changed[k]:
                 row[layout.label] = dataset.classes[labels[k]]
             if kept[k]:
@@ -113,17 +116,12 @@ def relabelled(path: Path, label_column: str | None, labels: NDArray[np.int64], 
 def _layout(path: Path, first: list[str], label_column: str | None) -> Layout:
     words = [field.lower() for field in first]
     known = [k for k, word in enumerate(words) if word in LABEL_WORDS]
-    header = bool(known) or label_column in first or _is_header(first[:-1])
+    header = bool(known) or label_column in first or is_header(first[:-1])
     columns = first if header else [str(k) for k in range(len(first))]
     if not columns:
         raise ReadError(path, "no rows")
     if label_column is not None:
-        known = [k for k, name in enumerate(columns) if name == label_column]
-        if len(known) != 1:
-            near = difflib.get_close_matches(label_column, columns, n=1)
-            hint = f"did you mean {shown(near[0])!r}? " if near else ""
-            called = f"{len(known) or 'no'} columns are called {shown(label_column)!r}"
-            raise ReadError(path, f"{called}; {hint}the columns are {_listed(columns)}")
+        known = [place_of(path, columns, label_column)]
     elif len(known) > 1:
         several = ", ".join(repr(shown(columns[k])) for k in known[:20])
         raise ReadError(path, f"which column has the labels? {several} could; FILE#COLUMN says which")
@@ -135,14 +133,25 @@ def _layout(path: Path, first: list[str], label_column: str | None) -> Layout:
     return layout
 
 
-def _with_first(rows: Rows, number: int, first: list[str], layout: Layout) -> Rows:
+def place_of(path: Path, columns: list[str], name: str) -> int:
+    """Where the one column of this name is."""
+    found = [k for k, column in enumerate(columns) if column == name]
+    if len(found) != 1:
+        near = difflib.get_close_matches(name, columns, n=1)
+        hint = f"did you mean {shown(near[0])!r}? " if near else ""
+        called = f"{len(found) or 'no'} columns are called {shown(name)!r}"
+        raise ReadError(path, f"{called}; {hint}the columns are {listed(columns)}")
+    return found[0]
+
+
+def with_first(rows: Rows, number: int, first: list[str], layout: Layout) -> Rows:
     if not layout.header:
         yield number, first
     yield from rows
 
 
 def _read(path: Path, layout: Layout, rows: Rows) -> tuple[Split, tuple[str, ...]]:
-    table = _cells(path, layout, rows)
+    table = cells(path, layout, rows)
     y, classes = _labels(path, layout.columns[layout.label], table.lines, table.labels)
     found = as_split(table.features, y, len(classes), str(path))
     return Split(found.inputs, found.labels, table.names), classes
@@ -157,75 +166,11 @@ class Table(NamedTuple):
     lines: list[int]
 
 
-def read_features(
-    path: Path, width: int, called: Sequence[str] = ()
-) -> tuple[NDArray[np.float64], list[str] | None, tuple[str, ...] | None, str]:
-    """The features ``[N, width]`` of a table with or without labels, these as text, the names of the rows if it has them, and a
-    note on columns that are not those of training.
-
-    The columns that do not name the rows are the features, or one more than these: the labels. Features that are ``called`` as
-    those of training are taken by their names, others in their order.
-    """
-    try:
-        rows = csv_rows(path)
-        number, first = next(rows, (0, []))
-        words = [field.lower() for field in first]
-        known = [k for k, word in enumerate(words) if word in LABEL_WORDS]
-        chosen = _by_name(first, called)  # which may be numbers, as pandas calls columns without names
-        header = bool(known or chosen) or _is_header(first[:-1] or first)
-        named = [k for k, word in enumerate(words) if word in NAME_WORDS] if header else []
-        columns = first if header else [str(k) for k in range(len(first))]
-        named = [k for k in named if k not in chosen]
-        layout = Layout(columns, NO_LABEL, named[0] if len(named) == 1 else None, header)
-        found = layout.features
-        if len(found) == width + 1:
-            labels = [k for k in found if k not in chosen] if chosen else known
-            layout = replace(layout, label=labels[0] if len(labels) == 1 else found[-1])
-        elif len(found) != width:
-            trained = f"{len(found)} columns, and the network was trained on {width} features, with or without labels"
-            raise ReadError(path, trained + (_differing([columns[k] for k in found], called) if header else ""))
-        note = _note(layout, called, chosen) if header else ""
-        table = _cells(path, replace(layout, chosen=chosen), _with_first(rows, number, first, layout))
-    except ReadError as error:
-        raise DataError(str(error)) from error
-    return table.features, None if layout.label == NO_LABEL else table.labels, table.names, note
-
-
-def _by_name(columns: list[str], called: Sequence[str]) -> tuple[int, ...]:
-    """Where the columns of these names are, if each is there once."""
-    places = {name: k for k, name in enumerate(columns)}
-    if len(places) < len(columns) or len(set(called)) < len(called) or not all(name in places for name in called):
-        return ()
-    return tuple(places[name] for name in called)
-
-
-def _note(layout: Layout, called: Sequence[str], chosen: tuple[int, ...]) -> str:
-    """How the columns differ from those of training."""
-    names = [layout.columns[k] for k in layout.features]
-    if chosen:
-        moved = list(chosen) != layout.features
-        return "the columns are in another order than those of training, and are taken by their names" if moved else ""
-    strange = [name for name in names if name not in called] if called else [n for n in names if n.lower() in LABEL_WORDS]
-    if not strange:
-        return ""
-    missing = next((f", and {shown(name, 40)!r} of them is not there" for name in called if name not in names), "")
-    was = f"is none of those of training{missing}" if called else "is called as labels are"
-    return f"column {shown(strange[0], 40)!r} {was}: it is taken for one of the network's {len(names)} features"
-
-
-def _differing(names: Sequence[str], called: Sequence[str]) -> str:
-    """Which columns are missing, and which are not of training, if its columns had names."""
-    missing = [name for name in called if name not in names]
-    strange = [name for name in names if called and name not in called and name.lower() not in LABEL_WORDS]
-    faults = {"missing": missing, "not of training": strange}
-    return "".join(f"; {what}: {_listed(which)}" for what, which in faults.items() if which)
-
-
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     return ", ".join(repr(shown(name, 40)) for name in names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
-def _cells(path: Path, layout: Layout, rows: Rows) -> Table:
+def cells(path: Path, layout: Layout, rows: Rows) -> Table:
     values, labels, lines = array.array("d"), [], []
     names: list[str] = []
     features = layout.features
@@ -234,12 +179,12 @@ def _cells(path: Path, layout: Layout, rows: Rows) -> Table:
         lines.append(number)
         if layout.names is not None:
             names.append(row[layout.names])
-        cells = [row[k] for k in features]
+        texts = [row[k] for k in features]
         try:
-            numbers = list(map(float, cells))
+            numbers = list(map(float, texts))
         except ValueError:
             numbers = [math.nan]
-        if not math.isfinite(sum(numbers)) or any("_" in cell or not cell.isascii() for cell in cells):
+        if not math.isfinite(sum(numbers)) or any("_" in cell or not cell.isascii() for cell in texts):
             _check_numbers(path, number, layout, row)
         values.extend(numbers)
     if not labels:
@@ -248,11 +193,14 @@ def _cells(path: Path, layout: Layout, rows: Rows) -> Table:
 
 
 def _check_numbers(path: Path, line: int, layout: Layout, row: list[str]) -> None:
-    for k in layout.features:
-        if not _is_number(row[k]):
-            what = f"column {shown(layout.columns[k], 40)!r} should be a number, got {shown(row[k], 40)!r}"
-            way = "fill in what is missing, leave out columns that are not numbers; a list of images has columns path,label"
-            raise ReadError(f"{path}:{line}", f"{what}; {way}")
+    wrong = [k for k in layout.features if not is_number(row[k])]
+    if not wrong:
+        return
+    what = f"column {shown(layout.columns[wrong[0]], 40)!r} should be a number, got {shown(row[wrong[0]], 40)!r}"
+    more = f" (on this line also {listed([layout.columns[k] for k in wrong[1:]])})" if wrong[1:] else ""
+    point = "write decimal points, " if any(DECIMAL_COMMA.fullmatch(row[k]) for k in wrong) else ""
+    way = "fill in what is missing, leave out columns that are not numbers; a list of images has columns path,label"
+    raise ReadError(f"{path}:{line}", f"{what}{more}; {point}{way}")
 
 
 def _labels(path: Path, column: str, lines: list[int], labels: list[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -284,9 +232,9 @@ def _way_to_label(label: str, named: bool) -> str:
     return "; FILE#COLUMN takes the labels from another"
 
 
-def _is_header(fields: list[str]) -> bool:
+def is_header(fields: list[str]) -> bool:
     """Whether these name columns: words, among which may be numbers. Without words, or with gaps, it is an example."""
-    words = [field for field in fields if not _is_number(field)]
+    words = [field for field in fields if not is_number(field)]
     if len(words) == len(fields):
         return any(is_name(word) and word.lower() not in GAPS for word in words)
     if fields[0] == "" and fields[1:] == [str(k) for k in range(len(fields) - 1)]:
@@ -296,5 +244,5 @@ def _is_header(fields: list[str]) -> bool:
     )
 
 
-def _is_number(field: str) -> bool:
+def is_number(field: str) -> bool:
     return bool(NUMBER.fullmatch(field)) and math.isfinite(float(field))

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from noiseproof.data.dataset import as_split
 from noiseproof.data.examples import DataError, Examples, ImageFiles
+from noiseproof.data.features import read_features
 from noiseproof.data.images import EXTENSIONS, class_files
 from noiseproof.data.list_lines import PATH_WORDS, Line, has_header, text_lines
 from noiseproof.data.lists import listed_files, load_list
-from noiseproof.data.tables import read_features
-from noiseproof.files import exists, is_dir, is_file
+from noiseproof.files import exists, file_and_name, is_dir, is_file
 from noiseproof.reading import NpzFile, ReadError, shown
 
 __all__ = ["Unlabelled", "open_unlabelled"]
@@ -40,12 +40,14 @@ def open_unlabelled(place: str | Path, classes: Sequence[str], features: int | N
     """The examples in a place, for a network of these classes that reads so many features, or images if None.
 
     An .npz file has ``x``, and may have ``y``. A table (.txt, .csv, .tsv) has the features, by the names of ``columns`` or in
-    their order, and may have a column of labels.
+    their order, and may have a column of labels, which FILE#COLUMN names.
     Images are a file, a list (.txt, .csv, .tsv) of lines "path" or "path label", or a folder with images in it or in a
     sub-folder for each class. Labels are the numbers of the classes, in tables, lists and folders also their names.
     """
-    path = Path(place).expanduser()
+    path, column = file_and_name(str(place))
     suffix = path.suffix.lower()
+    if column is not None and (features is None or suffix not in TEXTS):
+        raise DataError(f"{place}: FILE#COLUMN says which column of a table of features has the labels; leave #{column} out")
     if is_dir(path):
         return _folder(path, classes)
     if not is_file(path):
@@ -53,7 +55,7 @@ def open_unlabelled(place: str | Path, classes: Sequence[str], features: int | N
     if suffix == ".npz":
         return _arrays(path, len(classes))
     if suffix in TEXTS:
-        return _list(path, classes) if features is None else _table(path, classes, features, columns)
+        return _list(path, classes) if features is None else _table(path, classes, features, columns, column)
     if suffix in EXTENSIONS:
         return _unlabelled(ImageFiles((os.fspath(path),), np.zeros(1, np.int64)))
     known = ".npz, a table or list (.txt, .csv, .tsv), an image or a folder"
@@ -75,10 +77,10 @@ def _arrays(path: Path, classes: int) -> Unlabelled:
     return Unlabelled(split, split.labels)
 
 
-def _table(path: Path, classes: Sequence[str], features: int, columns: Sequence[str]) -> Unlabelled:
+def _table(path: Path, classes: Sequence[str], features: int, columns: Sequence[str], label: str | None) -> Unlabelled:
     if not features:
         raise DataError(f"{path}: the run did not keep how many features it reads; save them as an .npz file with x")
-    inputs, labels, names, taken = read_features(path, features, columns)
+    inputs, labels, names, taken = read_features(path, features, columns, label)
     split = as_split(inputs, np.zeros(len(inputs), np.int64), None, str(path))
     found, note = (None, "") if labels is None else _indices(labels, classes)
     return Unlabelled(split, found, names, "; ".join(filter(None, (taken, note))))

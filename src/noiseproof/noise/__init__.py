@@ -3,7 +3,8 @@
 matrix     LabelNoise and its constructors: symmetric, asymmetric, pairflip, from_matrix, from_file; their names
 sampling   the rules: exact counts, draws, the published code's truncation
 instance   instance_dependent: the image decides whether and to what its label changes
-files      published label files, soft labels, and our own with a manifest that can be verified
+files      published label files, and our own with a manifest that can be verified
+soft       soft labels: the probability of every class
 spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied
 correction clean_accuracy: what accuracy on noisy labels says of that on clean ones
 
@@ -14,9 +15,10 @@ correction clean_accuracy: what accuracy on noisy labels says of that on clean o
 """
 
 from noiseproof.noise.correction import CleanAccuracy, clean_accuracy
-from noiseproof.noise.files import SoftLabels, load_labels, read_noisy_labels, read_soft_labels, verify, write_noisy_labels
+from noiseproof.noise.files import load_labels, read_noisy_labels, verify, write_noisy_labels
 from noiseproof.noise.instance import instance_dependent
 from noiseproof.noise.matrix import LabelNoise, NoisyLabels, asymmetric, from_file, from_matrix, label_hash, pairflip, symmetric
+from noiseproof.noise.soft import SoftLabels, read_soft_labels
 from noiseproof.noise.spec import NoiseSpec, from_spec
 
 __all__ = ["LabelNoise", "asymmetric", "from_file", "from_matrix", "instance_dependent", "pairflip", "symmetric"]

@@ -3,22 +3,20 @@
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.files import checksum, is_dir, write_whole
+from noiseproof.files import is_dir, write_whole
 from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
 from noiseproof.noise.matrix import MATRIX_NOISES, LabelNoise, NoisyLabels, as_labels, label_hash, rows_of_numbers
 from noiseproof.noise.sampling import RULES
 from noiseproof.reading import NpzFile, ReadError, read_json, read_npy, read_table, read_torch, shown
 
-__all__ = ["SoftLabels", "load_labels", "read_noisy_labels", "read_soft_labels", "verify", "write_noisy_labels"]
+__all__ = ["load_labels", "read_noisy_labels", "verify", "write_noisy_labels"]
 
 MANIFEST, LABELS = "manifest.json", "labels.npy"
-SOFT, GIVEN = "posterior", "given"
-"""Arrays of an ``.npz`` file of soft labels, as an audit writes it"""
 FORMAT = 1
 FIELDS: dict[str, tuple[type, ...]] = {
     "format": (int,),
@@ -36,7 +34,6 @@ FIELDS: dict[str, tuple[type, ...]] = {
 }
 """What a manifest must have, and the types of each in JSON."""
 SHOWN_NAMES = 20
-SUM = 1e-3  # by how much the sum of probabilities may differ from 1
 
 
 def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -74,47 +71,6 @@ def read_noisy_labels(path: str | Path, clean: ArrayLike, classes: int, name: st
         return NoisyLabels.compare(clean, labels, classes)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-
-
-class SoftLabels(NamedTuple):
-    """Class probabilities ``[N, K]`` for examples, the labels ``[N]`` that were given to them, and the file's SHA-256."""
-
-    probabilities: NDArray[np.float32]
-    given: NDArray[np.int64]
-    hash: str
-
-
-def read_soft_labels(path: str | Path, examples: int, classes: int, name: str | None = None) -> SoftLabels | None:
-    """The soft labels in an ``.npz`` file with arrays ``posterior`` and ``given``; None if that is not what it holds.
-
-    ``name`` is that of the array which was asked for, if one was: only ``posterior`` is soft labels.
-    """
-    path = Path(path)
-    if path.suffix != ".npz" or name not in (None, SOFT):
-        return None
-    try:
-        with NpzFile(path) as archive:
-            if SOFT not in archive.names:
-                return None
-            found = archive.array(SOFT)
-    except ReadError as error:
-        raise ValueError(f"{path}: no soft labels could be read: {error.fault}") from error
-    if found.shape != (examples, classes) or found.dtype.kind != "f":
-        raise ValueError(
-            f"{path}: soft labels must be probabilities [{examples}, {classes}], one row for each example and one column for "
-            f"each class, got {found.dtype} of shape {found.shape}; is it the same split, in the same order?"
-        )
-    wrong = ~(np.isfinite(found).all(1) & (found >= 0).all(1) & (np.abs(found.sum(1, dtype=np.float64) - 1) <= SUM))
-    if wrong.any():
-        row = int(wrong.argmax())
-        fault = f"row {row} has {shown(found[row].min())} as its least and sums to {shown(found[row].sum(dtype=np.float64))}"
-        raise ValueError(f"{path}: soft labels must be finite, at least 0 and sum to 1 in each row; {fault}")
-    given = load_labels(path, GIVEN)
-    if given.shape != (examples,) or given.max() >= classes:
-        raise ValueError(
-            f"{path}: {GIVEN!r} must be {examples} labels in [0, {classes - 1}], got {len(given)} up to {given.max()}"
-        )
-    return SoftLabels(found.astype(np.float32), given, checksum(path))
 
 
 def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, noisy: NoisyLabels, version: str) -> Path:

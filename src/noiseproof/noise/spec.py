@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 
 from noiseproof.checks import check_range
 from noiseproof.files import exists, find_file, is_dir
-from noiseproof.noise.files import SoftLabels, read_noisy_labels, read_soft_labels
+from noiseproof.noise.files import read_noisy_labels
 from noiseproof.noise.instance import INSTANCE, asked_noise, instance_dependent
 from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES, LabelError, LabelNoise, MatrixNoise, NoisyLabels, from_file
 from noiseproof.noise.sampling import Labels, Rule
+from noiseproof.noise.soft import SoftLabels, read_soft_labels
 
 __all__ = ["NoiseSpec", "from_spec"]
 
@@ -138,8 +140,8 @@ class NoiseSpec:
         noise = self.of(dataset).matrix(count if self.of_any_classes else classes)
         return noise.apply(clean, seed, rule), noise
 
-    def soft_labels(self, examples: int, classes: int, root: Path | None = None) -> SoftLabels | None:
-        """The class probabilities in the file of labels, if it holds some in place of labels."""
+    def soft_labels(self, examples: int, classes: Sequence[str], root: Path | None = None) -> SoftLabels | None:
+        """The probabilities of these classes in the file of labels, if it holds some in place of labels."""
         if self.kind != LABELS:
             return None
         return read_soft_labels(self._label_file(root), examples, classes, self.name)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from noiseproof import noise
 from noiseproof.data import Dataset, Examples, Split, check_classes, data_root, held_out, in_memory, in_memory_at, open_dataset
 from noiseproof.files import checksum, find_file
-from noiseproof.noise import NoiseSpec
+from noiseproof.noise import NoiseSpec, SoftLabels
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.transforms import PRESETS
 
@@ -39,6 +39,8 @@ class Task:
     """Where the training examples stood before a share was held out, if one was"""
     soft: NDArray[np.float32] | None = None
     """The class probabilities ``[N, K]`` that are trained on in place of the labels, if any"""
+    soft_by_order: bool = False
+    """Whether nothing but their order says that the columns of ``soft`` are the classes: their file has no names"""
     columns: tuple[str, ...] = ()
     """What the features are called, where the file says it"""
 
@@ -72,26 +74,28 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Ta
     others, sources = dataset.other_tests, dataset.sources
     if recipe.weights is not None:
         sources = sources | {recipe.weights: checksum(weights_file(recipe.weights, root))}
-    more: dict[str, Any] = {"soft": soft, "columns": dataset.columns}
+    more: dict[str, Any] = {"columns": dataset.columns}
+    if soft is not None:
+        more |= {"soft": soft.probabilities, "soft_by_order": soft.fit_by_order_alone(dataset.classes)}
     task = Task(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root, **more)
     return _without_test_share(task, recipe.test_share) if recipe.test_share else task
 
 
 def _labelled(
     dataset: Dataset, recipe: Recipe, root: Path | None
-) -> tuple[Examples, NDArray[np.int64] | None, NDArray[np.float32] | None, dict[str, Any]]:
+) -> tuple[Examples, NDArray[np.int64] | None, SoftLabels | None, dict[str, Any]]:
     """The training examples with the recipe's labels, the clean ones and the soft ones if there are, what the record says."""
     labels = dataset.train.labels
     if recipe.noise == "none":
         # Nothing is known of errors in the labels as they came.
         return dataset.train, None, None, {"spec": "none", "hash": noise.label_hash(labels)}
     spec = NoiseSpec.parse(recipe.noise)
-    if (soft := spec.soft_labels(len(labels), len(dataset.classes), root)) is not None:
+    if (soft := spec.soft_labels(len(labels), dataset.classes, root)) is not None:
         facts: dict[str, Any] = {"spec": recipe.noise, "hash": soft.hash, "soft": True}
         if np.array_equal(soft.given, labels):
-            return dataset.train, None, soft.probabilities, facts
+            return dataset.train, None, soft, facts
         facts["rate"] = float((soft.given != labels).mean())
-        return dataset.train.with_labels(soft.given), labels, soft.probabilities, facts
+        return dataset.train.with_labels(soft.given), labels, soft, facts
     noisy, _ = spec.apply(
         labels,
         recipe.seed,
