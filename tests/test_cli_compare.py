@@ -104,6 +104,16 @@ def test_a_run_that_diverges_is_in_the_table_and_the_others_go_on():
     assert re.search(r"1/2 .*diverged: .*\n2/2", result.output)
 
 
+def test_a_loss_that_is_never_right_on_a_class_is_said_to_be_below_the_table():
+    y = np.repeat([0, 1], [190, 10])
+    x = np.random.default_rng(0).normal(size=(200, 4)) + 2.0 * y[:, None]
+    np.savez("rare.npz", x=x, y=y, x_test=x, y_test=y)
+    result = run("ce,mae", "--data", "rare.npz", "--seeds", "1", "--set", "epochs=30", "--jobs", "1")
+    assert result.exit_code == 0, result.output
+    assert "mae: never right on class 1, which its accuracy hides" in result.output
+    assert "ce: never right" not in result.output
+
+
 def test_the_recipes_own_decay_is_said():
     result = run("ce,jal-ce", *SHORT, "--seeds", "1", "--set", "l2=1e-4")
     assert len(re.findall(r"^(?:ce|jal-ce) +l2 0\.0001 ", result.output, re.M)) == 2

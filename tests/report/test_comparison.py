@@ -118,3 +118,14 @@ def test_a_loss_that_diverged_is_not_ranked_and_said_to_be():
     for how in ("table", "markdown"):
         assert "2 of 3 diverged" in FORMATS[how](compared)
         assert "mae: not ranked, diverged with seed 1, 2" in FORMATS[how](compared)
+
+
+def test_a_loss_that_misses_a_class_is_ranked_and_said_to():
+    entrants = [
+        Entrant("ce", "none", by_seed(60.0, 61.0, 60.5)),
+        Entrant("gce", "none", by_seed(70.0, 71.0, 70.4), missed="3 of 3 runs never right on paid"),
+    ]
+    compared = Compared({"data": "bank"}, entrants)
+    for how in ("table", "markdown", "json"):
+        assert "gce: 3 of 3 runs never right on paid, which its accuracy hides" in FORMATS[how](compared)
+    assert [row["missed"] for row in compared.facts()] == ["3 of 3 runs never right on paid", ""]

@@ -15,6 +15,7 @@ from noiseproof.cli.compare_labels import noise_of_test_labels, on_clean_labels,
 from noiseproof.cli.compare_processes import Advance, in_processes, in_words
 from noiseproof.files import is_file
 from noiseproof.noise import LabelNoise
+from noiseproof.report.classes import said_of_classes
 from noiseproof.report.comparison import Entrant
 from noiseproof.train import Recipe, RunOptions, RunStore, StoredRun, Task, identity
 from noiseproof.train.queue import OVER, Planned, Speeds, run_queue
@@ -115,16 +116,18 @@ class Runs:
     def entrant(self, one: Competitor) -> Entrant:
         """What its runs gave."""
         found = {seed: self.planned(seed, recipe) for seed, recipe in one.recipes.items()}
-        results = {seed: run.stored.facts["result"] for seed, run in found.items() if run.stored and run.status == "finished"}
+        finished = {seed: run.stored.facts for seed, run in found.items() if run.stored and run.status == "finished"}
         diverged = tuple(seed for seed, run in found.items() if run.status == "diverged")
-        failed = tuple(seed for seed in found if seed not in results and seed not in diverged)
-        accuracies = {seed: share for seed, r in results.items() if (share := r.get("test_accuracy")) is not None}
-        if len(accuracies) < len(results):
+        failed = tuple(seed for seed in found if seed not in finished and seed not in diverged)
+        shares = {seed: facts["result"].get("test_accuracy") for seed, facts in finished.items()}
+        accuracies = {seed: share for seed, share in shares.items() if share is not None}
+        if len(accuracies) < len(finished):
             folder = next(run.stored.folder for seed, run in found.items() if seed not in accuracies and run.stored)
             raise ValueError(f"{folder}: its record says that it is finished and has no test accuracy; move it away")
         if self.test_noise is not None:
             accuracies = {seed: self._corrected(found[seed].stored, one.recipes[seed], self.test_noise) for seed in accuracies}
-        return Entrant(one.loss, one.decay, {seed: 100 * share for seed, share in accuracies.items()}, diverged, failed)
+        percent = {seed: 100 * share for seed, share in accuracies.items()}
+        return Entrant(one.loss, one.decay, percent, diverged, failed, said_of_classes(finished.values()))
 
     def _corrected(self, run: StoredRun | None, recipe: Recipe, noise: LabelNoise) -> float:
         if run is None:

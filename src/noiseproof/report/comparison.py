@@ -28,6 +28,8 @@ class Entrant:
     accuracies: dict[int, float]
     diverged: tuple[int, ...] = ()
     failed: tuple[int, ...] = ()
+    missed: str = ""
+    """On which classes its runs are never right, which an accuracy over all hides"""
 
     @property
     def complete(self) -> bool:
@@ -89,6 +91,7 @@ class Compared:
                     "accuracies": one.accuracies,
                     "diverged": one.diverged,
                     "failed": one.failed,
+                    "missed": one.missed,
                 }
             )
         return found
@@ -128,6 +131,7 @@ class Compared:
                 f"group: those that share a letter cannot be told apart (paired t tests over the seeds{corrected}, 5 %)",
                 "the seeds are the unit: other seeds on these data, not other data",
             ]
+        notes += [f"{self._name(one)}: {one.missed}, which its accuracy hides" for one in self.entrants if one.missed]
         for one in self.entrants:
             for what, seeds in (("diverged", one.diverged), ("failed", one.failed)):
                 if seeds:
@@ -212,6 +216,7 @@ def _csv(compared: Compared) -> str:
         "groups",
         "diverged",
         "failed",
+        "missed",
         "accuracies",
     )
     out = io.StringIO()
