@@ -16,6 +16,7 @@ from differences import difference_lists
 from evidence import EVIDENCE, evidence
 from kernel_record import kernels, linear
 from own_data import own_defaults
+from rare_record import rare_classes
 from results import RESULTS, results
 
 from noiseproof import functional, list_losses
@@ -79,7 +80,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "README.md": {"losses": losses_table},
     ROOT / "docs" / "architecture.md": {"rooms": rooms_table, "imports": picture},
     ROOT / "docs" / "audit.md": {"audit": audit_tables},
-    ROOT / "docs" / "choosing.md": {"selection": selection, "a": choice_of_a, "cifar": a_on_cifar},
+    ROOT / "docs" / "choosing.md": {"selection": selection, "a": choice_of_a, "cifar": a_on_cifar, "rare": rare_classes},
     ROOT / "docs" / "differences.md": {"differences": difference_lists},
     ROOT / "docs" / "many_classes.md": {"linear": linear},
     ROOT / "docs" / "own_data.md": {"defaults": own_defaults},

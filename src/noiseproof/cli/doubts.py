@@ -21,7 +21,7 @@ CHANCE = 20
 """Rows from which a column of two values goes with two classes by chance less than once in 500,000 times"""
 NAMED = 10
 """Classes that a warning names"""
-RARE, MOST = 0.1, 0.65
+RARE, MOST = 0.1, 0.7
 """A class is rare with less than this share of the most frequent one's labels, or beside one with more than this share of all:
 docs/choosing.md has what was measured"""
 LOST = "train ce with --set epochs=10 first, then this loss from there, --set weights=RUN/weights.safetensors"
