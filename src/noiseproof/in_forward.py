@@ -33,10 +33,7 @@ class GradientInForward(nn.Module):
 
     def __init__(self, criterion: RobustLoss, *, in_place: bool = False) -> None:
         super().__init__()
-        if criterion.needs is None:
-            raise TypeError(f"{type(criterion).__name__} is not a function of row statistics; call it as it is")
-        if criterion.reduction == "none" or criterion.label_smoothing > 0:
-            raise ValueError(f"the criterion must reduce to a mean or a sum without label smoothing, got {criterion!r}")
+        _check(criterion)
         self.criterion, self.in_place = criterion, in_place
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -44,6 +41,7 @@ class GradientInForward(nn.Module):
         if not (torch.is_grad_enabled() and logits.requires_grad):
             result = self.criterion(logits, target)
             return result
+        _check(self.criterion)  # which may have been changed since
         rows, target, *_ = as_rows(self.criterion, logits, target)
         if self.in_place and _overlap(rows):
             raise ValueError(f"logits of strides {rows.stride()} share memory with each other; clone() them, or in_place=False")
@@ -53,6 +51,13 @@ class GradientInForward(nn.Module):
             raise TypeError("there is no gradient for class weights here; call the criterion as it is")
         result = _Step.apply(rows, target, self.criterion, self.in_place)  # type: ignore[no-untyped-call]
         return result
+
+
+def _check(criterion: RobustLoss) -> None:
+    if criterion.needs is None:
+        raise TypeError(f"{type(criterion).__name__} is not a function of row statistics; call it as it is")
+    if criterion.reduction == "none" or criterion.label_smoothing > 0:
+        raise ValueError(f"the criterion must reduce to a mean or a sum without label smoothing, got {criterion!r}")
 
 
 class _Rows(Logits):

@@ -369,6 +369,16 @@ def test_what_has_no_gradient_in_the_forward_pass_is_refused():
         noiseproof.GradientInForward(learned)(torch.zeros(1, 3, requires_grad=True), torch.tensor([0]))
 
 
+@pytest.mark.parametrize(("option", "value"), [("label_smoothing", 0.1), ("reduction", "none")])
+def test_a_criterion_that_was_changed_is_refused_in_the_forward_pass_too(option, value):
+    """Its gradient would be that without smoothing, or that of the first row's factor."""
+    criterion = noiseproof.JALCE()
+    in_forward = noiseproof.GradientInForward(criterion)
+    setattr(criterion, option, value)
+    with pytest.raises(ValueError, match="must reduce to a mean or a sum without label smoothing, got JALCE"):
+        in_forward(torch.zeros(2, 3, requires_grad=True), torch.tensor([0, 1]))
+
+
 @pytest.mark.parametrize("strides", [(0, 1), (3, 1), (1, 2)])
 def test_logits_that_share_memory_are_not_written_over(strides):
     logits = torch.zeros(40, requires_grad=True) * 1.0

@@ -100,3 +100,16 @@ def test_the_text_of_a_kernel_is_made_of_known_expressions_alone():
     assert program.text_of(traced(lambda rows: torch.atan2(rows[0], rows[1]), 2, torch.float32)) is None
     assert program.text_of(traced(lambda rows: rows[0] * 1e-40, 2, torch.float32)) is None  # it would make Triton use float64
     assert "exp(r0)" in program.text_of(traced(lambda rows: rows[0].exp(), 2, torch.float32))
+
+
+@pytest.mark.parametrize("largest", [-1, small.LARGEST], ids=["large", "small"])
+def test_class_weights_may_lie_apart(largest, monkeypatch):
+    """As a column of a table does, and one number for all classes, which a kernel would read as those beside it."""
+    monkeypatch.setattr(small, "LARGEST", largest)
+    logits, target = drawn("random", 20, 10, torch.float32, DEVICE)
+    table = torch.rand(10, 3, generator=torch.Generator().manual_seed(0)).to(DEVICE) + 0.1
+    for weight in (table[:, 1], table[:1, 0].expand(10)):
+        for reduction in ("mean", "none"):
+            loss = noiseproof.JALCE(weight=weight, reduction=reduction)
+            assert not loss.weight.is_contiguous()
+            assert max(errors(loss, logits, target)) <= 1e-5

@@ -66,6 +66,14 @@ def test_without_a_gradient_and_for_any_number_of_rows():
             torch.testing.assert_close(function(logits, target), loss(logits, target))
 
 
+@pytest.mark.parametrize("loss", [noiseproof.JALCE(label_smoothing=0.1), noiseproof.FisherRao() + noiseproof.AMSE()], ids=str)
+def test_both_passes_are_the_kernels_where_a_graph_is_run_as_it_is_recorded(loss):
+    """As torch's backend "eager" does: a pass of the reference and one of the kernels do not fit together."""
+    logits, target = drawn("random", 20, 70, torch.float32, DEVICE)
+    torch.compiler.reset()
+    same(torch.compile(loss.to(DEVICE), backend="eager"), loss, logits, target)
+
+
 @pytest.mark.parametrize("backend", ["reference", "triton"])
 @pytest.mark.parametrize("count", [4, 700])
 def test_a_row_that_is_ignored_has_no_gradient_in_a_graph_either(count, backend, monkeypatch):

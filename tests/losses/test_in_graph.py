@@ -66,6 +66,34 @@ def test_what_is_changed_after_compiling_is_noticed():
         seen.append(ours[0])
 
 
+def test_what_is_set_in_a_compiled_function_counts_there_and_afterwards():
+    """A coefficient that follows the training, say."""
+    logits, target = draw(6, 5, dtype=torch.float32)
+    loss = 1.0 * noiseproof.NCE() + 1.0 * noiseproof.MAE()
+    nce, mae = (part(logits, target) for part in loss.losses)
+
+    def step(coefficient):
+        loss.coefficients = (1.0, coefficient)
+        return loss(logits, target)
+
+    torch.compiler.reset()
+    function = torch.compile(step, fullgraph=True, backend="eager")
+    for coefficient in (2.0, 3.0, 4.0):
+        torch.testing.assert_close(function(coefficient), nce + coefficient * mae)
+        torch.testing.assert_close(loss(logits, target), nce + coefficient * mae)
+        torch.testing.assert_close(compiled(loss, backend="eager")(logits, target), nce + coefficient * mae)
+
+
+def test_a_loss_whose_coefficients_are_in_a_list_is_not_taken_for_another():
+    logits, target = draw(6, 5, dtype=torch.float32)
+    torch.compiler.reset()
+    for coefficient in (2.0, 3.0):
+        loss = 1.0 * noiseproof.NCE() + 1.0 * noiseproof.MAE()
+        nce, mae = (part(logits, target) for part in loss.losses)
+        loss.coefficients = [1.0, coefficient]
+        torch.testing.assert_close(compiled(loss, backend="eager")(logits, target), nce + coefficient * mae)
+
+
 def test_a_part_that_is_no_longer_the_packages_own_is_read_again():
     logits, target = draw(6, 5, dtype=torch.float32)
     loss = 1.0 * noiseproof.NCE() + 1.0 * noiseproof.MAE()

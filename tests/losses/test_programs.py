@@ -9,6 +9,7 @@ import torch
 from cases import ENTRIES, STATISTIC, all_options, build, draw
 
 import noiseproof
+from noiseproof.losses import programs
 from noiseproof.losses.programs import programs_of, signature
 from noiseproof.primitives import small
 from noiseproof.program import Node, Program, traced
@@ -195,6 +196,37 @@ def test_a_sum_that_is_changed_runs_its_new_program():
     torch.testing.assert_close(loss(logits, target), 4 * mae)
     loss.losses[1].from_statistics = lambda s: s.miss  # half of what it was
     torch.testing.assert_close(loss(logits, target), (1 + 1.5) * mae)
+
+
+def test_a_sum_whose_coefficients_are_in_a_list_is_what_the_list_says():
+    """Also when an item of it is set, which no loss can notice."""
+    logits, target = draw()
+    loss = 1.0 * noiseproof.NCE() + 1.0 * noiseproof.MAE()
+    nce, mae = (part(logits, target) for part in loss.losses)
+    for coefficients in ([1.0, 2.0], [1.0, 3.0]):
+        loss.coefficients = coefficients
+        torch.testing.assert_close(loss(logits, target), nce + coefficients[1] * mae)
+    loss.coefficients[0] = 5.0
+    torch.testing.assert_close(loss(logits, target), 5 * nce + 3 * mae)
+
+
+def test_a_loss_that_is_changed_while_its_program_is_made_does_not_keep_that(monkeypatch):
+    """By another thread, which has called it by then."""
+    logits, target = draw()
+    loss = 1.0 * noiseproof.NCE() + 1.0 * noiseproof.MAE()
+    nce, mae = (part(logits, target) for part in loss.losses)
+    make = programs._formula
+
+    def meanwhile(*given):
+        formula = make(*given)
+        monkeypatch.undo()
+        loss.coefficients = (1.0, 3.0)
+        loss(logits, target)
+        return formula
+
+    monkeypatch.setattr(programs, "_formula", meanwhile)
+    loss(logits, target)
+    torch.testing.assert_close(loss(logits, target), nce + 3 * mae)
 
 
 def test_only_losses_of_the_package_that_stay_as_they_are_have_a_program():

@@ -106,8 +106,13 @@ class RobustLoss(nn.Module):
             raise AttributeError(f"{name} of {type(self).__name__} is fixed at construction; make a new loss")
         again = name in self.__dict__
         super().__setattr__(name, value)
-        if self._has_text and name != "training" and name in self.__dict__ and not is_compiling():
-            self.__dict__["_text"] = text_of(self) if again or self._text is None else f"{self._text} {named(name, value)}"
+        if not self._has_text or name == "training" or name not in self.__dict__:
+            return
+        if is_compiling():
+            if self._text is not None:
+                self._text = None  # made when it is wanted: a compiler would read all of that here
+            return
+        self.__dict__["_text"] = text_of(self) if again or self._text is None else f"{self._text} {named(name, value)}"
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         """The loss of each row, elementwise in the statistics."""

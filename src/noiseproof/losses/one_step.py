@@ -26,7 +26,7 @@ def rows_of_program(loss: "RobustLoss", logits: Tensor, target: Tensor, recorded
     formula = None if backend is None else programs_of(loss).get(loss, logits, backend)
     if backend is None or formula is None:
         return None
-    weight = None if given is None else loss._class_weight(logits.shape[1])
+    weight = None if given is None else loss._class_weight(logits.shape[1]).contiguous()  # kernels read one after the other
     dtype = result_dtype(logits.dtype, formula.dtype, logits)
     return Rows(formula, backend, None, loss.ignore_index, weight, loss.reduction, dtype, loss._again)
 

@@ -33,8 +33,12 @@ class Programs:
     """The programs of one loss, by the number of classes, the dtype of the logits and the backend. A copy starts without."""
 
     def __init__(self) -> None:
-        self.made: dict[tuple[int, torch.dtype, str], Formula | None] = {}
-        self.state: Any = None
+        self.kept: tuple[Any, dict[tuple[int, torch.dtype, str], Formula | None]] = (None, {})
+        """The state that they are of, and they: one value, so that no thread sees the one without the other"""
+
+    @property
+    def made(self) -> dict[tuple[int, torch.dtype, str], Formula | None]:
+        return self.kept[1]
 
     def __reduce__(self) -> Any:
         return Programs, ()
@@ -42,17 +46,19 @@ class Programs:
     def get(self, loss: Any, logits: Tensor, backend: Backend) -> Formula | None:
         """The one for these logits; None: the loss has none, or the backend does not run it."""
         state = _state(loss)
-        if state != self.state:
-            self.made, self.state = {}, state
+        known, made = self.kept
+        if state != known:
+            made = {}
+            self.kept = state, made
         classes = logits.shape[1]
         key = (classes, logits.dtype, backend.name)
         try:
-            return self.made[key]
+            return made[key]
         except KeyError:
             formula = _formula(loss, classes, accumulation_dtype(logits.dtype))
             runs = formula is not None and (backend.programs is None or backend.programs.suits(formula, logits))
-            self.made[key] = formula if runs else None
-            return self.made[key]
+            made[key] = formula if runs else None
+            return made[key]
 
 
 def programs_of(loss: Any) -> Programs:
@@ -65,10 +71,13 @@ def programs_of(loss: Any) -> Programs:
 
 def _state(loss: Any) -> Any:
     """What differs when something has been set in the loss or in a part of it since."""
+    text = loss._text
+    if text is None and loss._has_text:  # a compiled function has set something
+        text = loss.__dict__["_text"] = text_of(loss)
     parts = loss._modules.get("losses")
     if parts is None:
-        return loss._text
-    return loss._text, [_state(part) for part in parts._modules.values()]
+        return text
+    return text, [_state(part) for part in parts._modules.values()]
 
 
 def _formula(loss: Any, classes: int, dtype: torch.dtype) -> Formula | None:
@@ -77,12 +86,15 @@ def _formula(loss: Any, classes: int, dtype: torch.dtype) -> Formula | None:
     if described is None:
         return None
     key = (described, classes, dtype)
-    if key not in _known:
+    try:
+        return _known[key]
+    except KeyError:
+        with without_modes() if is_compiling() else nullcontext():  # a compiler that records has no values
+            formula = _traced(loss, classes, dtype)
         if len(_known) >= MOST:
             _known.clear()
-        with without_modes() if is_compiling() else nullcontext():  # a compiler that records has no values
-            _known[key] = _traced(loss, classes, dtype)
-    return _known[key]
+        _known[key] = formula
+        return formula
 
 
 def _traced(loss: Any, classes: int, dtype: torch.dtype) -> Formula | None:
@@ -136,6 +148,6 @@ def _own_methods(cls: type) -> set[str]:
 def _frozen(value: Any) -> Hashable:
     if value is None or type(value) in PLAIN:
         return value  # type: ignore[no-any-return]
-    if type(value) in (list, tuple):
+    if type(value) is tuple:  # not a list, which changes without being set
         return tuple([_frozen(item) for item in value])
     raise TypeError("not a plain value")

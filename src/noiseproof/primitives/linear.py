@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from noiseproof.primitives.backends import backend_for
+from noiseproof.primitives.backends import backend_of_device
 from noiseproof.primitives.operation import forward_pass
 from noiseproof.primitives.request import accumulation_dtype, decode
 
@@ -153,7 +153,7 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor, *, replace: bool) -> None:
 def write_gradient(grads: Tensor, z: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: str) -> Tensor:
     """The gradient with respect to the logits ``z``, over them: they are not needed any more."""
     rest = (target, primitives.contiguous(), saved.contiguous(), decode(request))
-    return backend_for(z).backward(grads.contiguous(), z, *rest, out=z)
+    return backend_of_device(z.device.type).backward(grads.contiguous(), z, *rest, out=z)  # as the pass before it
 
 
 @torch.library.custom_op("noiseproof::linear_primitives", mutates_args=())

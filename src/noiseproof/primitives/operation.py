@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from noiseproof.primitives import reference, small
-from noiseproof.primitives.backends import REFERENCE, backend_for, is_traced
+from noiseproof.primitives.backends import REFERENCE, backend_for, backend_of_device, is_traced
 from noiseproof.primitives.onlookers import Recorded, is_compiling, is_transformed, on_cpu
 from noiseproof.primitives.plain import plain_gradient, plain_jvp, plain_primitives
 from noiseproof.primitives.request import accumulation_dtype, decode
@@ -24,12 +24,15 @@ def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, 
     Results are float64 for float64 logits and float32 otherwise. A target out of range raises IndexError on the CPU
     (compiled, torch's own RuntimeError); elsewhere its row is NaN, because looking would stall the device.
     """
-    return backend_for(logits).forward(logits, target, decode(request), accumulation_dtype(logits.dtype))
+    # The device's also where a compiler looks on: what it records is this operation, whose two passes must be of one backend.
+    backend = backend_of_device(logits.device.type)
+    return backend.forward(logits, target, decode(request), accumulation_dtype(logits.dtype))
 
 
 def backward_pass(grads: Tensor, logits: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: str) -> Tensor:
     """The gradient with respect to the logits, in their dtype, given that of each primitive (``grads [2 + R, N]``)."""
-    return backend_for(logits).backward(grads, logits, target, primitives, saved, decode(request))
+    backend = backend_of_device(logits.device.type)
+    return backend.backward(grads, logits, target, primitives, saved, decode(request))
 
 
 # Inductor keeps compiled graphs on disk by the names of their operations, so this one changes when its results' shapes do.
