@@ -76,6 +76,23 @@ def test_the_conditions_of_the_catalogue_agree_with_the_solver():
             assert (one, other) in (("yes", "not found"), ("no", "no")), (name, matrix)
 
 
+@pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.1])
+@pytest.mark.parametrize("base", [noiseproof.CE(), noiseproof.GCE(q=0.5)], ids=["ce", "gce"])
+def test_the_condition_of_biased_mae_is_not_that_of_another_biased_loss(base, epsilon):
+    """Cross entropy with a bias of 0 is cross entropy, which tolerates no noise."""
+    weights = theory.label_weights("symmetric:0.3", 3)
+    loss = noiseproof.LogitBias(epsilon=epsilon, base=base)
+    verdict = theory.check(loss, weights).classes[0]
+    assert verdict.answer == "no"
+    assert lower(loss.double(), weights[0], verdict)
+    assert answers(noiseproof.LogitBias(epsilon=epsilon), weights) == ["yes"] * 3
+
+
+@pytest.mark.parametrize("loss", [noiseproof.AEL(a=1e-3), noiseproof.LogitBias(epsilon=400.0)], ids=["ael", "logit-bias"])
+def test_a_condition_beyond_floating_point_fails_without_a_warning(loss):
+    assert answers(loss, [[0.9, 0.1], [0.0, 1.0]]) == ["no", "yes"]
+
+
 class Quantile(losses.RobustLoss):
     """A loss of one's own: the square of the miss, which no noise leaves at the vertex."""
 
