@@ -209,6 +209,16 @@ def test_the_asymmetry_ratio_is_the_published_one(loss, expected):
     assert theory.asymmetry_ratio(loss) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("k", [0.1, 0.5])
+def test_a_loss_that_is_flat_near_0_has_an_asymmetry_ratio(k):
+    """Truncated GCE, l(p) = 2 (1 - p^(1/2)) from k on and l(k) below: v below k gains nothing at another label."""
+    own, added = np.meshgrid(np.linspace(0, 1, 801), np.linspace(0, 1, 801))
+    own, added = own[(own + added <= 1) & (added > k)], added[(own + added <= 1) & (added > k)]
+    gained = np.maximum(own + added, k) ** 0.5 - np.maximum(own, k) ** 0.5
+    least = (gained / (added**0.5 - k**0.5)).min()
+    assert theory.asymmetry_ratio(noiseproof.TruncatedGCE(q=0.5, k=k)) == pytest.approx(least, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
