@@ -209,6 +209,32 @@ def test_the_asymmetry_ratio_is_the_published_one(loss, expected):
     assert theory.asymmetry_ratio(loss) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "weights"),
+    [
+        ("nce+mae", {"beta": 0.1}, [0.499, 0.501, 0.0]),
+        ("nce+mae", {"beta": 5.0}, [0.0, 0.50001, 0.49999]),
+        ("nfl+mae", {"gamma": 5.0}, [0.30102327, 0.52375382, 0.17522291]),
+        ("jal-ce", {}, [0.0001, 0.8, 0.1999]),
+        ("nce+rce", {}, [0.3, 0.4, 0.3]),
+    ],
+)
+def test_what_is_proved_to_tolerate_weights_has_its_minimiser_at_the_vertex(name, options, weights):
+    """Normalised losses have no limit at a vertex, and a risk that is nearly flat around it."""
+    loss = noiseproof.create_loss(name, **options)
+    assert theory.check(loss, [[1, 0, 0], weights, [0, 0, 1]]).classes[1].answer == "yes"
+    np.testing.assert_allclose(theory.minimiser(loss, weights), [0, 1, 0], atol=1e-9)
+
+
+def test_the_risk_of_one_prediction_is_computed_on_a_copy():
+    torch.set_warn_always(True)
+    try:
+        found = theory.risk(noiseproof.CE(), [0.7, 0.2, 0.1], [0.5, 0.3, 0.2])
+    finally:
+        torch.set_warn_always(False)
+    assert found == pytest.approx(-(0.7 * np.log(0.5) + 0.2 * np.log(0.3) + 0.1 * np.log(0.2)), abs=1e-12)
+
+
 @pytest.mark.parametrize("k", [0.1, 0.5])
 def test_a_loss_that_is_flat_near_0_has_an_asymmetry_ratio(k):
     """Truncated GCE, l(p) = 2 (1 - p^(1/2)) from k on and l(k) below: v below k gains nothing at another label."""
