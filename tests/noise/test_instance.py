@@ -111,18 +111,22 @@ def location_of(rate):
     return location
 
 
+@pytest.mark.parametrize("floating", [False, True], ids=["bytes", "floating"])
 @pytest.mark.parametrize("seed", [0, 7])
 @pytest.mark.parametrize("rate", [0.05, 0.4, 0.85])
-def test_the_labels_are_those_of_the_rule_written_out(rate, seed):
+def test_the_labels_are_those_of_the_rule_written_out(rate, seed, floating):
     """Labels made on one machine are made again on another, and by later versions: streams 10 to 13, one step at a time."""
     images, labels = problem(count=150, classes=4)
+    if floating:
+        images = (images / 255).astype(np.float32)
     normal = NormalDist(location_of(rate), 0.1)
     below, above = normal.cdf(0), normal.cdf(1)
     rates = [normal.inv_cdf(below + u * (above - below)) for u in uniform(seed, 150, 10)]
     order = sorted(range(150), key=keys(seed, 150, 11).__getitem__)
     total, expected = uniform(seed, 1, 11)[0], labels.tolist()
     flat = images.reshape(150, -1).astype(float)
-    centre, scale, destination = np.rint(flat.mean(0)), flat.std(), uniform(seed, 150, 12)
+    centre = flat.mean(0) if floating else np.rint(flat.mean(0))
+    scale, destination = flat.std(), uniform(seed, 150, 12)
     for i in order:
         before, total = math.floor(total), total + rates[i]
         if math.floor(total) == before:
@@ -137,6 +141,19 @@ def test_the_labels_are_those_of_the_rule_written_out(rate, seed):
     made = noise.instance_dependent(images, labels, rate, seed=seed, classes=4)
     assert made.labels.tolist() == expected
     assert made.seed == seed
+
+
+@pytest.mark.parametrize(("unit", "origin"), [(1 / 256, 0.0), (1 / 256, 0.25), (1.0, 0.0), (1.0, 1e6)])
+def test_the_unit_and_the_origin_of_floating_features_change_nothing(unit, origin):
+    """Those of [0, 1] too are centred: otherwise all images of a class would go to one other."""
+    images, labels = problem(count=6000)
+    about_0 = images / 256 - 0.5
+    expected = noise.instance_dependent(about_0, labels, 0.5, seed=1)
+    made = noise.instance_dependent(images * unit + origin, labels, 0.5, seed=1)
+    assert made.labels.tolist() == expected.labels.tolist()
+    others = made.matrix[~np.eye(5, dtype=bool)].reshape(5, 4)
+    # Of 600 flips of a class each other class gets a quarter: 0.06 is 3.4 standard errors, and the seed is fixed.
+    assert np.abs(others / others.sum(1, keepdims=True) - 0.25).max() < 0.06
 
 
 def test_no_noise_is_no_noise():

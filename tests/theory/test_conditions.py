@@ -76,6 +76,23 @@ def test_the_conditions_of_the_catalogue_agree_with_the_solver():
             assert (one, other) in (("yes", "not found"), ("no", "no")), (name, matrix)
 
 
+@pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.1])
+@pytest.mark.parametrize("base", [noiseproof.CE(), noiseproof.GCE(q=0.5)], ids=["ce", "gce"])
+def test_the_condition_of_biased_mae_is_not_that_of_another_biased_loss(base, epsilon):
+    """Cross entropy with a bias of 0 is cross entropy, which tolerates no noise."""
+    weights = theory.label_weights("symmetric:0.3", 3)
+    loss = noiseproof.LogitBias(epsilon=epsilon, base=base)
+    verdict = theory.check(loss, weights).classes[0]
+    assert verdict.answer == "no"
+    assert lower(loss.double(), weights[0], verdict)
+    assert answers(noiseproof.LogitBias(epsilon=epsilon), weights) == ["yes"] * 3
+
+
+@pytest.mark.parametrize("loss", [noiseproof.AEL(a=1e-3), noiseproof.LogitBias(epsilon=400.0)], ids=["ael", "logit-bias"])
+def test_a_condition_beyond_floating_point_fails_without_a_warning(loss):
+    assert answers(loss, [[0.9, 0.1], [0.0, 1.0]]) == ["no", "yes"]
+
+
 class Quantile(losses.RobustLoss):
     """A loss of one's own: the square of the miss, which no noise leaves at the vertex."""
 
@@ -190,6 +207,42 @@ def test_minimisers_that_are_known(loss, exact):
 def test_the_asymmetry_ratio_is_the_published_one(loss, expected):
     """Zhou et al. 2021: AGCE ((a + 1) / a)^(q - 1) for q < 1, AUL ((a - 1) / a)^(p - 1) for p > 1, AEL exp(-1 / a); else 1."""
     assert theory.asymmetry_ratio(loss) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "weights"),
+    [
+        ("nce+mae", {"beta": 0.1}, [0.499, 0.501, 0.0]),
+        ("nce+mae", {"beta": 5.0}, [0.0, 0.50001, 0.49999]),
+        ("nfl+mae", {"gamma": 5.0}, [0.30102327, 0.52375382, 0.17522291]),
+        ("jal-ce", {}, [0.0001, 0.8, 0.1999]),
+        ("nce+rce", {}, [0.3, 0.4, 0.3]),
+    ],
+)
+def test_what_is_proved_to_tolerate_weights_has_its_minimiser_at_the_vertex(name, options, weights):
+    """Normalised losses have no limit at a vertex, and a risk that is nearly flat around it."""
+    loss = noiseproof.create_loss(name, **options)
+    assert theory.check(loss, [[1, 0, 0], weights, [0, 0, 1]]).classes[1].answer == "yes"
+    np.testing.assert_allclose(theory.minimiser(loss, weights), [0, 1, 0], atol=1e-9)
+
+
+def test_the_risk_of_one_prediction_is_computed_on_a_copy():
+    torch.set_warn_always(True)
+    try:
+        found = theory.risk(noiseproof.CE(), [0.7, 0.2, 0.1], [0.5, 0.3, 0.2])
+    finally:
+        torch.set_warn_always(False)
+    assert found == pytest.approx(-(0.7 * np.log(0.5) + 0.2 * np.log(0.3) + 0.1 * np.log(0.2)), abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [0.1, 0.5])
+def test_a_loss_that_is_flat_near_0_has_an_asymmetry_ratio(k):
+    """Truncated GCE, l(p) = 2 (1 - p^(1/2)) from k on and l(k) below: v below k gains nothing at another label."""
+    own, added = np.meshgrid(np.linspace(0, 1, 801), np.linspace(0, 1, 801))
+    own, added = own[(own + added <= 1) & (added > k)], added[(own + added <= 1) & (added > k)]
+    gained = np.maximum(own + added, k) ** 0.5 - np.maximum(own, k) ** 0.5
+    least = (gained / (added**0.5 - k**0.5)).min()
+    assert theory.asymmetry_ratio(noiseproof.TruncatedGCE(q=0.5, k=k)) == pytest.approx(least, abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ def instance_dependent(images: ArrayLike, labels: ArrayLike, rate: float, seed: 
     class. As many labels flip as the rates add up to, so the realised rate is the asked one.
 
     Two choices differ from the usual script: pixels are centred first, and projected on random signs instead of normal
-    numbers. For integer images that is exact in floating point, so the same seed gives the same labels on every machine.
+    numbers. For integer images, centred to the nearest whole number, that is exact in floating point, so the same seed gives
+    the same labels on every machine.
     """
     check_range("rate", rate, at_least=0, below=1)
     pixels = np.asarray(images)
@@ -124,8 +125,9 @@ def _destinations(
 ) -> NDArray[np.int64]:
     flat = pixels.reshape(len(pixels), -1)
     width = flat.shape[1]
-    # Whole numbers below 2**24, so that float32 sums of them are exact in any order.
-    centre = np.rint(flat.mean(0, dtype=np.float64)).astype(np.float32)
+    centre: NDArray[np.floating] = flat.mean(0, dtype=np.float64)
+    if flat.dtype.kind != "f":  # whole numbers below 2**24, so that float32 sums of them are exact in any order
+        centre = np.rint(centre).astype(np.float32)
     scale = float(flat[:: max(1, len(flat) // 2000)].std(dtype=np.float64)) or 1.0
     uniform = random_uniform(seed, len(clean), _DESTINATION)
     result = clean[flips].copy()
@@ -143,13 +145,13 @@ def _destinations(
     return result
 
 
-def _projected(pixels: NDArray[Any], centre: NDArray[np.float32], label: int, classes: int, seed: int) -> NDArray[np.float32]:
+def _projected(pixels: NDArray[Any], centre: NDArray[np.floating], label: int, classes: int, seed: int) -> NDArray[np.float32]:
     """Images of one class on its random signs, a number for each class; wide images by parts, for the memory of the signs."""
     scores = np.zeros((len(pixels), classes), np.float32)
     step = max(1, CELLS // classes)
     for first in range(0, pixels.shape[1], step):
         part = slice(first, first + step)
-        centred = pixels[:, part].astype(np.float32) - centre[part]
+        centred = (pixels[:, part].astype(centre.dtype) - centre[part]).astype(np.float32)
         width = centred.shape[1]
         keys = random_keys(seed, width * classes, _PROJECTION + 1 + label, first * classes).reshape(width, classes)
         scores += centred @ (2.0 * (keys >> np.uint64(63)).astype(np.float32) - 1.0).astype(np.float32)

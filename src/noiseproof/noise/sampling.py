@@ -3,7 +3,8 @@
 The same seed gives the same labels on every machine: beyond the random numbers there are only integers and sorting.
 
 One key is drawn per example, in the order of the examples, and classes are ranked by the smallest key among their examples.
-So nothing depends on how the classes are numbered: renaming them renames the noisy labels, and does no more.
+So nothing depends on how the classes are numbered: renaming them renames the noisy labels, and does no more. Only classes
+without an example have no key, and are ranked last by their numbers.
 """
 
 from typing import Literal

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.losses import RobustLoss, Sum
+from noiseproof.losses.base import parameters_of
 from noiseproof.losses.catalog import create_loss, list_losses
 from noiseproof.losses.expressions import evaluate, values_of
 from noiseproof.theory.risk import risk_of, solve, with_logits
@@ -121,7 +122,8 @@ class _Condition:
     def holds(self, w1: float, w2: float) -> bool:
         """Up to rounding, so that it holds at the bound itself: all conditions ask for a large w1 and a small w2."""
         weights = {"w1": w1 + ROUNDING, "w2": max(w2 - ROUNDING, 0.0)}
-        return all(evaluate(text, {**values, **weights}) for text, values in self.parts)
+        with np.errstate(over="ignore", invalid="ignore"):  # exp(1 / a) of a small a is beyond all weights
+            return all(evaluate(text, {**values, **weights}) for text, values in self.parts)
 
 
 def _condition(loss: RobustLoss) -> _Condition | None:
@@ -133,9 +135,15 @@ def _condition(loss: RobustLoss) -> _Condition | None:
         parts = tuple(part for condition in found if condition is not None for part in condition.parts)
         return _Condition(parts, necessary=len(found) == 1 and found[0] is not None and found[0].necessary)
     for entry in list_losses():
-        if type(loss) is entry.cls and entry.asymmetric is not None:
+        if type(loss) is entry.cls and entry.asymmetric is not None and _has_usual_base(loss):
             return _Condition(((entry.asymmetric, values_of(loss)),), necessary=not entry.asymmetric.startswith("if "))
     return None
+
+
+def _has_usual_base(loss: RobustLoss) -> bool:
+    """Whether a loss around another one is around that of which the catalogue speaks, the default."""
+    given = {name: getattr(loss, name) for name in parameters_of(type(loss))}
+    return "base" not in given or repr(given["base"]) == repr(type(loss)(**{**given, "base": None}).base)
 
 
 def _counterexamples(loss: RobustLoss, weights: Weights, labels: list[int]) -> Iterator[tuple[Weights | None, float]]:

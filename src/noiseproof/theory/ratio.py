@@ -40,11 +40,12 @@ def asymmetry_ratio(loss: RobustLoss) -> float:
         raise ValueError(f"{type(loss).__name__} reads more than the label's probability, and has no asymmetry ratio")
     if slopes[0] > 1.5 * slopes[1] or slopes[0] == np.inf:
         return 0.0
-    least = (slopes[1:] / slopes[0]).min()
+    least = (slopes[1:] / slopes[0]).min() if slopes[0] > 0 else np.inf
     even_steps = np.concatenate([values[:1], values[2:]])  # l at 0, 1/G, ..., 1
     for step in range(1, GRID + 1):
         gained, at_another = even_steps[:-step] - even_steps[step:], even_steps[0] - even_steps[step]
-        least = min(least, (gained / at_another).min())
+        if at_another > 0:  # a loss that is flat near 0 gains nothing at another label: there every ratio will do
+            least = min(least, (gained / at_another).min())
     return float(max(least, 0.0))
 
 

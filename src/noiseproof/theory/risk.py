@@ -18,6 +18,7 @@ FLOOR = 1e-300
 """A probability of 0 in the place of which the logarithm is finite"""
 FAR, FARTHER = -40.0, -4e9
 """Logits of probabilities near 0, and of one that is much nearer"""
+TOP = 4  # labels with the largest weights, near whose vertices a minimiser is looked for
 STARTS = 24  # random ones, beside those that are made from the weights
 STEPS, PATIENCE = 600, 60  # and how many steps without a lower risk are the last
 LEAST, GREATEST = 1e-30, 1e12  # limits of a step's size
@@ -34,7 +35,7 @@ def risk(loss: RobustLoss, weights: ArrayLike, predictions: ArrayLike) -> NDArra
     if u.shape[-1] != w.shape[-1] or (u < 0).any() or not np.allclose(u.sum(-1), 1, atol=1e-6):
         raise ValueError(f"predictions must be [..., {w.shape[-1]}], at least 0 with sum 1, got shape {u.shape}")
     shape = np.broadcast_shapes(u.shape, w.shape)
-    flat_u, flat_w = (np.broadcast_to(part, shape).reshape(-1, shape[-1]) for part in (u, seen_by(loss, w)))
+    flat_u, flat_w = (np.array(np.broadcast_to(part, shape)).reshape(-1, shape[-1]) for part in (u, seen_by(loss, w)))
     return np.asarray(risk_of(with_logits(loss), flat_w, flat_u).reshape(shape[:-1]))
 
 
@@ -72,7 +73,11 @@ def minimiser(loss: RobustLoss, weights: ArrayLike) -> Weights:
         raise ValueError(f"weights must be a vector, one for each label, got shape {w.shape}")
     if isinstance(loss, AMSE) and loss.q == 2:
         return sparsemax(loss.a * w)
-    return np.asarray(solve(loss, w[None])[0][0])
+    # The solver approaches a vertex, and stops before it where the risk is nearly flat or has no limit there.
+    vertices = np.arange(len(w)) == np.argsort(-w)[:TOP, None]
+    points = np.concatenate([solve(loss, w[None])[0], vertices])
+    values = risk_of(with_logits(loss), np.tile(w, (len(points), 1)), points)
+    return np.asarray(points[np.where(np.isnan(values), np.inf, values).argmin()])
 
 
 def sparsemax(v: ArrayLike) -> Weights:
@@ -141,8 +146,9 @@ def solve(loss: RobustLoss, weights: Weights, seed: int = 0) -> tuple[Weights, N
                 break
     table = value.reshape(count, tries)
     best = table.argmin(1)
-    chosen = z.reshape(count, tries, classes)[torch.arange(count), best].softmax(1)
-    return chosen.numpy(), table.gather(1, best[:, None])[:, 0].numpy()
+    chosen = z.reshape(count, tries, classes)[torch.arange(count), best].softmax(1).numpy()
+    chosen[chosen < 10 * FLOOR] = 0.0  # where only the floor kept it from
+    return chosen, np.fmin(table.gather(1, best[:, None])[:, 0].numpy(), risk_of(loss, weights, chosen))
 
 
 def _with_slope(loss: RobustLoss, weights: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -163,7 +169,7 @@ def _risk(loss: RobustLoss, weights: Tensor, z: Tensor) -> Tensor:
 
 def _starts(w: Weights, seed: int) -> Weights:
     classes = len(w)
-    top = np.argsort(-w)[:4]
+    top = np.argsort(-w)[:TOP]
     points = [np.full(classes, 1 / classes), w, w**2, w**4]
     for k in top:
         points += [np.where(np.arange(classes) == k, 1 - share, share / (classes - 1)) for share in (1e-3, 0.2)]
