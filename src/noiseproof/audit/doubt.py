@@ -41,6 +41,8 @@ class Rates(NamedTuple):
     """If all that did not slip were"""
     disputed: float
     """The share of labels that are not what is predicted, less the least of wrong ones: the predictions' own errors"""
+    unlearnt: float
+    """The part of the least rate in classes of whose labels fewer than half are predicted: perhaps those were not learnt"""
 
 
 def sharpened(model: Mixture, views: Sequence[View], agreement: float) -> Mixture:
@@ -71,21 +73,25 @@ def led_by_doubt(
     model: Mixture, views: Sequence[View], posterior: NDArray[np.float32], given: Labels, *, counted: bool
 ) -> Rates:
     """The rates; if led labels are ``counted``, the posterior is changed, in place, to as many of them as slipped."""
-    right, agreed = [0.0, 0.0], 0
+    right, classes = [0.0, 0.0], posterior.shape[1]
+    agreed, wrong = np.zeros(classes), np.zeros(classes)
     least = 1 - float(posterior[np.arange(len(given)), given].mean(dtype=np.float64))
     share = min(1.0, least / max(1 - least, 1e-9)) if counted else 0.0
-    for part in blocks(len(given), posterior.shape[1]):
+    for part in blocks(len(given), classes):
         q = model.predicted([view[part] for view in views])
         rows, mine = np.arange(len(q)), given[part]
-        agreed += int((q.argmax(1) == mine).sum())
         belief = posterior[part][rows, mine].astype(np.float64)
+        agreed += np.bincount(mine[q.argmax(1) == mine], minlength=classes)
+        wrong += np.bincount(mine, 1 - belief, classes)
         right[1] += float(belief @ q[rows, mine])
         if share:
             q[rows, mine] -= 1
             posterior[part] += (share * belief)[:, None] * q
         right[0] += float(posterior[part][rows, mine].sum(dtype=np.float64))
     rate, most = (1 - each / len(given) for each in right)
-    return Rates(least, rate, max(rate, most), max(0.0, 1 - agreed / len(given) - least))
+    disputed = max(0.0, 1 - float(agreed.sum()) / len(given) - least)
+    unlearnt = float(wrong[2 * agreed < np.bincount(given, minlength=classes)].sum()) / len(given)
+    return Rates(least, rate, max(rate, most), disputed, unlearnt)
 
 
 def blocks(rows: int, columns: int) -> Iterator[slice]:
