@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from noiseproof.audit.mixture import Labels, Mixture, View
 
-__all__ = ["Rates", "blocks", "led_by_doubt", "sharpened"]
+__all__ = ["Rates", "blocks", "led_by_doubt", "repeated_to", "sharpened"]
 
 BLOCK = 2**22  # numbers in a part of the posterior that is computed at once
 COMPARED = 2**22  # numbers of a view that the predictions' confidence is measured on
@@ -41,8 +41,15 @@ class Rates(NamedTuple):
     """If all that did not slip were"""
     disputed: float
     """The share of labels that are not what is predicted, less the least of wrong ones: the predictions' own errors"""
-    unlearnt: float
-    """The part of the least rate in classes of whose labels fewer than half are predicted: perhaps those were not learnt"""
+
+
+def repeated_to(counts: NDArray[np.int64]) -> int:
+    """How many labels each class has at least once rare ones are repeated: half as many as the most frequent, or as the mean.
+
+    >>> repeated_to(np.array([90, 10])), repeated_to(np.array([73, *[3] * 9])), repeated_to(np.array([20, 10]))
+    (45, 10, 10)
+    """
+    return int(min(counts.max() / 2, counts.sum() / np.count_nonzero(counts)))
 
 
 def sharpened(model: Mixture, views: Sequence[View], agreement: float) -> Mixture:
@@ -73,25 +80,21 @@ def led_by_doubt(
     model: Mixture, views: Sequence[View], posterior: NDArray[np.float32], given: Labels, *, counted: bool
 ) -> Rates:
     """The rates; if led labels are ``counted``, the posterior is changed, in place, to as many of them as slipped."""
-    right, classes = [0.0, 0.0], posterior.shape[1]
-    agreed, wrong = np.zeros(classes), np.zeros(classes)
+    right, agreed = [0.0, 0.0], 0
     least = 1 - float(posterior[np.arange(len(given)), given].mean(dtype=np.float64))
     share = min(1.0, least / max(1 - least, 1e-9)) if counted else 0.0
-    for part in blocks(len(given), classes):
+    for part in blocks(len(given), posterior.shape[1]):
         q = model.predicted([view[part] for view in views])
         rows, mine = np.arange(len(q)), given[part]
+        agreed += int((q.argmax(1) == mine).sum())
         belief = posterior[part][rows, mine].astype(np.float64)
-        agreed += np.bincount(mine[q.argmax(1) == mine], minlength=classes)
-        wrong += np.bincount(mine, 1 - belief, classes)
         right[1] += float(belief @ q[rows, mine])
         if share:
             q[rows, mine] -= 1
             posterior[part] += (share * belief)[:, None] * q
         right[0] += float(posterior[part][rows, mine].sum(dtype=np.float64))
     rate, most = (1 - each / len(given) for each in right)
-    disputed = max(0.0, 1 - float(agreed.sum()) / len(given) - least)
-    unlearnt = float(wrong[2 * agreed < np.bincount(given, minlength=classes)].sum()) / len(given)
-    return Rates(least, rate, max(rate, most), disputed, unlearnt)
+    return Rates(least, rate, max(rate, most), max(0.0, 1 - agreed / len(given) - least))
 
 
 def blocks(rows: int, columns: int) -> Iterator[slice]:

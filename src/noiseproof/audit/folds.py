@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.audit.doubt import repeated_to
 from noiseproof.data import Examples
 from noiseproof.files import is_file, write_whole
 from noiseproof.noise import label_hash
@@ -109,10 +110,10 @@ def evened(rows: NDArray[np.int64], labels: NDArray[np.int64], seed: int = 0) ->
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8]
     """
     counts = np.bincount(labels[rows])
-    there = np.flatnonzero(counts)
-    least = int(min(counts.max() / 2, len(rows) / len(there)))
+    least = repeated_to(counts)
     order = np.random.default_rng(seed).permutation(rows)
-    again = [np.resize(order[labels[order] == k], least - counts[k]) for k in there if counts[k] < least]
+    rare = np.flatnonzero((counts > 0) & (counts < least))
+    again = [np.resize(order[labels[order] == k], least - counts[k]) for k in rare]
     return np.concatenate([rows, *again])
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.audit.doubt import blocks, led_by_doubt, sharpened
+from noiseproof.audit.doubt import blocks, led_by_doubt, repeated_to, sharpened
 from noiseproof.audit.mixture import ITERATIONS, Floats, Labels, Mixture, View, expected_counts, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
 from noiseproof.audit.result import Audit
@@ -98,9 +98,8 @@ def concluded(
 
     The interval begins lower than the least rate by as many labels as predictions dispute though they look right: those are the
     predictions' own errors, and as many again may have been taken for wrong labels. Errors that networks are sure of all look
-    like wrong labels instead, but two networks differ from each other about as often as from the truth: it begins lower by as
-    many as they differ on, if those are more. Nor do labels count of a class most of whose labels are disputed: whether they
-    are wrong or the class was not learnt nothing tells.
+    like wrong labels instead, and those of networks to which rare labels were repeated often are: there it begins lower by as
+    many as two networks differ on, if those are more.
 
     The matrix is that of the posteriors, so that it and the rate say the same. The fitted one has labels added to every entry:
     that steadies the fit, but clean labels would look as if some were wrong. Where less than one example is of a class, the
@@ -114,9 +113,11 @@ def concluded(
     counts = expected_counts(posterior, given)
     there, usual = counts.sum(1, keepdims=True), symmetric(len(counts), min(max(rates.rate, 0.0), 1.0)).matrix
     transition = (counts + np.maximum(1 - there, 0) * usual) / np.maximum(there, 1)
-    errors = max(least.disputed, 0.0 if mutual is None else 1 - mutual)
+    labels = np.bincount(given, minlength=len(counts))
+    repeated = ((labels > 0) & (labels < repeated_to(labels))).any()
+    errors = least.disputed if mutual is None or not repeated else max(least.disputed, 1 - mutual)
     half = _sampling(model, views, given, generator)
-    low = min(min(least.rate, rates.rate) - half, _supported(model, views, given, generator)) - errors - least.unlearnt
+    low = min(min(least.rate, rates.rate) - half, _supported(model, views, given, generator)) - errors
     return Conclusion(transition, rates.rate, (max(0.0, low), min(1.0, rates.most + half)), least.rate)
 
 
