@@ -68,6 +68,8 @@ def test_lists_of_images_stay_lists(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
+        (("kind,a,b", "cat,1,2", "dog,3,4"), r"'kind' should .*; the labels are taken from the last column, 'b': FILE#"),
+        (("kind,b,label", "cat,1,2", "dog,3,4"), r"'kind' should be a number, got 'cat'; fill .* columns path,label$"),
         (("a,b,label", "1,,cat", "2,3,dog"), r"t\.csv:2: column 'b' should be a number, got ''; fill in what is missing"),
         (
             ("when;city;amount;status", "23.12.2016;Bonn;1300,23;paid"),

@@ -298,6 +298,27 @@ def test_seeds_are_averaged_and_settings_are_kept_apart():
     assert two.curve("test_accuracy")[-1] == pytest.approx(60)
 
 
+@pytest.mark.parametrize(
+    ("dataset", "noise", "named"),
+    [
+        ("cifar10", "none", "clean"),
+        ("digits", "none", "clean"),
+        ("my/data.csv", "none", "labels as given"),  # of which nobody knows
+        ("my/data.csv", "labels:none.npy", "labels none.npy"),
+    ],
+)
+def test_labels_of_data_of_ones_own_are_not_called_clean(dataset, noise, named):
+    recipe = {"dataset": dataset, "loss": "ce", "seed": 1, "noise": noise}
+    (group,) = groups_of([{"result": {"test_accuracy": 0.5}, "recipe": recipe, "task": {}}], [], "float32")
+    assert group.noise == named
+
+
+@pytest.mark.parametrize(("values", "ends"), [([100.0, 100.0], ["90", "100"]), ([0.0, 0.0], ["0", "10"])])
+def test_an_axis_of_percent_ends_at_100(values, ends):
+    drawn = charts.lines([charts.Line("ce", values, 0)], "accuracy")
+    assert re.findall(r'text-anchor="end"[^>]*>(\d+)<', drawn) == ends
+
+
 def test_names_beside_lines_do_not_overlap_and_stay_inside():
     series = [charts.Line(f"loss {k}", [50.0, 60.0 + k / 10], k) for k in range(20)]
     drawn = charts.lines(series, "crowded")

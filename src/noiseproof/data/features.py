@@ -15,7 +15,7 @@ from noiseproof.data.list_lines import LABEL_WORDS
 from noiseproof.data.tables import NAME_WORDS, Layout, cells, is_header, listed, place_of, with_first
 from noiseproof.reading import ReadError, csv_rows, shown
 
-__all__ = ["NewRows", "read_features"]
+__all__ = ["NewRows", "misplaced", "read_features"]
 
 NO_LABEL = -1
 
@@ -50,6 +50,8 @@ def read_features(path: Path, width: int, called: Sequence[str] = (), label_colu
         if label in chosen:
             raise ReadError(path, f"column {shown(columns[label])!r} is a feature of the network: it cannot be the labels too")
         layout = replace(layout, label=_label(path, layout, width, called, chosen, labelled))
+        if header and not chosen and (fault := misplaced([columns[k] for k in layout.features], called)):
+            raise ReadError(path, fault)
         note = _note(layout, called, chosen) if header else ""
         table = cells(path, replace(layout, chosen=chosen), with_first(rows, number, first, layout))
     except ReadError as error:
@@ -97,6 +99,19 @@ def _note(layout: Layout, called: Sequence[str], chosen: tuple[int, ...]) -> str
     missing = next((f", and {shown(name, 40)!r} of them is not there" for name in called if name not in names), "")
     was = f"is none of those of training{missing}" if called else "is called as labels are"
     return f"column {shown(strange[0], 40)!r} {was}: it is taken for one of the network's {len(names)} features"
+
+
+def misplaced(names: Sequence[str], called: Sequence[str]) -> str:
+    """Why columns, not all of which have the names of training, cannot be taken in their order, if they cannot.
+
+    Names of which none is of training say nothing against it, and a strange one in a place of training may be that column's new
+    name. But where a name of training, or of the labels, stands in the place of another, a column is missing.
+    """
+    pairs = zip(names, called, strict=False)
+    moved = any(name != own and (name in called or name.lower() in LABEL_WORDS) for name, own in pairs)
+    if set(names).isdisjoint(called) or not (moved or len(names) != len(called)):
+        return ""
+    return f"the columns are not those of training in their order{_differing(names, called)}"
 
 
 def _differing(names: Sequence[str], called: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from noiseproof import paper
+from noiseproof.data.known import NAMES
 from noiseproof.files import is_dir, is_file
 from noiseproof.losses import find_loss, list_losses
 from noiseproof.paper.queue import NOT_COMPARED, run_facts
@@ -82,7 +83,9 @@ class Group:
     def noise(self) -> str:
         """As the paper names it where its code has that noise, whatever else the recipe has."""
         noise, names = str(self.recipe.get("noise", "none")), _paper_noises(self.dataset)
-        named = names.get(noise, noise).replace(":", " ").replace("none", "clean")
+        named = names.get(noise, noise).replace(":", " ")
+        if named == "none":  # of data of one's own nobody knows
+            return "clean" if self.dataset in NAMES else "labels as given"
         # Instance noise is a file of labels in the code; that made from the images has the paper's name too.
         return f"{named}, generated" if noise not in names and noise in names.values() else named
 
