@@ -25,6 +25,7 @@ def written(folder, *lines, name="t.csv"):
         ("a\tb\tlabel", "1\t2.5\tcat", "3e1\t-4\tdog"),
         ("# made by hand", "1,2.5,cat", "", "3e1,-4,dog"),  # no header
         (",0,1,label", "0,1,2.5,cat", "1,3e1,-4,dog"),  # as pandas writes a frame
+        (",0,1,2", "0,1,2.5,cat", "1,3e1,-4,dog"),  # whose columns have no names
         ("id,a,b,label", "x7,1,2.5,cat", "x8,3e1,-4,dog"),
         ("year,2019,kind", "1,2.5,cat", "3e1,-4,dog"),  # a number as a column's name
         ("\ufeffa,b,label\r", "1,2.5,cat\r", "3e1,-4,dog\r"),
@@ -56,6 +57,11 @@ def test_a_first_example_with_a_gap_is_not_lost_as_a_header(tmp_path, gap):
     path = written(tmp_path, f"1,{gap},cat", "3,4,dog", "5,6,dog")
     with pytest.raises(DataError, match=r"t\.csv:1: column '1' should be a number, got"):
         open_dataset(path)
+
+
+def test_a_first_example_of_gaps_alone_is_not_lost_as_a_header(tmp_path):
+    with pytest.raises(DataError, match=r"t\.csv:1: column '0' should be a number, got 'NA'"):
+        open_dataset(written(tmp_path, "NA,nan,?", "3,4,dog", "5,6,dog"))
 
 
 def test_lists_of_images_stay_lists(tmp_path):
