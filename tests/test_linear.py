@@ -208,6 +208,14 @@ def test_the_logits_are_formed_once_where_the_gradient_comes_with_the_loss(optio
     with torch.no_grad():
         linear_loss(*leaves[:2], target, loss, **options)
     assert len(formed) == passes + 1
+    formed.clear()
+    LinearLoss(WIDTH, CLASSES, loss, dtype=torch.float64, **options)(leaves[0], target).sum().backward()
+    assert len(formed) == passes
+
+
+def test_so_many_bytes_of_logits_are_there_at_a_time_as_is_said():
+    assert operation.chunk_budget(torch.device("cpu")) == 128 * 2**20
+    assert operation.chunk_budget(torch.device("cuda")) == 448 * 2**20
 
 
 @WAYS
