@@ -362,6 +362,19 @@ def test_several_writers_lose_no_line(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["all.jsonl"]
 
 
+def test_a_link_to_the_results_stays_one_and_a_killed_writing_leaves_nothing_for_good(tmp_path):
+    (first, second), file, link = read_records(RECORDS)[:2], tmp_path / "kept" / "all.jsonl", tmp_path / "link.jsonl"
+    link.symlink_to(file)
+    for keeper in (Keeper(link), Keeper(file)):
+        keeper.add([first])
+    for name in (".all.jsonl.0123abcd", ".all.jsonl.swp", ".all2.jsonl.0123abcd"):
+        (file.parent / name).write_text("a part")
+    Keeper(link).add([second])
+    assert link.is_symlink()
+    assert read_records(file) == [first, second]
+    assert sorted(path.name for path in file.parent.iterdir()) == [".all.jsonl.swp", ".all2.jsonl.0123abcd", "all.jsonl"]
+
+
 def started(tmp_path, epochs, *words):
     command = [sys.executable, "-c", SCRIPT, str(epochs), "reproduce", "--data", ".", *words]
     return subprocess.Popen(

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.cli.output import Console
 from noiseproof.cli.progress import duration
-from noiseproof.files import exists, is_file, locked
+from noiseproof.files import exists, is_file, locked, remove_partial
 from noiseproof.paper import Cell, cells
 from noiseproof.paper.figures import FIGURES, Curve
 from noiseproof.paper.queue import PlannedRun
@@ -113,8 +113,8 @@ class Keeper:
     """A file of results that grows with every run that is over. Several processes may add to it; no line is ever lost."""
 
     def __init__(self, file: Path, store: RunStore | None = None) -> None:
-        """With a ``store``, lines also have what else is kept in a run's folder."""
-        self.file, self.store = file, store
+        """With a ``store``, lines also have what else is kept in a run's folder. Of a link, the file that it leads to grows."""
+        self.file, self.store = file.resolve(), store
 
     def keep(self, recipe: Recipe, outcome: Outcome | Mapping[str, Any] | Exception) -> None:
         """What came of a run: its record, also if it diverged, so that nobody runs it again unknowingly."""
@@ -126,9 +126,10 @@ class Keeper:
     def add(self, records: Iterable[dict[str, Any]]) -> None:
         """Runs that are over, by their records."""
         lines = [self._line(record) for record in records]
-        folder = self.file.resolve().parent
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder, wait=True):
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with locked(self.file.parent, wait=True) as held:
+            if held:
+                remove_partial(self.file)
             before = read_records(self.file) if exists(self.file) else []
             after = merge(before, lines)
             if after != before:
