@@ -342,7 +342,7 @@ def test_a_full_disk_is_said_once_and_nothing_more_is_started(digits, tmp_path, 
 
 
 def test_with_minutes_nothing_starts_that_would_not_end_in_time(digits, tmp_path, monkeypatch):
-    monkeypatch.setattr(Speeds, "seconds", lambda self, facts: 100.0)
+    monkeypatch.setattr(Speeds, "until_end", lambda self, facts, done, width: 100.0)
     result = run(*digits, "--seeds", "1", "--minutes", "1")
     assert result.exit_code == 0
     assert "4 runs would not have ended in 1 minutes; 0 of 4 runs finished" in result.stderr

@@ -78,7 +78,7 @@ def _place(first: Cell | Curve) -> tuple[str, str]:
 def _seconds(run: Planned[PlannedRun]) -> float | None:
     """Of this machine's time, else of an H200's."""
     per_epoch = H200.get((run.facts["dataset"], run.facts["model"]))
-    return run.seconds if run.seconds is not None or per_epoch is None else per_epoch * run.facts["epochs"]
+    return run.seconds if run.seconds is not None or per_epoch is None else per_epoch * (run.facts["epochs"] - run.done)
 
 
 def _time(left: list[Planned[PlannedRun]]) -> str:
@@ -94,7 +94,8 @@ def _notes(planned: list[Planned[PlannedRun]], speeds: Speeds, precision: str) -
         notes.append(f"{diverged} of those done diverged; only --retry-diverged runs them again.")
     if begun := sum(run.status == "running" for run in planned):
         notes.append(f"{begun} of those left are begun and resume from their checkpoints.")
-    known = {_kind(run): (seconds, speeds.is_measured(run.facts)) for run in left if (seconds := _seconds(run)) is not None}
+    by_epochs = sorted(left, key=lambda run: -run.done)  # so that a whole run is named, where one is left
+    known = {_kind(run): (took, speeds.is_measured(run.facts)) for run in by_epochs if (took := _seconds(run)) is not None}
     for is_here, where in ((True, f"this machine, {speeds.machine}"), (False, "an NVIDIA H200 in bf16")):
         if each := [f"{about(seconds)} for a run on {kind}" for kind, (seconds, here) in known.items() if here == is_here]:
             notes.append(f"Time of one device: {' and '.join(each)}, measured on {where}.")
@@ -164,7 +165,7 @@ class Display:
 
     def __enter__(self) -> Display:
         many = f"{len(self.todo)} runs" if len(self.todo) > 1 else "1 run"
-        estimates = [self.speeds.seconds(run.facts) for run in self.todo]
+        estimates = [self.speeds.seconds(run.facts, run.done) for run in self.todo]
         known = [seconds for seconds in estimates if seconds is not None]
         self._tell(f"{many} to do" + (f", about {about(sum(known))}" if len(known) == len(estimates) else ""))
         self._show()

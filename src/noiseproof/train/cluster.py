@@ -91,7 +91,7 @@ class Cluster:
             width = width_of(part[0].facts["model"], self.device, at_once)
             for first in range(0, len(part), width):
                 group = part[first : first + width]
-                jobs = [(run.recipe.as_dict(), speeds.seconds(run.facts)) for run in group]
+                jobs = [(run.recipe.as_dict(), speeds.until_end(run.facts, run.done, len(group))) for run in group]
                 tasks[self._remote(_train).remote(jobs, root, place, self.device, checkpoint_seconds, end)] = group
         while tasks:
             with contextlib.redirect_stdout(sys.stderr):  # where Ray tells of lost workers
@@ -132,9 +132,9 @@ def _train(
     checkpoint_seconds: float,
     end: float | None,
 ) -> list[Heard]:
-    """In a worker: the runs side by side, each with its estimated seconds of the device's time."""
+    """In a worker: the runs side by side, each with the seconds until its end."""
     recipes = [Recipe.from_dict(facts) for facts, _ in jobs]
-    seconds = {id(recipe): (estimate or 0.0) * len(jobs) for recipe, (_, estimate) in zip(recipes, jobs, strict=True)}
+    seconds = {id(recipe): estimate or 0.0 for recipe, (_, estimate) in zip(recipes, jobs, strict=True)}
     outcomes = train_together(
         recipes,
         store=RunStore(root),
