@@ -17,7 +17,7 @@ import torch
 
 from noiseproof.train.loop import Outcome
 from noiseproof.train.options import RunOptions
-from noiseproof.train.queue import Planned, Speeds, Tally, W, batches, machine_of, width_of
+from noiseproof.train.queue import FULL, Planned, Speeds, Tally, W, batches, machine_of, width_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import DivergenceError
 from noiseproof.train.runs import BusyError, RunStore
@@ -102,13 +102,19 @@ class Cluster:
                 if not isinstance(outcome, Exception):
                     speeds.add(outcome)
                 tally.add(run, outcome)
+                tally.hear(outcome)
                 if not isinstance(outcome, NotStartedError):
                     on_outcome(run, outcome)
+            if tally.full is not None:
+                for task in tasks:
+                    self.ray.cancel(task)
         return tally
 
     def _outcomes(self, task: Any, count: int) -> list[Heard]:
         try:
             found: list[Heard] = self.ray.get(task)
+        except self.ray.exceptions.TaskCancelledError:
+            return [NotStartedError("not started")] * count
         except self.ray.exceptions.RayTaskError as error:  # the same for all: their data could not be opened
             return [error.cause if isinstance(error.cause, Exception) else error] * count
         except self.ray.exceptions.RayError as error:
@@ -151,4 +157,6 @@ def _plain(error: Exception) -> Exception:
     """One that can be sent: other packages' errors may not come through pickle."""
     if isinstance(error, NotStartedError | BusyError | DivergenceError):
         return type(error)(str(error))
+    if isinstance(error, OSError) and error.errno in FULL:
+        return OSError(error.errno, error.strerror, error.filename)
     return RuntimeError(f"{type(error).__name__}: {error}")
