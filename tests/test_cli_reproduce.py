@@ -341,6 +341,21 @@ def test_a_full_disk_is_said_once_and_nothing_more_is_started(digits, tmp_path, 
     assert "3 runs were not started: [Errno 28] No space left on device: 'weights'; make room there" in result.stderr
 
 
+def test_results_that_are_not_added_to_the_records_are_no_success_and_the_next_call_adds_them(digits, tmp_path, monkeypatch):
+    def full(self, recipe, outcome):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "records.jsonl")
+
+    words = [*digits, "--seeds", "1", "--noise", "clean"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "keep", full)
+        result = run(*words)
+    assert result.exit_code == 1
+    assert result.stderr.count("not added to the records: [Errno 28] No space left on device: 'records.jsonl'") == 2
+    assert f"2 results are in {tmp_path / 'runs'} and not in the records; the same command adds them" in result.stderr
+    assert run(*words).exit_code == 0
+    assert len(read_records(tmp_path / "new" / "records.jsonl")) == 2
+
+
 def test_with_minutes_nothing_starts_that_would_not_end_in_time(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(Speeds, "until_end", lambda self, facts, done, width: 100.0)
     result = run(*digits, "--seeds", "1", "--minutes", "1")

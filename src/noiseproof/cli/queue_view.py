@@ -157,7 +157,7 @@ class Display:
         weights = known if len(known) == len(todo) else [1.0] * len(todo)
         self.weights = {id(run): weight for run, weight in zip(todo, weights, strict=True)}
         self.shares: dict[int, float] = {}
-        self.finished = self.diverged = 0
+        self.finished = self.diverged = self.not_added = 0
         self.told: set[str] = set()
         columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[left]}"))
         self.bar = Progress(*columns, console=self.console, expand=True, transient=True, disable=not self.console.is_terminal)
@@ -211,6 +211,7 @@ class Display:
             if self.keeper is not None:
                 self.keeper.keep(run.recipe, outcome)
         except (OSError, ValueError) as error:  # the run's folder has it, and the next call adds it
+            self.not_added += 1
             self._tell(f"not added to the records: {error}")
 
     def _tell_failure(self, run: Planned[PlannedRun], error: Exception) -> None:
