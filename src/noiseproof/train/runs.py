@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from noiseproof.files import is_dir, locked, make_folder
+from noiseproof.files import is_dir, locked, make_folder, remove_partial
 from noiseproof.reading import read_json
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import RECORD, Record, check_facts, fault_of
@@ -177,9 +177,7 @@ def claimed(folder: Path) -> Iterator[None]:
             raise BusyError(f"another process is at work in {folder}; wait for it, or choose another folder") from None
         if held:  # or a partial file might be another process's
             for name in WRITTEN:
-                for left in folder.glob(f".{name}.*"):
-                    with suppress(OSError):  # the folder of a finished run may be read-only
-                        left.unlink()
+                remove_partial(folder / name)
         try:
             yield
         except BaseException:
