@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["Recorded", "can_look", "is_compiling", "is_transformed", "on_cpu", "only_autograd", "transforms_active"]
+__all__ = ["Recorded", "can_look", "is_compiling", "is_mapped", "is_transformed", "on_cpu", "only_autograd"]
+__all__ += ["transforms_active"]
 
 _functorch_is_active = torch._C._are_functorch_transforms_active
+_is_included, _VMAP = torch._C._dispatch_tls_is_dispatch_key_included, torch._C._dispatch_key_parse("VmapMode")
 
 
 class _Here(threading.local):
@@ -48,6 +50,11 @@ def is_transformed() -> bool:
 def transforms_active() -> bool:
     """:func:`is_transformed`, where nothing is compiled."""
     return _functorch_is_active() or forward_ad._current_level >= 0
+
+
+def is_mapped() -> bool:
+    """Whether autograd maps a backward pass over gradients, ``is_grads_batched``: it has a vmap that is not torch.func's."""
+    return _is_included(_VMAP)
 
 
 def only_autograd() -> bool:

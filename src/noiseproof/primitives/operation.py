@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from noiseproof.primitives import reference, small
 from noiseproof.primitives.backends import REFERENCE, backend_for, backend_of_device, is_traced
-from noiseproof.primitives.onlookers import Recorded, is_compiling, is_transformed, on_cpu
+from noiseproof.primitives.onlookers import Recorded, is_compiling, is_mapped, is_transformed, on_cpu
 from noiseproof.primitives.plain import plain_gradient, plain_jvp, plain_primitives
 from noiseproof.primitives.request import accumulation_dtype, decode
 
@@ -188,12 +188,12 @@ def _directly(logits: Tensor) -> bool:
     """Whether to call the backend itself instead of the operation around it.
 
     The dispatcher costs a tenth of a millisecond a step, so eager code goes past it, except where something relies on the
-    operation: a dispatch mode, a tensor subclass, or the gradient of a gradient.
+    operation: a dispatch mode, a tensor subclass, several gradients at once, or the gradient of a gradient.
     """
     if is_compiling():
         return is_traced(logits)
     watched = type(logits) not in (Tensor, Parameter) or torch._C._len_torch_dispatch_stack() > 0
-    return not watched and not torch.is_grad_enabled()
+    return not watched and not torch.is_grad_enabled() and not is_mapped()
 
 
 class _Passes(torch.autograd.Function):

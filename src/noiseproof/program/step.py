@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from noiseproof.primitives import REFERENCE, Backend, backend_of_device, transforms_active
+from noiseproof.primitives import REFERENCE, Backend, backend_of_device, is_mapped, transforms_active
 from noiseproof.program import on_cpu
 from noiseproof.program.rows import Rows
 
@@ -55,7 +55,7 @@ class _Step(torch.autograd.Function):
         gradient: Tensor | None
         if torch.is_grad_enabled():  # someone will want the gradient of this one
             gradient = _by_autograd(logits, target, rows, grad, create_graph=True)
-        elif transforms_active():  # a vmap over gradients
+        elif transforms_active() or is_mapped():  # a vmap over gradients
             value, pull, *_ = torch.func.vjp(lambda z: rows.again(z, target, rows), logits.detach())
             (gradient,) = pull(grad.to(value.dtype))
         elif ctx.small is not None:
