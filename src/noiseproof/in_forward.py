@@ -43,6 +43,8 @@ class GradientInForward(nn.Module):
             return result
         _check(self.criterion)  # which may have been changed since
         rows, target, *_ = as_rows(self.criterion, logits, target)
+        if self.in_place and logits.is_leaf:
+            raise ValueError("in_place would write over a leaf of the graph; give what a network computes, or in_place=False")
         if self.in_place and _overlap(rows):
             raise ValueError(f"logits of strides {rows.stride()} share memory with each other; clone() them, or in_place=False")
         if target.is_floating_point():
