@@ -103,6 +103,8 @@ class RobustLoss(nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in parameters_of(type(self)):
             raise AttributeError(f"{name} of {type(self).__name__} is fixed at construction; make a new loss")
+        if name == "weight" and isinstance(value, nn.Parameter):
+            raise TypeError("weight is a buffer, not a parameter: assign a tensor; one that requires gradients gets them")
         again = name in self.__dict__
         super().__setattr__(name, value)
         if not self._has_text or name == "training" or name not in self.__dict__:
