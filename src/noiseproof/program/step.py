@@ -1,7 +1,7 @@
 """Value and gradient of a loss in one step of autograd, from a program.
 
 Autograd sees one function of the logits. Its gradient is formed along with the value where the batch is small, and by a second
-pass over the logits elsewhere. The gradient of a gradient is left to the loss itself, and so is a batch with masked classes.
+pass over the logits elsewhere. The gradient of a gradient is left to the loss itself, and so are several gradients at once.
 """
 
 from typing import Any
