@@ -120,7 +120,7 @@ class _ChunkedRows(torch.autograd.Function):
         upstream = None if ctx.share is None else ctx.share.expand(len(task.target))
         losses, total, gradients = _run(task, inputs, wanted, upstream)
         ctx.gradients = gradients if task.at_once else None
-        ctx.save_for_backward(*inputs)
+        ctx.save_for_backward(task.target, task.criterion.weight, *inputs)
         count = total if isinstance(total, Tensor) else losses.new_full((), total)
         ctx.mark_non_differentiable(count)
         return losses.sum() if task.at_once else losses, count
@@ -134,7 +134,8 @@ class _ChunkedRows(torch.autograd.Function):
                 found = tuple([g if g is None else backend_for(g).scale(g, scale) for g in found])
             else:
                 upstream = _finite_scale(grads[0], ctx.task).expand(len(ctx.task.target))
-                _, _, found = _run(ctx.task, ctx.saved_tensors, ctx.needs_input_grad[1:], upstream)
+                _, _, *inputs = ctx.saved_tensors  # target and weights, so that a change of them in place is seen
+                _, _, found = _run(ctx.task, inputs, ctx.needs_input_grad[1:], upstream)
         # Without this a derivative of them would be zero, and wrong.
         return None, *(_Once.apply(g.requires_grad_()) if again and g is not None else g for g in found)  # type: ignore[no-untyped-call]
 

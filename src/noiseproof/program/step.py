@@ -50,7 +50,7 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (grad,) = grads
-        logits, target, *saved = ctx.saved_tensors
+        logits, target, _, *saved = ctx.saved_tensors  # the weights too, so that a change of them in place is seen
         rows: Rows = ctx.rows
         gradient: Tensor | None
         if torch.is_grad_enabled():  # someone will want the gradient of this one
@@ -87,7 +87,7 @@ def _forward(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
         value, kept = small.forward(logits, target, rows.weight)
         if ctx is not None:
             ctx.small = small
-            ctx.save_for_backward(logits, target, kept)
+            ctx.save_for_backward(logits, target, rows.weight, kept)
         return value  # type: ignore[no-any-return]  # a backend's own
     primitives, saved = rows.backend.forward(logits, target, formula.asked, formula.dtype)
     value, slopes, numbers = programs.run(
@@ -95,7 +95,7 @@ def _forward(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
         *(ctx is not None, logits.shape[1]),
     )
     if ctx is not None:
-        ctx.save_for_backward(logits, target, primitives, saved, slopes, numbers)
+        ctx.save_for_backward(logits, target, rows.weight, primitives, saved, slopes, numbers)
     return value
 
 
