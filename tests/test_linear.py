@@ -133,6 +133,16 @@ def test_an_unreduced_loss_may_be_changed_in_place(recompute):
     torch.testing.assert_close(gradient, expected)
 
 
+def test_a_target_or_weights_that_are_changed_in_place_before_the_gradient_is_computed_are_an_error():
+    (hidden, weight, _), _ = draw()
+    for changed in (0, 1):
+        given = torch.full((ROWS, CLASSES), 1 / CLASSES), torch.ones(CLASSES)
+        loss = linear_loss(hidden, weight, given[0], noiseproof.CE(weight=given[1]), recompute=True)
+        given[changed].zero_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
 @WAYS
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("rows", [0, 3])
@@ -272,7 +282,8 @@ def test_hooks_around_it_see_what_is_kept_and_not_what_a_chunk_is_made_of(smooth
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(tuple(t.shape)) or t, lambda t: t):
         linear_loss(*leaves[:2], target, noiseproof.JALCE(label_smoothing=smoothing), **FEW).backward()
-    assert {tuple(leaf.shape) for leaf in leaves[:2]} <= set(kept) <= {tuple(leaf.shape) for leaf in leaves[:2]} | {()}
+    inputs = {tuple(tensor.shape) for tensor in (*leaves[:2], target)}
+    assert inputs <= set(kept) <= inputs | {()}
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,15 @@ def test_class_weights_can_be_learned(way, frozen, reduction):
     torch.testing.assert_close(ours, theirs)
 
 
+def test_a_weight_that_is_assigned_is_a_tensor_and_no_parameter():
+    loss = noiseproof.JALCE()
+    with pytest.raises(TypeError, match="weight is a buffer, not a parameter"):
+        loss.weight = torch.nn.Parameter(torch.ones(3))
+    loss.weight = torch.ones(3, requires_grad=True)
+    loss(torch.zeros(2, 3), torch.tensor([0, 1])).backward()
+    assert loss.weight.grad is not None
+
+
 def test_weight_moves_with_the_module():
     loss = noiseproof.JALCE(weight=torch.ones(5))
     assert "weight" in loss.state_dict()

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+import torch.nn.functional as F
 from cases import ENTRIES, STATISTIC, all_options, build, draw
 
 import noiseproof
@@ -161,6 +162,18 @@ def test_what_is_given_to_backward_twice_is_not_changed_by_the_first():
     kept = first.clone()
     first.mul_(2)
     torch.testing.assert_close(torch.autograd.grad(value, leaf)[0], kept)
+
+
+@pytest.mark.parametrize("rows", [6, 6000])
+def test_weights_that_are_changed_in_place_before_the_gradient_are_an_error_as_in_torch(rows):
+    """A gradient with a graph, or a second one, is computed from them."""
+    for function in (noiseproof.functional.gce, F.cross_entropy):
+        logits, target = draw(rows, 5, dtype=torch.float32)
+        weight, leaf = torch.ones(5), logits.requires_grad_()
+        value = function(leaf, target, weight=weight)
+        weight[0] = 2.0
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(value, leaf, create_graph=True)
 
 
 @pytest.mark.parametrize("name", ["gce", "jal-ce"])

@@ -7,7 +7,6 @@ again.
 from __future__ import annotations
 
 import errno
-import functools
 import statistics
 import threading
 import time
@@ -20,7 +19,7 @@ from noiseproof.train.checkpoint import epochs_kept
 from noiseproof.train.loop import Outcome
 from noiseproof.train.observer import Observer
 from noiseproof.train.options import RunOptions
-from noiseproof.train.recipe import Recipe
+from noiseproof.train.recipe import Recipe, default_facts
 from noiseproof.train.record import environment
 from noiseproof.train.runs import BusyError, RunStore, StoredRun, recipe_key
 from noiseproof.train.side_by_side import NotStartedError, train_together
@@ -174,13 +173,8 @@ def _rank(run: StoredRun) -> int:
 
 def _key(facts: Mapping[str, Any]) -> str:
     """Fields that this version does not know, and that say nothing, are of a later one."""
-    known = {name: value for name, value in facts.items() if value or name in _defaults()}
-    return recipe_key({**_defaults(), **known, "confidence_epochs": None})
-
-
-@functools.cache
-def _defaults() -> dict[str, Any]:
-    return Recipe(dataset="", loss="ce").as_dict()
+    known = {name: value for name, value in facts.items() if value or name in default_facts()}
+    return recipe_key({**default_facts(), **known, "confidence_epochs": None})
 
 
 T = TypeVar("T")
