@@ -231,6 +231,7 @@ CASES = [
     Case("diverged with escapes", recorded(status="diverged", message="\x1b[2J"), "load", "the run is not finished"),
     Case("another status", recorded(status="gone"), "load", "'status' must be one of"),
     Case("npz without x", arrays(y=np.arange(3)), "open", "no array named 'x'; it has y"),
+    Case("npz of rows of nothing", arrays(x=np.empty((2**40, 0))), "open", r"array 'x': its shape is \(1099511627776, 0\)"),
     Case("npz of objects", arrays(x=np.array([{}], object)), "open", "plain numbers"),
     Case("npz of a number", arrays(x=np.float32(3)), "open", "inputs must be"),
     Case("npz with labels beyond", arrays(x=np.zeros((2, 4)), y=np.array([0, HUGE])), "open", r"labels must be in \[0, 2\]"),
