@@ -294,6 +294,7 @@ CASES = [
         "lines",
         r"runs.jsonl, line 2: not JSON \(it is nested too deeply",
     ),
+    Case("lines-of-an-epoch-of-5000-digits", lines(confidence={"9" * 5000: {}}), "lines", ACCEPTED),
     Case("lines-cut", lines(b'{"recipe": {'), "lines", r"runs.jsonl, line 2: not JSON \(Expecting"),
     Case("lines-of-bytes", lines(b"\xff\xfe"), "lines", "runs.jsonl: not a file of records"),
     Case("lines-long", lines(b" " * 2**25), "lines", "runs.jsonl: not a file of records.*a line of more than"),
