@@ -170,8 +170,9 @@ def _count(file: BinaryIO, mark: bytes) -> int:
     place, found, last = file.tell(), 0, b""
     file.seek(0)
     while piece := file.read(2**20):
-        found += (last + piece).count(mark)
-        last = piece[-(len(mark) - 1) :]
+        last += piece
+        found += last.count(mark)
+        last = last[-(len(mark) - 1) :]
     file.seek(place)
     return found
 
