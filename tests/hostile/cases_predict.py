@@ -235,6 +235,12 @@ CASES = [
     Case("unfinished", recorded(status="running"), "load", "the run is not finished"),
     Case("diverged with escapes", recorded(status="diverged", message="\x1b[2J"), "load", "the run is not finished"),
     Case("another status", recorded(status="gone"), "load", "'status' must be one of"),
+    Case(
+        "a long name in a record",
+        recorded(seconds={"s" * 10**5: "x"}),
+        "load",
+        r"the seconds of 's{80}\.\.\.' must be a number",
+    ),
     Case("npz without x", arrays(y=np.arange(3)), "open", "no array named 'x'; it has y"),
     Case("npz of rows of nothing", arrays(x=np.empty((2**40, 0))), "open", r"array 'x': its shape is \(1099511627776, 0\)"),
     Case(
