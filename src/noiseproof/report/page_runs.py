@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from noiseproof.report.records import number, numbers, read_records, setting
 
 __all__ = ["Found", "Group", "command", "groups_of", "message_of", "read_runs", "warnings_of", "weakest_class"]
 
+EPOCH = re.compile(r"[0-9]{1,9}")
 BUILT_IN = ("digits",)
 """Data sets that need no --data."""
 
@@ -172,7 +174,7 @@ class Group:
         found: dict[int, dict[str, list[float]]] = {}
         for record in self.finished:
             stated = _part(record, "confidence")
-            epochs = {int(epoch): _counts(kinds) for epoch, kinds in stated.items() if str(epoch).isdecimal()}
+            epochs = {int(epoch): _counts(kinds) for epoch, kinds in stated.items() if EPOCH.fullmatch(epoch)}
             if len(epochs) > len(found):
                 found = epochs
         return {epoch: found[epoch] for epoch in sorted(found) if found[epoch]}
