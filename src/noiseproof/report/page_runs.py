@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -67,6 +67,8 @@ class Group:
     """The published cells that they count for"""
     precision: str = "bf16"
     """That of the page, which needs no mention"""
+    apart: tuple[str, ...] = ()
+    """Fields in which it differs from others of the same loss, data and noise, where the paper has no recipe to differ from"""
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -126,12 +128,24 @@ class Group:
 
     @property
     def name(self) -> str:
-        """The loss, and what differs from its recipe in the paper."""
-        changes = {key: value for key, value in (self.changes or {}).items() if key != "precision"}
+        """The loss, and what differs from its recipe in the paper, or from the other runs of data that are not in it."""
+        changes = dict(self.changes or {})
+        if self.changes is None:
+            fields = _all_fields(self.recipe)
+            changes = {key: fields.get(key) for key in self.apart}
+        precision = []
+        if self.is_published:
+            changes.pop("precision", None)
+            stated = str(self.recipe.get("precision", self.precision))
+            precision = [] if stated == self.precision else [stated]
         profile = [] if self.profile == paper.PROFILES[0] else [self.profile]
-        words = [self.loss, *profile, *(f"{key.removeprefix('loss.')}={_text(value)}" for key, value in changes.items())]
-        precision = str(self.recipe.get("precision", self.precision))
-        return " ".join(words if precision == self.precision else [*words, precision])
+        settings = [f"{key.removeprefix('loss.')}={_text(value)}" for key, value in changes.items()]
+        return " ".join([self.loss, *profile, *settings, *precision])
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the paper has numbers of these data."""
+        return self.dataset in _paper_datasets()
 
     @functools.cached_property
     def finished(self) -> list[dict[str, Any]]:
@@ -202,8 +216,20 @@ def groups_of(records: Sequence[dict[str, Any]], results: Iterable[CellResult], 
     found: dict[str, list[dict[str, Any]]] = {}
     for record in records:
         found.setdefault(_key(record), []).append(record)
-    groups = [Group(sorted(runs, key=seed_of), cells.get(key, []), precision) for key, runs in found.items()]
+    groups = _told_apart(Group(sorted(runs, key=seed_of), cells.get(key, []), precision) for key, runs in found.items())
     return sorted(groups, key=lambda group: (order.get(_key(group.records[0]), len(order) + 10**6), group.dataset, group.noise))
+
+
+def _told_apart(groups: Iterable[Group]) -> Iterator[Group]:
+    """With the fields that tell groups of one loss apart, where the paper has no recipe."""
+    alike: dict[tuple[Any, ...], list[Group]] = {}
+    for group in groups:
+        alike.setdefault((group.dataset, group.noise, group.loss, group.changes is None), []).append(group)
+    for (*_, own), members in alike.items():
+        fields = [_all_fields(group.recipe) if own else {} for group in members]
+        names = dict.fromkeys(name for each in fields for name in each)
+        apart = tuple(name for name in names if len({_text(each.get(name)) for each in fields}) > 1)
+        yield from (replace(group, apart=apart) for group in members)
 
 
 def command(
@@ -272,6 +298,11 @@ def _paper_facts(dataset: str, loss: str, profile: str) -> dict[str, Any] | None
         return paper.recipe(f"{dataset}/{loss}", profile=profile).as_dict()
     except (ValueError, TypeError, KeyError):
         return None
+
+
+@functools.cache
+def _paper_datasets() -> frozenset[str]:
+    return frozenset(cell.dataset for cell in paper.cells())
 
 
 @functools.cache
