@@ -5,18 +5,20 @@
 Every loss has its settings of the paper but for the decay. NCE+MAE weighs its MAE by 2a/K of JAL-CE's AMSE: the two have the
 same slope in p_y at p = 0, so it is JAL-CE without the asymmetric part. Then, for CE and JAL-CE at 80 % noise, other strengths
 of L1. One seed of everything comes first, then the second, then the third. What is finished, in ``--out``, ``--records`` or
-``--known``, is not run again; docs/results.md has the tables.
+``--known``, is not run again; stopped at any time, by SIGTERM say, the same command goes on. docs/results.md has the tables.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.queue_view import Keeper
+from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.paper import SEEDS, recipe
 from noiseproof.report import read_records
 from noiseproof.train import Outcome, Recipe, Record, RunOptions, RunStore, StoredRun, override
@@ -49,6 +51,11 @@ def control_recipes() -> Iterator[Recipe]:
             yield from (control_recipe(loss, STRENGTHS_AT, seed, l1=strength) for strength in STRENGTHS)
 
 
+def runs_in(file: Path) -> list[dict[str, Any]]:
+    """The runs among results; none among those of another kind, as some of the files under records/ hold."""
+    return read_records(file) if '"result"' in file.read_text(encoding="utf-8") else []
+
+
 class Runner:
     """Runs recipes that are not among the results yet, and adds theirs."""
 
@@ -73,8 +80,8 @@ class Runner:
         if given.epochs is not None:
             short = {"epochs": given.epochs, **({} if self.options.device.type == "cuda" else {"precision": "float32"})}
             wanted = [override(one, short) for one in wanted]
-        files = [file for file in (given.records, *given.known) if file.is_file()]
-        known = [StoredRun("", Record.status_in(facts), facts) for facts in read_records(*files)]
+        files = [*([given.records] if given.records.exists() else []), *given.known]
+        known = [StoredRun("", Record.status_in(facts), facts) for file in files for facts in runs_in(file)]
         machine = machine_of(self.options)
         speeds = Speeds(machine, {(machine, *kind, "bf16"): seconds for kind, seconds in H200.items()})
         planned = plan_queue(wanted, [*known, *self.store.runs()], speeds, retry=given.retry_diverged)
@@ -87,15 +94,26 @@ class Runner:
         keeper.add_folders(run.stored.folder for run in planned if run.stored and run.status in OVER)
 
         def ended(run: Planned[Recipe], outcome: Outcome | Exception) -> None:
-            keeper.keep(run.recipe, outcome)
+            try:
+                keeper.keep(run.recipe, outcome)
+            except (OSError, ValueError) as error:  # the run's folder has it, and the next call adds it
+                print(f"not added to the records: {error}", flush=True)
             result = str(outcome)
             if isinstance(outcome, Outcome):
                 result = f"{100 * outcome.record.result['test_accuracy']:.2f} %"
             print(f"{name(run.recipe)} seed {run.recipe.seed}: {result}", flush=True)
 
         more: dict[str, Any] = {"data": given.data, "options": self.options, "minutes": given.minutes}
-        tally = run_queue(todo, self.store, speeds, on_outcome=ended, **more)
-        print(f"{len(tally.finished)} finished, {len(tally.failed)} failed, {len(tally.not_started)} left for the next call")
+        with sigterm_as_ctrl_c() as stopped:
+            try:
+                tally = run_queue(todo, self.store, speeds, on_outcome=ended, **more)
+            except KeyboardInterrupt:
+                print("stopped; the same command goes on", flush=True)
+                os._exit(stopped.status)  # a thread that compiles cannot be interrupted
+        left = len(tally.not_started) + len(tally.elsewhere)
+        print(f"{len(tally.finished)} finished, {len(tally.failed)} failed, {left} left for the next call")
+        if tally.full is not None:
+            print(f"no room: {tally.full}")
 
 
 def main() -> None:

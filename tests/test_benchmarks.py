@@ -1,15 +1,21 @@
 """The scripts that measure on other machines, tried on stand-ins of their data."""
 
 import argparse
+import errno
 import importlib
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from noiseproof import paper
+from noiseproof.cli.queue_view import Keeper
 from noiseproof.data import from_arrays
 from noiseproof.train import override
 
@@ -73,3 +79,73 @@ def test_the_results_of_a_queue_have_what_diverged_and_what_only_the_folders_hav
     assert found == both
     assert "2 of 2 runs are done" in said
     assert "1 of 2 runs are done" in called(retry_diverged=True)[1]
+
+
+@pytest.fixture
+def control(auto_a, tmp_path, capsys):
+    """Two runs of the digits, by the words of the command line; returns what it says."""
+    script = importlib.import_module("control")
+
+    def called(*words):
+        parser = argparse.ArgumentParser()
+        script.Runner.add_arguments(parser)
+        places = ["--data", tmp_path, "--out", tmp_path / "runs", "--records", tmp_path / "r.jsonl", "--device", "cpu"]
+        recipes = [override(paper.recipe("digits/ce", seed=seed), {"epochs": 1}) for seed in (1, 2)]
+        script.Runner(parser.parse_args([*map(str, places), *map(str, words)])).run(recipes, lambda one: one.loss)
+        return capsys.readouterr().out
+
+    return called
+
+
+def test_results_that_cannot_be_written_end_no_run_and_are_added_by_the_next_call(control, tmp_path, monkeypatch):
+    def full(self, recipe, outcome):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "r.jsonl")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "keep", full)
+        said = control()
+    assert said.count("not added to the records: [Errno 28] No space left on device: 'r.jsonl'") == 2
+    assert "2 finished, 0 failed, 0 left" in said
+    assert "2 of 2 runs are done" in control()
+    assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 2
+
+
+def test_known_results_may_be_of_any_kind_but_must_be_there_and_be_whole(control, tmp_path):
+    control()
+    known, other = tmp_path / "known.jsonl", tmp_path / "speed.jsonl"
+    (tmp_path / "r.jsonl").rename(known)
+    (tmp_path / "runs").rename(tmp_path / "elsewhere")
+    other.write_text('{"milliseconds": 1.5}\n')
+    assert "2 of 2 runs are done" in control("--plan", "--known", known, other)
+    with pytest.raises(FileNotFoundError, match="knwon"):
+        control("--plan", "--known", tmp_path / "knwon.jsonl")
+    known.write_text(known.read_text()[:-100])
+    with pytest.raises(ValueError, match=r"known\.jsonl, line 2: not JSON"):
+        control("--plan", "--known", known)
+
+
+STOPPED = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+import control
+from noiseproof import paper
+from noiseproof.train import override
+
+control.control_recipes = lambda: [override(paper.recipe("digits/ce"), {"epochs": 3000})]
+control.main()
+"""
+
+
+@pytest.mark.slow
+def test_sigterm_ends_it_with_a_checkpoint(tmp_path):
+    words = ["--data", ".", "--out", "runs", "--records", "r.jsonl", "--device", "cpu"]
+    folder = Path(__file__).parents[1] / "benchmarks"
+    process = subprocess.Popen([sys.executable, "-c", STOPPED, folder, *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob("runs/*/record.json")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "stopped; the same command goes on" in said
+    assert len(list(tmp_path.glob("runs/*/checkpoint.safetensors"))) == 1

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import noiseproof
 from noiseproof.cli import app
-from noiseproof.data import from_arrays
+from noiseproof.data import DataError, from_arrays
 from noiseproof.data.tables import load_table
 from noiseproof.train import Recipe, RunOptions, TrainedClassifier, train, with_noise
 
@@ -222,6 +222,29 @@ def test_a_column_that_is_none_of_those_of_training_is_doubted(by_name):
     assert "warning: column 'kind' is none of those of training, and 'height' of them is not there: it is" in done.stderr
 
 
+@pytest.mark.parametrize("header", ["width height kind", "y height kind", "width y label", "y width y"])
+def test_labels_or_a_feature_in_the_place_of_another_feature_are_an_error(by_name, header):
+    """Labels of numbers would be read as the feature that is not there, and what follows it as its neighbour."""
+    columns = header.split()
+    Path("new.csv").write_text(table(columns, by_name | {"label": by_name["kind"]}))
+    done = run("named", "--data", "new.csv", "--out", "out.csv")
+    missing = next(name for name in ("width", "y", "height") if name not in columns)
+    said = f"the columns are not those of training in their order; missing: {missing!r}"
+    assert done.exit_code == 2
+    assert f"error: new.csv: {said}" in done.stderr
+    assert not Path("out.csv").exists()
+    with pytest.raises(DataError, match=f"^{said}"):
+        noiseproof.load("named").predict(Frame(by_name | {"label": by_name["kind"]}, columns))
+
+
+def test_a_data_frame_whose_names_are_none_of_training_is_taken_in_its_order(by_name):
+    """Coordinates, say, of which one is called as labels are."""
+    renamed = dict(zip(("x", "y", "z"), (by_name[name] for name in ("width", "y", "height")), strict=True))
+    trained = noiseproof.load("named")
+    trained.columns = ("east", "north", "up")
+    assert trained.predict(Frame(renamed, ["x", "y", "z"])).tolist() == by_name["kind"].tolist()
+
+
 @pytest.mark.parametrize(
     ("header", "said"),
     [
@@ -287,23 +310,24 @@ def test_a_format_that_is_not_written_is_refused_unless_one_is_said():
     assert run("features", "--data", "plain.npz", "--out", "out.table", "--format", "csv").exit_code == 0
 
 
+class Frame:
+    """As much of pandas' as is asked for."""
+
+    def __init__(self, values, columns):
+        self.values, self.columns = values, columns
+
+    def __getitem__(self, names):
+        return np.stack([self.values[name] for name in names], 1)
+
+    def __array__(self, dtype=None, copy=None):
+        return self[self.columns]
+
+
 def test_the_columns_of_a_data_frame_are_taken_by_name_too(by_name):
-    class Frame:
-        """As much of pandas' as is asked for."""
-
-        def __init__(self, columns):
-            self.columns = columns
-
-        def __getitem__(self, names):
-            return np.stack([by_name[name] for name in names], 1)
-
-        def __array__(self, dtype=None, copy=None):
-            return self[self.columns]
-
     trained = noiseproof.load("named")
     assert trained.columns == ("width", "y", "height")
     for columns in (["width", "y", "height"], ["height", "width", "y"], ["kind", "height", "width", "y"]):
-        assert trained.predict(Frame(columns)).tolist() == by_name["kind"].tolist()
+        assert trained.predict(Frame(by_name, columns)).tolist() == by_name["kind"].tolist()
 
 
 def test_columns_of_a_data_frame_that_are_numbers_are_taken_as_the_texts_of_a_table(by_name):

@@ -341,8 +341,23 @@ def test_a_full_disk_is_said_once_and_nothing_more_is_started(digits, tmp_path, 
     assert "3 runs were not started: [Errno 28] No space left on device: 'weights'; make room there" in result.stderr
 
 
+def test_results_that_are_not_added_to_the_records_are_no_success_and_the_next_call_adds_them(digits, tmp_path, monkeypatch):
+    def full(self, recipe, outcome):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "records.jsonl")
+
+    words = [*digits, "--seeds", "1", "--noise", "clean"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "keep", full)
+        result = run(*words)
+    assert result.exit_code == 1
+    assert result.stderr.count("not added to the records: [Errno 28] No space left on device: 'records.jsonl'") == 2
+    assert f"2 results are in {tmp_path / 'runs'} and not in the records; the same command adds them" in result.stderr
+    assert run(*words).exit_code == 0
+    assert len(read_records(tmp_path / "new" / "records.jsonl")) == 2
+
+
 def test_with_minutes_nothing_starts_that_would_not_end_in_time(digits, tmp_path, monkeypatch):
-    monkeypatch.setattr(Speeds, "seconds", lambda self, facts: 100.0)
+    monkeypatch.setattr(Speeds, "until_end", lambda self, facts, done, width: 100.0)
     result = run(*digits, "--seeds", "1", "--minutes", "1")
     assert result.exit_code == 0
     assert "4 runs would not have ended in 1 minutes; 0 of 4 runs finished" in result.stderr
@@ -360,6 +375,19 @@ def test_several_writers_lose_no_line(tmp_path):
     Keeper(file).add(records)
     assert read_records(file) == found
     assert [path.name for path in tmp_path.iterdir()] == ["all.jsonl"]
+
+
+def test_a_link_to_the_results_stays_one_and_a_killed_writing_leaves_nothing_for_good(tmp_path):
+    (first, second), file, link = read_records(RECORDS)[:2], tmp_path / "kept" / "all.jsonl", tmp_path / "link.jsonl"
+    link.symlink_to(file)
+    for keeper in (Keeper(link), Keeper(file)):
+        keeper.add([first])
+    for name in (".all.jsonl.0123abcd", ".all.jsonl.swp", ".all2.jsonl.0123abcd"):
+        (file.parent / name).write_text("a part")
+    Keeper(link).add([second])
+    assert link.is_symlink()
+    assert read_records(file) == [first, second]
+    assert sorted(path.name for path in file.parent.iterdir()) == [".all.jsonl.swp", ".all2.jsonl.0123abcd", "all.jsonl"]
 
 
 def started(tmp_path, epochs, *words):

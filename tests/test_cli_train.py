@@ -152,7 +152,7 @@ def test_warnings_are_on_stderr_also_where_only_the_result_is_wanted():
         assert result.exit_code == 0, result.output
         assert result.stderr.count("warning: ") == 4
         assert "warning: class 2 (1.7%) is rare beside 0 (98.3%)" in result.stderr
-        assert "warning: 1 of the classes have no example to train on" in result.stderr
+        assert "warning: no example to train on is of class 1 (labels count from 0" in result.stderr
         assert "warning: no test split, so no test accuracy will be known" in result.stderr
         assert "warning: never predicted: class 2\n" in result.stderr
         assert "warning" not in result.stdout.replace('"warnings": ["never predicted: class 2"]', "")
@@ -223,7 +223,7 @@ def test_labels_from_one_and_labels_in_another_order_are_doubted(command):
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, result.output
         said[labels[1]] = result.stderr
-    assert "warning: 1 of the classes have no example to train on" in said["symmetric:0.4"]
+    assert "warning: no example to train on is of class 0 (labels count from 0" in said["symmetric:0.4"]
     assert "same order" not in said["noisy.npy"]
     assert "shuffled.npy are the data's own, as many as by chance" in said["shuffled.npy"]
 

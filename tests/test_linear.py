@@ -133,6 +133,16 @@ def test_an_unreduced_loss_may_be_changed_in_place(recompute):
     torch.testing.assert_close(gradient, expected)
 
 
+def test_a_target_or_weights_that_are_changed_in_place_before_the_gradient_is_computed_are_an_error():
+    (hidden, weight, _), _ = draw()
+    for changed in (0, 1):
+        given = torch.full((ROWS, CLASSES), 1 / CLASSES), torch.ones(CLASSES)
+        loss = linear_loss(hidden, weight, given[0], noiseproof.CE(weight=given[1]), recompute=True)
+        given[changed].zero_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
 @WAYS
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("rows", [0, 3])
@@ -208,6 +218,14 @@ def test_the_logits_are_formed_once_where_the_gradient_comes_with_the_loss(optio
     with torch.no_grad():
         linear_loss(*leaves[:2], target, loss, **options)
     assert len(formed) == passes + 1
+    formed.clear()
+    LinearLoss(WIDTH, CLASSES, loss, dtype=torch.float64, **options)(leaves[0], target).sum().backward()
+    assert len(formed) == passes
+
+
+def test_so_many_bytes_of_logits_are_there_at_a_time_as_is_said():
+    assert operation.chunk_budget(torch.device("cpu")) == 128 * 2**20
+    assert operation.chunk_budget(torch.device("cuda")) == 448 * 2**20
 
 
 @WAYS
@@ -264,7 +282,8 @@ def test_hooks_around_it_see_what_is_kept_and_not_what_a_chunk_is_made_of(smooth
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(tuple(t.shape)) or t, lambda t: t):
         linear_loss(*leaves[:2], target, noiseproof.JALCE(label_smoothing=smoothing), **FEW).backward()
-    assert {tuple(leaf.shape) for leaf in leaves[:2]} <= set(kept) <= {tuple(leaf.shape) for leaf in leaves[:2]} | {()}
+    inputs = {tuple(tensor.shape) for tensor in (*leaves[:2], target)}
+    assert inputs <= set(kept) <= inputs | {()}
 
 
 @pytest.mark.parametrize(

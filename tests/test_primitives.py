@@ -22,11 +22,11 @@ from noiseproof.primitives import (
     encode,
     key_of,
     plain_primitives,
-    primitives_of,
     reference,
     register_backend,
     row_primitives,
     row_primitives_backward,
+    rows_of_primitives,
     small,
 )
 from noiseproof.primitives.onlookers import is_compiling
@@ -52,6 +52,10 @@ def draw(rows, classes, dtype=torch.float64):
     generator = torch.Generator().manual_seed(classes)
     logits = 3 * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
     return logits.to(dtype), torch.randint(classes, (rows,), generator=generator)
+
+
+def primitives_of(logits, target, keys):
+    return torch.stack(rows_of_primitives(logits, target, ";".join(keys)))
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@
 Most of their time is Triton's compiler, which has a core of its own in each process. An outcome is in the journal as soon as it
 is known: when the time is up what is not finished is stopped, and a start with the same journal goes on with what is left, if
 code and machine are the same. A process that a test has ended, and one whose device has failed, after which no test can pass in
-it, leaves the others to new processes. The record has one line for the same tests, the latest.
+it, leaves the others to new processes. The record has one line for the same tests, the latest. Without a GPU, or
+where no test has passed, the status is that of a failure.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ import contextlib
 import hashlib
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -31,6 +35,7 @@ TESTS = [
 ]
 COUNTED = ("passed", "skipped", "failed")
 LOST = 77  # what a process ends with whose device has failed
+STOPPED = (-signal.SIGTERM, -signal.SIGHUP, -signal.SIGINT)  # by what ends all processes of a machine, not by a test
 Outcomes = dict[str, dict[str, Any]]
 """By the test's name: its outcome, and what it said where it failed"""
 
@@ -43,9 +48,17 @@ def note(path: Path, line: dict[str, Any]) -> None:
 class Journal:
     """Writes down each test when it has ended, as a plugin of pytest."""
 
-    def __init__(self, path: Path, code: str) -> None:
-        self.path, self.code = path, code
+    def __init__(self, path: Path, code: str, on_gpu: bool) -> None:
+        self.path, self.code, self.on_gpu, self.parent = path, code, on_gpu, os.getppid()
         self.reports: list[pytest.TestReport] = []
+
+    def pytest_collection_finish(self) -> None:
+        """Without the device that there was, tests would be skipped, or pass in Triton's interpreter."""
+        if self.on_gpu:
+            import torch  # here, as tests' settings must be in place first
+
+            if not torch.cuda.is_available():
+                pytest.exit("the device is gone", LOST)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.reports.append(report)
@@ -64,11 +77,13 @@ class Journal:
         self.reports = []
         if worst and device_failed():
             pytest.exit(f"the device has failed in {report.nodeid}", LOST)
+        if os.getppid() != self.parent:
+            pytest.exit("nobody waits for this process", LOST)
 
 
 def device_failed() -> bool:
     """Whether this process has lost the device: after an access outside of its memory, say, every call fails."""
-    import torch  # here, as tests' settings must be in place first
+    import torch
 
     if torch.cuda.is_initialized():
         try:
@@ -97,32 +112,42 @@ def collected(tests: list[str]) -> list[str]:
     return names.found
 
 
-def changes() -> str:
-    """What tells uncommitted changes of the code from others."""
-    found = subprocess.run(["git", "-C", str(ROOT), "diff", "HEAD"], capture_output=True, check=False).stdout
-    return f" {hashlib.sha256(found).hexdigest()[:8]}" if found else ""
+def digest() -> str:
+    """Of the code and its tests, also where they are not committed."""
+    found = hashlib.sha256()
+    for path in sorted(path for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py")):
+        found.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    return found.hexdigest()[:12]
 
 
 def outcomes(journal: Path, code: str) -> Outcomes:
     """What is known of the tests of this code."""
-    lines = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()] if journal.exists() else []
-    return {line["test"]: line for line in lines if line["code"] == code}
+    lines = [parsed(line) for line in journal.read_text(encoding="utf-8").splitlines()] if journal.exists() else []
+    return {line["test"]: line for line in lines if line.get("code") == code}
 
 
-def run(names: list[str], processes: int, seconds: float, journal: Path, code: str) -> None:
+def parsed(line: str) -> dict[str, Any]:
+    """A line of the journal; of one that was cut off, nothing, and its test runs again."""
+    try:
+        return dict(json.loads(line))
+    except ValueError:
+        return {}
+
+
+def run(names: list[str], processes: int, seconds: float, journal: Path, code: str, words: list[str]) -> None:
     """All of them, until the time is up; those that a process has left in another, as long as that gets any further."""
     end, left, before = time.monotonic() + seconds, names, len(names) + 1
     while 0 < len(left) < before and time.monotonic() < end:
         before = len(left)
-        run_once(left, processes, end, journal, code)
+        run_once(left, processes, end, journal, code, words)
         done = outcomes(journal, code)
         left = [name for name in left if name not in done]
 
 
-def run_once(names: list[str], processes: int, end: float, journal: Path, code: str) -> None:
+def run_once(names: list[str], processes: int, end: float, journal: Path, code: str, words: list[str]) -> None:
     """Share them out among processes, neighbours to different ones, and stop these when the time is up."""
     shares = [names[i::processes] for i in range(min(processes, len(names)))]
-    command = [sys.executable, __file__, "--worker", code, "--journal", str(journal)]
+    command = [sys.executable, __file__, "--worker", code, "--journal", str(journal), *words]
     running = [subprocess.Popen([*command, *share], stdout=subprocess.DEVNULL) for share in shares]
     try:
         for process, share in zip(running, shares, strict=True):
@@ -141,16 +166,31 @@ def ended(status: int, share: list[str], journal: Path, code: str) -> None:
     print(f"a process ended with {status}, and tests of it are left", flush=True)
     done = outcomes(journal, code)
     at = next((name for name in share if name not in done), None)
-    if at is not None and status != LOST and status not in list(pytest.ExitCode):
+    if at is not None and status not in (LOST, *STOPPED, *pytest.ExitCode):
         said = f"its process ended with {status}"
         note(journal, {"test": at, "outcome": "failed", "seconds": 0.0, "code": code, "said": said})
 
 
 def recorded(path: Path, line: dict[str, Any]) -> None:
     """In the place of what the record has of the same tests, or behind the others."""
+    from noiseproof.files import write_whole  # the workers import it when their tests' settings are in place
+
     lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     lines = [other for other in lines if other["tests"] != line["tests"]] + [line]
-    path.write_text("".join(json.dumps(other) + "\n" for other in lines), encoding="utf-8")
+    text = "".join(json.dumps(other) + "\n" for other in lines)
+    write_whole(path, lambda place: place.write_text(text, encoding="utf-8"))
+
+
+@contextlib.contextmanager
+def until_stopped() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end what is inside, whose processes end with it; what came of it is still told."""
+
+    def stop(number: int, frame: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    with contextlib.suppress(KeyboardInterrupt):
+        yield
 
 
 def main() -> int:
@@ -161,24 +201,31 @@ def main() -> int:
     parser.add_argument("--journal", type=Path, default=ROOT / ".pytest_cache" / "gpu_tests.jsonl")
     parser.add_argument("--record", type=Path, help="where to write a line with the numbers")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--on-gpu", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker is not None:
-        journal = Journal(arguments.journal, arguments.worker)
+        journal = Journal(arguments.journal, arguments.worker, arguments.on_gpu)
         return pytest.main(["-q", "-p", "no:cacheprovider", *arguments.tests], plugins=[journal])
 
     import torch  # the workers import it when their tests' settings are in place
 
     from noiseproof.train.record import environment
 
-    facts = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    code = f"{facts['commit']}{changes()}, {facts['machine']}, torch {facts['torch']}"
+    on_gpu = torch.cuda.is_available()
+    facts = environment(torch.device("cuda" if on_gpu else "cpu"))
+    code = f"{digest()}, {facts['machine']}, torch {facts['torch']}"
     tests = arguments.tests or TESTS
     names = collected(tests)
     arguments.journal.parent.mkdir(exist_ok=True, parents=True)
+    if arguments.journal.exists() and not arguments.journal.read_bytes().endswith(b"\n"):
+        with arguments.journal.open("a") as file:
+            file.write("\n")  # a line that was cut off ends there
     before = set(names) & outcomes(arguments.journal, code).keys()
     print(f"{len(names)} tests, {len(before)} of them done; {code}", flush=True)
     start = time.monotonic()
-    run([name for name in names if name not in before], arguments.processes, 60 * arguments.minutes, arguments.journal, code)
+    todo, words = [name for name in names if name not in before], ["--on-gpu"] if on_gpu else []
+    with until_stopped():
+        run(todo, arguments.processes, 60 * arguments.minutes, arguments.journal, code, words)
     found = {name: line for name, line in outcomes(arguments.journal, code).items() if name in set(names)}
     counts = Counter(line["outcome"] for line in found.values())
     numbers = {outcome: counts[outcome] for outcome in COUNTED} | {"left": len(names) - len(found)}
@@ -188,8 +235,11 @@ def main() -> int:
     print(", ".join(f"{count} {outcome}" for outcome, count in numbers.items()), f"in {time.monotonic() - start:.0f} s")
     if arguments.record is not None:
         seconds = round(sum(line["seconds"] for line in found.values()), 1)
-        recorded(arguments.record, {"tests": " ".join(tests), **numbers, "seconds": seconds, "environment": facts})
-    return 1 if numbers["failed"] or numbers["left"] else 0
+        which = " ".join(tests) + ("" if on_gpu else " without a GPU")
+        recorded(arguments.record, {"tests": which, **numbers, "seconds": seconds, "environment": facts})
+    if not on_gpu:
+        print("there is no GPU here: tests that need one were skipped")
+    return 1 if numbers["failed"] or numbers["left"] or not numbers["passed"] or not on_gpu else 0
 
 
 if __name__ == "__main__":

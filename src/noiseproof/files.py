@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import os
 import secrets
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 __all__ = ["checksum", "exists", "file_and_name", "find_file", "flush", "is_dir", "is_file", "locked", "make_folder"]
-__all__ += ["write_whole"]
+__all__ += ["remove_partial", "write_whole"]
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 ABSENT_ON_WINDOWS = (21, 123, 1921)  # a drive without a disk, a name no file can have, a link that leads nowhere
@@ -39,6 +40,13 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         if isinstance(error, OSError) and error.errno and error.filename in (None, str(beside)):  # a full disk says no name
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def remove_partial(path: Path) -> None:
+    """Remove what :func:`write_whole` left beside ``path`` when it was killed, for one who has the lock of all its writers."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}"):
+        with contextlib.suppress(OSError):  # a folder may be read-only
+            left.unlink()
 
 
 def exists(path: Path) -> bool:

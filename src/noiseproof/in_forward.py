@@ -43,6 +43,8 @@ class GradientInForward(nn.Module):
             return result
         _check(self.criterion)  # which may have been changed since
         rows, target, *_ = as_rows(self.criterion, logits, target)
+        if self.in_place and logits.is_leaf:
+            raise ValueError("in_place would write over a leaf of the graph; give what a network computes, or in_place=False")
         if self.in_place and _overlap(rows):
             raise ValueError(f"logits of strides {rows.stride()} share memory with each other; clone() them, or in_place=False")
         if target.is_floating_point():
@@ -100,27 +102,25 @@ def _by_program(logits: Tensor, target: Tensor, criterion: RobustLoss, in_place:
     return loss, rows.backend.backward(grads, logits, labels, primitives, saved, formula.asked, logits if in_place else None)
 
 
+def _by_autograd(logits: Tensor, target: Tensor, criterion: RobustLoss, in_place: bool) -> tuple[Tensor, Tensor]:
+    """The same for any criterion: autograd has the part from the statistics to the loss."""
+    rows = _Rows(logits)
+    with torch.enable_grad():
+        loss = criterion.from_source(rows, target, target.shape)
+        (grads,) = torch.autograd.grad(loss, rows.values)
+    given = (rows.labels, rows.values.detach(), rows.saved, rows.asked)
+    return loss.detach(), backend_for(logits).backward(grads, logits, *given, logits if in_place else None)
+
+
 class _Step(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, criterion: RobustLoss, in_place: bool) -> Tensor:
-        programmed = _by_program(logits.detach(), target, criterion, in_place)
-        if programmed is not None:
-            loss, ctx.gradient = programmed
-            ctx.scale = backend_for(logits).scale
-            if in_place:
-                torch.autograd.graph.increment_version(logits)
-            return loss
-        rows = _Rows(logits.detach())
-        with torch.enable_grad():
-            loss = criterion.from_source(rows, target, target.shape)
-            (grads,) = torch.autograd.grad(loss, rows.values)
-        backend, out = backend_for(logits), rows.logits if in_place else None
-        values = rows.values.detach()
-        ctx.gradient = backend.backward(grads, rows.logits, rows.labels, values, rows.saved, rows.asked, out)
-        ctx.scale = backend.scale
+        given = (logits.detach(), target, criterion, in_place)
+        loss, ctx.gradient = _by_program(*given) or _by_autograd(*given)
+        ctx.scale = backend_for(logits).scale
         if in_place:
             torch.autograd.graph.increment_version(logits)
-        return loss.detach()
+        return loss
 
     @staticmethod
     @torch.autograd.function.once_differentiable

@@ -84,6 +84,8 @@ def test_the_nearest_measurement_is_of_the_same_kind_of_data_and_the_nearest_noi
     [
         (Measured("gce", "none", 92.0, 0.5, 5), Measured("jal-ce", "none", 90.0, 0.5, 5), "gce"),  # error 0.32
         (Measured("gce", "none", 92.0, 3.0, 5), Measured("jal-ce", "none", 90.0, 3.0, 5), "jal-ce"),  # error 1.90
+        (Measured("gce", "none", 92.0, 2.0, 5), Measured("jal-ce", "none", 90.0, 2.0, 5), "jal-ce"),  # error 1.26
+        (Measured("gce", "none", 92.0, 0.1, 2), Measured("jal-ce", "none", 90.0, 0.1, 2), "jal-ce"),  # two seeds
         (Measured("gce", "none", 90.9, 0.1, 5), Measured("jal-ce", "none", 90.0, 0.1, 5), "jal-ce"),  # less than a point
         (Measured("gce", "none", 92.0, None, 1), Measured("jal-ce", "none", 90.0, None, 1), "jal-ce"),  # one seed
         (Measured("gce", "none", 93.5, None, 1), Measured("jal-ce", "none", 90.0, None, 1), "gce"),
@@ -95,6 +97,13 @@ def test_another_loss_is_advised_where_it_is_ahead_by_more_than_chance(measured,
     assert found.loss == chosen
     assert (part(found, "loss").basis, found.nearest.data) == ("records", "made")
     assert "gce 9" in part(found, "loss").reason
+
+
+def test_losses_that_chance_may_have_put_behind_are_named(measured):
+    names = ("jal-ce", "gce", "mae", "ce")
+    measured(cell(*[Measured(name, "none", mean, 0.1, 5) for name, mean in zip(names, (90.0, 89.5, 88.0, 60.0), strict=True)]))
+    reason = part(noiseproof.advise(0.4, classes=10, kind="features", examples=1000), "loss").reason
+    assert reason.endswith(": jal-ce 90.0, gce 89.5, mae 88.0, ce 60.0 %; no more than chance away from it: gce")
 
 
 def test_where_nothing_near_was_measured_it_says_so(measured):

@@ -71,6 +71,17 @@ def test_the_interval_covers_labels_that_are_led_by_doubt(share, slips):
     assert found.rate_interval[0] <= rate <= found.rate_interval[1]
 
 
+def test_what_predictions_dispute_beyond_the_wrong_labels_are_their_own_errors():
+    """Half of the labels are not what is predicted, and by the posterior two in eight are wrong."""
+    q = np.array([[0.6, 0.4]] * 8)
+    posterior = np.where(np.arange(16).reshape(8, 2) % 2 == 0, 0.75, 0.25).astype(np.float32)
+    posterior[4:] = posterior[4:, ::-1]
+    given = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    model = Mixture(np.ones(1), np.zeros(2), np.full((2, 2), 0.5), 0.0)
+    rates = led_by_doubt(model, [log_view(q)], posterior, given, counted=False)
+    assert (rates.least, rates.disputed) == pytest.approx((0.25, 0.25))
+
+
 def test_networks_that_agree_show_that_labels_are_led_by_doubt():
     """Labels by somebody less sure than the networks make a fit less sure than they are; their agreement corrects it. Of
     the labels a fifth is led by doubt, and four in five of a quarter slip to another class."""

@@ -84,6 +84,21 @@ def test_the_seed_decides_everything():
     assert not np.array_equal(first.posterior, other.posterior)
 
 
+def test_every_network_has_a_seed_of_its_own(monkeypatch):
+    seeds, key = [], folds._key
+    monkeypatch.setattr(folds, "_key", lambda plan, recipe, *rest: seeds.append(recipe.seed) or key(plan, recipe, *rest))
+    x, true = points(60)
+    audit_labels(x, true, folds=3, epochs=1, device="cpu")
+    assert len(seeds) == len(set(seeds)) == 6
+
+
+def test_the_same_bytes_as_images_of_other_sides_are_other_data():
+    pixels, labels = np.zeros((60, 8, 8, 3), np.uint8), np.arange(60) % 3
+    shapes = ((60, 8, 8, 3), (60, 4, 16, 3))
+    plans = [planned(Split(pixels.reshape(shape), labels), ("a", "b", "c"), options=RunOptions())[0] for shape in shapes]
+    assert plans[0].digest != plans[1].digest
+
+
 def test_predictions_are_the_mean_of_the_last_half_of_the_epochs_or_of_as_many_as_are_averaged(monkeypatch):
     x, true = points(60)
     seen, predict = [], Run.probabilities

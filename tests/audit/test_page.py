@@ -128,6 +128,13 @@ def test_the_way_it_was_computed_is_said():
     assert "The predictions are in sample" in audit_page(made(out_of_sample=False))
 
 
+def test_sentences_stand_apart(text):
+    """A template engine that drops the line break after a block joins two of them."""
+    prose = re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+    assert "mean.</p>" in prose
+    assert not re.findall(r"[a-z]\.[A-Z]\w*", prose)
+
+
 def test_the_page_stays_small():
     """Of noise, which cannot be packed: 200 thumbnails of 96 pixels would be 200 times some 7 KB."""
     many = made(6_000, wrong=0.4)

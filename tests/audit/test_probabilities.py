@@ -12,7 +12,7 @@ import noiseproof
 from noiseproof import audit
 from noiseproof.audit.mixture import expected_counts, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
-from noiseproof.audit.probabilities import RESAMPLES, _sampling
+from noiseproof.audit.probabilities import RESAMPLES, _refitted, _sampling, fitted, part_of
 from noiseproof.noise import pairflip, symmetric
 
 
@@ -60,6 +60,33 @@ def test_the_likelihood_never_falls():
     p, _, given = drawn(3_000, pairflip(4, 0.3).matrix, seed=2)
     values = [fit_mixture([log_view(p)], given, iterations=count).log_likelihood for count in range(1, 25)]
     assert all(after >= before - 1e-9 * abs(before) for before, after in itertools.pairwise(values))
+
+
+def test_a_fit_goes_on_from_where_another_was_left():
+    """Seven iterations and five more are twelve, of one view and of two."""
+    p, _, given = drawn(800, pairflip(4, 0.3).matrix, seed=2)
+    other, _, _ = drawn(800, np.eye(4), seed=3)
+    for views in ([log_view(p)], [log_view(p), log_view(other)]):
+        whole, part = (fit_mixture(views, given, iterations=count) for count in (12, 7))
+        rest = fit_mixture(views, given, start=part, iterations=5)
+        for name in ("weights", "bias", "transition"):
+            np.testing.assert_allclose(getattr(rest, name), getattr(whole, name), rtol=1e-9, atol=1e-12)
+
+
+def test_a_model_fitted_again_to_its_own_examples_stays():
+    """Of two views too: a few iterations from the start would be far from it."""
+    p, _, given = drawn(800, pairflip(4, 0.4).matrix, seed=2)
+    views = [log_view(p), log_view(drawn(800, np.eye(4), seed=3)[0])]
+    model = fitted(views, given)
+    again = _refitted(model, views, given)
+    np.testing.assert_allclose(again.transition, model.transition, atol=1e-3)
+    np.testing.assert_allclose(again.weights, model.weights, atol=1e-3)
+
+
+def test_the_rows_of_a_part_are_different_ones(monkeypatch):
+    monkeypatch.setattr("noiseproof.audit.probabilities.FITTED", 3 * 90)
+    part = part_of(np.zeros((100, 3)), np.random.default_rng(0))
+    assert len(np.unique(part)) == len(part) == 90
 
 
 def test_the_interval_covers_the_rate_in_most_trials(monkeypatch):
@@ -262,7 +289,8 @@ def test_two_classes_and_a_class_that_is_never_predicted():
         (lambda p, y: (p[:, :1], y), ValueError, "at least 2 classes"),
         (lambda p, y: (p[:-1], y), ValueError, "one label for each row"),
         (lambda p, y: (p, y[:, None]), ValueError, "one label for each row"),
-        (lambda p, y: (p, y.astype(float)), TypeError, "must be integers"),
+        (lambda p, y: (p, y.astype(float)), TypeError, "must be integers, the columns of the probabilities, got float64$"),
+        (lambda p, y: (p, y.astype(str).astype(object)), TypeError, "of names in sorted order they are np.unique"),
         (lambda p, y: (p, y + 1), ValueError, r"in \[0, 2\]"),
         (lambda p, y: (p, y - 1), ValueError, "got -1"),
         (lambda p, y: (np.full_like(p, np.nan), y), ValueError, "finite"),
@@ -292,6 +320,7 @@ def test_what_is_no_prediction_is_refused(change, error, message):
         ({"features": np.ones((59, 2))}, "one row for each label"),
         ({"features": np.full((60, 2), np.inf)}, "finite"),
         ({"features": np.ones((60, 0))}, "must be numbers"),
+        ({"features": np.ones((60, 2, 2))}, "must be numbers"),
         ({"classes": ["a", "b"]}, "one class name for each of the 3"),
     ],
 )
@@ -385,3 +414,7 @@ def test_columns_in_another_order_than_the_labels_are_doubted():
         warnings = audit.audit_probabilities(p[:, list(order)], given, classes="abcd").warnings
         found = [text for text in warnings if "are the columns in another order?" in text]
         assert [said in text for text in found] == [True] * bool(said)
+    # Five of each of two more classes, called by the other's name, are too few to say it.
+    p = 0.9 * np.eye(6)[[*(np.arange(400) % 4), *[4] * 5, *[5] * 5]] + 0.1 / 6
+    warnings = audit.audit_probabilities(p, np.array([*given, *[5] * 5, *[4] * 5])).warnings
+    assert not any("are the columns in another order?" in text for text in warnings)

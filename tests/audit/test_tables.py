@@ -81,7 +81,8 @@ def test_the_columns_are_those_that_datalab_itself_has():
 
 
 def test_confusions_are_counted_by_the_posterior():
-    audit = made([[0.3, 0.7, 0], [0.1, 0.9, 0], [0.0, 0.4, 0.6]], [0, 0, 1], ("a", "b", "c"))
+    rows = [[0.3, 0.7, 0], [0.1, 0.9, 0], [0.0, 0.4, 0.6], [0.0, 0.0, 1.0]]
+    audit = made(rows, [0, 0, 1, 2], ("a", "b", "c"))  # what is labelled as it is is no confusion
     assert [(c.true, c.given, round(c.expected, 3), c.flagged) for c in audit.confusions] == [(1, 0, 1.6, 2), (2, 1, 0.6, 1)]
 
 

@@ -43,6 +43,8 @@ def test_the_digits_are_embedded():
         (([[1.0]] * 2, [[0], [1]]), r"labels must be a vector of integers, .*; y\[:, 0\] is the vector"),
         (([[1.0]] * 2, [[0, 1], [1, 0]]), r"labels must be a vector of integers, .*; y.argmax\(1\) are the labels"),
         (([[1.0]], ["cat"]), r"labels must be a vector of integers, .*; number the classes from 0: np.unique\(y"),
+        (([[1.0]], np.array(["cat"], object)), r"got object of shape \(1,\); number the classes from 0: np.unique\(y"),
+        ((np.array([[1.0, "cat"]], object), [0]), "features, got object; make numbers of columns of text, or leave them out"),
         (([[1.0]] * 2, [-1, 1]), r"labels must be in .*, got -1; number the classes from 0: np.unique\(y"),
         (([[1.0], [2.0]], [0]), "2 inputs for 1 labels"),
         (([1.0], [0]), r"inputs must be \[N, ...\], got shape \(1,\)"),

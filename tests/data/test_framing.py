@@ -107,6 +107,12 @@ def test_the_largest_central_part_is_taken_where_no_try_fits(size, expected):
     assert {RandomPart(scale=(1, 1)).box(size, (0, 0, 1, k)) for k in range(50)} == {expected}
 
 
+def test_a_part_as_high_as_the_image_lies_anywhere_along_it():
+    boxes = [RandomPart(scale=(0.5, 0.5), ratio=(1.0, 1.0)).box((10, 20), (0, 0, 1, k)) for k in range(300)]
+    assert {(top, height, width) for top, _, height, width in boxes} == {(0, 10, 10)}
+    assert {left for _, left, _, _ in boxes} == set(range(11))  # that one of eleven is missing: 1e-11
+
+
 def test_the_options_are_those_of_the_crop_on_the_device():
     device, file = RandomResizedCrop(), RandomPart()
     assert (file.size, file.scale, file.ratio) == (device.size, device.scale, device.ratio)

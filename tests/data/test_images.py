@@ -182,7 +182,8 @@ def test_a_marker_between_two_reads_is_counted(monkeypatch):
 
     file = Slow(b"ab\xff\xdacd\xff\xdaef\xff")
     file.seek(4)
-    assert images._scans(file) == 2
+    assert images._count(file, b"\xff\xda") == 2
+    assert images._count(file, b"\xdacd\xff\xda") == 1  # longer than what is read at once
     assert file.tell() == 4
 
 

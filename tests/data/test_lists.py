@@ -144,6 +144,24 @@ def test_a_root_a_test_list_and_class_names(tmp_path):
     assert load_list(train, tmp_path / "images", test=test).classes == ("0", "1")
 
 
+def test_a_folder_is_listed_once_however_it_is_written(tmp_path, monkeypatch):
+    """Or a list of a megabyte takes as many gigabytes of names as it likes."""
+    touch(tmp_path, ["a/1.png"])
+    scanned, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: scanned.append(folder) or scandir(folder))
+    listed = write(tmp_path / "all.txt", *(f"{'./' * k}a/1.png {k}" for k in range(9)))
+    assert len(load_list(listed).train) == 9
+    assert len(scanned) == 1
+
+
+@pytest.mark.parametrize("lines", [["x/" * 10**5 + "1.png 0"], ["1.png a", f"1.png {'7' * 10**5}"]], ids=["path", "label"])
+def test_an_error_does_not_repeat_what_is_long(tmp_path, lines):
+    touch(tmp_path, ["1.png"])
+    with pytest.raises((DataError, OSError), match=r"all\.txt:[12]: ") as caught:
+        load_list(write(tmp_path / "all.txt", *lines))
+    assert len(str(caught.value)) < 1500
+
+
 def test_two_lists_of_one_name_are_two_sources(tmp_path):
     touch(tmp_path, ["train/a.png", "test/a.png"])
     train, test = (write(tmp_path / split / "list.txt", "a.png 0", f"# {split}") for split in ("train", "test"))

@@ -7,7 +7,7 @@ import pytest
 
 from noiseproof.data import DataError, open_dataset
 from noiseproof.data.features import read_features
-from noiseproof.data.tables import relabelled
+from noiseproof.data.tables import is_table, relabelled
 
 
 def written(folder, *lines, name="t.csv"):
@@ -25,6 +25,7 @@ def written(folder, *lines, name="t.csv"):
         ("a\tb\tlabel", "1\t2.5\tcat", "3e1\t-4\tdog"),
         ("# made by hand", "1,2.5,cat", "", "3e1,-4,dog"),  # no header
         (",0,1,label", "0,1,2.5,cat", "1,3e1,-4,dog"),  # as pandas writes a frame
+        (",0,1,2", "0,1,2.5,cat", "1,3e1,-4,dog"),  # whose columns have no names
         ("id,a,b,label", "x7,1,2.5,cat", "x8,3e1,-4,dog"),
         ("year,2019,kind", "1,2.5,cat", "3e1,-4,dog"),  # a number as a column's name
         ("\ufeffa,b,label\r", "1,2.5,cat\r", "3e1,-4,dog\r"),
@@ -56,6 +57,20 @@ def test_a_first_example_with_a_gap_is_not_lost_as_a_header(tmp_path, gap):
     path = written(tmp_path, f"1,{gap},cat", "3,4,dog", "5,6,dog")
     with pytest.raises(DataError, match=r"t\.csv:1: column '1' should be a number, got"):
         open_dataset(path)
+    with pytest.raises(DataError, match=r"t\.csv:1: column '0' should be a number, got"):
+        open_dataset(written(tmp_path, f"{gap},2,cat", "3,4,dog", "5,6,dog"))
+
+
+def test_a_first_example_of_gaps_alone_is_not_lost_as_a_header(tmp_path):
+    with pytest.raises(DataError, match=r"t\.csv:1: column '0' should be a number, got 'NA'"):
+        open_dataset(written(tmp_path, "NA,nan,?", "3,4,dog", "5,6,dog"))
+
+
+def test_mostly_numbers_are_a_table_also_beside_the_name_of_an_image(tmp_path):
+    assert is_table(written(tmp_path, "1,2,3,0.png,cat", "4,5,6,1.png,dog"))
+    assert not is_table(written(tmp_path, "1,a,b,0.png,cat", "4,c,d,1.png,dog"))
+    assert is_table(written(tmp_path, "path,label,width", "x7,0,28", "x8,1,28"))
+    assert not is_table(written(tmp_path, "path,label,who", "x7,0,Ann", "x8,1,Bob"))
 
 
 def test_lists_of_images_stay_lists(tmp_path):
@@ -68,6 +83,8 @@ def test_lists_of_images_stay_lists(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
+        (("kind,a,b", "cat,1,2", "dog,3,4"), r"'kind' should .*; the labels are taken from the last column, 'b': FILE#"),
+        (("kind,b,label", "cat,1,2", "dog,3,4"), r"'kind' should be a number, got 'cat'; fill .* columns path,label$"),
         (("a,b,label", "1,,cat", "2,3,dog"), r"t\.csv:2: column 'b' should be a number, got ''; fill in what is missing"),
         (
             ("when;city;amount;status", "23.12.2016;Bonn;1300,23;paid"),

@@ -518,6 +518,7 @@ TABLES = {
     "of-quoted-numbers": (b'"0"\n"1"\n', "its first line is"),
     "of-a-long-line": (b"1" * 100_000, r"labels must be below 2\*\*63"),
     "of-a-long-word": (b"a" * 5_000_000, r"its first line is 'a{80}\.\.\.', not a number"),
+    "of-one-row": (b"12," * 8_000_000 + b"0", "a line of more than 16777216 characters"),
 }
 CASES += [
     Case(f"labels.csv-{fault}", written("labels.csv", content), "labels", f"labels.csv: .*{says}")

@@ -98,6 +98,14 @@ def many_scans(side: int, scans: int) -> bytes:
     return raw[:-2] + raw[last:-2] * scans + raw[-2:]
 
 
+def tiled(side: int) -> bytes:
+    """A TIFF of 16 x 16 grey pixels in one tile of this side."""
+    packed = zlib.compress(bytes(256))
+    tags = {256: 16, 257: 16, 258: 8, 259: 8, 262: 1, 277: 1, 322: side, 323: side, 324: 134, 325: len(packed)}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + packed
+
+
 def bmp_runs(width: int, height: int, runs: bytes) -> bytes:
     start = 54 + 1024
     header = struct.pack("<IiiHHIIiiII", 40, width, height, 1, 8, 1, len(runs), 0, 0, 256, 0)
@@ -173,6 +181,21 @@ CASES = [
         "image",
         "too large",
     ),
+    Case(
+        "png-profiles",
+        file(lambda: png(1, 1, 8, 2, bytes(4), *[(b"iCCP", b"k\0\0" + zlib.compress(bytes(2**20 - 9)))] * 6000)),
+        "image",
+        "6000 colour profiles",
+    ),
+    Case(
+        "png-profile-small",
+        file(lambda: encoded(SMALL, "PNG", icc_profile=bytes(999))),
+        "image",
+        ACCEPTED,
+        flat,
+    ),
+    Case("tiff-tiles", file(lambda: tiled(2**15), "odd.tiff"), "image", "tiles of 1073741824 pixels must be in"),
+    Case("tiff-tiles-small", file(lambda: tiled(16), "odd.tiff"), "image", ACCEPTED, lambda found: found.shape == (16, 16, 3)),
     Case("scans", file(lambda: many_scans(2048, 3000), "odd.jpg"), "image", "3010 scans of 2048 x 2048 pixels"),
     Case("scans-loader", file(lambda: many_scans(2048, 3000), "odd.jpg"), "loader", "3010 scans"),
     Case("scans-few", file(lambda: many_scans(64, 20), "odd.jpg"), "image", ACCEPTED, lambda found: found.shape == (64, 64, 3)),

@@ -115,7 +115,12 @@ def opened(path: Path) -> object:
     return open_unlabelled(path, ("a", "b", "c"), None if path.suffix in (".txt", "") else 4)
 
 
-ATTEMPTS = {"load": load, "predict": predicted, "open": opened}
+def opened_by_columns(path: Path) -> object:
+    return open_unlabelled(path, ("a", "b", "c"), len(NAMES), NAMES).examples.inputs[0, 0]
+
+
+NAMES = [f"column {k}" for k in range(60_000)]
+ATTEMPTS = {"load": load, "predict": predicted, "open": opened, "columns": opened_by_columns}
 FIT, SIZE = "as described needs", "a way to resize images cannot be"
 OVERFLOW = "the options of (mlp|cnn8) ask for tensors beyond any memory"
 CASES = [
@@ -230,7 +235,21 @@ CASES = [
     Case("unfinished", recorded(status="running"), "load", "the run is not finished"),
     Case("diverged with escapes", recorded(status="diverged", message="\x1b[2J"), "load", "the run is not finished"),
     Case("another status", recorded(status="gone"), "load", "'status' must be one of"),
+    Case(
+        "a long name in a record",
+        recorded(seconds={"s" * 10**5: "x"}),
+        "load",
+        r"the seconds of 's{80}\.\.\.' must be a number",
+    ),
     Case("npz without x", arrays(y=np.arange(3)), "open", "no array named 'x'; it has y"),
+    Case("npz of rows of nothing", arrays(x=np.empty((2**40, 0))), "open", r"array 'x': its shape is \(1099511627776, 0\)"),
+    Case(
+        "60000 columns in another order",
+        written("odd.csv", f"{','.join(NAMES[::-1])}\n{','.join(map(str, range(60_000)))}\n".encode()),
+        "columns",
+        ACCEPTED,
+        lambda found: found == 59_999,
+    ),
     Case("npz of objects", arrays(x=np.array([{}], object)), "open", "plain numbers"),
     Case("npz of a number", arrays(x=np.float32(3)), "open", "inputs must be"),
     Case("npz with labels beyond", arrays(x=np.zeros((2, 4)), y=np.array([0, HUGE])), "open", r"labels must be in \[0, 2\]"),

@@ -288,6 +288,13 @@ CASES = [
     Case("checkpoint-other-network", checkpoint(lambda t, f: None), "run", "checkpoint.safetensors does not fit: it has no "),
     Case("lines-whole", lines(recipe={"seed": 2}), "lines", ACCEPTED, holds=lambda said: "2 runs" in said),
     Case("lines-with-half-a-character", lines(recipe={"loss": "\ud800"}), "lines", ACCEPTED),
+    Case(
+        "lines-nested",
+        lines(b'{"recipe": {"x": ' + b"[" * 600 + b"]" * 600 + b'}, "result": {}}'),
+        "lines",
+        r"runs.jsonl, line 2: not JSON \(it is nested too deeply",
+    ),
+    Case("lines-of-an-epoch-of-5000-digits", lines(confidence={"9" * 5000: {}}), "lines", ACCEPTED),
     Case("lines-cut", lines(b'{"recipe": {'), "lines", r"runs.jsonl, line 2: not JSON \(Expecting"),
     Case("lines-of-bytes", lines(b"\xff\xfe"), "lines", "runs.jsonl: not a file of records"),
     Case("lines-long", lines(b" " * 2**25), "lines", "runs.jsonl: not a file of records.*a line of more than"),

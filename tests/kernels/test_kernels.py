@@ -367,6 +367,10 @@ def test_what_has_no_gradient_in_the_forward_pass_is_refused():
     learned = noiseproof.CE(weight=torch.ones(3, requires_grad=True))
     with pytest.raises(TypeError, match="no gradient for class weights"):
         noiseproof.GradientInForward(learned)(torch.zeros(1, 3, requires_grad=True), torch.tensor([0]))
+    leaf = torch.zeros(1, 3, requires_grad=True)
+    with pytest.raises(ValueError, match="in_place would write over a leaf"):  # as torch says of its own operations
+        noiseproof.GradientInForward(noiseproof.CE(), in_place=True)(leaf, torch.tensor([0]))
+    assert not leaf.any()
 
 
 @pytest.mark.parametrize(("option", "value"), [("label_smoothing", 0.1), ("reduction", "none")])

@@ -1,7 +1,9 @@
 """The contract, against the thing itself: torch.nn.functional.cross_entropy."""
 
 import itertools
+import re
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -145,6 +147,15 @@ def test_class_weights_can_be_learned(way, frozen, reduction):
     torch.testing.assert_close(ours, theirs)
 
 
+def test_a_weight_that_is_assigned_is_a_tensor_and_no_parameter():
+    loss = noiseproof.JALCE()
+    with pytest.raises(TypeError, match="weight is a buffer, not a parameter"):
+        loss.weight = torch.nn.Parameter(torch.ones(3))
+    loss.weight = torch.ones(3, requires_grad=True)
+    loss(torch.zeros(2, 3), torch.tensor([0, 1])).backward()
+    assert loss.weight.grad is not None
+
+
 def test_weight_moves_with_the_module():
     loss = noiseproof.JALCE(weight=torch.ones(5))
     assert "weight" in loss.state_dict()
@@ -179,3 +190,34 @@ def test_a_function_of_statistics_needs_nothing_else_of_its_source(options):
         torch.testing.assert_close(loss.from_source(Hidden(logits), target, target.shape), loss(logits, target))
     with pytest.raises(TypeError, match="no logits here"):
         noiseproof.LogitClip(**options).from_source(Hidden(logits), target, target.shape)
+
+
+def test_the_way_out_that_an_error_of_tensors_names_works():
+    """Run as it is written there: the loss is then what the same numbers give in the shapes of F.cross_entropy."""
+    loss = noiseproof.CE()
+    z, target = torch.randn(4, 1, dtype=torch.float64), torch.tensor([0, 1, 1, 0])
+    with pytest.raises(ValueError, match=r"2 classes, got shape \(4, 1\); of one logit z, .* two are (.*)$") as error:
+        loss(z, target)
+    two = eval(str(error.value).partition("the two are ")[2], {"torch": torch, "z": z})
+    binary = F.binary_cross_entropy_with_logits(z[:, 0], target.double())
+    torch.testing.assert_close(loss(two, target), binary)
+
+    logits, target = torch.randn(4, 3, 7, dtype=torch.float64), torch.arange(28).reshape(4, 7) % 3
+    wanted = F.cross_entropy(logits, target)
+    for bad, wrong, way in (
+        (logits.movedim(1, -1), target, "the classes come second: logits.movedim(-1, 1)"),
+        (logits, target[:, None], "target.squeeze(1) has it"),
+        (logits, target.double(), "of whole numbers, target.long()"),
+        (logits, F.one_hot(target, 3).movedim(-1, 1), "of one-hot rows target.argmax(1) are the class indices"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"; {re.escape(way)}$"):
+            loss(bad, wrong)
+        names = {"logits": bad, "target": wrong}
+        for name in names:
+            if call := re.search(rf"{name}\.\w+\([^)]*\)", way):
+                names[name] = eval(call[0], {}, dict(names))
+        torch.testing.assert_close(loss(names["logits"], names["target"]), wanted)
+    with pytest.raises(TypeError, match=r"got torch.int64; logits \[K\] are those of one example$"):
+        loss(torch.randn(4), torch.tensor([0, 1, 1, 0]))
+    with pytest.raises(TypeError, match="weight must be a floating tensor, got ndarray"):
+        noiseproof.CE(weight=np.ones(3))

@@ -10,7 +10,7 @@ from cases import DETACHED, DISTINCT, ENTRIES, NAMES, RANDOM, all_options, build
 from formulas import FORMULAS
 
 import noiseproof
-from noiseproof.primitives import chunks, plain_primitives, primitives_of, reference
+from noiseproof.primitives import chunks, plain_primitives, reference, rows_of_primitives
 from noiseproof.statistics import Statistic, every_label_statistics, row_statistics
 
 ON_LOGITS = [name for name in NAMES if ENTRIES[name].reads != "features"]
@@ -157,12 +157,13 @@ NEEDS = (Statistic.NLL_SUM, Statistic.SQ_SUM, Statistic.power_sum(0.5), Statisti
 def test_the_statistics_of_every_label_and_the_plain_definition_leave_it_out_too(classes):
     logits, target, left = masked(classes)
     keys = [need.key for need in NEEDS]
+    request = ";".join(keys)
     leaf = logits.clone().requires_grad_()
-    ours, plain = primitives_of(leaf, target, keys), plain_primitives(leaf, target, ";".join(keys))
+    ours, plain = torch.stack(rows_of_primitives(leaf, target, request)), plain_primitives(leaf, target, request)
     torch.testing.assert_close(ours, plain)
     torch.testing.assert_close(torch.autograd.grad(ours.sum(), leaf), torch.autograd.grad(plain.sum(), leaf))
-    alone = primitives_of(logits[:, left], torch.tensor([left.index(y) for y in target]), keys)
-    torch.testing.assert_close(ours.detach(), alone)
+    alone = rows_of_primitives(logits[:, left], torch.tensor([left.index(y) for y in target]), request)
+    torch.testing.assert_close(ours.detach(), torch.stack(alone))
     every = every_label_statistics(logits, NEEDS)
     for label in (left[0], left[-1], MASKS[classes][0]):
         one = row_statistics(logits, torch.full_like(target, label), NEEDS)

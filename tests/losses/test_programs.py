@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+import torch.nn.functional as F
 from cases import ENTRIES, STATISTIC, all_options, build, draw
 
 import noiseproof
@@ -13,7 +14,7 @@ from noiseproof.losses import programs
 from noiseproof.losses.programs import programs_of, signature
 from noiseproof.primitives import small
 from noiseproof.program import Node, Program, traced
-from noiseproof.program.code import decoded, encoded
+from noiseproof.program.code import OPERATIONS, Builder, decoded, encoded
 from noiseproof.program.vectors import compiled
 from noiseproof.statistics import RowStatistics, request_of, statistics_of
 
@@ -163,6 +164,18 @@ def test_what_is_given_to_backward_twice_is_not_changed_by_the_first():
     torch.testing.assert_close(torch.autograd.grad(value, leaf)[0], kept)
 
 
+@pytest.mark.parametrize("rows", [6, 6000])
+def test_weights_that_are_changed_in_place_before_the_gradient_are_an_error_as_in_torch(rows):
+    """A gradient with a graph, or a second one, is computed from them."""
+    for function in (noiseproof.functional.gce, F.cross_entropy):
+        logits, target = draw(rows, 5, dtype=torch.float32)
+        weight, leaf = torch.ones(5), logits.requires_grad_()
+        value = function(leaf, target, weight=weight)
+        weight[0] = 2.0
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(value, leaf, create_graph=True)
+
+
 @pytest.mark.parametrize("name", ["gce", "jal-ce"])
 @pytest.mark.parametrize("rows", [6, 6000])
 def test_a_gradient_is_of_the_call_as_it_was_whatever_the_loss_is_set_to_since(name, rows):
@@ -251,6 +264,56 @@ def test_what_looks_at_a_value_or_is_not_elementwise_has_no_program():
     assert traced(lambda rows: rows[0] * torch.rand(3, dtype=torch.float64), 2, torch.float64) is None
     assert traced(lambda rows: rows[0] + torch.arange(3.0, dtype=torch.float64), 2, torch.float64) is None
     assert isinstance(traced(lambda rows: rows[0] * 2, 2, torch.float64), Program)
+
+
+def test_of_softplus_there_is_the_usual_one_only():
+    softplus = torch.nn.functional.softplus
+    assert isinstance(traced(lambda rows: softplus(rows[0]), 2, torch.float64), Program)
+    assert traced(lambda rows: softplus(rows[0], beta=2.0), 2, torch.float64) is None
+    assert traced(lambda rows: softplus(rows[0], threshold=10.0), 2, torch.float64) is None
+    assert traced(lambda rows: rows[0].detach() * 2, 2, torch.float64) is None  # and what has no gradient is no loss
+
+
+def test_cross_entropy_is_no_operation_at_all():
+    assert program_of(build("ce")) == Program(2, (), 0, (1.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("made", "nodes"),
+    [
+        (lambda add: add("add", 0, 0.0), ()),
+        (lambda add: add("add", 0.0, 0), ()),
+        (lambda add: add("sub", 0, 0.0), ()),
+        (lambda add: add("sub", 0, 0), ()),
+        (lambda add: add("mul", 1, 1.0), ()),
+        (lambda add: add("mul", 1.0, 1), ()),
+        (lambda add: add("div", 0, 1.0), ()),
+        (lambda add: add("neg", add("neg", 0)), ()),
+        (lambda add: add("sub", 0.0, 0), ("neg",)),
+        (lambda add: add("mul", 0, -1.0), ("neg",)),
+        (lambda add: add("add", 0, add("neg", 1)), ("sub",)),
+        (lambda add: add("add", add("neg", 0), 1), ("sub",)),
+        (lambda add: add("sub", 0, add("neg", 1)), ("add",)),
+        (lambda add: add("mul", add("mul", 0, 2.0), 3.0), ("mul",)),
+        (lambda add: add("neg", add("mul", 0, 2.0)), ("mul",)),
+        (lambda add: add("mul", add("neg", 0), add("neg", 1)), ("mul",)),
+        (lambda add: add("neg", add("div", add("neg", 0), 1)), ("div",)),
+        (lambda add: add("add", add("mul", 0, 1), add("mul", 1, 0)), ("mul", "add")),
+    ],
+)
+def test_what_is_simpler_is_as_short_as_it_can_be_and_the_same(made, nodes):
+    def plain(name, *inputs):
+        """In numbers, registers 0 and 1 being 0.7 and 1.9."""
+        return OPERATIONS[name](*[(0.7, 1.9)[value] if type(value) is int else value for value in inputs])
+
+    builder = Builder(2)
+    program = builder.finished(made(builder.add), ())
+    assert tuple(node.name for node in program.nodes) == nodes
+    registers = [0.7, 1.9]
+    for name, inputs in program.nodes:
+        registers.append(OPERATIONS[name](*[registers[value] if type(value) is int else value for value in inputs]))
+    found = registers[program.value] if type(program.value) is int else program.value
+    assert found == pytest.approx(made(plain))
 
 
 def test_a_program_computes_nothing_twice_and_nothing_with_one_or_zero():

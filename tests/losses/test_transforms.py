@@ -93,7 +93,7 @@ def test_a_gradient_through_a_vmap_is_that_of_each_example(name, soft):
 @EACH
 @pytest.mark.parametrize("classes", [5, 5000])
 @pytest.mark.parametrize("soft", [False, True])
-def test_several_gradients_of_one_call_by_vmap(name, classes, soft):
+def test_several_gradients_of_one_call(name, classes, soft):
     if classes == 5000 and (name.startswith("lt") or (name in RANDOM and soft)):
         pytest.skip("a head of so many features, or draws for so many labels")
     logits, target = draw(4, classes, dtype=torch.float32)
@@ -103,12 +103,13 @@ def test_several_gradients_of_one_call_by_vmap(name, classes, soft):
     value = build(name, classes, reduction="none")(leaf, target)
     ups = torch.eye(4)
     several = torch.func.vmap(lambda up: torch.autograd.grad(value, leaf, up, retain_graph=True)[0])(ups)
-    each = [torch.autograd.grad(value, leaf, up, retain_graph=True)[0] for up in ups]
-    torch.testing.assert_close(several, torch.stack(each))
+    each = torch.stack([torch.autograd.grad(value, leaf, up, retain_graph=True)[0] for up in ups])
+    torch.testing.assert_close(several, each)
+    torch.testing.assert_close(torch.autograd.grad(value, leaf, ups, is_grads_batched=True)[0], each)
 
 
 @EACH
-def test_forward_mode_and_hessians_by_torch_func(name):
+def test_forward_mode_and_hessians(name):
     if name in RANDOM:
         pytest.skip("draws anew at each call")
     loss = build(name, 4).double()
@@ -118,6 +119,8 @@ def test_forward_mode_and_hessians_by_torch_func(name):
     torch.testing.assert_close(slope, (gradient(loss, logits, target) * direction).sum())
     hessian = torch.func.hessian(lambda z: loss(z, target))(logits)
     torch.testing.assert_close(hessian, torch.func.jacrev(torch.func.jacrev(lambda z: loss(z, target)))(logits))
+    by_autograd = torch.autograd.functional.hessian(lambda z: loss(z, target), logits, vectorize=True)
+    torch.testing.assert_close(hessian, by_autograd)
     if name not in DETACHED:
         torch.testing.assert_close(hessian, torch.func.jacrev(torch.func.jacfwd(lambda z: loss(z, target)))(logits))
 

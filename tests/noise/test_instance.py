@@ -156,6 +156,15 @@ def test_the_unit_and_the_origin_of_floating_features_change_nothing(unit, origi
     assert np.abs(others / others.sum(1, keepdims=True) - 0.25).max() < 0.06
 
 
+def test_the_scores_of_a_wide_image_overflow_nothing():
+    """One bright image of 90,000 pixels among dark ones has scores beyond a thousand, whose exponentials are infinite."""
+    images = np.zeros((20, 90_000), np.uint8)
+    images[0] = 255
+    labels = np.arange(20) % 4
+    found = noise.instance_dependent(images, labels, 0.98, seed=0)
+    assert found.labels[0] != labels[0]
+
+
 def test_no_noise_is_no_noise():
     images, labels = problem(count=50)
     assert noise.instance_dependent(images, labels, 0.0, seed=1).rate == 0.0
@@ -166,7 +175,7 @@ def test_no_noise_is_no_noise():
     [
         ({"rate": 1.0}, r"rate must be in \[0, 1\), got 1.0"),
         ({"labels": [0, 1]}, "images and labels must be as many: 50 and 2"),
-        ({"images": np.full((50, 4), np.nan)}, "images must be finite"),
+        ({"images": np.where(np.arange(200).reshape(50, 4) == 7, np.nan, 0.5)}, "images must be finite"),
         ({"labels": [0] * 50}, "classes must be at least 2, got 1"),
     ],
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from noiseproof import noise
 from noiseproof.classes import class_facts
 from noiseproof.keyed_random import random_keys, random_uniform
+from noiseproof.noise.matrix import CORNER, read_matrix_table
 from noiseproof.noise.sampling import _counts, _draw, exact_counts
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "cifar_clean_labels.npz"
@@ -186,6 +187,14 @@ def test_millions_of_labels_are_shared_out_by_rows_that_sum_to_one_up_to_decimal
     assert counts.sum() == total
     assert counts.min() >= 0
     np.testing.assert_allclose(counts / total, probabilities / probabilities.sum(), atol=1 / total)
+
+
+def test_a_table_of_decimals_is_a_matrix_whose_rows_sum_to_one(tmp_path):
+    """As an audit writes it: six decimals each, whose sum may be off by one of them for every class."""
+    row = ["0.333333"] * 3
+    lines = [[CORNER, "a", "b", "c"], ["a", *row], ["b", *row], ["c", *row]]
+    (tmp_path / "t.csv").write_text("\n".join(map(",".join, lines)), encoding="utf-8")
+    np.testing.assert_allclose(read_matrix_table(tmp_path / "t.csv"), np.full((3, 3), 1 / 3), rtol=1e-15)
 
 
 def test_a_class_of_probability_zero_is_never_drawn():

@@ -123,3 +123,4 @@ def test_filters_keep_curves_too():
     assert chosen_curves(["sym_asym"]) == ()
     assert len(chosen_curves(["amse_a", "tsne"], noises=["asymmetric:0.4"], losses=["AMSE"])) == 4
     assert chosen_curves(["amse_a"], datasets=["cifar100"]) == ()
+    assert chosen_curves(["amse_a"], datasets=["cifar100", "cifar10"]) == chosen_curves(["amse_a"]) != ()

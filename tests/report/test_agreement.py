@@ -108,6 +108,8 @@ def test_a_printed_spread_of_nothing_is_taken_as_rounded():
     assert compare(Sample(88.0, None, 1), Sample(88.0, 0.0, 3)).interval[1] == pytest.approx(
         stats.t.isf(0.025, 2) * 0.005 * math.sqrt(4 / 3)
     )
+    both = compare(Sample(88.0, 0.0, 3), Sample(88.0, 0.0, 3))
+    assert both.interval[1] == pytest.approx(stats.t.isf(0.025, 4) * 0.005 * math.sqrt(2 / 3))
 
 
 @pytest.mark.parametrize(("n", "alike"), [(1, True), (1, False), (3, True), (3, False)])
@@ -152,6 +154,17 @@ def test_differences_beyond_the_seeds_are_seen_in_the_spread():
         cells.append(compare(Sample.of(list(ours)), Sample.of(list(paper))))
     assert spread(cells).p < 1e-4
     assert spread(cells).ratio > 1.3
+
+
+def test_the_spread_is_the_sum_of_squared_scores_around_the_weighted_mean():
+    ours, theirs = [(88.0, 0.3), (61.0, 0.8), (40.5, 0.2)], [(87.0, 0.1), (61.5, 0.5), (39.0, 0.4)]
+    cells = [compare(Sample(*one, 3), Sample(*two, 3)) for one, two in zip(ours, theirs, strict=True)]
+    differences, weights = np.array([1.0, -0.5, 1.5]), 1 / np.array([0.3**2 + 0.1**2, 0.8**2 + 0.5**2, 0.2**2 + 0.4**2])
+    off = differences - weights @ differences / weights.sum()
+    scores = stats.norm.isf(stats.t.sf(np.abs(off) / np.sqrt(1 / weights / 3), 4))
+    found = spread(cells)
+    assert (found.chi_square, found.df) == (pytest.approx(scores @ scores), 2)
+    assert found.p == pytest.approx(stats.chi2.sf(scores @ scores, 2))
 
 
 def test_nothing_is_said_of_too_few_cells():
@@ -202,6 +215,14 @@ def test_the_interval_of_tau_holds_the_truth_nineteen_times_of_twenty():
         low, high = ranking([Point(*pair) for pair in zip(x, y, strict=True)]).interval
         held += low <= 2 / math.pi * math.asin(r) <= high
     assert held >= 273
+
+
+def test_the_interval_of_tau_is_fieller_hartley_and_pearsons():
+    """One of ten pairs the wrong way round: tau is 8/10."""
+    found = ranking([Point(i, x) for i, x in enumerate((0, 1, 2, 4, 3))])
+    half = stats.t.isf(0.025, 3) * math.sqrt(0.437)
+    assert found.tau == pytest.approx(0.8)
+    assert found.interval == pytest.approx((math.tanh(math.atanh(0.8) - half), math.tanh(math.atanh(0.8) + half)))
 
 
 def test_a_perfect_order_has_an_interval_and_four_losses_have_none():

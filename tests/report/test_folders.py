@@ -64,6 +64,15 @@ def test_weights_may_be_of_other_dtypes_and_are_left_out_where_they_are_not_fini
     assert run_line(tmp_path)["weights"] is None  # a line of records has no NaN
 
 
+def test_epochs_of_confidence_are_a_vector(folder, tmp_path):
+    """Others say in no bytes how many lists NumPy makes of them."""
+    (tmp_path / "record.json").write_text(without_digests(folder), encoding="utf-8")
+    arrays = {"epochs": np.empty((9, 0)), "probability": np.empty((9, 0, 0)), "given": np.empty(0)}
+    np.savez(tmp_path / "confidence.npz", **arrays)
+    with pytest.raises(ValueError, match=r"confidence\.npz: damaged: its arrays do not belong together"):
+        run_line(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["weights.safetensors", "confidence.npz", "record.json"])
 def test_a_damaged_file_is_named(folder, tmp_path, name):
     for path in folder.iterdir():

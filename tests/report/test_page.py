@@ -298,6 +298,80 @@ def test_seeds_are_averaged_and_settings_are_kept_apart():
     assert two.curve("test_accuracy")[-1] == pytest.approx(60)
 
 
+@pytest.mark.parametrize(
+    ("dataset", "noise", "named"),
+    [
+        ("cifar10", "none", "clean"),
+        ("digits", "none", "clean"),
+        ("my/data.csv", "none", "labels as given"),  # of which nobody knows
+        ("my/data.csv", "labels:none.npy", "labels none.npy"),
+    ],
+)
+def test_labels_of_data_of_ones_own_are_not_called_clean(dataset, noise, named):
+    recipe = {"dataset": dataset, "loss": "ce", "seed": 1, "noise": noise}
+    (group,) = groups_of([{"result": {"test_accuracy": 0.5}, "recipe": recipe, "task": {}}], [], "float32")
+    assert group.noise == named
+
+
+def of_own_data(loss, accuracies, **changes):
+    """Runs of the seeds from 1 on; None has no test accuracy."""
+    recipe = {"dataset": "mine.csv", "noise": "none", "loss": loss, "precision": "float32", "l1": 0.0, "l2": 0.0, **changes}
+    results = [{} if accuracy is None else {"test_accuracy": accuracy} for accuracy in accuracies]
+    return [{"recipe": {**recipe, "seed": k}, "result": result, "task": {}} for k, result in enumerate(results, 1)]
+
+
+def test_a_page_of_data_of_ones_own_leads_with_their_results_and_leaves_the_papers_out():
+    runs = [*of_own_data("ce", [0.5, 0.52, 0.54]), *of_own_data("jal-ce", [0.8, 0.81, 0.85])]
+    shown = page(runs, made="")
+    assert "<h1>6 runs on mine.csv.</h1>" in shown
+    section = shown[shown.index('id="own"') : shown.index('id="curves"')]
+    rows = [re.sub(r"<[^>]+>", " ", row).split() for row in re.findall(r"<tr><th scope=.row.>.*?</tr>", section)]
+    # CE is behind by 30, 29 and 31 points: 30 on average, and t(0.975; 2) * 1 / sqrt(3) = 2.48 to each side.
+    assert rows == [
+        ["JAL-CE", "82.00", "±", "2.65", "3", "+0.00", "–", "a"],
+        ["CE", "52.00", "±", "2.00", "3", "-30.00", "-32.48", "to", "-27.52", "b"],
+    ]
+    assert not any(f'id="{section}"' in shown for section in ("tables", "noise", "decay", "profiles"))
+    assert "425" not in shown
+    assert "paper" not in shown
+    targets = re.findall(r'href="#([^"]+)"', shown)
+    assert targets
+    assert all(shown.count(f'id="{target}"') == 1 for target in targets)
+
+
+def test_runs_of_one_loss_on_data_of_ones_own_are_named_by_what_tells_them_apart():
+    runs = [*of_own_data("ce", [0.5], l1=5e-5), *of_own_data("ce", [0.6], l2=1e-4), *of_own_data("gce", [0.7], epochs=9)]
+    assert {group.name for group in groups_of(runs, [], "bf16")} == {"CE l1=5e-05 l2=0", "CE l1=0 l2=0.0001", "GCE"}
+    shown = page(runs, made="")
+    section = shown[shown.index('id="own"') : shown.index('id="curves"')]
+    assert section.count('<tr><th scope="row">') == 3
+
+
+def test_seeds_that_are_not_shared_and_runs_without_a_test_have_no_difference():
+    apart = [*of_own_data("ce", [0.5]), *of_own_data("gce", [None, 0.7]), *of_own_data("mae", [None], noise="symmetric:0.2")]
+    shown = page(apart, made="")
+    section = shown[shown.index('id="own"') : shown.index('id="curves"')]
+    assert "nan" not in section
+    assert "<td>50.00</td><td>1</td><td>–</td><td>–</td>" in section
+    assert "No run has a test accuracy." in section
+
+
+def test_beside_runs_of_the_paper_other_data_have_a_section_of_their_own():
+    other = [*of_own_data("ce", [0.5]), *of_own_data("ce", [0.5], dataset="digits")]
+    shown = page([run(of_loss(table(), "CE"), 0.6), *other], made="")
+    assert "The paper&#39;s numbers hold" in shown
+    assert shown.index('id="tables"') < shown.index('id="own"')
+    section = shown[shown.index('id="own"') : shown.index('id="curves"')]
+    assert "<h3>mine.csv, labels as given</h3>" in section
+    assert "<h3>Digits, clean</h3>" in section
+
+
+@pytest.mark.parametrize(("values", "ends"), [([100.0, 100.0], ["90", "100"]), ([0.0, 0.0], ["0", "10"])])
+def test_an_axis_of_percent_ends_at_100(values, ends):
+    drawn = charts.lines([charts.Line("ce", values, 0)], "accuracy")
+    assert re.findall(r'text-anchor="end"[^>]*>(\d+)<', drawn) == ends
+
+
 def test_names_beside_lines_do_not_overlap_and_stay_inside():
     series = [charts.Line(f"loss {k}", [50.0, 60.0 + k / 10], k) for k in range(20)]
     drawn = charts.lines(series, "crowded")

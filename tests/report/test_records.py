@@ -82,6 +82,14 @@ def test_two_results_of_one_run_are_both_kept():
     assert merge([run(), diverged]) == [run(), diverged]
 
 
+def test_more_than_two_hundred_results_of_one_run_are_refused():
+    """Each is compared with all: 20,000 of them took minutes."""
+    results = [run(k / 1000) for k in range(201)]
+    assert merge(results[:200], results[:200]) == results[:200]
+    with pytest.raises(ValueError, match="more than 200 different results of one run"):
+        merge(results)
+
+
 def test_a_compact_record_keeps_the_curves_and_drops_the_epochs():
     epochs = [
         {"epoch": i, "loss": 1.0, "given_accuracy": 1 / 3, "clean_accuracy": None, "test_accuracy": 2 / 3} for i in (1, 2)

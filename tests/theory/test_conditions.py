@@ -149,6 +149,13 @@ def test_a_sum_needs_all_its_parts():
     assert answers(noiseproof.MAE() + 0.5 * noiseproof.CE(), noise) == ["no"] * 10
 
 
+def test_a_sum_may_tolerate_what_a_part_of_it_does_not():
+    """Of AMSE with an a of 2 and 10 MAE the risk is that of AMSE with a = 2 + 10 K, and a constant."""
+    noise = theory.label_weights("symmetric:0.8", 10)
+    assert answers(noiseproof.AMSE(a=2.0), noise) == ["no"] * 10
+    assert "no" not in answers(noiseproof.AMSE(a=2.0) + 10 * noiseproof.MAE(), noise)
+
+
 def test_a_thousand_classes_take_less_than_a_second():
     theory.check("jal-ce", "symmetric:0.8", classes=10)
     start = time.process_time()
@@ -235,6 +242,13 @@ def test_the_risk_of_one_prediction_is_computed_on_a_copy():
     assert found == pytest.approx(-(0.7 * np.log(0.5) + 0.2 * np.log(0.3) + 0.1 * np.log(0.2)), abs=1e-12)
 
 
+def test_weights_are_shares_before_smoothing_is_added():
+    """Of 7, 2 and 1 labels; smoothed by 0.3 they are 0.59, 0.24 and 0.17."""
+    u = [0.5, 0.3, 0.2]
+    found = theory.risk(noiseproof.CE(label_smoothing=0.3), [7, 2, 1], u)
+    assert found == pytest.approx(-np.log(u) @ [0.59, 0.24, 0.17], abs=1e-12)
+
+
 @pytest.mark.parametrize("k", [0.1, 0.5])
 def test_a_loss_that_is_flat_near_0_has_an_asymmetry_ratio(k):
     """Truncated GCE, l(p) = 2 (1 - p^(1/2)) from k on and l(k) below: v below k gains nothing at another label."""
@@ -257,6 +271,12 @@ def test_a_loss_that_is_flat_near_0_has_an_asymmetry_ratio(k):
         (lambda: theory.minimiser(noiseproof.CE(), [0.5, -0.5]), ValueError, "none negative"),
         (lambda: theory.minimiser(noiseproof.CE(), np.eye(3)), ValueError, "must be a vector"),
         (lambda: theory.risk(noiseproof.CE(), [0.5, 0.5], [0.6, 0.6]), ValueError, "with sum 1"),
+        (lambda: theory.risk(noiseproof.CE(), [0.5, 0.5], [1.2, -0.2]), ValueError, "at least 0"),
+        (
+            lambda: theory.risk(noiseproof.CE(weight=torch.tensor([0.0, 1.0])), np.eye(2), [0.5, 0.5]),
+            ValueError,
+            "no risk is left there",
+        ),
     ],
 )
 def test_what_the_theory_is_not_of_is_refused(call, error, message):

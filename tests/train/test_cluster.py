@@ -1,9 +1,11 @@
 """A queue on a Ray cluster ends with every run finished, whatever happens to its workers."""
 
 import dataclasses
+import errno
 import importlib.util
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from noiseproof.train import RunStore, train
-from noiseproof.train.cluster import Cluster, _train
+from noiseproof.train.cluster import Cluster, _plain, _train
 from noiseproof.train.side_by_side import NotStartedError
 
 QUEUE = """
@@ -90,6 +92,52 @@ def test_a_killed_worker_costs_nothing_that_was_finished(digits, tmp_path):
     assert len(killed_at) < 40
     assert epochs(folders[1])[: len(killed_at) - 1] == killed_at[:-1], "the epochs of the last checkpoint are not trained again"
     assert (folders[0] / "record.json").stat().st_mtime_ns == before
+
+
+FULL = """
+import errno, os, sys
+import ray
+from noiseproof.train import Recipe, RunStore
+from noiseproof.train.cluster import Cluster
+from noiseproof.train.queue import Speeds, plan_queue
+
+def setup():
+    from noiseproof.train import loop
+
+    def full(record, folder):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "record.json"))
+
+    loop.Record.write = full
+
+ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env={"worker_process_setup_hook": setup})
+store, cluster = RunStore(sys.argv[1]), Cluster()
+recipes = [Recipe(dataset="digits", loss="ce", model="mlp", epochs=2, seed=seed) for seed in range(6)]
+heard = []
+planned = plan_queue(recipes, [], Speeds(""))
+tally = cluster.run(planned, store, Speeds(""), on_outcome=lambda run, outcome: heard.append(outcome))
+print(tally.full.errno, tally.full.filename, len(heard), len(tally.failed), len(tally.not_started))
+ray.shutdown()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_a_full_disk_ends_the_queue_instead_of_every_run(tmp_path):
+    """Six tasks and one processor: at most one more has begun when the first is heard of."""
+    process = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], stdout=subprocess.PIPE, text=True, timeout=200)
+    number, file, heard, failed, left = process.stdout.split()
+    assert int(number) == errno.ENOSPC
+    assert Path(file).name == "record.json"
+    assert heard == failed
+    assert int(failed) in (1, 2)
+    assert int(left) == 6 - int(failed)
+
+
+def test_a_worker_tells_of_a_full_disk_as_it_is_and_of_other_errors_in_words():
+    full, gone = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights"), FileNotFoundError("no such file")
+    told = pickle.loads(pickle.dumps(_plain(full)))
+    assert (told.errno, told.filename) == (errno.ENOSPC, "weights")
+    assert isinstance(_plain(gone), RuntimeError)
 
 
 def test_a_worker_starts_nothing_that_would_not_end_in_time(digits, tmp_path):

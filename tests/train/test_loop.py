@@ -101,6 +101,13 @@ def test_training_leaves_torchs_generator_and_switches_alone(digits):
     assert before[1:] == after[1:]
 
 
+def test_between_two_batches_of_an_evaluation_gradients_are_as_the_caller_has_them(digits):
+    run = Run(digits, prepare(digits))
+    for _, logits in run.engine.evaluated(run.feed):
+        assert torch.is_grad_enabled()
+        assert not logits.requires_grad
+
+
 def test_a_finished_run_is_shown_and_not_run_again(digits, tmp_path, files):
     first = train(digits, folder=tmp_path)
     before = files(tmp_path)

@@ -107,7 +107,7 @@ def test_a_stopped_queue_resumes_and_keeps_what_is_finished(recipes, tmp_path):
 def test_nothing_starts_that_would_not_end_in_time(recipes, tmp_path, monkeypatch):
     """A run takes a minute, and the queue's clock moves on by a minute each time it is read: 0, 60, 120 seconds."""
     store, speeds = RunStore(tmp_path), Speeds(HERE, {Speeds.key(HERE, recipes[0].as_dict()): 10.0})
-    monkeypatch.setattr(Speeds, "add", lambda self, facts: None)
+    monkeypatch.setattr(Speeds, "add", lambda self, facts, just_now=False: None)
     planned = plan_queue(recipes, store.runs(), speeds)
     assert [run.seconds for run in planned] == [60.0] * 4  # six epochs of ten seconds
     clock = itertools.count(0, 60)
@@ -132,9 +132,52 @@ def test_speeds_are_learned_from_finished_runs_and_shared_among_those_side_by_si
     facts["seconds"], facts["environment"]["at_once"] = {"prepare": 4.0, "train": 20.0}, 2
     path.write_text(json.dumps(facts), encoding="utf-8")
     (planned,) = plan_queue([dataclasses.replace(recipes[0], epochs=12)], RunStore(tmp_path).runs(), Speeds(HERE))
-    assert planned.seconds == pytest.approx((4 + 20) / 6 / 2 * 12)
+    assert planned.seconds == pytest.approx((4 + 20 / 6 * 12) / 2), "twice the epochs begin once"
     (elsewhere,) = plan_queue(recipes[1:2], RunStore(tmp_path).runs(), Speeds("another machine"))
     assert elsewhere.seconds is None
+
+
+def measured(recipe, seconds, at_once):
+    made = {"machine": HERE, "at_once": at_once}
+    return {"recipe": recipe.as_dict(), "environment": made, "seconds": {"train": seconds}, "result": {"test_accuracy": 0.5}}
+
+
+def test_a_few_runs_side_by_side_are_not_taken_to_be_faster_than_many_were(recipes):
+    """Of six runs side by side each took 60 seconds: 10 of the device's time. One alone does not end in 10 seconds."""
+    speeds, facts = Speeds(HERE), recipes[0].as_dict()
+    assert speeds.until_end(facts, 0, 6) is None
+    speeds.add(measured(recipes[0], 60.0, 6))
+    assert speeds.seconds(facts) == pytest.approx(10)
+    assert [speeds.until_end(facts, 0, width) for width in (1, 6, 12)] == pytest.approx([60, 60, 120])
+
+
+def test_a_device_that_is_slower_than_it_was_is_believed(recipes):
+    speeds, facts = Speeds(HERE), recipes[0].as_dict()
+    for _ in range(9):
+        speeds.add(measured(recipes[0], 60.0, 6))
+    speeds.add(measured(recipes[0], 150.0, 6), just_now=True)
+    assert speeds.until_end(facts, 0, 6) == pytest.approx(150)
+    speeds.add(measured(recipes[0], 20.0, 6), just_now=True)  # the last of its part, with the device to itself
+    assert speeds.until_end(facts, 0, 6) == pytest.approx(60)
+
+
+def test_of_a_run_that_was_begun_only_the_rest_must_end_in_time(recipes, tmp_path):
+    """Six epochs of ten seconds: four are done, so that 20 seconds are left of one run and 60 of another."""
+
+    class Stop(Observer):
+        def epoch(self, facts):
+            if facts.epoch == 4:
+                raise KeyboardInterrupt
+
+    store = RunStore(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_queue(plan_queue(recipes[:1], [], Speeds(HERE)), store, Speeds(HERE), observer=lambda run: Stop())
+    speeds = Speeds(HERE, {Speeds.key(HERE, recipes[0].as_dict()): 10.0})
+    planned = plan_queue([recipes[1], recipes[0]], store.runs(), speeds)
+    assert [(run.done, run.seconds) for run in planned] == [(0, 60.0), (4, 20.0)]
+    tally = run_queue(planned, store, speeds, minutes=0.5)
+    assert [run.recipe.seed for run in tally.finished] == [0]
+    assert [run.recipe.seed for run in tally.not_started] == [1]
 
 
 def test_a_data_set_that_cannot_be_opened_fails_its_runs_only(recipes, tmp_path):

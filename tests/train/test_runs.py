@@ -54,6 +54,17 @@ def command(out, *more):
     return CliRunner().invoke(app, [*WORDS, "--out", str(out), *more], env={"COLUMNS": "100", "TERM": "dumb"})
 
 
+def test_noise_from_a_file_is_known_by_its_labels_and_other_noise_by_its_name_too():
+    """A path alone is that of a matrix."""
+    recipe, task = facts_of(earlier_recipe())
+
+    def known(noise):
+        return identity({**recipe, "noise": noise}, task)
+
+    assert known("labels:a.npy") == known("labels:elsewhere/b.npy#x") == known("elsewhere/b.npy")
+    assert len({known(noise) for noise in ("labels:a.npy", "none", "symmetric:0.2", "symmetric:0.4")}) == 4
+
+
 def test_a_run_is_the_same_wherever_its_files_are(tmp_path):
     (tmp_path / "moved").mkdir()
     np.save(tmp_path / "given.npy", np.arange(60) % 3)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from noiseproof import noise
 from noiseproof.cli import app
 from noiseproof.data import load_digits
+from noiseproof.noise.soft import SoftLabels
 from noiseproof.train import Recipe, Record, Run, RunStore, prepare, train, with_noise
 from noiseproof.train.feed import EpochPlan
 from noiseproof.train.record import task_facts
@@ -200,6 +201,12 @@ def test_classes_that_have_no_names_are_the_columns_as_they_stand(soft, in_file,
     task = of_names(soft, *in_data)
     np.testing.assert_array_equal(task.soft, posterior())
     assert not task.soft_by_order
+
+
+def test_columns_are_not_doubted_where_nobody_has_names():
+    nameless = SoftLabels(posterior(), GIVEN, "")
+    assert not nameless.fit_by_order_alone("0123456789")
+    assert nameless.fit_by_order_alone(NAMED)
 
 
 def test_soft_labels_without_names_are_doubted_where_the_data_have_some(soft, tmp_path, monkeypatch):

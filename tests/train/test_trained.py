@@ -169,6 +169,7 @@ def test_an_array_may_be_mirrored_or_read_only(finished):
         ("features", np.full((3, 5), np.nan), "x: inputs must be finite"),
         ("features", np.zeros((3, 5), int), "x: inputs must be uint8 images or floating features, got int64"),
         ("features", ["a.png"], r"trained on features \[N, 5\], and a.png is an image file"),
+        ("features", "new.csv", r"features \[N, 5\]: 'noiseproof predict' reads files, and this .*, got 'new.csv'"),
         ("grey", np.zeros((3, 28, 27), np.uint8), r"trained on images uint8 \[N, 28, 28, 1\], from 0 to 255, got uint8"),
         ("grey", np.zeros((3, 28, 28)), r"images uint8 \[N, 28, 28, 1\], from 0 to 255, got float32 of shape \(3, 28, 28\)"),
         ("images", np.zeros((3, 30, 28, 4), np.uint8), r"trained on images uint8 \[N, 30, 28, 3\]"),

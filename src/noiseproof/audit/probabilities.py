@@ -193,7 +193,8 @@ def checked_probabilities(probabilities: ArrayLike, labels: ArrayLike) -> tuple[
     if given.ndim != 1 or len(given) != len(p):
         raise ValueError(f"there must be one label for each row of probabilities: {len(p)} rows, labels of shape {given.shape}")
     if given.dtype.kind not in "iu":
-        raise TypeError(f"labels must be integers, the columns of the probabilities, got {given.dtype}")
+        way = "; of names in sorted order they are np.unique(y, return_inverse=True)[1]" if given.dtype.kind in "OUS" else ""
+        raise TypeError(f"labels must be integers, the columns of the probabilities, got {given.dtype}{way}")
     if p.dtype.kind not in "fiu":
         raise ValueError(f"probabilities must be numbers, got {p.dtype}")
     if not (finite := np.isfinite(p).all(1)).all():

@@ -32,12 +32,12 @@ def data_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
     :func:`table_doubts` finds."""
     given = task.train.labels
     own = given if task.clean is None else task.clean  # noise gives labels to a class that has no example
-    if absent := len(task.classes) - len(np.unique(own)):
-        yield f"{absent} of the classes have no example to train on (labels count from 0; a gap is a class too)"
+    if len(absent := np.setdiff1d(np.arange(len(task.classes)), own)):
+        numbers = task.classes == tuple(map(str, range(len(task.classes))))
+        why = " (labels count from 0; a gap is a class too)" if numbers else ""
+        yield f"no example to train on is of class {_named(absent, task.classes)}{why}"
     if task.test is not None and len(untested := np.setdiff1d(own, task.test.labels)):
-        names = ", ".join(task.classes[k] for k in untested[:NAMED])
-        more = f" and {len(untested) - NAMED} more" if len(untested) > NAMED else ""
-        yield f"no example to test on is of class {names}{more}: the test accuracy says nothing of it"
+        yield f"no example to test on is of class {_named(untested, task.classes)}: the test accuracy says nothing of it"
     if task.clean is not None and recipe.noise.startswith("labels:"):
         shares = [np.bincount(labels, minlength=len(task.classes)) / len(labels) for labels in (own, given)]
         chance, agree = float(shares[0] @ shares[1]), float((own == given).mean())
@@ -54,6 +54,11 @@ def data_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
         )
     yield from rare_doubts(given, task.classes)
     yield from table_doubts(task.columns, task.train, own, task.classes)
+
+
+def _named(which: NDArray[np.int64], classes: Sequence[str]) -> str:
+    more = f" and {len(which) - NAMED} more" if len(which) > NAMED else ""
+    return ", ".join(classes[k] for k in which[:NAMED]) + more
 
 
 def rare_doubts(labels: NDArray[np.int64], classes: Sequence[str]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.cli.output import Console
 from noiseproof.cli.progress import duration
-from noiseproof.files import exists, is_file, locked
+from noiseproof.files import exists, is_file, locked, remove_partial
 from noiseproof.paper import Cell, cells
 from noiseproof.paper.figures import FIGURES, Curve
 from noiseproof.paper.queue import PlannedRun
@@ -78,7 +78,7 @@ def _place(first: Cell | Curve) -> tuple[str, str]:
 def _seconds(run: Planned[PlannedRun]) -> float | None:
     """Of this machine's time, else of an H200's."""
     per_epoch = H200.get((run.facts["dataset"], run.facts["model"]))
-    return run.seconds if run.seconds is not None or per_epoch is None else per_epoch * run.facts["epochs"]
+    return run.seconds if run.seconds is not None or per_epoch is None else per_epoch * (run.facts["epochs"] - run.done)
 
 
 def _time(left: list[Planned[PlannedRun]]) -> str:
@@ -94,7 +94,8 @@ def _notes(planned: list[Planned[PlannedRun]], speeds: Speeds, precision: str) -
         notes.append(f"{diverged} of those done diverged; only --retry-diverged runs them again.")
     if begun := sum(run.status == "running" for run in planned):
         notes.append(f"{begun} of those left are begun and resume from their checkpoints.")
-    known = {_kind(run): (seconds, speeds.is_measured(run.facts)) for run in left if (seconds := _seconds(run)) is not None}
+    by_epochs = sorted(left, key=lambda run: -run.done)  # so that a whole run is named, where one is left
+    known = {_kind(run): (took, speeds.is_measured(run.facts)) for run in by_epochs if (took := _seconds(run)) is not None}
     for is_here, where in ((True, f"this machine, {speeds.machine}"), (False, "an NVIDIA H200 in bf16")):
         if each := [f"{about(seconds)} for a run on {kind}" for kind, (seconds, here) in known.items() if here == is_here]:
             notes.append(f"Time of one device: {' and '.join(each)}, measured on {where}.")
@@ -113,8 +114,8 @@ class Keeper:
     """A file of results that grows with every run that is over. Several processes may add to it; no line is ever lost."""
 
     def __init__(self, file: Path, store: RunStore | None = None) -> None:
-        """With a ``store``, lines also have what else is kept in a run's folder."""
-        self.file, self.store = file, store
+        """With a ``store``, lines also have what else is kept in a run's folder. Of a link, the file that it leads to grows."""
+        self.file, self.store = file.resolve(), store
 
     def keep(self, recipe: Recipe, outcome: Outcome | Mapping[str, Any] | Exception) -> None:
         """What came of a run: its record, also if it diverged, so that nobody runs it again unknowingly."""
@@ -126,9 +127,10 @@ class Keeper:
     def add(self, records: Iterable[dict[str, Any]]) -> None:
         """Runs that are over, by their records."""
         lines = [self._line(record) for record in records]
-        folder = self.file.resolve().parent
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder, wait=True):
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with locked(self.file.parent, wait=True) as held:
+            if held:
+                remove_partial(self.file)
             before = read_records(self.file) if exists(self.file) else []
             after = merge(before, lines)
             if after != before:
@@ -155,7 +157,7 @@ class Display:
         weights = known if len(known) == len(todo) else [1.0] * len(todo)
         self.weights = {id(run): weight for run, weight in zip(todo, weights, strict=True)}
         self.shares: dict[int, float] = {}
-        self.finished = self.diverged = 0
+        self.finished = self.diverged = self.not_added = 0
         self.told: set[str] = set()
         columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[left]}"))
         self.bar = Progress(*columns, console=self.console, expand=True, transient=True, disable=not self.console.is_terminal)
@@ -163,7 +165,7 @@ class Display:
 
     def __enter__(self) -> Display:
         many = f"{len(self.todo)} runs" if len(self.todo) > 1 else "1 run"
-        estimates = [self.speeds.seconds(run.facts) for run in self.todo]
+        estimates = [self.speeds.seconds(run.facts, run.done) for run in self.todo]
         known = [seconds for seconds in estimates if seconds is not None]
         self._tell(f"{many} to do" + (f", about {about(sum(known))}" if len(known) == len(estimates) else ""))
         self._show()
@@ -209,6 +211,7 @@ class Display:
             if self.keeper is not None:
                 self.keeper.keep(run.recipe, outcome)
         except (OSError, ValueError) as error:  # the run's folder has it, and the next call adds it
+            self.not_added += 1
             self._tell(f"not added to the records: {error}")
 
     def _tell_failure(self, run: Planned[PlannedRun], error: Exception) -> None:

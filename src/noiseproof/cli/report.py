@@ -40,7 +40,8 @@ def report(
     data: Data = None,
     precision: Precision = "bf16",
 ) -> None:
-    """Compare runs with the paper, in one HTML file that needs neither a network nor scripts.
+    """Show runs in one HTML file that needs neither a network nor scripts: those of the paper's recipes beside its numbers,
+    those on data of your own beside each other.
 
     --figures draws what the runs allow and names the commands for the rest. Example: noiseproof report runs --figures figures
     """

@@ -33,7 +33,7 @@ from noiseproof.paper.queue import PlannedRun, planned_runs
 from noiseproof.report import formatted, join, read_records
 from noiseproof.train import Record, RunStore, StoredRun
 from noiseproof.train.cluster import Cluster
-from noiseproof.train.queue import H200, OVER, Planned, Speeds, Tally, plan_queue, run_queue, shard
+from noiseproof.train.queue import H200, OVER, Planned, Speeds, plan_queue, run_queue, shard
 
 __all__ = ["reproduce"]
 
@@ -130,12 +130,12 @@ def reproduce(
     if plan:
         echo(plan_text(work.planned, work.speeds, work.precision))
         return
-    tally, keeper = None, Keeper(files[0], work.store) if files and place is not None else None
+    well, keeper = True, Keeper(files[0], work.store) if files and place is not None else None
     if keeper is not None:  # runs that ended when an earlier call was killed
         with _bad_arguments():
             keeper.add_folders(run.stored.folder for run in work.planned if run.stored and run.status in OVER)
     if place is not None and (todo := _with_data(work, place)):
-        tally = _run(work, todo, place, where, keeper, at_once, minutes)
+        well = _run(work, todo, place, where, keeper, at_once, minutes)
     elif work.missing and place is None:
         say(_way_out(work))
     if work.cells:
@@ -143,7 +143,7 @@ def reproduce(
     stored = [run for run in work.store.runs() if run.status in OVER]
     now = _planned([run.wanted for run in work.planned], work.records, stored, work.speeds)
     draw_asked(now, work.records, figures, place, work.precision, work.profile)
-    if tally is not None and tally.failed:
+    if not well:
         raise typer.Exit(1)
 
 
@@ -215,7 +215,8 @@ def _run(
     keeper: Keeper | None,
     at_once: int | None,
     minutes: float | None,
-) -> Tally[PlannedRun]:
+) -> bool:
+    """Whether no run failed, and the records have all that ended."""
     display = Display(todo, work.speeds, keeper)
     with sigterm_as_ctrl_c() as stopped:
         try:
@@ -244,7 +245,9 @@ def _run(
         say(f"{len(tally.elsewhere)} of {len(todo)} runs are left to other processes; {display.summary()}")
     if tally.failed:
         say(f"{len(tally.failed)} of {len(todo)} runs failed or diverged; {display.summary()}")
-    return tally
+    if display.not_added:
+        say(f"{display.not_added} results are in {work.store.root} and not in the records; the same command adds them")
+    return not tally.failed and not display.not_added
 
 
 def _show(work: Work, how: str) -> None:

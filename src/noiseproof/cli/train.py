@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from noiseproof.report.curves import CURVES, draw_curves
 from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task
 from noiseproof.train import train as run_recipe
 from noiseproof.train.distributed import PATIENCE, LostProcessError, process_group
+from noiseproof.train.network import place_in
 from noiseproof.train.observer import Several
 from noiseproof.train.record import RECORD
 
@@ -191,11 +191,12 @@ def _endings(plan: Plan, as_json: bool, observers: list[Observer], stopped: Stop
             if as_json:
                 typer.echo(as_json_text(record, plan.folder))
         raise typer.Exit(3) from None
-    except (ValueError, TypeError, OSError, ImportError, OutOfMemoryError, RuntimeError) as error:
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         _close(observers)
         own = ":" in plan.recipe.model and _is_foreign(error)
         if own and isinstance(error, RuntimeError):  # torch's, for shapes that do not fit
-            error = ValueError(f"model {plan.recipe.model!r}: {_one_line(error)}{_place_in(error, plan.recipe.model)}")
+            place = place_in(error, plan.recipe.model.partition(":")[0])
+            error = ValueError(f"model {plan.recipe.model!r}: {' '.join(str(error).split())}{place}")
         elif own or (isinstance(error, RuntimeError) and not isinstance(error, OutOfMemoryError)):
             raise  # from the user's own code, or a fault of ours: the trace says where
         if not speaks or (isinstance(error, LostProcessError) and not error.timed_out):
@@ -208,18 +209,6 @@ def _let_others_speak() -> None:
     """Of processes that end together one says why; torchrun ends this one meanwhile, with SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     time.sleep(FIRST_SPEAKS)
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
-
-
-def _place_in(error: BaseException, model: str) -> str:
-    """Where in the model's own code, the last place of it that the error came through."""
-    module = sys.modules.get(model.partition(":")[0])
-    file = getattr(module, "__file__", None)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 def _close(observers: list[Observer]) -> None:

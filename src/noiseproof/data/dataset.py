@@ -160,6 +160,8 @@ def _way_to_inputs(x: NDArray[Any]) -> str:
     """How to make inputs of other whole numbers."""
     if x.dtype.kind in "iu" and x.ndim > 2 and x.min() >= 0 and x.max() <= 255:
         return "; x.astype(np.uint8) makes images of them"
+    if x.dtype.kind in "OUS":
+        return "; make numbers of columns of text, or leave them out"
     return "; x.astype(np.float32) makes features of them" if x.dtype.kind in "iub" else ""
 
 
@@ -171,7 +173,7 @@ def _way_to_labels(y: NDArray[Any]) -> str:
         return "; y.argmax(1) are the labels of one-hot rows"
     if y.ndim == 1 and y.dtype.kind in "bf" and np.isfinite(y).all() and (y == np.round(y)).all():
         return "; y.astype(np.int64) are the labels"
-    return "; number the classes from 0: np.unique(y, return_inverse=True)[1]" if y.ndim == 1 and y.dtype.kind in "US" else ""
+    return "; number the classes from 0: np.unique(y, return_inverse=True)[1]" if y.ndim == 1 and y.dtype.kind in "OUS" else ""
 
 
 def _finite(x: NDArray[Any], where: str) -> NDArray[np.float32]:

@@ -34,6 +34,8 @@ PIXELS = 2**26
 WEBP_PIXELS = 2**25  # WebP's takes 18
 SCANNED = 2**31
 """The most pixels of a JPEG times its scans: each goes over all of them, however few its bytes. Encoders write about ten."""
+PROFILES = 16
+"""Colour profiles of a PNG, each of which Pillow unpacks, a kilobyte to a megabyte. By chance pixels may look like a few."""
 SLOW_DECODERS, SLOW_BYTES = frozenset({"ppm", "ppm_plain", "bmp_rle"}), 2**21
 """Pillow's decoders that are written in Python, and the largest files that they get: a megabyte takes seconds."""
 Opener = Callable[[str], BinaryIO]
@@ -119,6 +121,8 @@ def decode(path: str, opener: Opener) -> PIL.Image.Image:
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
         try:
+            if (profiles := _count(file, b"iCCP")) > PROFILES:
+                raise ValueError(f"{profiles} colour profiles, and an image has one; save it anew, or leave it out")
             image = PIL.Image.open(file, formats=FORMATS)
             _check_cost(image, file)
             image.load()
@@ -140,9 +144,11 @@ def _check_cost(image: PIL.Image.Image, file: BinaryIO) -> None:
     most = WEBP_PIXELS if image.format == "WEBP" else PIXELS
     if not 0 < image.width * image.height <= most:
         raise ValueError(f"{image.width} x {image.height} pixels must be in [1, {most}]; resize it, or leave it out")
+    if image.format == "TIFF" and (tile := _tile(image)) > most:
+        raise ValueError(f"tiles of {tile} pixels must be in [1, {most}]; save it anew, or leave it out")
     if any(tile[0] in SLOW_DECODERS for tile in getattr(image, "tile", ())) and (size := _size(file)) > SLOW_BYTES:
         raise ValueError(f"{size} bytes of {image.format} as text, runs or odd depths, at most {SLOW_BYTES}; save it as PNG")
-    if image.format in ("JPEG", "MPO") and (scans := _scans(file)) * image.width * image.height > SCANNED:
+    if image.format in ("JPEG", "MPO") and (scans := _count(file, b"\xff\xda")) * image.width * image.height > SCANNED:
         raise ValueError(f"{scans} scans of {image.width} x {image.height} pixels are too many; save it anew, or leave it out")
 
 
@@ -153,15 +159,22 @@ def _size(file: BinaryIO) -> int:
     return size
 
 
-def _scans(file: BinaryIO) -> int:
-    """How many scans a JPEG file has: between markers the byte after 0xff is 0."""
-    place, scans, last = file.tell(), 0, b""
+def _tile(image: PIL.Image.Image) -> int:
+    """The pixels of one tile of a TIFF, which has memory of its own, however small the image; 0 if it has none."""
+    width, length = (getattr(image, "tag_v2", {}).get(tag, 0) for tag in (322, 323))
+    return width * length if isinstance(width, int) and isinstance(length, int) else 0
+
+
+def _count(file: BinaryIO, mark: bytes) -> int:
+    """How often the bytes occur in a file: the marker of a JPEG's scans (elsewhere the byte after 0xff is 0), say."""
+    place, found, last = file.tell(), 0, b""
     file.seek(0)
     while piece := file.read(2**20):
-        scans += (last + piece).count(b"\xff\xda")
-        last = piece[-1:]
+        last += piece
+        found += last.count(mark)
+        last = last[-(len(mark) - 1) :]
     file.seek(place)
-    return scans
+    return found
 
 
 def _as_rgb(image: PIL.Image.Image) -> PIL.Image.Image:

@@ -20,6 +20,8 @@ PATH_WORDS = frozenset({"path", "file", "filename", "filepath", "file_name", "fi
 LABEL_WORDS = frozenset({"label", "labels", "class", "class_name", "category", "target", "y"})
 """What the columns of a list are called in a header, in lower case"""
 
+SHOWN = 60  # characters of a class's name that an error repeats
+
 L = TypeVar("L")
 
 
@@ -141,12 +143,13 @@ def _by_name(path: Path, lines: list[Fields], names: tuple[str, ...]) -> list[Li
     for line in lines:
         if not is_name(line.label):
             raise DataError(
-                f"{path}:{line.number}: the first line's label is a name, so all must be, got {line.label!r}; a header that is "
-                "known is path,label"
+                f"{path}:{line.number}: the first line's label is a name, so all must be, got {line.label[:SHOWN]!r}; a "
+                "header that is known is path,label"
             )
         if line.label not in places:
-            near = difflib.get_close_matches(line.label, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; the classes are {', '.join(map(repr, names[:10]))}"
+            known = [name[:SHOWN] for name in names]
+            near = difflib.get_close_matches(line.label[:SHOWN], known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; the classes are {', '.join(map(repr, known[:10]))}"
             raise DataError(f"{path}:{line.number}: no class is called {line.label[:200]!r}{hint}")
     return [Line(line.path, places[line.label], line.number) for line in lines]
 

@@ -5,6 +5,7 @@ Absolute paths and ``..`` are allowed. Labels count from 0, or are names. Blank 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Sequence
@@ -19,10 +20,12 @@ from noiseproof.data.examples import DataError, ImageFiles
 from noiseproof.data.images import class_files
 from noiseproof.data.list_lines import PATH_WORDS, Line, not_empty, read_lists, read_numbered, text_lines
 from noiseproof.files import checksum, exists, is_dir, is_file
+from noiseproof.reading import shown
 
 __all__ = ["imagenet_beside", "listed_files", "load_clothing1m", "load_list", "load_webvision"]
 
 GOOGLE = "google"
+ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 LONG = 500  # characters of a path that an error repeats
 FIRST_OF_IMAGENET = ("n01440764", "0")  # the folder of ImageNet's first class, by synset or by number
 KeyList = Literal["noisy_train", "clean_train", "clean_val", "clean_test"]
@@ -133,7 +136,7 @@ def _read_keys(path: Path, labels: dict[str, int], source: Path) -> list[Line]:
     found = []
     for number, key in text_lines(path):
         if key not in labels:
-            raise DataError(f"{path}:{number}: {key!r} has no label in {source.name}")
+            raise DataError(f"{path}:{number}: {shown(key, LONG)!r} has no label in {source.name}")
         found.append(Line(key, labels[key], number))
     return not_empty(found, path)
 
@@ -159,14 +162,20 @@ def _files(source: Path, lines: list[Line], root: Path, check: bool) -> ImageFil
 def _check_files(source: Path, lines: list[Line], paths: list[str]) -> None:
     """Each folder is listed once: looking for a million files one by one takes minutes on a file server."""
     folders: dict[str, set[str]] = {}
+    listed: dict[tuple[int, int], set[str]] = {}  # one folder has any number of names: a, ./a, ././a
     missing = []
     for k, path in enumerate(paths):
         folder, name = os.path.split(path)
         if folder not in folders:
             try:
-                with os.scandir(folder) as entries:
-                    folders[folder] = {entry.name for entry in entries if entry.is_file()}
-            except (FileNotFoundError, NotADirectoryError):
+                found = os.stat(folder)
+                if (place := (found.st_dev, found.st_ino)) not in listed:
+                    with os.scandir(folder) as entries:
+                        listed[place] = {entry.name for entry in entries if entry.is_file()}
+                folders[folder] = listed[place]
+            except OSError as error:
+                if error.errno not in ABSENT:
+                    raise
                 folders[folder] = set()
         if name not in folders[folder]:
             missing.append(k)

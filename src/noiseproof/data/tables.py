@@ -51,6 +51,8 @@ class Layout:
     header: bool
     chosen: tuple[int, ...] = ()
     """The features, where they are not all other columns in their order"""
+    by_place: bool = False
+    """Whether the labels are taken from the last column for want of one that is called so"""
 
     @property
     def features(self) -> list[int]:
@@ -127,7 +129,7 @@ def _layout(path: Path, first: list[str], label_column: str | None) -> Layout:
         raise ReadError(path, f"which column has the labels? {several} could; FILE#COLUMN says which")
     label = known[0] if known else len(columns) - 1
     names = [k for k, word in enumerate(words) if word in NAME_WORDS and k != label] if header else []
-    layout = Layout(columns, label, names[0] if len(names) == 1 else None, header)
+    layout = Layout(columns, label, names[0] if len(names) == 1 else None, header, by_place=header and not known)
     if not layout.features:
         raise ReadError(path, f"no column of features beside the labels, {shown(columns[label])!r}")
     return layout
@@ -199,8 +201,10 @@ def _check_numbers(path: Path, line: int, layout: Layout, row: list[str]) -> Non
     what = f"column {shown(layout.columns[wrong[0]], 40)!r} should be a number, got {shown(row[wrong[0]], 40)!r}"
     more = f" (on this line also {listed([layout.columns[k] for k in wrong[1:]])})" if wrong[1:] else ""
     point = "write decimal points, " if any(DECIMAL_COMMA.fullmatch(row[k]) for k in wrong) else ""
+    last = shown(layout.columns[layout.label], 40)
+    label = f"; the labels are taken from the last column, {last!r}: FILE#COLUMN says another" if layout.by_place else ""
     way = "fill in what is missing, leave out columns that are not numbers; a list of images has columns path,label"
-    raise ReadError(f"{path}:{line}", f"{what}{more}; {point}{way}")
+    raise ReadError(f"{path}:{line}", f"{what}{more}; {point}{way}{label}")
 
 
 def _labels(path: Path, column: str, lines: list[int], labels: list[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:

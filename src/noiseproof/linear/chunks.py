@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from noiseproof.linear.source import Linear
 from noiseproof.losses import RobustLoss
-from noiseproof.primitives import accumulation_dtype, backend_for
+from noiseproof.primitives import accumulation_dtype, backend_for, is_watched
 from noiseproof.primitives.linear import Gradients, Products, chunk_rows, forward_pass, only_once, write_gradient
 from noiseproof.statistics import Logits, RowStatistics, Statistic, request_of, statistics_of
 
@@ -23,7 +23,7 @@ EVERY_LABEL = 16
 def weighted_rows(source: Linear, target: Tensor, criterion: RobustLoss, recompute: bool) -> tuple[Tensor, Tensor | None]:
     """The weighted losses of all rows, or their sum, and what a mean divides it by."""
     every = criterion.reads_every_label(target)
-    if torch.compiler.is_compiling() or _is_watched(source.hidden):
+    if torch.compiler.is_compiling() or is_watched(source.hidden) or source.hidden.is_meta:  # whole passes, as operations
         return _checkpointed_rows(source, target, criterion) if every else criterion.weighted_rows(source, target)
     parameters = [p for p in criterion.parameters() if p.requires_grad]
     inputs = (source.hidden, source.weight, source.bias, *parameters)
@@ -36,11 +36,6 @@ def weighted_rows(source: Linear, target: Tensor, criterion: RobustLoss, recompu
     task = _Task(target, source.keep, criterion, source.dtype, chunk_bytes, at_once)
     rows, total = _ChunkedRows.apply(task, *inputs)  # type: ignore[no-untyped-call]
     return rows, total
-
-
-def _is_watched(hidden: Tensor) -> bool:
-    """Whether there may be no values to compute with, or something that wants to see one operation per pass."""
-    return type(hidden) not in (Tensor, nn.Parameter) or hidden.is_meta or torch._C._len_torch_dispatch_stack() > 0
 
 
 class _Task(NamedTuple):
@@ -125,7 +120,7 @@ class _ChunkedRows(torch.autograd.Function):
         upstream = None if ctx.share is None else ctx.share.expand(len(task.target))
         losses, total, gradients = _run(task, inputs, wanted, upstream)
         ctx.gradients = gradients if task.at_once else None
-        ctx.save_for_backward(*inputs)
+        ctx.save_for_backward(task.target, task.criterion.weight, *inputs)
         count = total if isinstance(total, Tensor) else losses.new_full((), total)
         ctx.mark_non_differentiable(count)
         return losses.sum() if task.at_once else losses, count
@@ -139,7 +134,8 @@ class _ChunkedRows(torch.autograd.Function):
                 found = tuple([g if g is None else backend_for(g).scale(g, scale) for g in found])
             else:
                 upstream = _finite_scale(grads[0], ctx.task).expand(len(ctx.task.target))
-                _, _, found = _run(ctx.task, ctx.saved_tensors, ctx.needs_input_grad[1:], upstream)
+                _, _, *inputs = ctx.saved_tensors  # target and weights, so that a change of them in place is seen
+                _, _, found = _run(ctx.task, inputs, ctx.needs_input_grad[1:], upstream)
         # Without this a derivative of them would be zero, and wrong.
         return None, *(_Once.apply(g.requires_grad_()) if again and g is not None else g for g in found)  # type: ignore[no-untyped-call]
 

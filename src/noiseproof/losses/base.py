@@ -80,16 +80,15 @@ class RobustLoss(nn.Module):
         if unknown:
             known = ", ".join([*parameters_of(type(self)), *DEFAULTS])
             raise TypeError(f"{type(self).__name__} has no option {unknown[0]!r}; it takes {known}")
-        reduction = contract.get("reduction", "mean")
-        if reduction not in REDUCTIONS:
-            raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
-        ignore_index = contract.get("ignore_index", -100)
-        if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
-            raise TypeError(f"ignore_index must be an integer, got {ignore_index!r}")
-        self.reduction: Reduction = reduction
-        self.ignore_index = ignore_index
-        self.label_smoothing = check_range("label_smoothing", contract.get("label_smoothing", 0.0), at_least=0, at_most=1)
-        self.register_buffer("weight", check_weight(contract.get("weight")))
+        given: dict[str, Any] = {**DEFAULTS, **contract}
+        if given["reduction"] not in REDUCTIONS:
+            raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {given['reduction']!r}")
+        if isinstance(given["ignore_index"], bool) or not isinstance(given["ignore_index"], int):
+            raise TypeError(f"ignore_index must be an integer, got {given['ignore_index']!r}")
+        self.reduction: Reduction = given["reduction"]
+        self.ignore_index: int = given["ignore_index"]
+        self.label_smoothing = check_range("label_smoothing", given["label_smoothing"], at_least=0, at_most=1)
+        self.register_buffer("weight", check_weight(given["weight"]))
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -104,6 +103,8 @@ class RobustLoss(nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in parameters_of(type(self)):
             raise AttributeError(f"{name} of {type(self).__name__} is fixed at construction; make a new loss")
+        if name == "weight" and isinstance(value, nn.Parameter):
+            raise TypeError("weight is a buffer, not a parameter: assign a tensor; one that requires gradients gets them")
         again = name in self.__dict__
         super().__setattr__(name, value)
         if not self._has_text or name == "training" or name not in self.__dict__:

@@ -23,7 +23,8 @@ def check_weight(weight: Tensor | None) -> Tensor | None:
     if weight is None:
         return None
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
-        raise TypeError(f"weight must be a floating tensor, got {getattr(weight, 'dtype', type(weight).__name__)}")
+        found = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
+        raise TypeError(f"weight must be a floating tensor, got {found}")
     if weight.dim() != 1:
         raise ValueError(f"weight must have shape [K], got {tuple(weight.shape)}")
     # Looking at values elsewhere would stall the device at every call of a function that builds its loss anew.

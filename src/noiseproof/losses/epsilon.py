@@ -11,8 +11,7 @@ from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register, register_pair
 from noiseproof.losses.classic import MAE
 from noiseproof.losses.composition import Sum, pair_terms
-from noiseproof.primitives import Primitive, key_of
-from noiseproof.statistics import RowStatistics, Statistic, own_term
+from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["ECE", "EFL", "ECEandMAE", "EFLandMAE"]
 
@@ -86,12 +85,12 @@ class EFL(_EpsilonLoss):
         super().__init__(m, **contract)
         self.gamma = check_range("gamma", gamma, at_least=0)
         self.detach_focal = detach_focal
-        self._focal = key_of(Primitive("focal", self.gamma, 0.0, detach_focal))
+        self._focal = Statistic.focal_sum(self.gamma, detach=detach_focal)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         not_top = torch.log1p(-s.hit.clamp_max(0.5) / (1 + self.m))
         log_miss = torch.where(s.lead >= 0, s.log_miss - math.log1p(self.m), not_top)
-        return own_term(self._focal, self._nll(s), log_miss)
+        return RowStatistics(self._nll(s), log_miss, s.classes, {}).own(self._focal)
 
 
 @register_pair("ece+mae", reference="Wang et al., NeurIPS 2024")

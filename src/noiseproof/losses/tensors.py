@@ -27,20 +27,29 @@ def as_rows(loss: "RobustLoss", logits: Tensor, target: Tensor) -> tuple[Tensor,
     rows = logits if logits.dim() == 2 else logits.movedim(class_dim, -1).reshape(-1, logits.shape[class_dim])
     classes = loss.classes_of(rows)
     if classes < 2:
-        raise ValueError(f"logits must have at least 2 classes, got shape {tuple(logits.shape)}")
+        two = "; of one logit z, as of a sigmoid, the two are torch.cat([torch.zeros_like(z), z], 1)"
+        raise ValueError(f"logits must have at least 2 classes, got shape {tuple(logits.shape)}{two if class_dim else ''}")
     per_class = (*logits.shape[:class_dim], classes, *logits.shape[class_dim + 1 :])
     if target.shape == per_class and target.is_floating_point():
         return rows, target.movedim(class_dim, -1).reshape(-1, classes), classes, per_label
     if target.shape == per_label and not target.is_floating_point():
         return rows, target if target.dim() == 1 else target.reshape(-1), classes, per_label
     if target.shape == per_label:
-        raise TypeError(f"class-index targets must have an integer dtype, got {target.dtype}")
+        raise TypeError(f"class-index targets must have an integer dtype, got {target.dtype}; of whole numbers, target.long()")
     if target.shape == per_class:
-        raise TypeError(f"class-probability targets must have a floating dtype, got {target.dtype}")
+        way = "of one-hot rows target.argmax(1) are the class indices" if class_dim else "logits [K] are those of one example"
+        raise TypeError(f"class-probability targets must have a floating dtype, got {target.dtype}; {way}")
     raise ValueError(
         f"for logits of shape {tuple(logits.shape)} the target must have shape {tuple(per_label)} (class indices) "
-        f"or {tuple(per_class)} (class probabilities), got {tuple(target.shape)}"
+        f"or {tuple(per_class)} (class probabilities), got {tuple(target.shape)}{_way_to_shape(logits, target)}"
     )
+
+
+def _way_to_shape(logits: Tensor, target: Tensor) -> str:
+    """What to do about labels with a dimension of their own, or about classes that come last."""
+    if target.dim() > 1 and target.shape == (*logits.shape[:1], 1, *logits.shape[2:]):
+        return "; target.squeeze(1) has it"
+    return "; the classes come second: logits.movedim(-1, 1)" if target.shape == logits.shape[:-1] else ""
 
 
 def _check(logits: Tensor, target: Tensor) -> None:

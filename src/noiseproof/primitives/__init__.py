@@ -73,12 +73,13 @@ from noiseproof.primitives.onlookers import (
     Recorded,
     can_look,
     is_compiling,
+    is_mapped,
     is_transformed,
+    is_watched,
     only_autograd,
     transforms_active,
 )
 from noiseproof.primitives.operation import (
-    primitives_of,
     row_primitives,
     row_primitives_backward,
     rows_of_labels,
@@ -101,6 +102,6 @@ __all__ = [
 ]
 __all__ += ["REFERENCE", "ProgramRunner", "offer_backend", "register_backend"]
 __all__ += ["accumulation_dtype", "can_look", "is_transformed", "only_autograd", "plain_primitives"]
-__all__ += ["primitives_of", "rows_of_labels", "rows_of_primitives", "transforms_active"]
+__all__ += ["rows_of_labels", "rows_of_primitives", "transforms_active"]
 __all__ += ["row_primitives", "row_primitives_backward"]
-__all__ += ["Recorded", "is_compiling"]
+__all__ += ["Recorded", "is_compiling", "is_mapped", "is_watched"]

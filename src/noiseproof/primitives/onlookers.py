@@ -9,10 +9,13 @@ import threading
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.nn import Parameter
 
-__all__ = ["Recorded", "can_look", "is_compiling", "is_transformed", "on_cpu", "only_autograd", "transforms_active"]
+__all__ = ["Recorded", "can_look", "is_compiling", "is_mapped", "is_transformed", "is_watched", "on_cpu", "only_autograd"]
+__all__ += ["transforms_active"]
 
 _functorch_is_active = torch._C._are_functorch_transforms_active
+_is_included, _VMAP = torch._C._dispatch_tls_is_dispatch_key_included, torch._C._dispatch_key_parse("VmapMode")
 
 
 class _Here(threading.local):
@@ -28,13 +31,10 @@ def is_compiling() -> bool:
 
 
 class Recorded:
-    """In this context operations are recorded, or not: what is to be decided by values is then not."""
-
-    def __init__(self, recorded: bool = True) -> None:
-        self.recorded = recorded
+    """In this context operations are recorded: what is to be decided by values is then not."""
 
     def __enter__(self) -> None:
-        self.before, _here.recorded = _here.recorded, self.recorded or _here.recorded
+        self.before, _here.recorded = _here.recorded, True
 
     def __exit__(self, *_: object) -> None:
         _here.recorded = self.before
@@ -50,16 +50,24 @@ def transforms_active() -> bool:
     return _functorch_is_active() or forward_ad._current_level >= 0
 
 
+def is_mapped() -> bool:
+    """Whether autograd maps a backward pass over gradients, ``is_grads_batched``: it has a vmap that is not torch.func's."""
+    return _is_included(_VMAP)
+
+
 def only_autograd() -> bool:
     """Whether nothing but autograd looks at what is computed: no compiler, no torch.func transform, no forward-mode AD."""
     return not is_compiling() and not is_transformed()
 
 
+def is_watched(tensor: Tensor) -> bool:
+    """Whether a dispatch mode or the tensor's own type wants to see what is done with it."""
+    return type(tensor) not in (Tensor, Parameter) or torch._C._len_torch_dispatch_stack() > 0
+
+
 def can_look(tensor: Tensor) -> bool:
     """Whether reading a value is cheap and possible: an ordinary tensor on the CPU that nobody traces or maps over."""
-    if is_compiling() or type(tensor) is not Tensor or not tensor.is_cpu:
-        return False
-    return not (torch._C._len_torch_dispatch_stack() > 0 or torch._C._are_functorch_transforms_active())
+    return on_cpu(tensor) and not is_watched(tensor) and not _functorch_is_active()
 
 
 def on_cpu(tensor: Tensor) -> bool:

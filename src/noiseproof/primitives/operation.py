@@ -1,21 +1,20 @@
 """The registered operations: what autograd, torch.func, vmap and compilers see of the two passes."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
-from torch.nn import Parameter
 
 from noiseproof.primitives import reference, small
 from noiseproof.primitives.backends import REFERENCE, backend_for, backend_of_device, is_traced
-from noiseproof.primitives.onlookers import Recorded, is_compiling, is_transformed, on_cpu
+from noiseproof.primitives.onlookers import Recorded, is_compiling, is_mapped, is_transformed, is_watched, on_cpu
 from noiseproof.primitives.plain import plain_gradient, plain_jvp, plain_primitives
 from noiseproof.primitives.request import accumulation_dtype, decode
 
-__all__ = ["forward_pass", "primitives_of", "row_primitives", "row_primitives_backward", "rows_of_labels", "rows_of_primitives"]
+__all__ = ["forward_pass", "row_primitives", "row_primitives_backward", "rows_of_labels", "rows_of_primitives"]
 
 
 def forward_pass(logits: Tensor, target: Tensor, request: str) -> tuple[Tensor, Tensor]:
@@ -188,12 +187,11 @@ def _directly(logits: Tensor) -> bool:
     """Whether to call the backend itself instead of the operation around it.
 
     The dispatcher costs a tenth of a millisecond a step, so eager code goes past it, except where something relies on the
-    operation: a dispatch mode, a tensor subclass, or the gradient of a gradient.
+    operation: a dispatch mode, a tensor subclass, several gradients at once, or the gradient of a gradient.
     """
     if is_compiling():
         return is_traced(logits)
-    watched = type(logits) not in (Tensor, Parameter) or torch._C._len_torch_dispatch_stack() > 0
-    return not watched and not torch.is_grad_enabled()
+    return not (is_watched(logits) or torch.is_grad_enabled() or is_mapped())
 
 
 class _Passes(torch.autograd.Function):
@@ -262,8 +260,3 @@ def rows_of_primitives(logits: Tensor, target: Tensor, request: str) -> tuple[Te
     else:
         rows = _Passes.apply(logits, target, request)  # type: ignore[no-untyped-call]
     return rows
-
-
-def primitives_of(logits: Tensor, target: Tensor, keys: Sequence[str]) -> Tensor:
-    """The primitives ``[2 + len(keys), N]`` of ``logits [N, K]`` for ``target [N]``: nll, log_miss, then these."""
-    return torch.stack(rows_of_primitives(logits, target, ";".join(keys)))

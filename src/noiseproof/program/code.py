@@ -124,8 +124,6 @@ class Builder:
             return None if inner is None else self.add("neg", self.add("div", *inner.inputs, b))
         if name == "neg":
             return self._simpler_negative(inputs[0])
-        if name == "where" and inputs[1] == inputs[2] and type(inputs[1]) is type(inputs[2]):
-            return inputs[1]
         return None
 
     def _simpler_sum(self, name: str, a: Value, b: Value) -> Value | None:
@@ -163,9 +161,6 @@ class Builder:
         inner = self._node(a, "neg")
         if inner is not None:
             return inner.inputs[0]
-        inner = self._node(a, "sub")
-        if inner is not None:
-            return self.add("sub", inner.inputs[1], inner.inputs[0])
         inner = self._node(a, "mul")
         if inner is not None and isinstance(inner.inputs[1], float):
             return self.add("mul", inner.inputs[0], -inner.inputs[1])

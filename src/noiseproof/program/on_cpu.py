@@ -60,10 +60,10 @@ def _forward(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
         ctx.total = None if is_divided else total
         ctx.way = "second pass" if gradient is None else "saved" if size <= small.SMALL else "given"
         if ctx.way == "saved":
-            ctx.save_for_backward(logits, target, gradient)
+            ctx.save_for_backward(logits, target, rows.weight, gradient)
         else:
             ctx.given = gradient
-            ctx.save_for_backward(logits, target, *kept)
+            ctx.save_for_backward(logits, target, rows.weight, *kept)
     if rows.reduction == "none":
         result = values.view(-1).clone()  # or it could not be changed in place, as F.cross_entropy's result may
     else:

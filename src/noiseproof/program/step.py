@@ -1,7 +1,7 @@
 """Value and gradient of a loss in one step of autograd, from a program.
 
 Autograd sees one function of the logits. Its gradient is formed along with the value where the batch is small, and by a second
-pass over the logits elsewhere. The gradient of a gradient is left to the loss itself, and so is a batch with masked classes.
+pass over the logits elsewhere. The gradient of a gradient is left to the loss itself, and so are several gradients at once.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from noiseproof.primitives import REFERENCE, Backend, backend_of_device, transforms_active
+from noiseproof.primitives import REFERENCE, Backend, backend_of_device, is_mapped, transforms_active
 from noiseproof.program import on_cpu
 from noiseproof.program.rows import Rows
 
@@ -50,12 +50,12 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (grad,) = grads
-        logits, target, *saved = ctx.saved_tensors
+        logits, target, _, *saved = ctx.saved_tensors  # the weights too, so that a change of them in place is seen
         rows: Rows = ctx.rows
         gradient: Tensor | None
         if torch.is_grad_enabled():  # someone will want the gradient of this one
             gradient = _by_autograd(logits, target, rows, grad, create_graph=True)
-        elif transforms_active():  # a vmap over gradients
+        elif transforms_active() or is_mapped():  # a vmap over gradients
             value, pull, *_ = torch.func.vjp(lambda z: rows.again(z, target, rows), logits.detach())
             (gradient,) = pull(grad.to(value.dtype))
         elif ctx.small is not None:
@@ -87,7 +87,7 @@ def _forward(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
         value, kept = small.forward(logits, target, rows.weight)
         if ctx is not None:
             ctx.small = small
-            ctx.save_for_backward(logits, target, kept)
+            ctx.save_for_backward(logits, target, rows.weight, kept)
         return value  # type: ignore[no-any-return]  # a backend's own
     primitives, saved = rows.backend.forward(logits, target, formula.asked, formula.dtype)
     value, slopes, numbers = programs.run(
@@ -95,7 +95,7 @@ def _forward(logits: Tensor, target: Tensor, rows: Rows, ctx: Any) -> Tensor:
         *(ctx is not None, logits.shape[1]),
     )
     if ctx is not None:
-        ctx.save_for_backward(logits, target, primitives, saved, slopes, numbers)
+        ctx.save_for_backward(logits, target, rows.weight, primitives, saved, slopes, numbers)
     return value
 
 

@@ -98,7 +98,8 @@ class _Recorder(TorchDispatchMode):
 
     def _softplus(self, name: str, args: list[Any]) -> Value:
         """Of beta 1; above the threshold torch has the argument itself, as ours has up to a rounding."""
-        beta, threshold = args[-2], args[-1]
+        options = args[1 if name == "softplus" else 2 :]
+        beta, threshold = options + [1, 20][len(options) :]  # torch leaves out what is usual
         if beta != 1 or threshold < 20:
             raise Unknown(name)
         if name == "softplus":

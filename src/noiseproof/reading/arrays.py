@@ -22,6 +22,8 @@ NUMBERS = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4",
 WORDS = re.compile(r"[<>=]U[1-9]\d{0,5}")
 """Text of a fixed width: code points, which are numbers too. What NumPy pickles, text of any width, is of objects."""
 DIMENSIONS = 32
+NOTHING = 2**24
+"""The product of the other lengths of an array without numbers: no bytes of a file answer for them"""
 MAGIC = b"\x93NUMPY"
 HEADER = 2000
 HEADER_TEXT = re.compile(r"\{[\w\s'\"<>|=,:()]*\}\s*")
@@ -91,7 +93,7 @@ def _header(path: str | Path, raw: bytes, words: bool) -> tuple[np.dtype[Any], b
             raise ValueError(text)
     except (ValueError, SyntaxError, KeyError, TypeError, RecursionError) as error:
         raise ReadError(path, f"not a header of an .npy file of numbers: {shown(raw.strip())}") from error
-    if math.prod(length or 1 for length in shape) >= 2**48:
+    if math.prod(length or 1 for length in shape) >= (NOTHING if 0 in shape else 2**48):
         raise ReadError(path, f"its shape is {shown(shape)}")
     plain = isinstance(description, str) and description.lstrip("<>|=") in NUMBERS and len(description) <= 3
     if words and not (isinstance(description, str) and WORDS.fullmatch(description)):

@@ -23,6 +23,8 @@ __all__ = ["PickleError", "Tensor", "Unpickler", "read_pickle"]
 
 VALUES = 2_000_000
 """Opcodes in a pickle: a list of as many numbers takes seconds. More of them belong in an array, which is one value."""
+KEYS = 2**60
+"""Whole numbers that are keys are below it: of larger ones many can have one hash, and each is compared with all others"""
 MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
 NUMERIC = ("numpy.core.numeric", "numpy._core.numeric")
 STORAGES = {
@@ -140,7 +142,9 @@ class Unpickler:
                 if code not in OPCODES:
                     raise PickleError(f"refused: opcode {code:#04x}, which files of numbers and text do not have")
                 OPCODES[code](self)
-        except (IndexError, KeyError, struct.error, UnicodeError) as error:
+        except PickleError:
+            raise
+        except (IndexError, KeyError, struct.error, ValueError) as error:  # a ValueError is of text, or of a line without end
             raise PickleError(f"a damaged pickle, at byte {self.position} of {len(self.raw)}") from error
         raise PickleError(f"it holds more than {VALUES} values one by one; save an array instead")
 
@@ -160,7 +164,7 @@ class Unpickler:
         return self.take(self.number(kind))
 
     def line(self) -> str:
-        start, end = self.position, self.raw.find(b"\n", self.position, self.position + 200)
+        start, end = self.position, self.raw.index(b"\n", self.position, self.position + 200)
         self.position = end + 1
         return self.raw[start:end].decode("ascii")
 
@@ -185,12 +189,12 @@ class Unpickler:
     def update(self, items: list[Any]) -> None:
         if type(self.stack[-1]) is not dict or len(items) % 2:
             raise PickleError("refused: it sets items of what is not a dictionary")
-        if not {type(key) for key in items[::2]} <= {str, bytes, int}:
-            raise PickleError("refused: a dictionary with keys that are not text or whole numbers")
+        if not all(type(key) in (str, bytes) or (type(key) is int and abs(key) < KEYS) for key in items[::2]):
+            raise PickleError("refused: a dictionary with keys that are not text or small whole numbers")
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def name(self, module: Any, name: Any) -> None:
-        found = Name(str(module), str(name))
+        found = Name(_ascii(module), _ascii(name))
         if found.module == "torch._utils" and found.name in OTHER_TENSORS:
             raise PickleError(f"refused: a tensor that is {OTHER_TENSORS[found.name]}; save dense ones of plain numbers")
         if (found.module, found.name) not in CALLS and (found.module, found.name) not in ADMITTED:

@@ -25,7 +25,7 @@ LONGEST = 2**24  # bytes of a line
 WHOLE, OBJECTS = 2**30, 2**27  # bytes of a text that is read as one, and of one that becomes objects, 25 times larger
 LINE = re.compile(r"[^\r\n]+")
 SEPARATORS = ",;\t"
-DEEPEST = 950  # lists and objects of JSON inside each other, about as many as Python 3.11 reads; 3.14 has almost no limit
+DEEPEST = 100  # lists and objects of JSON inside each other: whatever walks what was read then has room on Python's stack
 BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)  # and whole strings, whose brackets do not count
 FEW_DIGITS = 300  # numbers of so many are within floating point
 
@@ -73,6 +73,8 @@ def read_table(path: str | Path) -> NDArray[Any]:
         stripped = (found[0].partition("#")[0].strip() for found in LINE.finditer(text))
         return (line for line in stripped if line)
 
+    if any(found.end() - found.start() > LONGEST for found in LINE.finditer(text)):  # its fields take fifty times its size
+        raise ReadError(path, f"a line of more than {LONGEST} characters; write a row on each line")
     first = next(lines(), None)
     if first is None:
         return np.empty((0, 0))  # NumPy would warn

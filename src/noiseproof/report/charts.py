@@ -43,7 +43,7 @@ def lines(series: Sequence[Line], label: str, reference: tuple[float, str] | Non
     """Curves by epoch, each with its name beside its end; ``reference`` is a level with a name."""
     known = [value for line in series for value in line.values if value is not None]
     known += [reference[0]] if reference else []
-    low, high = math.floor(min(known, default=0) / 10) * 10, math.ceil(max(known, default=100) / 10) * 10
+    low, high = min(math.floor(min(known, default=0) / 10) * 10, 90), math.ceil(max(known, default=100) / 10) * 10
     high = max(high, low + 10)
     epochs = max((len(line.values) for line in series), default=1)
     right, bottom = WIDTH - LABELS, HEIGHT - BOTTOM

@@ -44,7 +44,7 @@ def _confidence(file: Path) -> dict[str, dict[str, list[int]]]:
             arrays = {name: opened.array(name) for name in ("epochs", "probability", "given", "clean") if name in opened.names}
         epochs, probability, given = (arrays[name] for name in ("epochs", "probability", "given"))
         shapes = probability.shape, arrays.get("clean", given).shape
-        if given.ndim != 1 or shapes != ((*epochs.shape, *given.shape), given.shape):
+        if epochs.ndim != 1 or given.ndim != 1 or shapes != ((*epochs.shape, *given.shape), given.shape):
             raise ValueError("its arrays do not belong together")
     except (OSError, ValueError, KeyError) as error:
         fault = error.fault if isinstance(error, ReadError) else error

@@ -24,7 +24,7 @@ from noiseproof.report.profiles import beside, said_of_profiles, text_or_code, t
 from noiseproof.report.records import merge, number
 from noiseproof.report.tables import View, notes_on, summary, views
 from noiseproof.report.templates import environment
-from noiseproof.report.words import named_seeds
+from noiseproof.report.words import counted, named_seeds
 from noiseproof.version import __version__
 
 __all__ = ["Embedding", "by_noise", "page"]
@@ -40,6 +40,8 @@ TITLES = {
 }
 LARGEST = 100
 """Classes, of a noise matrix that is drawn."""
+NAMED = 3
+"""Data sets that are named at most."""
 
 
 class Embedding(NamedTuple):
@@ -83,18 +85,22 @@ def page(
     for group in groups:
         styles.setdefault(group.name, len(styles))
     noises = [_noise(title, found, styles) for title, found in by_noise(groups).items()]
+    published, found = any(group.is_published for group in groups), answer(results)
     templates = environment()
     templates.globals |= {"verdicts": VERDICTS, "datasets": DATASETS, "percent": _percent, "spread": _spread}
     templates.globals |= {"seconds": _seconds, "seed_of": seed_of, "environment_of": _environment}
     templates.globals |= {"weakest_class": weakest_class, "warnings_of": warnings_of, "at_once": _at_once}
     templates.globals |= {"named_seeds": named_seeds, "message_of": message_of}
     text = templates.get_template("page.html").render(
-        answer=answer(results),
+        answer=found,
+        headline=found.headline if published else _headline(records, groups),
+        published=published,
         views=[(_title(view), view, notes_on(view), summary(view.cells)) for view in views(results)],
         group_of=lambda result: next((anchors[id(run)] for run in (*result.counted, *result.runs)), None),
         noises=noises,
         embeddings=[(found.title, charts.scatter(found.points, found.labels, f"t-SNE, {found.title}")) for found in embeddings],
         matrices=_matrices(groups),
+        own=_own(groups),
         decays=_decays(groups),
         both=both,
         said_of_both=said_of_profiles(both, results),
@@ -109,6 +115,13 @@ def page(
         version=__version__,
     )
     return printable(text, lines=True)  # a name in a record may have half a character, which cannot be written
+
+
+def _headline(records: Sequence[dict[str, Any]], groups: Iterable[Group]) -> str:
+    """Of runs on data that are not the paper's."""
+    *names, last = dict.fromkeys(DATASETS.get(group.dataset, group.dataset) for group in groups)
+    data = last if not names else f"{', '.join(names)} and {last}" if len(names) < NAMED else f"{len(names) + 1} data sets"
+    return f"{counted(len(records), 'run', 'runs')} on {data}"
 
 
 def by_noise(groups: Iterable[Group]) -> dict[str, list[Group]]:
@@ -167,6 +180,16 @@ def _matrix(spec: str, classes: int, title: str) -> charts.Svg | None:
         return charts.matrix(parsed.matrix(classes).matrix, f"Transition matrix of {title}: rows are the clean labels")
     except (ValueError, TypeError):
         return None
+
+
+def _own(groups: Iterable[Group]) -> list[tuple[str, Comparison, dict[str, Group]]]:
+    """The runs on data that the paper has no numbers of, the losses of each noise compared on the seeds they share."""
+    found = []
+    for title, members in by_noise(group for group in groups if not group.is_published).items():
+        named = {group.name: group for group in members if group.accuracies}
+        accuracies = {name: group.accuracies for name, group in named.items()}
+        found.append((title, compare_paired(accuracies, np.random.default_rng(0)), named))
+    return found
 
 
 def _decays(groups: Iterable[Group]) -> list[tuple[str, Comparison, dict[str, Group], list[str]]]:

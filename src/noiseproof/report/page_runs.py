@@ -8,14 +8,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from noiseproof import paper
+from noiseproof.data.known import NAMES
 from noiseproof.files import is_dir, is_file
 from noiseproof.losses import find_loss, list_losses
 from noiseproof.paper.queue import NOT_COMPARED, run_facts
@@ -26,6 +28,7 @@ from noiseproof.report.records import number, numbers, read_records, setting
 
 __all__ = ["Found", "Group", "command", "groups_of", "message_of", "read_runs", "warnings_of", "weakest_class"]
 
+EPOCH = re.compile(r"[0-9]{1,9}")
 BUILT_IN = ("digits",)
 """Data sets that need no --data."""
 
@@ -64,6 +67,8 @@ class Group:
     """The published cells that they count for"""
     precision: str = "bf16"
     """That of the page, which needs no mention"""
+    apart: tuple[str, ...] = ()
+    """Fields in which it differs from others of the same loss, data and noise, where the paper has no recipe to differ from"""
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -82,7 +87,9 @@ class Group:
     def noise(self) -> str:
         """As the paper names it where its code has that noise, whatever else the recipe has."""
         noise, names = str(self.recipe.get("noise", "none")), _paper_noises(self.dataset)
-        named = names.get(noise, noise).replace(":", " ").replace("none", "clean")
+        named = names.get(noise, noise).replace(":", " ")
+        if named == "none":  # of data of one's own nobody knows
+            return "clean" if self.dataset in NAMES else "labels as given"
         # Instance noise is a file of labels in the code; that made from the images has the paper's name too.
         return f"{named}, generated" if noise not in names and noise in names.values() else named
 
@@ -121,12 +128,24 @@ class Group:
 
     @property
     def name(self) -> str:
-        """The loss, and what differs from its recipe in the paper."""
-        changes = {key: value for key, value in (self.changes or {}).items() if key != "precision"}
+        """The loss, and what differs from its recipe in the paper, or from the other runs of data that are not in it."""
+        changes = dict(self.changes or {})
+        if self.changes is None:
+            fields = _all_fields(self.recipe)
+            changes = {key: fields.get(key) for key in self.apart}
+        precision = []
+        if self.is_published:
+            changes.pop("precision", None)
+            stated = str(self.recipe.get("precision", self.precision))
+            precision = [] if stated == self.precision else [stated]
         profile = [] if self.profile == paper.PROFILES[0] else [self.profile]
-        words = [self.loss, *profile, *(f"{key.removeprefix('loss.')}={_text(value)}" for key, value in changes.items())]
-        precision = str(self.recipe.get("precision", self.precision))
-        return " ".join(words if precision == self.precision else [*words, precision])
+        settings = [f"{key.removeprefix('loss.')}={_text(value)}" for key, value in changes.items()]
+        return " ".join([self.loss, *profile, *settings, *precision])
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the paper has numbers of these data."""
+        return self.dataset in _paper_datasets()
 
     @functools.cached_property
     def finished(self) -> list[dict[str, Any]]:
@@ -169,7 +188,7 @@ class Group:
         found: dict[int, dict[str, list[float]]] = {}
         for record in self.finished:
             stated = _part(record, "confidence")
-            epochs = {int(epoch): _counts(kinds) for epoch, kinds in stated.items() if str(epoch).isdecimal()}
+            epochs = {int(epoch): _counts(kinds) for epoch, kinds in stated.items() if EPOCH.fullmatch(epoch)}
             if len(epochs) > len(found):
                 found = epochs
         return {epoch: found[epoch] for epoch in sorted(found) if found[epoch]}
@@ -197,8 +216,20 @@ def groups_of(records: Sequence[dict[str, Any]], results: Iterable[CellResult], 
     found: dict[str, list[dict[str, Any]]] = {}
     for record in records:
         found.setdefault(_key(record), []).append(record)
-    groups = [Group(sorted(runs, key=seed_of), cells.get(key, []), precision) for key, runs in found.items()]
+    groups = _told_apart(Group(sorted(runs, key=seed_of), cells.get(key, []), precision) for key, runs in found.items())
     return sorted(groups, key=lambda group: (order.get(_key(group.records[0]), len(order) + 10**6), group.dataset, group.noise))
+
+
+def _told_apart(groups: Iterable[Group]) -> Iterator[Group]:
+    """With the fields that tell groups of one loss apart, where the paper has no recipe."""
+    alike: dict[tuple[Any, ...], list[Group]] = {}
+    for group in groups:
+        alike.setdefault((group.dataset, group.noise, group.loss, group.changes is None), []).append(group)
+    for (*_, own), members in alike.items():
+        fields = [_all_fields(group.recipe) if own else {} for group in members]
+        names = dict.fromkeys(name for each in fields for name in each)
+        apart = tuple(name for name in names if len({_text(each.get(name)) for each in fields}) > 1)
+        yield from (replace(group, apart=apart) for group in members)
 
 
 def command(
@@ -267,6 +298,11 @@ def _paper_facts(dataset: str, loss: str, profile: str) -> dict[str, Any] | None
         return paper.recipe(f"{dataset}/{loss}", profile=profile).as_dict()
     except (ValueError, TypeError, KeyError):
         return None
+
+
+@functools.cache
+def _paper_datasets() -> frozenset[str]:
+    return frozenset(cell.dataset for cell in paper.cells())
 
 
 @functools.cache

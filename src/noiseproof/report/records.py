@@ -30,6 +30,8 @@ __all__ = [
 CURVES = ("given_accuracy", "clean_accuracy", "test_accuracy")
 OBSERVED = ("confidence_epochs",)
 """Fields of a recipe that change what is kept of a run, not the run."""
+RESULTS = 200
+"""Different results of one run that are kept: each further one is compared with all of them"""
 EMPTY: tuple[Any, ...] = (None, False, 0, "", [], {})
 """What fields of recipes say nothing with"""
 
@@ -154,6 +156,9 @@ def merge(*lists: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                     break
             else:
                 same_run.append(record)
+            if len(same_run) > RESULTS:
+                run = shown(json.dumps(record["recipe"]), 200)
+                raise ValueError(f"more than {RESULTS} different results of one run, {run}; these are no records of runs")
     return [record for same_run in kept.values() for record in same_run]
 
 

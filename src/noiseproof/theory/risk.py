@@ -32,7 +32,7 @@ def risk(loss: RobustLoss, weights: ArrayLike, predictions: ArrayLike) -> NDArra
     array([0.8018, 0.8869])
     """
     u, w = np.asarray(predictions, np.float64), checked_weights(weights)
-    if u.shape[-1] != w.shape[-1] or (u < 0).any() or not np.allclose(u.sum(-1), 1, atol=1e-6):
+    if u.shape[-1] != w.shape[-1] or (u < 0).any() or not np.allclose(u.sum(-1), 1):
         raise ValueError(f"predictions must be [..., {w.shape[-1]}], at least 0 with sum 1, got shape {u.shape}")
     shape = np.broadcast_shapes(u.shape, w.shape)
     flat_u, flat_w = (np.array(np.broadcast_to(part, shape)).reshape(-1, shape[-1]) for part in (u, seen_by(loss, w)))

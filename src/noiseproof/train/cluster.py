@@ -17,7 +17,7 @@ import torch
 
 from noiseproof.train.loop import Outcome
 from noiseproof.train.options import RunOptions
-from noiseproof.train.queue import Planned, Speeds, Tally, W, batches, machine_of, width_of
+from noiseproof.train.queue import FULL, Planned, Speeds, Tally, W, batches, machine_of, width_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import DivergenceError
 from noiseproof.train.runs import BusyError, RunStore
@@ -91,7 +91,7 @@ class Cluster:
             width = width_of(part[0].facts["model"], self.device, at_once)
             for first in range(0, len(part), width):
                 group = part[first : first + width]
-                jobs = [(run.recipe.as_dict(), speeds.seconds(run.facts)) for run in group]
+                jobs = [(run.recipe.as_dict(), speeds.until_end(run.facts, run.done, len(group))) for run in group]
                 tasks[self._remote(_train).remote(jobs, root, place, self.device, checkpoint_seconds, end)] = group
         while tasks:
             with contextlib.redirect_stdout(sys.stderr):  # where Ray tells of lost workers
@@ -102,13 +102,19 @@ class Cluster:
                 if not isinstance(outcome, Exception):
                     speeds.add(outcome)
                 tally.add(run, outcome)
+                tally.hear(outcome)
                 if not isinstance(outcome, NotStartedError):
                     on_outcome(run, outcome)
+            if tally.full is not None:
+                for task in tasks:
+                    self.ray.cancel(task)
         return tally
 
     def _outcomes(self, task: Any, count: int) -> list[Heard]:
         try:
             found: list[Heard] = self.ray.get(task)
+        except self.ray.exceptions.TaskCancelledError:
+            return [NotStartedError("not started")] * count
         except self.ray.exceptions.RayTaskError as error:  # the same for all: their data could not be opened
             return [error.cause if isinstance(error.cause, Exception) else error] * count
         except self.ray.exceptions.RayError as error:
@@ -132,9 +138,9 @@ def _train(
     checkpoint_seconds: float,
     end: float | None,
 ) -> list[Heard]:
-    """In a worker: the runs side by side, each with its estimated seconds of the device's time."""
+    """In a worker: the runs side by side, each with the seconds until its end."""
     recipes = [Recipe.from_dict(facts) for facts, _ in jobs]
-    seconds = {id(recipe): (estimate or 0.0) * len(jobs) for recipe, (_, estimate) in zip(recipes, jobs, strict=True)}
+    seconds = {id(recipe): estimate or 0.0 for recipe, (_, estimate) in zip(recipes, jobs, strict=True)}
     outcomes = train_together(
         recipes,
         store=RunStore(root),
@@ -151,4 +157,6 @@ def _plain(error: Exception) -> Exception:
     """One that can be sent: other packages' errors may not come through pickle."""
     if isinstance(error, NotStartedError | BusyError | DivergenceError):
         return type(error)(str(error))
+    if isinstance(error, OSError) and error.errno in FULL:
+        return OSError(error.errno, error.strerror, error.filename)
     return RuntimeError(f"{type(error).__name__}: {error}")

@@ -121,10 +121,10 @@ class PlainEngine(Engine):
 
     def evaluated(self, feed: Feed) -> Iterator[tuple[Batch, Tensor]]:
         self.parts.network.eval()
-        with torch.no_grad():
-            for batch in feed.in_order():
-                with self.parts.autocast():
-                    yield batch, logits_of(self.parts.network, batch.inputs, self.parts.classes)
+        for batch in feed.in_order():
+            with torch.no_grad(), self.parts.autocast():
+                logits = logits_of(self.parts.network, batch.inputs, self.parts.classes)
+            yield batch, logits  # outside: between two batches the modes would be the caller's, too
 
     def optimiser_state(self) -> dict[str, Tensor]:
         state: dict[str, Tensor] = {}

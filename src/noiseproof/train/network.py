@@ -24,7 +24,7 @@ from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task, weights_file
 
 __all__ = ["build_network", "check_model", "drawing_from", "logits_of", "model_code_hash", "model_facts", "nothing_drawn"]
-__all__ += ["user_model"]
+__all__ += ["place_in", "user_model"]
 
 _drawing = threading.RLock()
 
@@ -112,7 +112,7 @@ def _user_function(recipe: Recipe) -> Callable[..., Any]:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # whatever the module does when it is imported
         kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
-        way = "; it must be on the Python path" if isinstance(error, ModuleNotFoundError) else _place_in(error, module_name)
+        way = "; it must be on the Python path" if isinstance(error, ModuleNotFoundError) else place_in(error, module_name)
         text = " ".join(str(error).split())
         raise ValueError(f"model {recipe.model!r}: cannot import {module_name}: {kind}{text}{way}") from error
     try:
@@ -124,11 +124,13 @@ def _user_function(recipe: Recipe) -> Callable[..., Any]:
     return function
 
 
-def _place_in(error: BaseException, module_name: str) -> str:
-    """Where in a module's own code an error came from; a SyntaxError says it by itself."""
+def place_in(error: BaseException, module_name: str) -> str:
+    """Where in a module's own code, the last place of it that an error came through; a SyntaxError says it by itself."""
+    file = getattr(sys.modules.get(module_name), "__file__", None)  # one that failed to be imported is known by its name
     ending = module_name.rpartition(".")[2] + ".py"
-    places = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == ending]
-    return f" ({ending}, line {places[-1].lineno})" if places else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [frame for frame in frames if (frame.filename == file if file else Path(frame.filename).name == ending)]
+    return f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
 
 
 def check_model(recipe: Recipe, task: Task | None = None) -> None:

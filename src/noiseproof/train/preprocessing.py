@@ -7,12 +7,14 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from noiseproof.data import Augment, Centre, Cover, DataError, Examples, Framing, ImageFiles, ImageLoader, Split, Squash
+from noiseproof.data.images import EXTENSIONS
 from noiseproof.data.resizing import ResizeCenterCrop
 from noiseproof.reading import shown
 from noiseproof.train.feed import EVALUATION_BATCH, EVALUATION_NUMBERS, FILES_BATCH, Batch, MemoryFeed
@@ -120,7 +122,11 @@ class Preprocessing:
     def _from_files(self, files: ImageFiles, device: torch.device, workers: int, skip_corrupt: bool) -> Iterator[Batch]:
         if self.augment is None:
             features = "features" if self.shape is None else f"features [N, {_sizes(self.shape)}]"
-            raise DataError(f"the network was trained on {features}, and {shown(files.paths[0])} is an image file")
+            path = files.paths[0]
+            if Path(path).suffix.lower() not in EXTENSIONS:
+                way = f"'noiseproof predict' reads files, and this takes arrays and data frames, got {shown(path)!r}"
+                raise DataError(f"the network was trained on {features}: {way}")
+            raise DataError(f"the network was trained on {features}, and {shown(path)} is an image file")
         if self.shape is None or self._channels not in (1, 3):
             raise DataError(f"the network was trained on images of {self._channels} channels in arrays; give it such an array")
         framing = self.framing or Cover(*self.shape[:2])

@@ -7,19 +7,19 @@ again.
 from __future__ import annotations
 
 import errno
-import functools
 import statistics
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from noiseproof.train.checkpoint import epochs_kept
 from noiseproof.train.loop import Outcome
 from noiseproof.train.observer import Observer
 from noiseproof.train.options import RunOptions
-from noiseproof.train.recipe import Recipe
+from noiseproof.train.recipe import Recipe, default_facts
 from noiseproof.train.record import environment
 from noiseproof.train.runs import BusyError, RunStore, StoredRun, recipe_key
 from noiseproof.train.side_by_side import NotStartedError, train_together
@@ -32,8 +32,6 @@ H200 = {("cifar10", "cnn8"): 28.0 / 120, ("cifar100", "resnet34"): 240.0 / 200}
 """Seconds of an NVIDIA H200's time for an epoch in bf16, with so many runs side by side"""
 OVER = ("finished", "diverged")
 """What a run does not begin again from; the first counts where one run ended in both ways"""
-
-
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of writing that the next run would have too"""
 
@@ -60,6 +58,8 @@ class Planned(Generic[W]):
     stored: StoredRun | None
     seconds: float | None
     """Its share of the device's time; None if no such run has been measured"""
+    done: int = 0
+    """Epochs that need not be trained again"""
 
     @property
     def recipe(self) -> Recipe:
@@ -71,6 +71,21 @@ class Planned(Generic[W]):
         return "waiting" if self.stored is None else self.stored.status
 
 
+class Cost(NamedTuple):
+    """Seconds of the device's time that a run took to begin and for an epoch, with so many side by side."""
+
+    begin: float
+    epoch: float
+    at_once: int
+
+    def of(self, epochs: int) -> float:
+        return self.begin + self.epoch * epochs
+
+    def wall(self, epochs: int, width: int) -> float:
+        """By the clock, with so many side by side or as many as were measured: fewer do not fill the device."""
+        return self.of(epochs) * max(width, self.at_once)
+
+
 class Speeds:
     """How long a run keeps the device busy, measured by finished runs of the same network, data and precision.
 
@@ -79,37 +94,55 @@ class Speeds:
 
     def __init__(self, machine: str, measured: Mapping[tuple[str, ...], float] | None = None) -> None:
         self.machine, self._measured, self._lock = machine, dict(measured or {}), threading.Lock()
-        self._found: dict[tuple[str, ...], list[float]] = {}
+        self._found: dict[tuple[str, ...], list[Cost]] = {}
+        self._last: dict[tuple[str, ...], Cost] = {}
 
     @staticmethod
     def key(machine: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
         return machine, facts["dataset"], facts["model"], facts["precision"]
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    def add(self, record: Mapping[str, Any], *, just_now: bool = False) -> None:
         """A finished run's record: its seconds, divided among the runs that shared the device with it."""
         made, seconds = record.get("environment") or {}, record.get("seconds") or {}
         if not (seconds.get("train") and made.get("machine")):
             return
         try:
             at_once = made.get("at_once") or record.get("at_once") or 1
-            per_epoch = sum(seconds.values()) / record["recipe"]["epochs"] / at_once
-            key = self.key(made["machine"], record["recipe"])
+            begin = seconds.get("prepare", 0.0)
+            epoch = (sum(seconds.values()) - begin) / record["recipe"]["epochs"]
+            key, cost = self.key(made["machine"], record["recipe"]), Cost(begin / at_once, epoch / at_once, at_once)
             with self._lock:
-                self._found.setdefault(key, []).append(per_epoch)
+                self._found.setdefault(key, []).append(cost)
+                if just_now:
+                    self._last[key] = cost
         except (KeyError, TypeError, ZeroDivisionError):
             return  # a record with odd fields measures nothing
 
-    def seconds(self, facts: Mapping[str, Any]) -> float | None:
-        """Of the device's time that a whole run of such a recipe takes, or None."""
-        key = self.key(self.machine, facts)
-        with self._lock:
-            found = list(self._found.get(key, ()))
-        per_epoch = statistics.median(found) if found else self._measured.get(key)
-        return None if per_epoch is None else per_epoch * facts["epochs"]
+    def seconds(self, facts: Mapping[str, Any], done: int = 0) -> float | None:
+        """Of the device's time that a run of such a recipe takes after the epochs that are done, or None."""
+        costs = self._costs(facts)
+        return statistics.median(cost.of(facts["epochs"] - done) for cost in costs) if costs else None
+
+    def until_end(self, facts: Mapping[str, Any], done: int, width: int) -> float | None:
+        """The same by the clock, with so many side by side; not less than by the last one, as a device may be slower today."""
+        if not (costs := self._costs(facts)):
+            return None
+        last = self._last.get(self.key(self.machine, facts))
+        left = facts["epochs"] - done
+        usual = statistics.median(cost.wall(left, width) for cost in costs)
+        return usual if last is None else max(usual, last.wall(left, width))
 
     def is_measured(self, facts: Mapping[str, Any]) -> bool:
         """Whether a run on this machine has measured it."""
         return self.key(self.machine, facts) in self._found
+
+    def _costs(self, facts: Mapping[str, Any]) -> list[Cost]:
+        key = self.key(self.machine, facts)
+        with self._lock:
+            found = list(self._found.get(key, ()))
+        if not found and key in self._measured:
+            found = [Cost(0.0, self._measured[key], AT_ONCE.get(facts["model"], 1))]
+        return found
 
 
 def plan_queue(wanted: Iterable[W], known: Iterable[StoredRun], speeds: Speeds, *, retry: bool = False) -> list[Planned[W]]:
@@ -128,7 +161,9 @@ def plan_queue(wanted: Iterable[W], known: Iterable[StoredRun], speeds: Speeds, 
     planned = []
     for one in wanted:
         facts = one.as_dict() if isinstance(one, Recipe) else one.facts
-        planned.append(Planned(one, facts, stored.get(_key(facts)), speeds.seconds(facts)))
+        found = stored.get(_key(facts))
+        done = epochs_kept(found.folder) if found and found.folder and found.status == "running" else 0
+        planned.append(Planned(one, facts, found, speeds.seconds(facts, done), done))
     return planned
 
 
@@ -138,13 +173,8 @@ def _rank(run: StoredRun) -> int:
 
 def _key(facts: Mapping[str, Any]) -> str:
     """Fields that this version does not know, and that say nothing, are of a later one."""
-    known = {name: value for name, value in facts.items() if value or name in _defaults()}
-    return recipe_key({**_defaults(), **known, "confidence_epochs": None})
-
-
-@functools.cache
-def _defaults() -> dict[str, Any]:
-    return Recipe(dataset="", loss="ce").as_dict()
+    known = {name: value for name, value in facts.items() if value or name in default_facts()}
+    return recipe_key({**default_facts(), **known, "confidence_epochs": None})
 
 
 T = TypeVar("T")
@@ -231,13 +261,13 @@ def run_queue(
         runs = {id(run.recipe): run for run in part}
         width = width_of(part[0].facts["model"], options.device.type, at_once)
 
-        def in_time(recipe: Recipe, width: int = min(width, len(part))) -> bool:
-            seconds = speeds.seconds(recipe.as_dict())
-            return tally.full is None and (end is None or time.monotonic() + (seconds or 0.0) * width <= end)
+        def in_time(recipe: Recipe, runs: dict[int, Planned[W]] = runs, width: int = min(width, len(part))) -> bool:
+            seconds = speeds.until_end(recipe.as_dict(), runs[id(recipe)].done, width)
+            return tally.full is None and (end is None or time.monotonic() + (seconds or 0.0) <= end)
 
         def heard(recipe: Recipe, outcome: Outcome | Exception, runs: dict[int, Planned[W]] = runs) -> None:
             if isinstance(outcome, Outcome):
-                speeds.add(outcome.record.as_dict())
+                speeds.add(outcome.record.as_dict(), just_now=True)
             tally.hear(outcome)
             on_outcome(runs[id(recipe)], outcome)
 

@@ -18,7 +18,7 @@ from noiseproof.theory.choice import check_has_auto, is_auto, with_a
 from noiseproof.train.schedule import Schedule
 from noiseproof.train.transforms import check_augmentation
 
-__all__ = ["Recipe", "override"]
+__all__ = ["Recipe", "default_facts", "override"]
 
 Optimiser = Literal["sgd", "adam"]
 Precision = Literal["float32", "tf32", "bf16"]
@@ -130,7 +130,7 @@ class Recipe:
         """The fields in which another recipe, or that of a record, differs from this one."""
         ours, theirs = self.as_dict(), other.as_dict() if isinstance(other, Recipe) else dict(other)
         # A record from before a field existed is that of a run with its default.
-        theirs = Recipe(dataset="", loss="ce").as_dict() | theirs
+        theirs = default_facts() | theirs
         names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
         return [f"{name} is {theirs.get(name)!r}, not {ours.get(name)!r}" for name in names]
 
@@ -173,6 +173,12 @@ def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
     if recipe is not None and not any(name.split(".")[0] in ("loss", "loss_options", "noise", "dataset") for name in changes):
         facts["why"] = recipe.why
     return Recipe(**facts)
+
+
+@functools.cache
+def default_facts() -> dict[str, Any]:
+    """The fields of a recipe that says nothing; not to be changed."""
+    return Recipe(dataset="", loss="ce").as_dict()
 
 
 @functools.cache

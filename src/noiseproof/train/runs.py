@@ -6,7 +6,6 @@ its folder. Folders are found by the records in them, so those of earlier versio
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import re
@@ -17,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from noiseproof.files import is_dir, locked, make_folder
+from noiseproof.files import is_dir, locked, make_folder, remove_partial
 from noiseproof.reading import read_json
-from noiseproof.train.recipe import Recipe
+from noiseproof.train.recipe import Recipe, default_facts
 from noiseproof.train.record import RECORD, Record, check_facts, fault_of
 
 __all__ = ["BusyError", "RunStore", "StoredRun", "claimed", "folder_name", "identity", "recipe_key"]
@@ -68,13 +67,8 @@ def folder_name(recipe: Recipe) -> str:
     return "_".join(re.sub(r"[^\w.+-]+", "-", part) for part in parts)
 
 
-@functools.cache
-def _defaults() -> dict[str, Any]:
-    return Recipe(dataset="", loss="ce").as_dict()
-
-
 def _not_default(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in recipe.items() if name not in _defaults() or value != _defaults()[name]}
+    return {name: value for name, value in recipe.items() if name not in default_facts() or value != default_facts()[name]}
 
 
 def _digest(facts: Mapping[str, Any]) -> str:
@@ -177,9 +171,7 @@ def claimed(folder: Path) -> Iterator[None]:
             raise BusyError(f"another process is at work in {folder}; wait for it, or choose another folder") from None
         if held:  # or a partial file might be another process's
             for name in WRITTEN:
-                for left in folder.glob(f".{name}.*"):
-                    with suppress(OSError):  # the folder of a finished run may be read-only
-                        left.unlink()
+                remove_partial(folder / name)
         try:
             yield
         except BaseException:

@@ -15,8 +15,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from noiseproof.data import Examples, ImageFiles, Split
+from noiseproof.data import DataError, Examples, ImageFiles, Split
 from noiseproof.data.dataset import as_split
+from noiseproof.data.features import misplaced
 from noiseproof.files import checksum, is_dir, is_file
 from noiseproof.models import create_model, load_weights
 from noiseproof.models.weights import weights_header
@@ -104,10 +105,15 @@ class TrainedClassifier:
 
     def _in_order(self, x: Any) -> Any:
         """Of a data frame that has the columns of training, these, in their order: others are the labels, say."""
-        places = {str(name): name for name in getattr(x, "columns", ())}  # a name may be a number, and a table's are texts
-        if not self.columns or len(places) < len(getattr(x, "columns", ())) or list(places) == list(self.columns):
+        names = [str(name) for name in getattr(x, "columns", ())]  # a name may be a number, and a table's are texts
+        places = dict(zip(names, getattr(x, "columns", ()), strict=True))
+        if not self.columns or names == list(self.columns):
             return x
-        return x[[places[name] for name in self.columns]] if places.keys() >= set(self.columns) else x
+        if len(places) == len(names) and places.keys() >= set(self.columns):
+            return x[[places[name] for name in self.columns]]
+        if fault := misplaced(names, self.columns):
+            raise DataError(fault)
+        return x
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self._recipe.precision == "bf16")
