@@ -114,6 +114,26 @@ def test_networks_that_differ_change_nothing():
     assert found.rate == found.least_rate
 
 
+@pytest.mark.parametrize("rare", [True, False])
+def test_where_a_class_is_rare_the_interval_begins_lower_by_as_many_as_two_networks_differ_on(rare):
+    """Clean labels, and predictions that are sure, also of their errors, one in ten: each looks like a wrong label, and nothing
+    but another network that differs shows that it is not."""
+    generator = np.random.default_rng(0)
+    true = generator.integers(CLASSES, size=ROWS)
+    if rare:
+        true[(true == 0) & (generator.random(ROWS) < 0.7)] = 1
+    off = (true + (generator.random(ROWS) < 0.1)) % CLASSES
+    views = [log_view(np.full((ROWS, CLASSES), 0.001) + 0.995 * np.eye(CLASSES)[off])]
+    model = fit_mixture(views, true)
+    begins = {}
+    for mutual in (None, 0.99, 0.9):
+        posterior = posterior_of(model, views, true)
+        begins[mutual] = concluded(model, views, posterior, true, np.random.default_rng(0), mutual).rate_interval[0]
+    assert begins[None] > 0.07
+    assert begins[0.99] == pytest.approx(begins[None] - 0.01 * rare, abs=0.005)
+    assert begins[0.9] == 0 if rare else begins[0.9] > 0.07
+
+
 @pytest.mark.parametrize("agreement", [0.9, 0.97])
 def test_predictions_are_made_as_sure_as_networks_agree(agreement):
     p, _, given = led(0.3, 0.2)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from noiseproof.audit.mixture import Labels, Mixture, View
 
-__all__ = ["Rates", "blocks", "led_by_doubt", "sharpened"]
+__all__ = ["Rates", "blocks", "led_by_doubt", "repeated_to", "sharpened"]
 
 BLOCK = 2**22  # numbers in a part of the posterior that is computed at once
 COMPARED = 2**22  # numbers of a view that the predictions' confidence is measured on
@@ -41,6 +41,15 @@ class Rates(NamedTuple):
     """If all that did not slip were"""
     disputed: float
     """The share of labels that are not what is predicted, less the least of wrong ones: the predictions' own errors"""
+
+
+def repeated_to(counts: NDArray[np.int64]) -> int:
+    """How many labels each class has at least once rare ones are repeated: half as many as the most frequent, or as the mean.
+
+    >>> repeated_to(np.array([90, 10])), repeated_to(np.array([73, *[3] * 9])), repeated_to(np.array([20, 10]))
+    (45, 10, 10)
+    """
+    return int(min(counts.max() / 2, counts.sum() / np.count_nonzero(counts)))
 
 
 def sharpened(model: Mixture, views: Sequence[View], agreement: float) -> Mixture:

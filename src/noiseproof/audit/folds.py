@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.audit.doubt import repeated_to
 from noiseproof.data import Examples
 from noiseproof.files import is_file, write_whole
 from noiseproof.noise import label_hash
@@ -27,7 +28,7 @@ from noiseproof.train.queue import width_of
 from noiseproof.train.runs import claimed
 from noiseproof.train.side_by_side import in_threads
 
-__all__ = ["HeldOut", "Plan", "Progress", "Store", "cross_validated", "stratified_folds"]
+__all__ = ["HeldOut", "Plan", "Progress", "Store", "cross_validated", "evened", "stratified_folds"]
 
 AVERAGED = 8
 """The predictions of this many last epochs are averaged, at most half of the epochs"""
@@ -98,6 +99,24 @@ def stratified_folds(labels: NDArray[np.int64], folds: int, seed: int) -> NDArra
     return fold
 
 
+def evened(rows: NDArray[np.int64], labels: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
+    """The rows, those of rare classes repeated until each has half as many as the most frequent one, or as the mean class.
+
+    Robust losses would never predict the rarer of two classes with less than half the labels of the other (docs/choosing.md),
+    and all its labels would look wrong. Of a frequent class with few wrong labels most still count for it, however often those
+    among a rare one's are repeated: they become at most half as many. The rows at most double.
+
+    >>> evened(np.arange(9), np.array([0, 0, 0, 0, 0, 0, 0, 0, 1])).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8]
+    """
+    counts = np.bincount(labels[rows])
+    least = repeated_to(counts)
+    order = np.random.default_rng(seed).permutation(rows)
+    rare = np.flatnonzero((counts > 0) & (counts < least))
+    again = [np.resize(order[labels[order] == k], least - counts[k]) for k in rare]
+    return np.concatenate([rows, *again])
+
+
 def cross_validated(
     plan: Plan,
     recipe: Recipe,
@@ -106,6 +125,9 @@ def cross_validated(
     on_epoch: Callable[[int, int, State], object] = lambda fold, epoch, state: None,
 ) -> HeldOut:
     """The predictions for every example by the network that was trained without its fold, on ``soft`` labels if given.
+
+    Without them the labels of rare classes are repeated, see :func:`evened`: predictions are as of more even classes, for which
+    the biases of the mixture make up.
 
     A fold that is in the store is not trained again. ``on_epoch`` gets the fold, from 0, the epochs done, and its state; it may
     be called from several threads: on the fast engine the folds are trained side by side.
@@ -120,6 +142,7 @@ def cross_validated(
         held, kept = plan.parts(number)
         seed = int(np.random.SeedSequence((plan.seed, number, soft is not None)).generate_state(1)[0])
         mine = replace(recipe, seed=seed)
+        kept = evened(kept, plan.task.train.labels) if soft is None else kept
         key = _key(plan, mine, kept, soft)
         found = store.read(key, len(held), len(plan.task.classes))
         state: State = "trained before" if found is not None else "trained"

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.audit.folds import HeldOut, Plan, Progress, State, Store, cross_validated, digest_of, stratified_folds
+from noiseproof.audit.folds import HeldOut, Plan, Progress, State, Store, cross_validated, digest_of, evened, stratified_folds
 from noiseproof.audit.mixture import Labels, Mixture, View, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
 from noiseproof.audit.probabilities import checked_features, concluded, fitted, part_of, posterior_of
@@ -198,8 +198,8 @@ def planned(
     recipe = recipe if epochs is None else override(recipe, {"epochs": epochs})
     task = with_noise(dataset, recipe)
     fold = None if quick else stratified_folds(examples.labels, folds, seed)
-    recipe = override(recipe, {"batch": _batch(recipe.batch, len(examples), fold)})
-    return Plan(task, fold, seed, options, digest_of(task)), recipe
+    plan = Plan(task, fold, seed, options, digest_of(task))
+    return plan, override(recipe, {"batch": _batch(recipe.batch, plan)})
 
 
 def learnt_small(examples: Examples, model: str | None, device: torch.device) -> bool:
@@ -225,9 +225,10 @@ def _robust_recipe(dataset: Dataset, model: str | None, seed: int, options: RunO
     return override(recipe, changes)
 
 
-def _batch(batch: int, rows: int, fold: NDArray[np.int64] | None) -> int:
+def _batch(batch: int, plan: Plan) -> int:
     """The recipe's, or one less and so on: no last batch may be one example, on which BatchNorm cannot train."""
-    sizes = [rows] if fold is None else (rows - np.bincount(fold)).tolist()
+    trained = [plan.parts(number)[1] for number in range(plan.folds)]
+    sizes = {len(rows) for kept in trained for rows in (kept, evened(kept, plan.task.train.labels))}
     while batch > 2 and any(size % batch == 1 for size in sizes):
         batch -= 1
     return batch

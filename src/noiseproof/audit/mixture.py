@@ -67,10 +67,12 @@ def fit_mixture(
     transition: Floats | None = None,
     start: Mixture | None = None,
     iterations: int = ITERATIONS,
+    least: Floats | float = 0.0,
 ) -> Mixture:
     """Fit the model to logarithms of predictions, each ``[N, K]``, and the given labels.
 
-    A ``transition`` matrix is held, and only the predictions recalibrated. ``start`` is a fit to go on from.
+    A ``transition`` matrix is held, and only the predictions recalibrated, with weights of at ``least`` so much. ``start`` is a
+    fit to go on from.
     """
     rows, classes = views[0].shape
     order = np.argsort(given, kind="stable")  # the rows of a label together: they are summed in one go
@@ -82,6 +84,7 @@ def fit_mixture(
     held = transition
     if transition is None:
         transition = _counted(_softmax(logs[0].copy()), given, added) if start is None else start.transition
+    lows = np.broadcast_to(least, weights.shape)
     before = -np.inf
     for _ in range(min(iterations, max(FEWEST, WORK // logs[0].size))):
         joint = _softmax(_scores(logs, weights, bias))
@@ -95,7 +98,7 @@ def fit_mixture(
         posterior = np.divide(joint, total, out=joint)
         if held is None:
             transition = _counted(posterior, given, added)
-        _recalibrate(logs, weights, bias, posterior, expected)
+        _recalibrate(logs, weights, bias, posterior, expected, lows)
     return Mixture(weights, bias, transition, value)
 
 
@@ -109,7 +112,9 @@ def expected_counts(posterior: NDArray[np.floating], given: Labels) -> Floats:
     return counts
 
 
-def _recalibrate(views: Sequence[View], weights: Floats, bias: Floats, posterior: Floats, expected: Floats) -> None:
+def _recalibrate(
+    views: Sequence[View], weights: Floats, bias: Floats, posterior: Floats, expected: Floats, least: Floats
+) -> None:
     """One step of the weights and the bias towards predictions that equal the posterior on average; changes them in place.
 
     ``expected`` are the predictions' sums ``[K]`` at present.
@@ -123,7 +128,7 @@ def _recalibrate(views: Sequence[View], weights: Floats, bias: Floats, posterior
         q *= view
         curvature = np.einsum("nk,nk->", q, view) - (mean**2).sum() + FLOOR
         most = 0.5 * weights[place] + 0.05  # longer steps may overshoot, since the curvature changes
-        weights[place] = np.clip(weights[place] + np.clip(slope / curvature, -most, most), 0.0, LARGEST_WEIGHT)
+        weights[place] = np.clip(weights[place] + np.clip(slope / curvature, -most, most), least[place], LARGEST_WEIGHT)
 
 
 def _counted(posterior: Floats, given: Labels, added: float) -> Floats:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.audit.doubt import blocks, led_by_doubt, sharpened
+from noiseproof.audit.doubt import blocks, led_by_doubt, repeated_to, sharpened
 from noiseproof.audit.mixture import ITERATIONS, Floats, Labels, Mixture, View, expected_counts, fit_mixture, log_view
 from noiseproof.audit.neighbours import neighbour_votes
 from noiseproof.audit.result import Audit
@@ -20,6 +20,8 @@ FITTED = 2**24
 """Numbers in a view that the mixture is fitted to; of more examples a random part"""
 RESAMPLED = 2**17  # numbers in a view that is fitted again for the interval
 RESAMPLES, REFITTED = 40, 15  # and iterations for each
+RULED_OUT = 1.92  # by how much the log-likelihood of what is ruled out at 95 % is less: half the quantile of chi-squared
+PROFILED, HALVINGS = 50, 6  # iterations of each fit for it, and of the search
 ROW = 10  # examples that a row of T needs to be fitted again, and those of a class from which a column is doubted
 SUM = 1e-3  # by how much the sum of probabilities may differ from 1
 CLOSE = 0.05  # within which sums look as if they were meant to be 1
@@ -95,7 +97,9 @@ def concluded(
     labels that are led as slip.
 
     The interval begins lower than the least rate by as many labels as predictions dispute though they look right: those are the
-    predictions' own errors, and as many again may have been taken for wrong labels.
+    predictions' own errors, and as many again may have been taken for wrong labels. Errors that networks are sure of all look
+    like wrong labels instead, and those of networks to which rare labels were repeated often are: there it begins lower by as
+    many as two networks differ on, if those are more.
 
     The matrix is that of the posteriors, so that it and the rate say the same. The fitted one has labels added to every entry:
     that steadies the fit, but clean labels would look as if some were wrong. Where less than one example is of a class, the
@@ -109,9 +113,12 @@ def concluded(
     counts = expected_counts(posterior, given)
     there, usual = counts.sum(1, keepdims=True), symmetric(len(counts), min(max(rates.rate, 0.0), 1.0)).matrix
     transition = (counts + np.maximum(1 - there, 0) * usual) / np.maximum(there, 1)
-    low = min(least.rate, rates.rate) - least.disputed
+    labels = np.bincount(given, minlength=len(counts))
+    repeated = ((labels > 0) & (labels < repeated_to(labels))).any()
+    errors = least.disputed if mutual is None or not repeated else max(least.disputed, 1 - mutual)
     half = _sampling(model, views, given, generator)
-    return Conclusion(transition, rates.rate, (max(0.0, low - half), min(1.0, rates.most + half)), least.rate)
+    low = min(min(least.rate, rates.rate) - half, _supported(model, views, given, generator)) - errors
+    return Conclusion(transition, rates.rate, (max(0.0, low), min(1.0, rates.most + half)), least.rate)
 
 
 def _sampling(model: Mixture, views: Sequence[View], given: Labels, generator: np.random.Generator) -> float:
@@ -126,6 +133,35 @@ def _sampling(model: Mixture, views: Sequence[View], given: Labels, generator: n
         refit = _refitted(model, again, given[drawn])
         rates.append(1 - refit.posterior(again, given[drawn])[np.arange(count), given[drawn]].mean())
     return 1.96 * float(np.std(rates, ddof=1) * np.sqrt(count / rows))
+
+
+def _supported(model: Mixture, views: Sequence[View], given: Labels, generator: np.random.Generator) -> float:
+    """The least rate that the labels do not rule out, by the ratio of likelihoods: T is moved towards no wrong label at all,
+    and the predictions are recalibrated to it, as long as the labels are about as likely.
+
+    Where predictions are unsure, right labels and less sure predictions are often as likely as the fit. The bootstrap does not
+    see that: every sample of it is fitted from the same start. But predictions are not made less sure than they say of
+    themselves, or than the fit has them: any wrong labels could be explained so.
+    """
+    rows, classes = len(given), len(model.transition)
+    count = min(rows, max(RESAMPLED // classes, 500))
+    if count < ROW * classes:
+        return 1.0  # too few for the biases, with which any labels would be likely
+    drawn = slice(None) if count == rows else generator.choice(rows, count, replace=False)
+    some, labels, least = [view[drawn] for view in views], given[drawn], np.minimum(model.weights, 1.0)
+
+    def moved(share: float) -> Mixture:
+        transition = share * model.transition + (1 - share) * np.eye(classes)
+        return fit_mixture(some, labels, transition=transition, start=model, iterations=PROFILED, least=least)
+
+    likely = moved(1.0).log_likelihood - RULED_OUT * count / rows
+    if moved(0.0).log_likelihood >= likely:
+        return 0.0
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if moved(middle).log_likelihood >= likely else (middle, high)
+    return 1 - float(moved(high).posterior(some, labels)[np.arange(count), labels].mean())
 
 
 def _refitted(model: Mixture, views: Sequence[View], given: Labels) -> Mixture:

@@ -26,6 +26,8 @@ FEW = 50
 none wrong, and predictions right in two of three, the interval began above 0 in 58, 51 and 10 of 60 draws, with 50 in none"""
 CLEAN = 0.005
 """A rate below this is hardly any; by weak predictions it is no bound"""
+PERHAPS_NONE = 0.02
+"""A rate from which on it is said that the interval begins at 0: the labels may all be right"""
 CLOSE = 0.15
 """By how much the clean label must lead the next one in its row of T for suggestions between the two to be more than guesses"""
 
@@ -185,6 +187,9 @@ class Audit:
             if self.rate < CLEAN:
                 follows = "they are so weak that nothing is known of any label"
             found.insert(0, f"{said}: {follows}")
+        elif self.rate_interval[0] == 0 and self.rate >= PERHAPS_NONE:
+            said = "the interval begins at 0: errors of the predictions would explain all that looks wrong"
+            found.insert(0, f"{said}, and every label may be right; look at those flagged before you act on the rate")
         return (*found, *(f"class {each.name}: {each.warning}" for each in self.per_class if each.warning))
 
     def __str__(self) -> str:
