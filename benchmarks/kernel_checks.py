@@ -1,6 +1,6 @@
 """The kernels against float64 on a GPU, for a machine without pytest: ``benchmarks/kernels.py --check``.
 
-Rows and requests are those of tests/kernels. What fails is printed, and the rest goes on.
+Rows and requests are those of tests/helpers. What fails is printed, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ PLAN += [("jal-ce", 10, BF16), ("jal-ce", 4096, BF16), ("jal-fl", 32768, FP16), 
 
 def checked(clock: Any, losses: Sequence[str]) -> None:
     """Every primitive, then whole losses."""
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "kernels"))
-    cases = importlib.import_module("kernel_cases")
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    cases = importlib.import_module("tests.helpers.kernel_cases")
 
     def one(job: tuple[str, int, torch.dtype]) -> list[dict[str, Any]]:
         return [errors_of(cases, *job, kind) for kind in cases.KINDS if not (job[1] == 2 and kind == "masked")]

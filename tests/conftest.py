@@ -5,8 +5,10 @@ import os
 import shutil
 from pathlib import Path
 
-# Subprocesses import this checkout, not an installed copy.
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[1] / "src"), os.environ.get("PYTHONPATH")]))
+# Subprocesses import this checkout, not an installed copy, and the helpers of its tests.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
+)
 
 # oneDNN picks bf16 matrix kernels that some virtual CPUs announce but cannot run; this caps what it may pick.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")

@@ -230,7 +230,7 @@ print(json.dumps({{"values": [v.item() for v in values], "page": page, "names": 
     assert "square-miss" in result["names"]
     assert "scale * (1 - p[y])**2" in result["page"]
     tests = [str(ROOT / "tests" / "losses" / name) for name in PROMISES]
-    paths = f"pythonpath={tmp_path / 'src'} tests/losses"
+    paths = f"pythonpath={tmp_path / 'src'} ."
     promises = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "-k", "square", "-o", paths, *tests],
         env={"PYTHONPATH": str(tmp_path / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},

@@ -30,7 +30,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TESTS = [
-    *("tests/losses/test_cuda.py", "tests/kernels", "tests/test_linear_cuda.py"),
+    *("tests/losses/test_cuda.py", "tests/kernels", "tests/losses/test_linear_cuda.py"),
     *("tests/train/test_graph.py", "tests/train/test_kernels.py"),
 ]
 COUNTED = ("passed", "skipped", "failed")

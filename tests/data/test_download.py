@@ -6,11 +6,11 @@ import socket
 
 import pytest
 import requests
-from misbehaving import md5
-from tiny import CONTENT, CUT, DONE, MEMBER, PAGE, get, names, sources
 
 from noiseproof.data import download as downloads
 from noiseproof.data.examples import DataError
+from tests.helpers.misbehaving import md5
+from tests.helpers.tiny import CONTENT, CUT, DONE, MEMBER, PAGE, get, names, sources
 
 
 def test_an_interrupted_download_asks_for_the_rest_only(server, tmp_path, monkeypatch):

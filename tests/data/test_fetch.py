@@ -11,13 +11,13 @@ import tarfile
 import threading
 
 import pytest
-from misbehaving import md5, sha256
-from tiny import CONTENT, CUT, DONE, MEMBER, PAGE, get, names, sources
 
 from noiseproof.data.examples import DataError
 from noiseproof.data.fetch import fetch
 from noiseproof.data.known import BINARY_CIFAR, ELSEWHERE, SOURCES, RemoteFile, Source
 from noiseproof.data.official import CHECKSUMS
+from tests.helpers.misbehaving import md5, sha256
+from tests.helpers.tiny import CONTENT, CUT, DONE, MEMBER, PAGE, get, names, sources
 
 
 def test_a_data_set_is_downloaded_checked_and_unpacked(server, tmp_path):

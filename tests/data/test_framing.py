@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from PIL import Image
-from usual_rule import DRAWN, assert_parts_are_usual
 
 from noiseproof.data import Centre, RandomPart, RandomResizedCrop, Squash
 from noiseproof.keyed_random import keyed_bits, keyed_order, keyed_uniform
+from tests.helpers.usual_rule import DRAWN, assert_parts_are_usual
 
 
 def picture(height, width, seed=0):

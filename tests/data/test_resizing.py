@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from usual_rule import DRAWN, assert_parts_are_usual
 
 from noiseproof.data import Augment, HorizontalFlip, RandomCrop, RandomResizedCrop, ResizeCenterCrop
 from noiseproof.data.resizing import Window
+from tests.helpers.usual_rule import DRAWN, assert_parts_are_usual
 
 
 def seeded(seed=0):

@@ -11,8 +11,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from hostile.harness import ACCEPTED, Case
 from noiseproof.data.archive import unpack
+from tests.hostile.harness import ACCEPTED, Case
 
 
 def unpacked(path: Path) -> dict[str, bytes]:

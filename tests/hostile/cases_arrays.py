@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hostile.harness import ACCEPTED, Case, command
 from noiseproof import noise
 from noiseproof.data import load_cifar10, load_idx, load_npz, open_dataset
+from tests.hostile.harness import ACCEPTED, Case, command
 
 LABELS = np.array([0, 1, 2, 1])
 INPUTS = np.eye(4, 3)

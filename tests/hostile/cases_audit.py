@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hostile.harness import ACCEPTED, Case, RefusedError, command
 from noiseproof.audit.tables import read_decisions
 from noiseproof.data import open_dataset
 from noiseproof.noise import from_file
+from tests.hostile.harness import ACCEPTED, Case, RefusedError, command
 
 ROWS = 12
 GIVEN = np.arange(ROWS) % 2

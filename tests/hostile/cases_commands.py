@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from hostile.cases_audit import GIVEN, ROWS, P, npy, packed, sparse
-from hostile.cases_own import lying_png
-from hostile.cases_predict import arrays, said, written
-from hostile.harness import ACCEPTED, Case, RefusedError, command
 from noiseproof.data import from_arrays
 from noiseproof.train import Recipe, with_noise
+from tests.hostile.cases_audit import GIVEN, ROWS, P, npy, packed, sparse
+from tests.hostile.cases_own import lying_png
+from tests.hostile.cases_predict import arrays, said, written
+from tests.hostile.harness import ACCEPTED, Case, RefusedError, command
 
 GOOD = b"1,2,3,4\n"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from hostile.harness import ACCEPTED, Case, command
 from noiseproof.data import ImageLoader, load_image_folder, read_image
 from noiseproof.data.framing import Centre
+from tests.hostile.harness import ACCEPTED, Case, command
 
 
 def shown(path: Path) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hostile.harness import ACCEPTED, Case, command
 from noiseproof import noise
+from tests.hostile.harness import ACCEPTED, Case, command
 
 CLEAN = np.arange(12) % 3
 

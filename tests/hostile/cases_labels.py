@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hostile.harness import ACCEPTED, Case, command
 from noiseproof import noise
 from noiseproof.data import load_cifar10
+from tests.hostile.harness import ACCEPTED, Case, command
 
 LABELS = np.array([0, 1, 2, 1])
 PIXELS = np.zeros((4, 3072), np.uint8)

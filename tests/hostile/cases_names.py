@@ -10,7 +10,7 @@ import numpy as np
 import sklearn.datasets  # noqa: F401 # likewise
 from PIL import Image
 
-from hostile.harness import ACCEPTED, Case, RefusedError, command
+from tests.hostile.harness import ACCEPTED, Case, RefusedError, command
 
 NAMES = {
     "colour": "odd\x1b[31m",

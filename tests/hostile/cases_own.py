@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from hostile.harness import ACCEPTED, Case
 from noiseproof.data import open_dataset
 from noiseproof.train import own_recipe, with_noise
+from tests.hostile.harness import ACCEPTED, Case
 
 
 def listed(*lines: str | bytes):

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from hostile.harness import ACCEPTED, Case
 from noiseproof.data import from_arrays, open_unlabelled
 from noiseproof.files import checksum
 from noiseproof.models import CNN8, MLP
 from noiseproof.train import Recipe, Record, load, with_noise
+from tests.hostile.harness import ACCEPTED, Case
 
 WEIGHTS = "weights.safetensors"
 HUGE, LONG = 10**9, 10**300

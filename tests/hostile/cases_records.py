@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from hostile.harness import ACCEPTED, Case, command
 from noiseproof.report.page_runs import read_runs
 from noiseproof.train import Recipe, Record, RunStore, prepare, train
 from noiseproof.train.checkpoint import write_checkpoint
+from tests.hostile.harness import ACCEPTED, Case, command
 
 RECORD, CHECKPOINT = "record.json", "checkpoint.safetensors"
 CONFIDENCE, WEIGHTS = "confidence.npz", "weights.safetensors"

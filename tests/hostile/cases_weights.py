@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from hostile.harness import ACCEPTED, Case
 from noiseproof.models import MLP, load_weights
+from tests.hostile.harness import ACCEPTED, Case
 
 
 def network():

@@ -3,7 +3,7 @@
 import os
 import time
 
-from hostile.harness import ACCEPTED, Case
+from tests.hostile.harness import ACCEPTED, Case
 
 
 def refuse(text, kind=ValueError):

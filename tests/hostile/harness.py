@@ -243,9 +243,9 @@ class Bench:
 
     def __enter__(self) -> "Bench":
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        paths = [str(HERE.parent), str(HERE.parents[1] / "src"), environment.get("PYTHONPATH", "")]
+        paths = [str(HERE.parents[1]), str(HERE.parents[1] / "src"), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        arguments = [sys.executable, "-m", "hostile.harness", "serve"]
+        arguments = [sys.executable, "-m", "tests.hostile.harness", "serve"]
         self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         return self
 

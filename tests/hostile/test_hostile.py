@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostile.harness import Bench, cases
+from tests.hostile.harness import Bench, cases
 
 
 @pytest.fixture(scope="module")

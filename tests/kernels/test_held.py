@@ -11,13 +11,12 @@ import torch
 
 pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
-import held_plain
-from cases import tied_rows
-from kernel_cases import KINDS, drawn
-
 import noiseproof
 from noiseproof.kernels import BACKEND, long, once, rows
 from noiseproof.primitives import backends
+from tests.helpers import held_plain
+from tests.helpers.cases import tied_rows
+from tests.helpers.kernel_cases import KINDS, drawn
 
 FEW = 520
 NAMES = ("ce", "gce", "jal-ce", "anl-ce", "js")

@@ -5,20 +5,18 @@ import math
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
-from cases import tied_rows
-from kernel_cases import KINDS, REQUESTS, drawn, errors, passes
-
 import noiseproof
 from noiseproof.kernels import BACKEND, long, rows, slots
 from noiseproof.kernels.launch import KNOWN
 from noiseproof.primitives import Primitive, backends, reference
+from tests.helpers.cases import tied_rows
+from tests.helpers.kernel_cases import KINDS, REQUESTS, drawn, errors, passes
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HALVES = (torch.bfloat16, torch.float16)
@@ -395,7 +393,7 @@ def test_logits_that_share_memory_are_not_written_over(strides):
 
 def compiled_ahead(tmp_path, *arguments):
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, str(Path(__file__).with_name("compiled_kernels.py")), *arguments]
+    command = [sys.executable, "-m", "tests.helpers.compiled_kernels", *arguments]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
     return [line.split() for line in ended.stdout.splitlines()]

@@ -5,13 +5,12 @@ import torch
 
 pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
-from kernel_cases import drawn
-
 import noiseproof
 from noiseproof.kernels import BACKEND, program, small
 from noiseproof.losses.programs import programs_of
 from noiseproof.primitives import backends
 from noiseproof.program import traced
+from tests.helpers.kernel_cases import drawn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -7,11 +7,10 @@ from torch._dynamo.backends.common import aot_autograd
 
 pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
-from kernel_cases import drawn
-
 import noiseproof
 from noiseproof.kernels import BACKEND
 from noiseproof.primitives import backends
+from tests.helpers.kernel_cases import drawn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = {"<built-in function getitem>", "aten.view.default"}

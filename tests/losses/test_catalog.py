@@ -7,12 +7,12 @@ import re
 import numpy as np
 import pytest
 import torch
-from cases import ENTRIES, NAMES, RANDOM, all_options, build, call, draw
 
 import noiseproof
 from noiseproof.losses import catalog
 from noiseproof.losses.expressions import evaluate, values_of
 from noiseproof.statistics import Statistic
+from tests.helpers.cases import ENTRIES, NAMES, RANDOM, all_options, build, call, draw
 
 
 def value(expression, loss, **symbols):

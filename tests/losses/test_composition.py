@@ -4,12 +4,12 @@ import pickle
 
 import pytest
 import torch
-from cases import draw, gradient
 
 import noiseproof
 from noiseproof import AMSE, CE, FL, GCE, JALCE, JALFL, MAE, MSE, NCE, NFL, RCE, SCE, LogitClip, Sum
 from noiseproof import primitives as implementation
 from noiseproof.primitives import small
+from tests.helpers.cases import draw, gradient
 
 
 def test_the_papers_loss_is_the_sum_of_its_parts():

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import draw
 
 import noiseproof
 from noiseproof.statistics import Logits
+from tests.helpers.cases import draw
 
 SHAPES = [(5,), (7, 5), (3, 5, 4), (2, 5, 3, 2), (0, 5), (7, 2)]
 

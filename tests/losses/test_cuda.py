@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from cases import ENTRIES, NAMES, RANDOM, STATISTIC, build, call, draw, gradient
+
+from tests.helpers.cases import ENTRIES, NAMES, RANDOM, STATISTIC, build, call, draw, gradient
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 EVERY = pytest.mark.parametrize("name", NAMES)

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import (
+from torch.autograd import gradcheck
+
+import noiseproof
+from noiseproof.losses.catalog import FAMILIES
+from tests.helpers.cases import (
     DETACHED,
     DISTINCT,
     ENTRIES,
@@ -25,11 +29,7 @@ from cases import (
     gradient,
     parameters,
 )
-from formulas import FORMULAS
-from torch.autograd import gradcheck
-
-import noiseproof
-from noiseproof.losses.catalog import FAMILIES
+from tests.helpers.formulas import FORMULAS
 
 EVERY = pytest.mark.parametrize("name", NAMES)
 """For what each class writes anew: its constructor, its formula, its place in the package."""

@@ -6,7 +6,6 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import call, draw, gradient
 
 from noiseproof import (
     AGCE,
@@ -39,6 +38,7 @@ from noiseproof import (
     TaylorCE,
     TruncatedGCE,
 )
+from tests.helpers.cases import call, draw, gradient
 
 LOGITS, TARGET = draw(32, 6, scale=3.0)
 

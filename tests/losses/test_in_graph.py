@@ -6,7 +6,6 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import STATISTIC, all_options, build, draw
 
 import noiseproof
 from noiseproof.losses.in_graph import keep, loss_in_graph
@@ -16,6 +15,7 @@ from noiseproof.program.code import decoded, encoded
 from noiseproof.program.vectors import compiled as as_function
 from noiseproof.program.vectors import evaluated
 from noiseproof.statistics import RowStatistics
+from tests.helpers.cases import STATISTIC, all_options, build, draw
 
 
 def compiled(loss, backend="aot_eager"):

@@ -5,11 +5,11 @@ import math
 import mpmath
 import pytest
 import torch
-from cases import draw, gradient
 from mpmath import mp, mpf
 
 from noiseproof import CE, DFT, FL, GCE, JS, MAE, NCE, OGC, FisherRao, LogitBias, LogitClip, PHuberCE
 from noiseproof.losses.clipped import clipping_threshold, two_gaussians
+from tests.helpers.cases import draw, gradient
 
 LOGITS, TARGET = draw(64, 10, scale=3.0)
 MARGINS = [-60.0, -30.0, -17.0, -8.0, -2.0, -0.1, 0.0, 0.3, 3.0, 9.0, 17.0, 30.0, 60.0]

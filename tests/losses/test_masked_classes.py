@@ -6,12 +6,25 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import DETACHED, DISTINCT, ENTRIES, NAMES, RANDOM, all_options, build, call, draw, draws, gradient, parameters
-from formulas import FORMULAS
 
 import noiseproof
 from noiseproof.primitives import chunks, plain_primitives, reference, rows_of_primitives
 from noiseproof.statistics import Statistic, every_label_statistics, row_statistics
+from tests.helpers.cases import (
+    DETACHED,
+    DISTINCT,
+    ENTRIES,
+    NAMES,
+    RANDOM,
+    all_options,
+    build,
+    call,
+    draw,
+    draws,
+    gradient,
+    parameters,
+)
+from tests.helpers.formulas import FORMULAS
 
 ON_LOGITS = [name for name in NAMES if ENTRIES[name].reads != "features"]
 EACH = [name for name in ON_LOGITS if name in DISTINCT]

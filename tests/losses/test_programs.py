@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import ENTRIES, STATISTIC, all_options, build, draw
 
 import noiseproof
 from noiseproof.losses import programs
@@ -17,6 +16,7 @@ from noiseproof.program import Node, Program, traced
 from noiseproof.program.code import OPERATIONS, Builder, decoded, encoded
 from noiseproof.program.vectors import compiled
 from noiseproof.statistics import RowStatistics, request_of, statistics_of
+from tests.helpers.cases import ENTRIES, STATISTIC, all_options, build, draw
 
 WITHOUT = {"ogc", "logit-bias"}
 """One has a threshold that follows the training, the other an operation that programs do not have."""

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import DISTINCT, ENTRIES, NAMES, RANDOM, build, call, gradient
 
 import noiseproof
+from tests.helpers.cases import DISTINCT, ENTRIES, NAMES, RANDOM, build, call, gradient
 
 EACH = pytest.mark.parametrize("name", DISTINCT)
 LARGEST = {torch.float16: 65504.0, torch.bfloat16: 1e30, torch.float32: 1e30, torch.float64: 1e300}

@@ -3,10 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import ENTRIES, NAMES, RANDOM, build, call, draw, gradient
 
 import noiseproof
 from noiseproof.losses.complementary import every_complementary_label
+from tests.helpers.cases import ENTRIES, NAMES, RANDOM, build, call, draw, gradient
 
 FLAT = [name for name in NAMES if ENTRIES[name].reads != "features"]
 

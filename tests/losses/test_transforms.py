@@ -3,8 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import DETACHED, DISTINCT, NAMES, RANDOM, VARIANTS, build, call, draw, gradient
 from torch.autograd import forward_ad
+
+from tests.helpers.cases import DETACHED, DISTINCT, NAMES, RANDOM, VARIANTS, build, call, draw, gradient
 
 EACH = pytest.mark.parametrize("name", DISTINCT)
 EVERY = pytest.mark.parametrize("name", NAMES)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from cases import DETACHED, ENTRIES, STATISTIC
 from torch import Tensor
 
 import noiseproof
@@ -17,6 +16,7 @@ from noiseproof import GradientInForward, RobustLoss, Sum
 from noiseproof.losses.expressions import evaluate, values_of
 from noiseproof.losses.in_graph import keep, loss_in_graph
 from noiseproof.primitives import small
+from tests.helpers.cases import DETACHED, ENTRIES, STATISTIC
 
 NUMBERS = [*range(-3, 31), *map(float, range(-3, 31)), 0.5, 1e-3, 100.0, 0.1, 0.7, 1.5]
 NARROW = {

@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from own import TINY
-from stopping import StopIn, StoppedError
 
 from noiseproof import paper
 from noiseproof.train import override
+from tests.helpers.own import TINY
+from tests.helpers.stopping import StopIn, StoppedError
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from stopping import StopIn, StoppedError
 from torch import nn
 
 from noiseproof.data.loader import ORDER
@@ -21,6 +20,7 @@ from noiseproof.keyed_random import keyed_order
 from noiseproof.train import Outcome, Recipe, Run, RunOptions, prepare, train
 from noiseproof.train.checkpoint import read_checkpoint
 from noiseproof.train.distributed import LostProcessError, answering, shared_norms
+from tests.helpers.stopping import StopIn, StoppedError
 
 SCRIPT = """
 import json, os, signal, sys

@@ -89,9 +89,8 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(sha
     if torch.cuda.is_available():
         pytest.skip("there is a device")
     pytest.importorskip("triton")
-    import no_device
-
     from noiseproof.train.fast import staging
+    from tests.helpers import no_device
 
     no_device.take_away(monkeypatch)
     monkeypatch.setattr(staging, "STAGED", 1)

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -211,7 +210,7 @@ def test_the_tally_counts_what_is_predicted(classes, dtype):
 def test_the_kernels_compile_for_a_gpu(model, precision, tmp_path):
     pytest.importorskip("triton", minversion="3.3", reason="compiling ahead has another interface there")
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, str(Path(__file__).with_name("compiled_ahead.py")), model, precision]
+    command = [sys.executable, "-m", "tests.helpers.compiled_ahead", model, precision]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
     kernels = {"moments", "forward", "backward_sums", "backward_inputs", "_stem_forward", "_stem_weights"}

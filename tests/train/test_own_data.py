@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from own import grey_folder, recipe
 
 from noiseproof.data import from_arrays, open_dataset
 from noiseproof.train import (
@@ -23,6 +22,7 @@ from noiseproof.train import (
 )
 from noiseproof.train.checkpoint import read_checkpoint, write_checkpoint
 from noiseproof.train.record import task_facts
+from tests.helpers.own import grey_folder, recipe
 
 
 @pytest.mark.parametrize("augment", ["none", "flip", "crop-flip"])

@@ -9,7 +9,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from own import grey_folder, recipe
 
 from noiseproof.data import Split, open_dataset
 from noiseproof.models import resnet18
@@ -21,6 +20,7 @@ from noiseproof.train import (
 )
 from noiseproof.train.engine_choice import pools_evenly
 from noiseproof.train.network import build_network, model_code_hash
+from tests.helpers.own import grey_folder, recipe
 
 
 @pytest.mark.parametrize("model", ["cnn8", "resnet18", "mlp"])

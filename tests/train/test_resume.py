@@ -84,7 +84,7 @@ def test_a_run_killed_at_random_moments_ends_the_same(digits, tmp_path, files):
 @pytest.mark.slow
 def test_a_run_killed_before_every_kind_of_file_system_event_and_at_random_moments_ends_the_same(digits, tmp_path):
     """Sixty kills or more: the first and the last of each kind of event, half of a write, and 30 random moments."""
-    words = [sys.executable, str(Path(__file__).parent / "killer.py"), json.dumps(digits.as_dict()), str(tmp_path), "60"]
+    words = [sys.executable, "-m", "tests.helpers.killer", json.dumps(digits.as_dict()), str(tmp_path), "60"]
     done = subprocess.run(words, check=True, timeout=600, capture_output=True, text=True)
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["different"] == []

@@ -42,7 +42,7 @@ only e^2 - e remains a difference of e and 1, which costs digits where classes t
 line the largest class, if it is not the label, has e = 1 and drops out of the round bracket and of the sum exactly; if it is
 the label, the fourth has nothing to cancel. With two classes ``(K-1) p_j - 1`` and ``p_j H - h_j`` cancel too: there dz_j is
 -dz_y, whose column above is made of products alone. Measured against 60-digit arithmetic the worst row's gradient is within
-1e-5 at every confidence, right or wrong (tests/test_accuracy.py).
+1e-5 at every confidence, right or wrong (tests/losses/test_accuracy.py).
 
 A class at -inf is masked: it is in no sum, K - 1 is then the number of the others that are left, and its dz is 0.
 

@@ -16,7 +16,7 @@ from noiseproof.report.page_runs import groups_of, read_runs
 from noiseproof.report.profiles import beside, text_results
 from noiseproof.train import Recipe
 
-RECORDS = Path(__file__).resolve().parents[1] / "records"
+RECORDS = Path(__file__).resolve().parents[2] / "records"
 SHORT = ("--set", "epochs=2", "--set", "model.hidden=[16]", "--quiet")
 
 

@@ -10,7 +10,7 @@ import torch
 
 import noiseproof
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -87,9 +87,9 @@ def test_an_example_that_fails_stops_the_build(monkeypatch):
 
 def test_a_link_to_a_test_that_is_not_there_is_found(tmp_path, monkeypatch):
     sources = importlib.import_module("manual.sources")
-    (tmp_path / "page.md").write_text("[`test_nothing`](../tests/test_manual.py)", encoding="utf-8")
+    (tmp_path / "page.md").write_text("[`test_nothing`](../tests/tools/test_manual.py)", encoding="utf-8")
     monkeypatch.setattr(sources, "DOCS", tmp_path)
-    assert sources.missing_tests() == ["tests/test_manual.py::test_nothing"]
+    assert sources.missing_tests() == ["tests/tools/test_manual.py::test_nothing"]
 
 
 @pytest.mark.slow

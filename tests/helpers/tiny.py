@@ -4,11 +4,10 @@ import io
 import random
 import tarfile
 
-from misbehaving import md5, sha256
-
 from noiseproof.data import download as downloads
 from noiseproof.data.fetch import fetch
 from noiseproof.data.known import RemoteFile, Source
+from tests.helpers.misbehaving import md5, sha256
 
 PAGE = "http://localhost/about"
 MEMBER = random.Random(0).randbytes(700_000)  # more than four times what gzip reads ahead

@@ -7,12 +7,12 @@ come from mpmath's softmax and the derivatives of the papers' formulas, with 60 
 import mpmath
 import pytest
 import torch
-from cases import STATISTIC, build, gradient, tied_rows
 from mpmath import mp, mpf
 
 import noiseproof
 from noiseproof.losses import in_graph
 from noiseproof.primitives import Recorded, small
+from tests.helpers.cases import STATISTIC, build, gradient, tied_rows
 
 LOSSES = {
     "ce": {},

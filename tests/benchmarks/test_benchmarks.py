@@ -22,7 +22,7 @@ from noiseproof.train import override
 
 @pytest.fixture
 def auto_a(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     return importlib.import_module("auto_a")
 
 
@@ -139,7 +139,7 @@ control.main()
 @pytest.mark.slow
 def test_sigterm_ends_it_with_a_checkpoint(tmp_path):
     words = ["--data", ".", "--out", "runs", "--records", "r.jsonl", "--device", "cpu"]
-    folder = Path(__file__).parents[1] / "benchmarks"
+    folder = Path(__file__).parents[2] / "benchmarks"
     process = subprocess.Popen([sys.executable, "-c", STOPPED, folder, *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     while not list(tmp_path.glob("runs/*/record.json")):
         assert process.poll() is None

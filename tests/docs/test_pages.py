@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 import noiseproof
 from noiseproof.cli import app
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = {str(path.relative_to(ROOT)): path for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]}
 CODE = re.compile(r"^([ ]*)```python\n(.*?)^\1```|^<!-- run\n(.*?)^-->", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^ {4,}\$? ?(noiseproof .*?)(?:  +#.*)?$|`(noiseproof [a-z][^`]*)`", re.MULTILINE)

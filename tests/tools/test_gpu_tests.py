@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "tools" / "gpu_tests.py"
+SCRIPT = Path(__file__).parents[2] / "tools" / "gpu_tests.py"
 TESTS = """
 import os, time, pytest
 

@@ -26,7 +26,7 @@ from noiseproof.train import DivergenceError, Observer, RunStore
 from noiseproof.train.queue import Speeds
 from noiseproof.train.runs import claimed
 
-RECORDS = Path(__file__).parents[1] / "records" / "reproduction.jsonl"
+RECORDS = Path(__file__).parents[2] / "records" / "reproduction.jsonl"
 DIGITS = tuple(
     paper.Cell("sym_asym", "digits", noise, rate, loss, 90.0, 0.5, 3)
     for loss in ("CE", "JAL-CE")

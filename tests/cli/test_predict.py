@@ -20,7 +20,7 @@ from noiseproof.data import DataError, from_arrays
 from noiseproof.data.tables import load_table
 from noiseproof.train import Recipe, RunOptions, TrainedClassifier, train, with_noise
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MODULE = "from torch import nn\n\n\ndef network(classes):\n    return nn.Linear(4, classes)\n"
 
 

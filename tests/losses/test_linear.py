@@ -7,7 +7,6 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
-from cases import DISTINCT, build
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
@@ -20,6 +19,7 @@ from noiseproof.losses.base import RobustLoss
 from noiseproof.primitives import Backend, backends
 from noiseproof.primitives import linear as operation
 from noiseproof.statistics import Statistic
+from tests.helpers.cases import DISTINCT, build
 
 NAMES = [name for name in DISTINCT if build(name).needs is not None]
 ROWS, WIDTH, CLASSES = 11, 6, 9

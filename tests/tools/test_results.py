@@ -7,7 +7,7 @@ import pytest
 
 from noiseproof.report import write_records
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
