@@ -92,7 +92,7 @@ def cases(pattern: str = "cases_*.py") -> dict[str, Case]:
     """All cases, by their module and name; the key says all that a test needs."""
     found: dict[str, Case] = {}
     for path in sorted(HERE.glob(pattern)):
-        module = importlib.import_module(f"hostile.{path.stem}")
+        module = importlib.import_module(f"tests.hostile.{path.stem}")
         for case in module.CASES:
             key = f"{path.stem.removeprefix('cases_')}-{case.name}"
             if key in found:
