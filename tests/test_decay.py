@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import noiseproof
-from noiseproof.paper import recommended_decay
+from noiseproof.losses.recommended import recommended_settings
 from noiseproof.train import Recipe
 from noiseproof.train.update import Weights, update_for
 
@@ -310,13 +310,13 @@ def test_ddp_averages_it_to_what_it_is(tmp_path):
 
 def test_the_recommended_strengths_are_the_papers_everywhere_they_are_said():
     """The numbers of the paper's settings (its implementation details, and its code for ANL)."""
-    l1 = {name: [one.l1 for one in recommended_decay(name)] for name in ("jal-ce", "JAL-FL", "anl-ce", "ANLFL")}
+    l1 = {name: [one.l1 for one in recommended_settings(name)] for name in ("jal-ce", "JAL-FL", "anl-ce", "ANLFL")}
     assert l1["jal-ce"] == l1["JAL-FL"] == [5e-5, 5e-6, 0.0, 0.0, 0.0]
     assert l1["anl-ce"] == l1["ANLFL"] == [5e-5, 5e-7, 0.0, 0.0, 0.0]
-    assert [one.l2 for one in recommended_decay("gce")] == [1e-4, 1e-5, 3e-5, 1e-3, 0.0]
-    assert recommended_decay("dft") == ()
+    assert [one.l2 for one in recommended_settings("gce")] == [1e-4, 1e-5, 3e-5, 1e-3, 0.0]
+    assert recommended_settings("dft") == ()
     page = (ROOT / "docs" / "decay.md").read_text(encoding="utf-8")
-    for jal, anl, other in zip(*(recommended_decay(name) for name in ("jal-ce", "anl-ce", "ce")), strict=True):
+    for jal, anl, other in zip(*(recommended_settings(name) for name in ("jal-ce", "anl-ce", "ce")), strict=True):
         cells = [
             re.sub(r"e-0", "e-", str(one).split(":")[0]).replace("0.0001", "1e-4").replace("0.001", "1e-3")
             for one in (jal, anl, other)

@@ -45,7 +45,7 @@ ROOMS = {
     "paper": ("the paper as data: cells, figures, recipes, differences", ("losses", "noise", "train")),
     "advice": (
         "which loss and hyper-parameters, and on what evidence",
-        ("audit", "losses", "noise", "paper", "reading", "theory"),
+        ("audit", "losses", "noise", "reading", "theory"),
     ),
     "report": (
         "what was measured, beside what was published; reads records",

@@ -15,7 +15,7 @@ from noiseproof.losses import LossEntry, list_losses
 from noiseproof.losses.catalog import FAMILIES, SYMBOLS
 from noiseproof.losses.expressions import names_in
 from noiseproof.losses.parameters import describe_parameters
-from noiseproof.paper import recommended_decay
+from noiseproof.losses.recommended import recommended_settings
 from noiseproof.theory import check
 
 __all__ = ["catalogue", "section"]
@@ -102,7 +102,7 @@ def _facts(entry: LossEntry) -> Iterable[str]:
         "Asymmetric": _asymmetric(entry),
         "Range": " to ".join(_math(end, entry) for end in entry.range) if entry.range else "not stated",
         f"Tolerates, {CLASSES} classes": "; ".join(f"`{noise}` {answer}" for noise, answer in tolerated.items()),
-        "Decay": "; ".join(str(one) for one in recommended_decay(entry.name)) or "the paper has none for it",
+        "Decay": "; ".join(str(one) for one in recommended_settings(entry.name)) or "the paper has none for it",
         "Parameters": "; ".join(f"`{name}` {meaning}" for name, meaning in describe_parameters(entry).items()),
         "Here": "; ".join(f"`{symbol}` {meaning}" for symbol, meaning in _symbols(entry)),
         "Also called": ", ".join(entry.aliases),

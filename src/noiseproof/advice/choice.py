@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from noiseproof import paper
 from noiseproof.advice.evidence import FAR, Case, Cell, Kind, Measured, family_of, nearest
 from noiseproof.audit import Audit
 from noiseproof.audit.tables import rate_in
 from noiseproof.losses import RobustLoss, create_loss, find_loss
+from noiseproof.losses.recommended import KINDS_OF_DATA, DataKind, RecommendedSettings, kind_of_data, recommended_settings
 from noiseproof.noise import LabelNoise, from_matrix
 from noiseproof.theory.choice import CHOOSES, choose_a, chosen_options
 from noiseproof.theory.weights import Noise, label_weights
@@ -26,7 +26,7 @@ USUAL = "jal-ce"
 LEAD, LEAD_OF_FEW, ERRORS = 1.0, 3.0, 2.0
 """Points by which another loss must be ahead of JAL-CE to be advised instead, by how many if there are fewer than three seeds,
 and of how many standard errors of the difference"""
-MANY_CLASSES, FEW_IMAGES = 50, 4000
+FEW_IMAGES = 4000
 SHOWN = 6
 LEAST = 3
 """Seeds from which on a deviation is used"""
@@ -175,24 +175,17 @@ def _enough(one: Measured, other: Measured) -> float:
     return max(LEAD, ERRORS * math.hypot(one.std / one.n**0.5, other.std / other.n**0.5))
 
 
-def _setting(case: Case, pretrained: bool) -> str:
-    """The paper's data set whose settings fit: by the kind of the data and how many classes they have."""
-    if case.kind == "photographs":
-        return "clothing1m" if pretrained else "webvision"
-    if case.kind == "images":
-        return "cifar100" if (case.classes or 0) >= MANY_CLASSES else "cifar10"
-    return "digits"
+def _recommended(loss: str, kind: DataKind) -> RecommendedSettings | None:
+    return next((found for found in recommended_settings(loss) if found.kind == kind), None)
 
 
 def _options(
     loss: str, known: LabelNoise | None, case: Case, pretrained: bool, noise: Any
 ) -> tuple[dict[str, Any], list[Part]]:
     """The options of the loss, and a part for each of them."""
-    setting = _setting(case, pretrained)
-    try:
-        options: dict[str, Any] = dict(paper.recipe(f"{setting}/{loss}").loss_options)
-    except ValueError:
-        options = {}
+    kind = kind_of_data(case.kind, case.classes, pretrained)
+    settings = _recommended(loss, kind)
+    options = {} if settings is None else dict(settings.options)
     defaults = find_loss(loss).defaults
     parts: list[Part] = []
     if loss in CHOOSES and known is not None:
@@ -204,14 +197,14 @@ def _options(
         parts.append(Part("a", f"{options.get('a', defaults['a']):g}", f"the default; {why}", "paper"))
     if weights := [name for name in ("alpha", "beta") if name in defaults]:
         value = ", ".join(f"{name} {options.get(name, defaults[name]):.4g}" for name in weights)
-        parts.append(Part(" and ".join(weights), value, *_of_weights(loss, setting, case)))
+        parts.append(Part(" and ".join(weights), value, *_of_weights(loss, kind, case)))
     return options, parts
 
 
-def _of_weights(loss: str, setting: str, case: Case) -> tuple[str, Basis]:
+def _of_weights(loss: str, kind: DataKind, case: Case) -> tuple[str, Basis]:
     kept = "; beta keeps the strength of AMSE at this a" if loss in CHOOSES and case.rate is not None else ""
-    if setting != "digits":
-        return f"the paper's for {setting}{kept}", "paper"
+    if kind != "features":
+        return f"the paper's for {KINDS_OF_DATA[kind].data_set}{kept}", "paper"
     if case.kind == "features" and loss == USUAL:
         return f"the default; a larger alpha mostly cost points under noise (docs/own_data.md){kept}", "records"
     return f"the default{kept}", "none"
@@ -227,13 +220,12 @@ def _decay(loss: str, case: Case, pretrained: bool) -> tuple[float | None, float
     if case.kind == "images" and case.examples is not None and case.examples < FEW_IMAGES:
         reason = f"the default: of fewer than {FEW_IMAGES:,} images, trained by Adam, decays have not been compared"
         return None, None, Part("decay", "none", reason, "none")
-    setting = _setting(case, pretrained)
-    try:
-        found = paper.recipe(f"{setting}/{loss}")
-    except ValueError:
-        return None, None, Part("decay", "-", f"the paper does not train {loss} on {setting}", "none")
+    kind = kind_of_data(case.kind, case.classes, pretrained)
+    data_set, found = KINDS_OF_DATA[kind].data_set, _recommended(loss, kind)
+    if found is None:
+        return None, None, Part("decay", "-", f"the paper does not train {loss} on {data_set}", "none")
     shown = " and ".join(f"L{k} {value:g}" for k, value in ((1, found.l1), (2, found.l2)) if value)
-    return found.l1, found.l2, Part("decay", shown, f"the paper's for {setting}; part of the method (docs/decay.md)", "paper")
+    return found.l1, found.l2, Part("decay", shown, f"the paper's for {data_set}; part of the method (docs/decay.md)", "paper")
 
 
 def _commands(

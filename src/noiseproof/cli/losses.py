@@ -18,7 +18,7 @@ from noiseproof.cli.completion import losses as loss_names
 from noiseproof.cli.output import console, errors_reported
 from noiseproof.losses.catalog import SYMBOLS, LossEntry, find_loss, list_losses
 from noiseproof.losses.expressions import names_in
-from noiseproof.paper import recommended_decay
+from noiseproof.losses.recommended import recommended_settings
 
 Name = Annotated[str | None, typer.Argument(help="One loss in full: jal-ce, NCE+RCE, gce, ...", autocompletion=loss_names)]
 
@@ -59,7 +59,7 @@ def loss_page(entry: LossEntry) -> Group:
         "asymmetric": _asymmetric(entry.asymmetric),
         "range": f"[{entry.range[0]}, {entry.range[1]}]" if entry.range else "not stated",
         "reads": entry.reads,
-        "decay": "\n".join(str(one) for one in recommended_decay(entry.name)) or "not in the paper",
+        "decay": "\n".join(str(one) for one in recommended_settings(entry.name)) or "not in the paper",
         "also called": ", ".join(entry.aliases) or "-",
         "reference": entry.reference,
     }
@@ -86,7 +86,7 @@ def usage(entry: LossEntry) -> list[str]:
     shown = ", ".join(f"{name}={given.get(name, repr(default))}" for name, default in entry.defaults.items())
     options = "".join(f", {name}={value}" for name, value in given.items())
     tensors = ", ".join(list(inspect.signature(getattr(functional, entry.function_name)).parameters)[: 4 if given else 2])
-    strength = max((decay.l1 for decay in recommended_decay(entry.name)), default=0.0)
+    strength = max((found.l1 for found in recommended_settings(entry.name)), default=0.0)
     return [
         f"criterion = noiseproof.{entry.cls.__name__}({shown})",
         f'criterion = noiseproof.create_loss("{entry.name}"{options})',

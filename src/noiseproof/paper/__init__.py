@@ -6,7 +6,6 @@ hyperparameters  the options of every loss on every data set
 figures          the runs behind the figures
 queue            the runs behind both, each once, in the order in which they are worth running
 settings         how each data set is trained
-decays           recommended_decay: the L1 or L2 decay that belongs to a loss, by kind of data
 noise            what asymmetric, instance and human noise are for each data set
 fidelity         the two profiles, and how a value is written on which the paper's text and its code differ
 
@@ -14,12 +13,12 @@ The text leaves things out and sometimes contradicts the code that made its numb
 repeats what was run; ``paper-text`` follows the text. :func:`differences` lists what they differ in, with the source.
 """
 
+from noiseproof.losses.recommended import recommended_settings as recommended_decay
 from noiseproof.paper.cells import Cell, cells
-from noiseproof.paper.decays import RecommendedDecay, recommended_decay
 from noiseproof.paper.fidelity import PROFILES, Difference, Profile
 from noiseproof.paper.recipes import SEEDS, QuotedError, differences, list_recipes, recipe, recipe_of
 
 __all__ = [
-    "PROFILES", "SEEDS", "Cell", "Difference", "Profile", "QuotedError", "RecommendedDecay", "cells", "differences",
+    "PROFILES", "SEEDS", "Cell", "Difference", "Profile", "QuotedError", "cells", "differences",
     "list_recipes", "recipe", "recipe_of", "recommended_decay",
 ]  # fmt: skip
