@@ -41,11 +41,10 @@ from noiseproof.audit.labels import PLAIN, ROBUST, planned
 from noiseproof.data import Dataset, Examples, held_out
 from noiseproof.noise import NoisyLabels
 from noiseproof.train import Recipe, RunOptions, Task, override, own_recipe
+from noiseproof.train.concurrent import concurrent_runs, run_in_threads
 from noiseproof.train.engine_choice import fast_path_suits, start_run
 from noiseproof.train.options import precision_of
-from noiseproof.train.queue import width_of
 from noiseproof.train.record import environment
-from noiseproof.train.side_by_side import in_threads
 
 AUDITS = {"audit": False, "quick": True}
 WAYS = (*AUDITS, "cleanlab", "cleanlab stopped")
@@ -149,10 +148,10 @@ class Case:
 def together(plan: Plan, recipe: Recipe, count: int, one: Callable[[int, RunOptions], T]) -> list[T]:
     """``one(0, options)``, ``one(1, options)``, ..., side by side where the fast engine is used."""
     fast = fast_path_suits(recipe, plan.task.train, plan.options)
-    at_once = min(count, width_of(recipe.model, plan.options.device.type)) if fast else 1
+    at_once = min(count, concurrent_runs(recipe.model, plan.options.device.type)) if fast else 1
     options = replace(plan.options, at_once=at_once)
     with precision_of(recipe, options.deterministic):
-        return in_threads(lambda place: one(place, options), count, at_once, threading.Event())
+        return run_in_threads(lambda place: one(place, options), count, at_once, threading.Event())
 
 
 def by_cleanlab(p: NDArray[Any], given: NDArray[np.int64]) -> Answer:

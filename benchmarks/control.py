@@ -20,9 +20,10 @@ from noiseproof.cli.plan import device_named
 from noiseproof.cli.queue_view import Keeper
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.paper import SEEDS, recipe
+from noiseproof.paper.plan import H200_EPOCH_SECONDS
 from noiseproof.report import read_records
 from noiseproof.train import Outcome, Recipe, Record, RunOptions, RunStore, StoredRun, override
-from noiseproof.train.queue import H200, OVER, Planned, Speeds, machine_of, plan_queue, run_queue
+from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, machine_name, plan_runs, train_runs
 
 L1, L2 = 5e-5, 1e-4
 LOSSES = ("jal-ce", "ce", "nce+rce", "nce+mae", "anl-ce", "nce+agce", "gce")
@@ -82,18 +83,18 @@ class Runner:
             wanted = [override(one, short) for one in wanted]
         files = [*([given.records] if given.records.exists() else []), *given.known]
         known = [StoredRun("", Record.status_in(facts), facts) for file in files for facts in runs_in(file)]
-        machine = machine_of(self.options)
-        speeds = Speeds(machine, {(machine, *kind, "bf16"): seconds for kind, seconds in H200.items()})
-        planned = plan_queue(wanted, [*known, *self.store.runs()], speeds, retry=given.retry_diverged)
-        todo = [run for run in planned if run.status not in OVER]
+        machine = machine_name(self.options)
+        speeds = RunCosts(machine, {(machine, *kind, "bf16"): seconds for kind, seconds in H200_EPOCH_SECONDS.items()})
+        planned = plan_runs(wanted, [*known, *self.store.runs()], speeds, retry=given.retry_diverged)
+        todo = [run for run in planned if run.status not in ENDED]
         minutes = sum(run.seconds or 0.0 for run in todo) / 60
         print(f"{len(planned) - len(todo)} of {len(planned)} runs are done, about {minutes:.0f} min left", flush=True)
         if given.plan:
             return
         keeper = Keeper(given.records, self.store)
-        keeper.add_folders(run.stored.folder for run in planned if run.stored and run.status in OVER)
+        keeper.add_folders(run.stored.folder for run in planned if run.stored and run.status in ENDED)
 
-        def ended(run: Planned[Recipe], outcome: Outcome | Exception) -> None:
+        def ended(run: PlannedRun[Recipe], outcome: Outcome | Exception) -> None:
             try:
                 keeper.keep(run.recipe, outcome)
             except (OSError, ValueError) as error:  # the run's folder has it, and the next call adds it
@@ -106,14 +107,14 @@ class Runner:
         more: dict[str, Any] = {"data": given.data, "options": self.options, "minutes": given.minutes}
         with sigterm_as_ctrl_c() as stopped:
             try:
-                tally = run_queue(todo, self.store, speeds, on_outcome=ended, **more)
+                tally = train_runs(todo, self.store, speeds, on_outcome=ended, **more)
             except KeyboardInterrupt:
                 print("stopped; the same command goes on", flush=True)
                 os._exit(stopped.status)  # a thread that compiles cannot be interrupted
-        left = len(tally.not_started) + len(tally.elsewhere)
+        left = len(tally.not_started) + len(tally.busy)
         print(f"{len(tally.finished)} finished, {len(tally.failed)} failed, {left} left for the next call")
-        if tally.full is not None:
-            print(f"no room: {tally.full}")
+        if tally.disk_error is not None:
+            print(f"no room: {tally.disk_error}")
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from noiseproof.paper import SEEDS, recipe
-from noiseproof.train import Observer, Outcome, Record, RunOptions, RunStore, train_together
+from noiseproof.train import Observer, Outcome, Record, RunOptions, RunStore, train_concurrently
 
 CELLS = (("jal-ce", "symmetric:0.8"), ("ce", "none"))
 
@@ -63,7 +63,7 @@ def main() -> None:
         ]
         begun = time.monotonic()
         options = RunOptions(device=torch.device(arguments.device))
-        outcomes = train_together(
+        outcomes = train_concurrently(
             recipes,
             store=RunStore(arguments.out),
             data=arguments.data,

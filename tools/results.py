@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from noiseproof.models import create_model
 from noiseproof.paper import SEEDS, cells
-from noiseproof.paper.queue import chosen_cells
+from noiseproof.paper.plan import chosen_cells
 from noiseproof.report import formatted, join, read_records
 from noiseproof.report.answer import answer
 

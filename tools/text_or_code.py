@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from noiseproof.paper import PROFILES
-from noiseproof.paper.queue import chosen_cells
+from noiseproof.paper.plan import chosen_cells
 from noiseproof.report import CellResult, join, read_records
 from noiseproof.report.profiles import said_of_profiles, text_or_code, text_results
 from noiseproof.report.tables import marked, papers

@@ -431,7 +431,7 @@ def test_digits(noise, least):
 def side_by_side(monkeypatch):
     """Folds are trained three at a time, as on a GPU."""
     monkeypatch.setattr(folds, "fast_path_suits", lambda *_: True)
-    monkeypatch.setattr(folds, "width_of", lambda *_: 3)
+    monkeypatch.setattr(folds, "concurrent_runs", lambda *_: 3)
 
 
 def test_folds_side_by_side_are_put_together_as_folds_in_turn_are(side_by_side, monkeypatch):

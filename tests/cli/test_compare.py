@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from noiseproof.cli import app
 from noiseproof.cli.loss_lists import parse_decays, parse_losses
 from noiseproof.train import Recipe, RunOptions
-from noiseproof.train.queue import Planned
+from noiseproof.train.run_list import PlannedRun
 
 SHORT = ("--dataset", "digits", "--noise", "symmetric:0.4", "--set", "epochs=2", "--set", "model.hidden=[16]", "--jobs", "1")
 
@@ -261,7 +261,7 @@ def test_processes_that_wait_to_be_heard_are_ended(tmp_path):
     from noiseproof.cli import compare_processes
 
     recipe = Recipe("digits", "ce", model_options={"hidden": [1]}, epochs=10**6, batch=2000, optimiser="adam")
-    planned = Planned(recipe, recipe.as_dict(), None, None)
+    planned = PlannedRun(recipe, recipe.as_dict(), None, None)
 
     stopped = []
 

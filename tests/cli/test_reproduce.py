@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 from noiseproof import paper
 from noiseproof.cli import app
 from noiseproof.cli.queue_view import Keeper
-from noiseproof.paper import queue
+from noiseproof.paper import plan
 from noiseproof.paper.figures import FIGURES, Curve
 from noiseproof.paper.settings import SETTINGS
 from noiseproof.report import cells as report_cells
 from noiseproof.report import merge, page_runs, read_records, write_records
 from noiseproof.train import DivergenceError, Observer, RunStore
-from noiseproof.train.queue import Speeds
+from noiseproof.train.run_list import RunCosts
 from noiseproof.train.runs import claimed
 
 RECORDS = Path(__file__).parents[2] / "records" / "reproduction.jsonl"
@@ -56,7 +56,7 @@ def digits(monkeypatch, tmp_path):
     """A paper with two losses on the digits, of which a run takes a quarter of a second; the arguments of a whole call."""
     monkeypatch.setattr(sys.modules["noiseproof.paper.cells"], "_all", lambda: DIGITS)
     monkeypatch.setitem(SETTINGS, "digits", {**SETTINGS["digits"], "epochs": 4, "confidence_epochs": ()})
-    kept = (queue._facts, queue.run_facts, report_cells._usual, page_runs._paper_facts, page_runs._paper_noises)
+    kept = (plan._facts, plan.run_facts, report_cells._usual, page_runs._paper_facts, page_runs._paper_noises)
     for of_the_paper in kept:
         of_the_paper.cache_clear()
     yield ["--data", tmp_path, "--out", tmp_path / "runs", "--records", tmp_path / "new" / "records.jsonl"]
@@ -101,7 +101,7 @@ def test_the_measured_mean_is_that_of_the_records(tmp_path):
 
 def test_runs_of_the_other_profile_are_named(tmp_path):
     (cell,) = paper.cells(table="sym_asym", dataset="cifar10", noise="symmetric", rate=0.8, loss="GCE")
-    runs = {profile: queue.run_facts(cell, profile) for profile in paper.PROFILES}
+    runs = {profile: plan.run_facts(cell, profile) for profile in paper.PROFILES}
     recipes = [(60.0, {**runs["paper-text"], "seed": 123}), (61.0, {**runs["paper-text"], "seed": 124})]
     recipes += [(25.0, {**runs["paper-code"], "seed": 123})]
     records = [{"recipe": {**recipe, "precision": "bf16"}, "result": {"test_accuracy": one / 100}} for one, recipe in recipes]
@@ -164,7 +164,7 @@ def test_the_plan_says_what_is_left_and_how_long_it_takes(tmp_path):
     write_records(file, read_records(RECORDS)[:done])
     result = run("--plan", "--records", file, "--dataset", "cifar10", "--seeds", "123,124")
     assert result.exit_code == 0
-    runs = queue.planned_runs(queue.chosen_cells(datasets=["cifar10"]), seeds=[123, 124]).runs
+    runs = plan.planned_runs(plan.chosen_cells(datasets=["cifar10"]), seeds=[123, 124]).runs
     together = re.search(r"^together +(\d+) +(\d+) +(\d+) +(\d+) +(.*)$", result.stdout, re.MULTILINE)
     assert [int(number) for number in together.groups()[:4]] == [len(runs), done, len(runs) // 2 - done, len(runs) // 2]
     assert together[5] == f"{(len(runs) - done) * 28 / 3600:.1f} h"
@@ -270,7 +270,7 @@ def jal_diverges(monkeypatch):
             raise DivergenceError("the loss is not finite")
 
     def observer(self, run):
-        return Diverge() if run.wanted.cells[0].loss == "JAL-CE" else Observer()
+        return Diverge() if run.job.cells[0].loss == "JAL-CE" else Observer()
 
     monkeypatch.setattr("noiseproof.cli.queue_view.Display.observer", observer)
 
@@ -319,7 +319,7 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(digits, jal_diverges,
 
 
 def test_a_run_that_another_process_is_at_work_on_is_left_to_it_and_has_not_failed(digits, tmp_path):
-    (busy,) = queue.planned_runs(DIGITS[:1], seeds=[123], precision="float32").runs
+    (busy,) = plan.planned_runs(DIGITS[:1], seeds=[123], precision="float32").runs
     with claimed(RunStore(tmp_path / "runs").folder_for(busy.recipe)):
         result = run(*digits, "--seeds", "1", "--device", "cpu")
     assert result.exit_code == 0, result.stderr
@@ -357,7 +357,7 @@ def test_results_that_are_not_added_to_the_records_are_no_success_and_the_next_c
 
 
 def test_with_minutes_nothing_starts_that_would_not_end_in_time(digits, tmp_path, monkeypatch):
-    monkeypatch.setattr(Speeds, "until_end", lambda self, facts, done, width: 100.0)
+    monkeypatch.setattr(RunCosts, "until_end", lambda self, facts, done, width: 100.0)
     result = run(*digits, "--seeds", "1", "--minutes", "1")
     assert result.exit_code == 0
     assert "4 runs would not have ended in 1 minutes; 0 of 4 runs finished" in result.stderr

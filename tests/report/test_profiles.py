@@ -9,7 +9,7 @@ import pytest
 
 from noiseproof.paper import PROFILES, cells
 from noiseproof.paper.figures import Curve
-from noiseproof.paper.queue import cell_differences, run_facts
+from noiseproof.paper.plan import cell_differences, run_facts
 from noiseproof.report import formatted, join
 from noiseproof.report.figures import runs_of
 from noiseproof.report.page import page

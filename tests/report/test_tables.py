@@ -9,7 +9,7 @@ import re
 import pytest
 
 from noiseproof.paper import cells
-from noiseproof.paper.queue import chosen_cells, planned_runs, run_facts
+from noiseproof.paper.plan import chosen_cells, planned_runs, run_facts
 from noiseproof.report import FORMATS, formatted, join, summary
 from noiseproof.report.answer import answer
 

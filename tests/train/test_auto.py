@@ -9,7 +9,7 @@ from noiseproof import paper, theory
 from noiseproof.audit import Audit
 from noiseproof.data import from_arrays
 from noiseproof.noise import symmetric
-from noiseproof.train import Recipe, Record, RunStore, identity, override, settled, train, train_together, with_noise
+from noiseproof.train import Recipe, Record, RunStore, identity, override, settled, train, train_concurrently, with_noise
 from noiseproof.train.record import task_facts
 
 CLASSES = 5
@@ -139,10 +139,10 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_result(dataset, tmp_path):
 def test_runs_side_by_side_are_those_of_the_number(tmp_path):
     one = Recipe(dataset="digits", loss="jal-ce", loss_options={"a": "auto"}, noise="symmetric:0.4", epochs=1)
     store = RunStore(tmp_path)
-    (outcome,) = train_together([one])
+    (outcome,) = train_concurrently([one])
     assert outcome.record.notes[0].startswith("a = 18, 10 times the 1.8")
     for each in (override(one, {"loss_options": {"a": 18.0, "beta": 30 / 18}}), one):
-        train_together([each], store=store)
+        train_concurrently([each], store=store)
     (run,) = store.runs()  # the second found the first
     assert run.facts["recipe"]["loss_options"]["a"] == 18.0
 

@@ -23,7 +23,7 @@ from noiseproof.train import (
     override,
     prepare,
     train,
-    train_together,
+    train_concurrently,
 )
 from noiseproof.train import checkpoint as checkpoints
 from noiseproof.train.record import task_facts
@@ -202,11 +202,11 @@ def test_of_two_folders_the_finished_run_is_found(tmp_path, digits, interrupted)
 def test_runs_side_by_side_are_written_to_a_store(tmp_path, digits):
     recipes = [override(digits, {"epochs": 1, "seed": seed}) for seed in (1, 2)]
     train(recipes[0], folder=tmp_path / "by another name")
-    outcomes = train_together(recipes, store=RunStore(tmp_path))
+    outcomes = train_concurrently(recipes, store=RunStore(tmp_path))
     assert all(isinstance(outcome, Outcome) for outcome in outcomes)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["by another name", folder_name(recipes[1])]
     with pytest.raises(ValueError, match="folders and store both say where"):
-        train_together(recipes, store=RunStore(tmp_path), folders=[tmp_path, tmp_path])
+        train_concurrently(recipes, store=RunStore(tmp_path), folders=[tmp_path, tmp_path])
 
 
 @pytest.mark.parametrize("number", [0, 2])

@@ -22,11 +22,10 @@ from noiseproof.files import is_file, write_whole
 from noiseproof.noise import label_hash
 from noiseproof.reading import NpzFile, ReadError
 from noiseproof.train import Recipe, RunOptions, Task
+from noiseproof.train.concurrent import concurrent_runs, run_in_threads
 from noiseproof.train.engine_choice import fast_path_suits, start_run
 from noiseproof.train.options import precision_of
-from noiseproof.train.queue import width_of
 from noiseproof.train.runs import claimed
-from noiseproof.train.side_by_side import in_threads
 
 __all__ = ["HeldOut", "Plan", "Progress", "Store", "cross_validated", "evened", "stratified_folds"]
 
@@ -133,7 +132,7 @@ def cross_validated(
     be called from several threads: on the fast engine the folds are trained side by side.
     """
     stopping = threading.Event()
-    at_once = min(plan.folds, width_of(recipe.model, plan.options.device.type))
+    at_once = min(plan.folds, concurrent_runs(recipe.model, plan.options.device.type))
     if not fast_path_suits(recipe, plan.task.train, plan.options):
         at_once = 1  # plain runs share torch's generator, and are no faster side by side
     options = replace(plan.options, at_once=at_once)
@@ -157,7 +156,7 @@ def cross_validated(
         if at_once == 1:  # in this thread, which Ctrl-C stops at once
             parts = [one(number) for number in range(plan.folds)]
         else:
-            parts = in_threads(one, plan.folds, at_once, stopping)
+            parts = run_in_threads(one, plan.folds, at_once, stopping)
     return _joined(parts, len(plan.task.train))
 
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import torch
 
 from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Recipe, Record, RunOptions, RunStore
-from noiseproof.train.queue import Planned, Speeds, run_queue
+from noiseproof.train.run_list import PlannedRun, RunCosts, train_runs
 
 __all__ = ["Advance", "in_processes", "in_words"]
 
@@ -29,7 +29,7 @@ Ended = Callable[[Recipe, str, bool], object]
 """Hears what came of a run, and whether it failed"""
 
 
-def in_processes(todo: Sequence[Planned[Recipe]], jobs: int, place: Place, reached: Reached, ended: Ended) -> None:
+def in_processes(todo: Sequence[PlannedRun[Recipe]], jobs: int, place: Place, reached: Reached, ended: Ended) -> None:
     """Train the runs, ``jobs`` at a time. Ctrl-C or an error ends the processes once their runs have written checkpoints."""
     waiting = deque(todo)
     workers: dict[Connection, _Worker] = {}
@@ -67,7 +67,7 @@ def in_processes(todo: Sequence[Planned[Recipe]], jobs: int, place: Place, reach
 class _Worker:
     """A process with a connection of its own: one that all share would stay locked if its holder were killed."""
 
-    run: Planned[Recipe]
+    run: PlannedRun[Recipe]
 
     def __init__(self, place: Place) -> None:
         context = multiprocessing.get_context("spawn")
@@ -76,7 +76,7 @@ class _Worker:
         self.process.start()
         theirs.close()  # so that the connection ends with the process
 
-    def start(self, run: Planned[Recipe]) -> None:
+    def start(self, run: PlannedRun[Recipe]) -> None:
         self.run = run
         self._send(run)
 
@@ -101,7 +101,7 @@ class _Worker:
         self._send(None)
         self.process.join()
 
-    def _send(self, run: Planned[Recipe] | None) -> None:
+    def _send(self, run: PlannedRun[Recipe] | None) -> None:
         try:
             self.connection.send(run)
         except OSError:
@@ -115,10 +115,10 @@ def _work(connection: Connection, root: Path, data: str | None, options: RunOpti
     torch.set_num_threads(1)
     while (run := connection.recv()) is not None:
         ended: list[Outcome | Exception] = []
-        run_queue(
+        train_runs(
             [run],
             RunStore(root),
-            Speeds(""),
+            RunCosts(""),
             data=data,
             options=options,
             observer=lambda run: Advance(lambda recipe, epoch: connection.send(epoch), run.recipe),
@@ -127,7 +127,7 @@ def _work(connection: Connection, root: Path, data: str | None, options: RunOpti
         connection.send(in_words(ended[0]))
 
 
-def _keep(ended: list[Outcome | Exception], run: Planned[Recipe], outcome: Outcome | Exception) -> None:
+def _keep(ended: list[Outcome | Exception], run: PlannedRun[Recipe], outcome: Outcome | Exception) -> None:
     ended.append(outcome)
 
 

@@ -18,8 +18,8 @@ from noiseproof.noise import LabelNoise
 from noiseproof.report.classes import said_of_classes
 from noiseproof.report.comparison import Entrant
 from noiseproof.train import Recipe, RunOptions, RunStore, StoredRun, Task, identity
-from noiseproof.train.queue import OVER, Planned, Speeds, run_queue
 from noiseproof.train.record import RECORD, task_facts
+from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, train_runs
 from noiseproof.train.runs import recipe_key
 
 __all__ = ["PLAIN", "Competitor", "Runs"]
@@ -71,17 +71,17 @@ class Runs:
         recipe = next(iter(self.field[0].recipes.values())).as_dict()
         return {"data": self.task.name, **{name: recipe[name] for name in SHARED}, "seeds": list(self.known)}
 
-    def planned(self, seed: int, recipe: Recipe) -> Planned[Recipe]:
+    def planned(self, seed: int, recipe: Recipe) -> PlannedRun[Recipe]:
         """With its run in the store, which must have been trained on the same content of the data."""
         stored = self.store.find(identity(recipe.as_dict(), self.known[seed]))
         if stored is None and is_file((folder := self.store.folder_for(recipe)) / RECORD):
             raise ValueError(f"the data have changed since {folder} was trained: choose another --out, or move it away")
-        return Planned(recipe, recipe.as_dict(), stored, None)
+        return PlannedRun(recipe, recipe.as_dict(), stored, None)
 
-    def todo(self) -> list[Planned[Recipe]]:
+    def todo(self) -> list[PlannedRun[Recipe]]:
         """What is to be trained, seed by seed."""
         every = (self.planned(seed, one.recipes[seed]) for seed in self.known for one in self.field)
-        return [run for run in every if run.status not in OVER]
+        return [run for run in every if run.status not in ENDED]
 
     def train(self, jobs: int | None, shown: Console) -> list[str]:
         """Train what is missing. Returns the errors of runs that failed; one that diverged has a result."""
@@ -98,10 +98,10 @@ class Runs:
                 place = (self.store.root, self.data, self.options)
                 in_processes(todo, min(jobs, len(todo)), place, display.reached, display.ended)
             else:
-                run_queue(
+                train_runs(
                     todo,
                     self.store,
-                    Speeds(""),
+                    RunCosts(""),
                     data=self.data,
                     options=self.options,
                     at_once=jobs,
@@ -146,7 +146,7 @@ class Runs:
 class _Display:
     """A bar over the epochs of all runs on a terminal; elsewhere a line for each run that has ended."""
 
-    def __init__(self, shown: Console, todo: Sequence[Planned[Recipe]], names: dict[str, str]) -> None:
+    def __init__(self, shown: Console, todo: Sequence[PlannedRun[Recipe]], names: dict[str, str]) -> None:
         self.shown, self.names, self.runs, self.done = shown, names, len(todo), 0
         self.errors: list[str] = []
         self.bar = Progress(

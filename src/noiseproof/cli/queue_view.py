@@ -18,12 +18,12 @@ from noiseproof.cli.progress import duration
 from noiseproof.files import exists, is_file, locked, remove_partial
 from noiseproof.paper import Cell, cells
 from noiseproof.paper.figures import FIGURES, Curve
-from noiseproof.paper.queue import PlannedRun
+from noiseproof.paper.plan import H200_EPOCH_SECONDS, PaperRun
 from noiseproof.report import compact, merge, read_records, write_records
 from noiseproof.report.folders import run_line
 from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Recipe, Record, RunStore, identity
-from noiseproof.train.queue import H200, OVER, Planned, Speeds
 from noiseproof.train.record import RECORD
+from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts
 from noiseproof.train.runs import BusyError
 
 __all__ = ["Display", "Keeper", "about", "plan_text", "say"]
@@ -47,17 +47,17 @@ def about(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 3600:.0f} h"
 
 
-def plan_text(planned: list[Planned[PlannedRun]], speeds: Speeds, precision: str) -> str:
+def plan_text(planned: list[PlannedRun[PaperRun]], speeds: RunCosts, precision: str) -> str:
     """What would run, by table and seed, what is done, and the time that the rest takes."""
-    seeds = list(dict.fromkeys(run.wanted.seed for run in planned))
+    seeds = list(dict.fromkeys(run.job.seed for run in planned))
     everything: list[Cell | Curve] = [*cells(), *(curve for curves in FIGURES.values() for curve in curves)]
-    rows: dict[tuple[str, str], list[Planned[PlannedRun]]] = {_place(one): [] for one in everything}
+    rows: dict[tuple[str, str], list[PlannedRun[PaperRun]]] = {_place(one): [] for one in everything}
     for run in planned:
-        rows[_place(run.wanted.first)].append(run)
+        rows[_place(run.job.first)].append(run)
     lines = [["table", "data set", "runs", "done", *(f"seed {seed}" for seed in seeds), "time"]]
     for (table, dataset), runs in {**rows, ("together", ""): planned}.items():
-        left = [run for run in runs if run.status not in OVER]
-        by_seed = [sum(run.wanted.seed == seed for run in left) for seed in seeds]
+        left = [run for run in runs if run.status not in ENDED]
+        by_seed = [sum(run.job.seed == seed for run in left) for seed in seeds]
         numbers = [str(number or "-") for number in (len(runs), len(runs) - len(left), *by_seed)]
         if runs:
             lines.append([table, dataset, *numbers, _time(left)])
@@ -75,20 +75,20 @@ def _place(first: Cell | Curve) -> tuple[str, str]:
     return (first.table if isinstance(first, Cell) else first.figure), first.dataset
 
 
-def _seconds(run: Planned[PlannedRun]) -> float | None:
+def _seconds(run: PlannedRun[PaperRun]) -> float | None:
     """Of this machine's time, else of an H200's."""
-    per_epoch = H200.get((run.facts["dataset"], run.facts["model"]))
+    per_epoch = H200_EPOCH_SECONDS.get((run.facts["dataset"], run.facts["model"]))
     return run.seconds if run.seconds is not None or per_epoch is None else per_epoch * (run.facts["epochs"] - run.done)
 
 
-def _time(left: list[Planned[PlannedRun]]) -> str:
+def _time(left: list[PlannedRun[PaperRun]]) -> str:
     known = [seconds for run in left if (seconds := _seconds(run)) is not None]
     return "-" if not left else "not known" if not known else about(sum(known)) + (" +" if len(known) < len(left) else "")
 
 
-def _notes(planned: list[Planned[PlannedRun]], speeds: Speeds, precision: str) -> list[str]:
+def _notes(planned: list[PlannedRun[PaperRun]], speeds: RunCosts, precision: str) -> list[str]:
     """What the numbers mean."""
-    left = [run for run in planned if run.status not in OVER]
+    left = [run for run in planned if run.status not in ENDED]
     notes = [f"Seed columns: runs left, in {precision}. A run that counts for several tables is in the first of them."]
     if diverged := sum(run.status == "diverged" for run in planned):
         notes.append(f"{diverged} of those done diverged; only --retry-diverged runs them again.")
@@ -106,7 +106,7 @@ def _notes(planned: list[Planned[PlannedRun]], speeds: Speeds, precision: str) -
     return notes
 
 
-def _kind(run: Planned[PlannedRun]) -> str:
+def _kind(run: PlannedRun[PaperRun]) -> str:
     return str(run.facts["dataset"])
 
 
@@ -149,7 +149,7 @@ class Keeper:
 class Display:
     """A line on stderr for each run that ends, and on a terminal a bar over all of them."""
 
-    def __init__(self, todo: list[Planned[PlannedRun]], speeds: Speeds, keeper: Keeper | None) -> None:
+    def __init__(self, todo: list[PlannedRun[PaperRun]], speeds: RunCosts, keeper: Keeper | None) -> None:
         self.todo, self.speeds, self.keeper = todo, speeds, keeper
         self.console, self.lock, self.start = Console(stderr=True), threading.RLock(), time.monotonic()
         estimates = [_seconds(run) for run in todo]
@@ -175,15 +175,15 @@ class Display:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.bar.stop()
 
-    def observer(self, run: Planned[PlannedRun]) -> Observer:
+    def observer(self, run: PlannedRun[PaperRun]) -> Observer:
         return _Share(self, run)
 
-    def reached(self, run: Planned[PlannedRun], share: float) -> None:
+    def reached(self, run: PlannedRun[PaperRun], share: float) -> None:
         with self.lock:
             self.shares[id(run)] = share
             self._show()
 
-    def ended(self, run: Planned[PlannedRun], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
+    def ended(self, run: PlannedRun[PaperRun], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
         """A run finished, with its record, or failed."""
         with self.lock:
             if isinstance(outcome, BusyError):
@@ -206,7 +206,7 @@ class Display:
             said.append("the same command runs the others, from their last checkpoints where they have one")
         return "; ".join(said)
 
-    def _keep(self, run: Planned[PlannedRun], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
+    def _keep(self, run: PlannedRun[PaperRun], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
         try:
             if self.keeper is not None:
                 self.keeper.keep(run.recipe, outcome)
@@ -214,7 +214,7 @@ class Display:
             self.not_added += 1
             self._tell(f"not added to the records: {error}")
 
-    def _tell_failure(self, run: Planned[PlannedRun], error: Exception) -> None:
+    def _tell_failure(self, run: PlannedRun[PaperRun], error: Exception) -> None:
         what, why = "diverged" if isinstance(error, DivergenceError) else "failed", str(error) or repr(error)
         self._tell(f"{_name(run)}  {what}: {why if why not in self.told else 'for the same reason'}")
         self.told.add(why)
@@ -232,7 +232,7 @@ class Display:
 class _Share(Observer):
     """Tells the display how much of a run is done."""
 
-    def __init__(self, display: Display, run: Planned[PlannedRun]) -> None:
+    def __init__(self, display: Display, run: PlannedRun[PaperRun]) -> None:
         self.display, self.run = display, run
 
     def started(self, record: Record, epochs_done: int) -> None:
@@ -242,18 +242,18 @@ class _Share(Observer):
         self.display.reached(self.run, min(facts.epoch / self.run.facts["epochs"], 0.999))
 
 
-def _name(run: Planned[PlannedRun]) -> str:
-    first = run.wanted.first
+def _name(run: PlannedRun[PaperRun]) -> str:
+    first = run.job.first
     loss, noise = (first.loss, _noise(first)) if isinstance(first, Cell) else (first.label, first.noise)
-    return f"{loss:9} {first.dataset:8} {noise:16} seed {run.wanted.seed}"
+    return f"{loss:9} {first.dataset:8} {noise:16} seed {run.job.seed}"
 
 
 def _noise(cell: Cell) -> str:
     return cell.noise if cell.spec == "none" else cell.spec
 
 
-def _result(run: Planned[PlannedRun], facts: dict[str, Any]) -> str:
-    first, accuracy = run.wanted.first, facts["result"].get("test_accuracy")
+def _result(run: PlannedRun[PaperRun], facts: dict[str, Any]) -> str:
+    first, accuracy = run.job.first, facts["result"].get("test_accuracy")
     measured = "not tested" if accuracy is None else f"{100 * accuracy:5.2f} %"
     paper = ""
     if isinstance(first, Cell):

@@ -29,11 +29,11 @@ from noiseproof.cli.reproduce_options import (
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.data import data_root
 from noiseproof.paper import PROFILES, Cell
-from noiseproof.paper.queue import PlannedRun, planned_runs
+from noiseproof.paper.plan import H200_EPOCH_SECONDS, PaperRun, planned_runs
 from noiseproof.report import formatted, join, read_records
 from noiseproof.train import Record, RunStore, StoredRun
-from noiseproof.train.cluster import Cluster
-from noiseproof.train.queue import H200, OVER, Planned, Speeds, plan_queue, run_queue, shard
+from noiseproof.train.ray_executor import RayExecutor
+from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, plan_runs, shard, train_runs
 
 __all__ = ["reproduce"]
 
@@ -80,14 +80,14 @@ class Work:
     cells: tuple[Cell, ...]
     records: list[dict[str, Any]]
     store: RunStore
-    speeds: Speeds
+    speeds: RunCosts
     precision: str
     profile: str
-    planned: list[Planned[PlannedRun]]
+    planned: list[PlannedRun[PaperRun]]
 
     @property
-    def missing(self) -> list[Planned[PlannedRun]]:
-        return [run for run in self.planned if run.status not in OVER]
+    def missing(self) -> list[PlannedRun[PaperRun]]:
+        return [run for run in self.planned if run.status not in ENDED]
 
 
 def reproduce(
@@ -133,15 +133,15 @@ def reproduce(
     well, keeper = True, Keeper(files[0], work.store) if files and place is not None else None
     if keeper is not None:  # runs that ended when an earlier call was killed
         with _bad_arguments():
-            keeper.add_folders(run.stored.folder for run in work.planned if run.stored and run.status in OVER)
+            keeper.add_folders(run.stored.folder for run in work.planned if run.stored and run.status in ENDED)
     if place is not None and (todo := _with_data(work, place)):
         well = _run(work, todo, place, where, keeper, at_once, minutes)
     elif work.missing and place is None:
         say(_way_out(work))
     if work.cells:
         _show(work, how)
-    stored = [run for run in work.store.runs() if run.status in OVER]
-    now = _planned([run.wanted for run in work.planned], work.records, stored, work.speeds)
+    stored = [run for run in work.store.runs() if run.status in ENDED]
+    now = _planned([run.job for run in work.planned], work.records, stored, work.speeds)
     draw_asked(now, work.records, figures, place, work.precision, work.profile)
     if not well:
         raise typer.Exit(1)
@@ -159,10 +159,10 @@ def _work(
     cells: tuple[Cell, ...],
     records: list[dict[str, Any]],
     store: RunStore,
-    where: Local | Cluster,
+    where: Local | RayExecutor,
     precision: str,
     profile: str,
-    runs: list[PlannedRun],
+    runs: list[PaperRun],
     retry: bool,
 ) -> Work:
     stored = list(store.runs())
@@ -171,21 +171,21 @@ def _work(
             say(f"{run.facts['message']}; it does not count")
     here: dict[tuple[str, ...], float] = {}
     if where.device == "cuda":
-        here = {(where.machine, *kind, "bf16"): seconds for kind, seconds in H200.items()}
-    speeds = Speeds(where.machine, here)
+        here = {(where.machine, *kind, "bf16"): seconds for kind, seconds in H200_EPOCH_SECONDS.items()}
+    speeds = RunCosts(where.machine, here)
     return Work(cells, records, store, speeds, precision, profile, _planned(runs, records, stored, speeds, retry))
 
 
 def _planned(
-    runs: list[PlannedRun], records: list[dict[str, Any]], stored: list[StoredRun], speeds: Speeds, retry: bool = False
-) -> list[Planned[PlannedRun]]:
+    runs: list[PaperRun], records: list[dict[str, Any]], stored: list[StoredRun], speeds: RunCosts, retry: bool = False
+) -> list[PlannedRun[PaperRun]]:
     """The runs with what is known of them; of one whose weights are wanted, a record is not enough."""
     known = [*(StoredRun("", Record.status_in(facts), facts) for facts in records), *stored]
-    in_folders = iter(plan_queue([run for run in runs if run.needs_weights], stored, Speeds(speeds.machine), retry=retry))
-    return [next(in_folders) if run.wanted.needs_weights else run for run in plan_queue(runs, known, speeds, retry=retry)]
+    in_folders = iter(plan_runs([run for run in runs if run.needs_weights], stored, RunCosts(speeds.machine), retry=retry))
+    return [next(in_folders) if run.job.needs_weights else run for run in plan_runs(runs, known, speeds, retry=retry)]
 
 
-def _with_data(work: Work, place: Path) -> list[Planned[PlannedRun]]:
+def _with_data(work: Work, place: Path) -> list[PlannedRun[PaperRun]]:
     """The missing runs whose data are there; one line for each data set that is not."""
     needed = dict.fromkeys(run.facts["dataset"] for run in work.missing)
     absent = {dataset: why for dataset in needed if (why := why_absent(dataset, place)) is not None}
@@ -209,9 +209,9 @@ def _way_out(work: Work) -> str:
 
 def _run(
     work: Work,
-    todo: list[Planned[PlannedRun]],
+    todo: list[PlannedRun[PaperRun]],
     place: Path,
-    where: Local | Cluster,
+    where: Local | RayExecutor,
     keeper: Keeper | None,
     at_once: int | None,
     minutes: float | None,
@@ -222,7 +222,7 @@ def _run(
         try:
             with display:
                 if isinstance(where, Local):
-                    tally = run_queue(
+                    tally = train_runs(
                         todo, work.store, work.speeds, data=place, options=where.options, at_once=at_once, minutes=minutes,
                         observer=display.observer, on_outcome=display.ended,
                     )  # fmt: skip
@@ -233,16 +233,16 @@ def _run(
                     where.close()
         except KeyboardInterrupt:
             say(f"stopped: {display.summary()}")
-            if isinstance(where, Cluster):
+            if isinstance(where, RayExecutor):
                 where.close()
             display.lock.acquire(timeout=2.0)  # so that no file is left half written
             os._exit(stopped.status)  # a thread that compiles cannot be interrupted
-    if tally.full is not None:
-        say(f"{len(tally.not_started)} runs were not started: {tally.full}; make room there, or choose another --out")
+    if tally.disk_error is not None:
+        say(f"{len(tally.not_started)} runs were not started: {tally.disk_error}; make room there, or choose another --out")
     elif tally.not_started:
         say(f"{len(tally.not_started)} runs would not have ended in {minutes:g} minutes; {display.summary()}")
-    if tally.elsewhere:
-        say(f"{len(tally.elsewhere)} of {len(todo)} runs are left to other processes; {display.summary()}")
+    if tally.busy:
+        say(f"{len(tally.busy)} of {len(todo)} runs are left to other processes; {display.summary()}")
     if tally.failed:
         say(f"{len(tally.failed)} of {len(todo)} runs failed or diverged; {display.summary()}")
     if display.not_added:
@@ -251,7 +251,7 @@ def _run(
 
 
 def _show(work: Work, how: str) -> None:
-    stored = [run.facts for run in work.store.runs() if run.status in OVER]
+    stored = [run.facts for run in work.store.runs() if run.status in ENDED]
     records = [*work.records, *stored]
     joined = join(work.cells, records, precision=work.precision, profile=work.profile)
     for profile in PROFILES:

@@ -16,10 +16,10 @@ from noiseproof.data.places import find_dataset
 from noiseproof.files import exists, is_file
 from noiseproof.paper import SEEDS, Cell
 from noiseproof.paper.figures import Curve
-from noiseproof.paper.queue import chosen_cells, chosen_curves
+from noiseproof.paper.plan import chosen_cells, chosen_curves
 from noiseproof.train import RunOptions
-from noiseproof.train.cluster import Cluster
-from noiseproof.train.queue import machine_of
+from noiseproof.train.ray_executor import RayExecutor
+from noiseproof.train.run_list import machine_name
 
 __all__ = ["Local", "chosen_of", "data_folder", "existing_files", "precision_for", "seeds_of", "share_of", "where_to_run"]
 __all__ += ["why_absent"]
@@ -30,7 +30,7 @@ MOST_SEEDS = 100
 
 @dataclass(frozen=True)
 class Local:
-    """This machine; the other place to run is a Cluster."""
+    """This machine; the other place to run is a RayExecutor."""
 
     options: RunOptions
 
@@ -40,7 +40,7 @@ class Local:
 
     @property
     def machine(self) -> str:
-        return machine_of(self.options)
+        return machine_name(self.options)
 
 
 def chosen_of(
@@ -100,11 +100,11 @@ def why_absent(dataset: str, place: Path) -> str | None:
     return None
 
 
-def where_to_run(engine: str, address: str | None, device: str, *, to_run: bool) -> Local | Cluster:
+def where_to_run(engine: str, address: str | None, device: str, *, to_run: bool) -> Local | RayExecutor:
     """This machine, or a cluster, which is not started for nothing."""
     if engine not in ("local", "ray") or (address and engine != "ray"):
         raise ValueError(f"--engine must be local or ray, and --address is for ray; got {engine!r} and {address!r}")
-    return Cluster(address, device) if engine == "ray" and to_run else Local(RunOptions(device_named(device)))
+    return RayExecutor(address, device) if engine == "ray" and to_run else Local(RunOptions(device_named(device)))
 
 
 def existing_files(files: list[Path], *, to_run: bool) -> list[Path]:

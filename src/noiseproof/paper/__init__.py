@@ -4,7 +4,7 @@ cells            the 439 published numbers
 recipes          recipe: a run by its name, cifar10/jal-ce; recipe_of: the run behind a published number
 hyperparameters  the options of every loss on every data set
 figures          the runs behind the figures
-queue            the runs behind both, each once, in the order in which they are worth running
+plan             the runs behind both, each once, in the order in which they are worth running
 settings         how each data set is trained
 noise            what asymmetric, instance and human noise are for each data set
 fidelity         the two profiles, and how a value is written on which the paper's text and its code differ

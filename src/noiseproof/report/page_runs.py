@@ -20,7 +20,7 @@ from noiseproof import paper
 from noiseproof.data.known import NAMES
 from noiseproof.files import is_dir, is_file
 from noiseproof.losses import find_loss, list_losses
-from noiseproof.paper.queue import NOT_COMPARED, run_facts
+from noiseproof.paper.plan import NOT_COMPARED, run_facts
 from noiseproof.report.agreement import Sample
 from noiseproof.report.cells import DIVERGED, CellResult
 from noiseproof.report.folders import BINS, RECORD, run_line

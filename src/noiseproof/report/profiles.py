@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from noiseproof.paper import PROFILES, Difference
-from noiseproof.paper.queue import cell_differences
+from noiseproof.paper.plan import cell_differences
 from noiseproof.report.cells import CellResult, join
 
 __all__ = ["TextOrCode", "beside", "said_of_profiles", "text_or_code", "text_results", "value_text"]

@@ -23,9 +23,9 @@ confidence     how sure a run was of each given label, as a file
 runs           the runs in a folder, found by what they are
 trained        a finished run's network for new examples: load, with its preprocessing
 preprocessing  how the inputs of a trained network are prepared
-side_by_side   several runs on one device
-queue          many runs in order: what is finished is not run again
-cluster        a queue on the machines of a Ray cluster
+concurrent     several runs on one device at the same time
+run_list       many runs in order: what is finished is not run again
+ray_executor   a list of runs on the machines of a Ray cluster
 distributed    several processes that train one network
 memory         which batch would fit when the memory does not
 bf16_check     whether this CPU computes in bf16
@@ -33,6 +33,7 @@ bf16_check     whether this CPU computes in bf16
 
 from noiseproof.train.auto import settled
 from noiseproof.train.checkpoint import CheckpointError
+from noiseproof.train.concurrent import train_concurrently
 from noiseproof.train.defaults import own_recipe
 from noiseproof.train.loop import Outcome, train
 from noiseproof.train.memory import OutOfMemoryError
@@ -42,12 +43,11 @@ from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Epoch, Record
 from noiseproof.train.run import DivergenceError, Predictions, Run
 from noiseproof.train.runs import RunStore, StoredRun, folder_name, identity
-from noiseproof.train.side_by_side import train_together
 from noiseproof.train.task import Task, prepare, with_noise
 from noiseproof.train.trained import TrainedClassifier, load
 
 __all__ = [
     "CheckpointError", "DivergenceError", "Epoch", "Observer", "OutOfMemoryError", "Outcome", "Predictions", "Recipe", "Record",
     "Run", "RunOptions", "RunStore", "StoredRun", "Task", "TrainedClassifier", "folder_name", "identity", "load", "override",
-    "own_recipe", "prepare", "settled", "train", "train_together", "with_noise",
+    "own_recipe", "prepare", "settled", "train", "train_concurrently", "with_noise",
 ]  # fmt: skip

@@ -16,27 +16,34 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from noiseproof.train.checkpoint import epochs_kept
+from noiseproof.train.concurrent import NotStartedError, concurrent_runs, train_concurrently
 from noiseproof.train.loop import Outcome
 from noiseproof.train.observer import Observer
 from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe, default_facts
 from noiseproof.train.record import environment
 from noiseproof.train.runs import BusyError, RunStore, StoredRun, recipe_key
-from noiseproof.train.side_by_side import NotStartedError, train_together
 
-__all__ = ["H200", "OVER", "Planned", "Speeds", "Tally", "batches", "plan_queue", "run_queue", "shard", "width_of"]
+__all__ = [
+    "ENDED",
+    "Job",
+    "PlannedRun",
+    "RunCosts",
+    "RunListOutcome",
+    "machine_name",
+    "plan_runs",
+    "run_batches",
+    "shard",
+    "train_runs",
+]
 
-AT_ONCE = {"cnn8": 6, "resnet18": 3, "resnet34": 3}
-"""Runs that fill an H200 side by side; one of another network fills it by itself"""
-H200 = {("cifar10", "cnn8"): 28.0 / 120, ("cifar100", "resnet34"): 240.0 / 200}
-"""Seconds of an NVIDIA H200's time for an epoch in bf16, with so many runs side by side"""
-OVER = ("finished", "diverged")
+ENDED = ("finished", "diverged")
 """What a run does not begin again from; the first counts where one run ended in both ways"""
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of writing that the next run would have too"""
 
 
-class Wanted(Protocol):
+class Job(Protocol):
     """A run that is known by its recipe's fields; the recipe itself is built when it is to be trained."""
 
     @property
@@ -45,14 +52,14 @@ class Wanted(Protocol):
     def recipe(self) -> Recipe: ...
 
 
-W = TypeVar("W", bound=Wanted | Recipe)
+J = TypeVar("J", bound=Job | Recipe)
 
 
 @dataclass(frozen=True)
-class Planned(Generic[W]):
+class PlannedRun(Generic[J]):
     """A run of a queue: what is known of it already, and how long it would keep the device busy."""
 
-    wanted: W
+    job: J
     facts: Mapping[str, Any]
     """The recipe's fields"""
     stored: StoredRun | None
@@ -63,7 +70,7 @@ class Planned(Generic[W]):
 
     @property
     def recipe(self) -> Recipe:
-        return self.wanted if isinstance(self.wanted, Recipe) else self.wanted.recipe
+        return self.job if isinstance(self.job, Recipe) else self.job.recipe
 
     @property
     def status(self) -> str:
@@ -71,7 +78,7 @@ class Planned(Generic[W]):
         return "waiting" if self.stored is None else self.stored.status
 
 
-class Cost(NamedTuple):
+class RunCost(NamedTuple):
     """Seconds of the device's time that a run took to begin and for an epoch, with so many side by side."""
 
     begin: float
@@ -86,7 +93,7 @@ class Cost(NamedTuple):
         return self.of(epochs) * max(width, self.at_once)
 
 
-class Speeds:
+class RunCosts:
     """How long a run keeps the device busy, measured by finished runs of the same network, data and precision.
 
     ``measured`` are numbers from elsewhere, seconds of an epoch by :meth:`key`, for what no run here has measured.
@@ -94,8 +101,8 @@ class Speeds:
 
     def __init__(self, machine: str, measured: Mapping[tuple[str, ...], float] | None = None) -> None:
         self.machine, self._measured, self._lock = machine, dict(measured or {}), threading.Lock()
-        self._found: dict[tuple[str, ...], list[Cost]] = {}
-        self._last: dict[tuple[str, ...], Cost] = {}
+        self._found: dict[tuple[str, ...], list[RunCost]] = {}
+        self._last: dict[tuple[str, ...], RunCost] = {}
 
     @staticmethod
     def key(machine: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
@@ -110,7 +117,7 @@ class Speeds:
             at_once = made.get("at_once") or record.get("at_once") or 1
             begin = seconds.get("prepare", 0.0)
             epoch = (sum(seconds.values()) - begin) / record["recipe"]["epochs"]
-            key, cost = self.key(made["machine"], record["recipe"]), Cost(begin / at_once, epoch / at_once, at_once)
+            key, cost = self.key(made["machine"], record["recipe"]), RunCost(begin / at_once, epoch / at_once, at_once)
             with self._lock:
                 self._found.setdefault(key, []).append(cost)
                 if just_now:
@@ -136,16 +143,16 @@ class Speeds:
         """Whether a run on this machine has measured it."""
         return self.key(self.machine, facts) in self._found
 
-    def _costs(self, facts: Mapping[str, Any]) -> list[Cost]:
+    def _costs(self, facts: Mapping[str, Any]) -> list[RunCost]:
         key = self.key(self.machine, facts)
         with self._lock:
             found = list(self._found.get(key, ()))
         if not found and key in self._measured:
-            found = [Cost(0.0, self._measured[key], AT_ONCE.get(facts["model"], 1))]
+            found = [RunCost(0.0, self._measured[key], concurrent_runs(facts["model"], "cuda"))]
         return found
 
 
-def plan_queue(wanted: Iterable[W], known: Iterable[StoredRun], speeds: Speeds, *, retry: bool = False) -> list[Planned[W]]:
+def plan_runs(jobs: Iterable[J], known: Iterable[StoredRun], costs: RunCosts, *, retry: bool = False) -> list[PlannedRun[J]]:
     """The runs in order, with what is known of them. No data are opened: a run is known by its recipe.
 
     In which epochs its confidence is kept does not count: a run with others is not run again. With ``retry``, those that
@@ -154,21 +161,21 @@ def plan_queue(wanted: Iterable[W], known: Iterable[StoredRun], speeds: Speeds, 
     stored: dict[str, StoredRun] = {}
     for run in known:
         if run.status == "finished":
-            speeds.add(run.facts)
+            costs.add(run.facts)
         if "recipe" in run.facts and not (retry and run.status == "diverged"):
             key = _key(run.facts["recipe"])
             stored[key] = min(stored.get(key, run), run, key=_rank)
     planned = []
-    for one in wanted:
+    for one in jobs:
         facts = one.as_dict() if isinstance(one, Recipe) else one.facts
         found = stored.get(_key(facts))
         done = epochs_kept(found.folder) if found and found.folder and found.status == "running" else 0
-        planned.append(Planned(one, facts, found, speeds.seconds(facts, done), done))
+        planned.append(PlannedRun(one, facts, found, costs.seconds(facts, done), done))
     return planned
 
 
 def _rank(run: StoredRun) -> int:
-    return OVER.index(run.status) if run.status in OVER else len(OVER)
+    return ENDED.index(run.status) if run.status in ENDED else len(ENDED)
 
 
 def _key(facts: Mapping[str, Any]) -> str:
@@ -188,47 +195,42 @@ def shard(runs: Sequence[T], part: int, parts: int) -> list[T]:
 
 
 @dataclass
-class Tally(Generic[W]):
+class RunListOutcome(Generic[J]):
     """What came of a queue."""
 
-    finished: list[Planned[W]] = field(default_factory=list)
-    failed: list[tuple[Planned[W], Exception]] = field(default_factory=list)
-    not_started: list[Planned[W]] = field(default_factory=list)
-    elsewhere: list[Planned[W]] = field(default_factory=list)
+    finished: list[PlannedRun[J]] = field(default_factory=list)
+    failed: list[tuple[PlannedRun[J], Exception]] = field(default_factory=list)
+    not_started: list[PlannedRun[J]] = field(default_factory=list)
+    busy: list[PlannedRun[J]] = field(default_factory=list)
     """Another process is at work on them"""
-    full: OSError | None = None
+    disk_error: OSError | None = None
     """What no further run can be written for: the disk is full, or may not be written to"""
 
-    def add(self, run: Planned[W], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
+    def add(self, run: PlannedRun[J], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
         if isinstance(outcome, NotStartedError):
             self.not_started.append(run)
         elif isinstance(outcome, BusyError):
-            self.elsewhere.append(run)
+            self.busy.append(run)
         elif isinstance(outcome, Exception):
             self.failed.append((run, outcome))
         else:
             self.finished.append(run)
 
-    def hear(self, outcome: Outcome | Mapping[str, Any] | Exception) -> None:
+    def note_disk_error(self, outcome: Outcome | Mapping[str, Any] | Exception) -> None:
         """Remember an error that all further runs would end with, each after its whole training."""
-        if isinstance(outcome, OSError) and outcome.errno in FULL:
-            self.full = outcome
+        if isinstance(outcome, OSError) and outcome.errno in DISK_ERRORS:
+            self.disk_error = outcome
 
 
-def width_of(model: str, device: str, at_once: int | None = None) -> int:
-    """How many runs of a network are trained side by side."""
-    return at_once or (AT_ONCE.get(model, 1) if device == "cuda" else 1)
-
-
-def batches(planned: Iterable[Planned[W]], device: str, at_once: int | None = None) -> Iterator[list[Planned[W]]]:
+def run_batches(planned: Iterable[PlannedRun[J]], device: str, at_once: int | None = None) -> Iterator[list[PlannedRun[J]]]:
     """What is not over, in parts of one precision, network and data set: those of one seed, if few also of the next.
 
     A part ends when its last run ends, so a device is idle for a while after each: there should be few of them.
     """
-    todo = [run for run in planned if run.status not in OVER]
+    todo = [run for run in planned if run.status not in ENDED]
     while todo:
         first = todo[0].facts
-        width = width_of(first["model"], device, at_once)
+        width = concurrent_runs(first["model"], device, at_once)
         same = [run for run in todo if all(run.facts[name] == first[name] for name in ("precision", "model", "dataset"))]
         of_seed = [run for run in same if run.facts["seed"] == first["seed"]]
         part = of_seed if len(of_seed) >= 4 * width else same[: 4 * width]
@@ -237,42 +239,42 @@ def batches(planned: Iterable[Planned[W]], device: str, at_once: int | None = No
         todo = [run for run in todo if id(run) not in taken]
 
 
-def run_queue(
-    planned: Sequence[Planned[W]],
+def train_runs(
+    planned: Sequence[PlannedRun[J]],
     store: RunStore,
-    speeds: Speeds,
+    costs: RunCosts,
     *,
     data: str | Path | None = None,
     options: RunOptions | None = None,
     at_once: int | None = None,
     minutes: float | None = None,
-    observer: Callable[[Planned[W]], Observer] = lambda run: Observer(),
-    on_outcome: Callable[[Planned[W], Outcome | Exception], None] = lambda run, outcome: None,
-) -> Tally[W]:
+    observer: Callable[[PlannedRun[J]], Observer] = lambda run: Observer(),
+    on_outcome: Callable[[PlannedRun[J], Outcome | Exception], None] = lambda run, outcome: None,
+) -> RunListOutcome[J]:
     """Train the runs that are not over. One that fails or diverges is reported, and the others go on, unless there is no place
     to write them to.
 
     Runs of one precision and network are trained side by side, ``at_once`` of them. With ``minutes``, a run only starts if it
     would end in that time, by what such runs have taken; the first of a kind that has not been measured starts.
     """
-    options, tally = options or RunOptions(), Tally[W]()
+    options, result = options or RunOptions(), RunListOutcome[J]()
     end = None if minutes is None else time.monotonic() + 60 * minutes
-    for part in batches(planned, options.device.type, at_once):
+    for part in run_batches(planned, options.device.type, at_once):
         runs = {id(run.recipe): run for run in part}
-        width = width_of(part[0].facts["model"], options.device.type, at_once)
+        width = concurrent_runs(part[0].facts["model"], options.device.type, at_once)
 
-        def in_time(recipe: Recipe, runs: dict[int, Planned[W]] = runs, width: int = min(width, len(part))) -> bool:
-            seconds = speeds.until_end(recipe.as_dict(), runs[id(recipe)].done, width)
-            return tally.full is None and (end is None or time.monotonic() + (seconds or 0.0) <= end)
+        def in_time(recipe: Recipe, runs: dict[int, PlannedRun[J]] = runs, width: int = min(width, len(part))) -> bool:
+            seconds = costs.until_end(recipe.as_dict(), runs[id(recipe)].done, width)
+            return result.disk_error is None and (end is None or time.monotonic() + (seconds or 0.0) <= end)
 
-        def heard(recipe: Recipe, outcome: Outcome | Exception, runs: dict[int, Planned[W]] = runs) -> None:
+        def heard(recipe: Recipe, outcome: Outcome | Exception, runs: dict[int, PlannedRun[J]] = runs) -> None:
             if isinstance(outcome, Outcome):
-                speeds.add(outcome.record.as_dict(), just_now=True)
-            tally.hear(outcome)
+                costs.add(outcome.record.as_dict(), just_now=True)
+            result.note_disk_error(outcome)
             on_outcome(runs[id(recipe)], outcome)
 
         try:
-            outcomes = train_together(
+            outcomes = train_concurrently(
                 [run.recipe for run in part],
                 store=store,
                 data=data,
@@ -286,10 +288,10 @@ def run_queue(
             outcomes = [error] * len(part)
             on_outcome(part[0], error)
         for run, outcome in zip(part, outcomes, strict=True):
-            tally.add(run, outcome)
-    return tally
+            result.add(run, outcome)
+    return result
 
 
-def machine_of(options: RunOptions) -> str:
+def machine_name(options: RunOptions) -> str:
     """The name that records give the device."""
     return str(environment(options.device)["machine"])

@@ -21,15 +21,17 @@ from noiseproof.train.record import task_facts
 from noiseproof.train.runs import RunStore
 from noiseproof.train.task import with_noise
 
-__all__ = ["NotStartedError", "in_threads", "train_together"]
+__all__ = ["NotStartedError", "concurrent_runs", "run_in_threads", "train_concurrently"]
 
 T = TypeVar("T")
 
+RUNS_PER_GPU = {"cnn8": 6, "resnet18": 3, "resnet34": 3}
+"""Concurrent runs of a network that fill a large GPU (an H200); a run of any other network fills it alone"""
 STOP_SECONDS = 5.0
 """That running runs get to write a checkpoint and end, after Ctrl-C"""
 
 
-def train_together(
+def train_concurrently(
     recipes: Sequence[Recipe],
     *,
     folders: Sequence[Path] | None = None,
@@ -84,10 +86,19 @@ def train_together(
         return outcome
 
     with precision_of(recipes[0], options.deterministic):
-        return in_threads(one, len(recipes), at_once, stopping)
+        return run_in_threads(one, len(recipes), at_once, stopping)
 
 
-def in_threads(one: Callable[[int], T], count: int, at_once: int, stopping: threading.Event) -> list[T]:
+def concurrent_runs(model: str, device: str, at_once: int | None = None) -> int:
+    """How many runs of a network are trained at the same time on a device of this type, unless ``at_once`` says it.
+
+    >>> concurrent_runs("cnn8", "cuda"), concurrent_runs("cnn8", "cpu"), concurrent_runs("cnn8", "cpu", 2)
+    (6, 1, 2)
+    """
+    return at_once or (RUNS_PER_GPU.get(model, 1) if device == "cuda" else 1)
+
+
+def run_in_threads(one: Callable[[int], T], count: int, at_once: int, stopping: threading.Event) -> list[T]:
     """``one(0)``, ``one(1)``, ..., ``at_once`` of them at a time; an error, or Ctrl-C, sets ``stopping`` for the others."""
     pool = ThreadPoolExecutor(at_once)
     futures = [pool.submit(one, place) for place in range(count)]

@@ -15,15 +15,15 @@ from typing import Any
 
 import torch
 
+from noiseproof.train.concurrent import NotStartedError, concurrent_runs, train_concurrently
 from noiseproof.train.loop import Outcome
 from noiseproof.train.options import RunOptions
-from noiseproof.train.queue import FULL, Planned, Speeds, Tally, W, batches, machine_of, width_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import DivergenceError
+from noiseproof.train.run_list import DISK_ERRORS, J, PlannedRun, RunCosts, RunListOutcome, machine_name, run_batches
 from noiseproof.train.runs import BusyError, RunStore
-from noiseproof.train.side_by_side import NotStartedError, train_together
 
-__all__ = ["Cluster", "WorkersLostError"]
+__all__ = ["RayExecutor", "WorkerLostError"]
 
 RETRIES = 5
 """Times that a group of runs is started again after its worker was lost"""
@@ -31,11 +31,11 @@ Heard = dict[str, Any] | Exception
 """The record of a finished run, or the error of one that failed"""
 
 
-class WorkersLostError(Exception):
+class WorkerLostError(Exception):
     """The worker of a run was lost too often."""
 
 
-class Cluster:
+class RayExecutor:
     """A Ray cluster: the one at ``address``, the one this process is connected to, or a new one on this machine.
 
     Every machine must have noiseproof installed and see the runs and the data under the same paths.
@@ -70,28 +70,28 @@ class Cluster:
 
     def run(
         self,
-        planned: Sequence[Planned[W]],
+        planned: Sequence[PlannedRun[J]],
         store: RunStore,
-        speeds: Speeds,
+        costs: RunCosts,
         *,
         data: str | Path | None = None,
         at_once: int | None = None,
         minutes: float | None = None,
         checkpoint_seconds: float = 60.0,
-        on_outcome: Callable[[Planned[W], Mapping[str, Any] | Exception], None] = lambda run, outcome: None,
-    ) -> Tally[W]:
-        """As :func:`~noiseproof.train.queue.run_queue`, one task for as many runs as a device trains side by side.
+        on_outcome: Callable[[PlannedRun[J], Mapping[str, Any] | Exception], None] = lambda run, outcome: None,
+    ) -> RunListOutcome[J]:
+        """As :func:`~noiseproof.train.run_list.train_runs`, one task for as many runs as a device trains side by side.
 
         The task of a lost worker is started again: runs that are finished stay, others resume from their checkpoints.
         """
-        tally, end = Tally[W](), None if minutes is None else time.time() + 60 * minutes
+        result, end = RunListOutcome[J](), None if minutes is None else time.time() + 60 * minutes
         root, place = store.root.resolve(), None if data is None else Path(data).expanduser().resolve()
-        tasks: dict[Any, list[Planned[W]]] = {}
-        for part in batches(planned, self.device, at_once):
-            width = width_of(part[0].facts["model"], self.device, at_once)
+        tasks: dict[Any, list[PlannedRun[J]]] = {}
+        for part in run_batches(planned, self.device, at_once):
+            width = concurrent_runs(part[0].facts["model"], self.device, at_once)
             for first in range(0, len(part), width):
                 group = part[first : first + width]
-                jobs = [(run.recipe.as_dict(), speeds.until_end(run.facts, run.done, len(group))) for run in group]
+                jobs = [(run.recipe.as_dict(), costs.until_end(run.facts, run.done, len(group))) for run in group]
                 tasks[self._remote(_train).remote(jobs, root, place, self.device, checkpoint_seconds, end)] = group
         while tasks:
             with contextlib.redirect_stdout(sys.stderr):  # where Ray tells of lost workers
@@ -100,15 +100,15 @@ class Cluster:
                 outcomes = self._outcomes(done, len(group))
             for run, outcome in zip(group, outcomes, strict=True):
                 if not isinstance(outcome, Exception):
-                    speeds.add(outcome)
-                tally.add(run, outcome)
-                tally.hear(outcome)
+                    costs.add(outcome)
+                result.add(run, outcome)
+                result.note_disk_error(outcome)
                 if not isinstance(outcome, NotStartedError):
                     on_outcome(run, outcome)
-            if tally.full is not None:
+            if result.disk_error is not None:
                 for task in tasks:
                     self.ray.cancel(task)
-        return tally
+        return result
 
     def _outcomes(self, task: Any, count: int) -> list[Heard]:
         try:
@@ -118,7 +118,7 @@ class Cluster:
         except self.ray.exceptions.RayTaskError as error:  # the same for all: their data could not be opened
             return [error.cause if isinstance(error.cause, Exception) else error] * count
         except self.ray.exceptions.RayError as error:
-            return [WorkersLostError(f"its worker was lost {RETRIES + 1} times: {error}")] * count
+            return [WorkerLostError(f"its worker was lost {RETRIES + 1} times: {error}")] * count
         return found
 
     def _remote(self, function: Callable[..., Any]) -> Any:
@@ -127,7 +127,7 @@ class Cluster:
 
 
 def _machine(device: str) -> str:
-    return machine_of(RunOptions(torch.device(device)))
+    return machine_name(RunOptions(torch.device(device)))
 
 
 def _train(
@@ -141,7 +141,7 @@ def _train(
     """In a worker: the runs side by side, each with the seconds until its end."""
     recipes = [Recipe.from_dict(facts) for facts, _ in jobs]
     seconds = {id(recipe): estimate or 0.0 for recipe, (_, estimate) in zip(recipes, jobs, strict=True)}
-    outcomes = train_together(
+    outcomes = train_concurrently(
         recipes,
         store=RunStore(root),
         data=data,
@@ -157,6 +157,6 @@ def _plain(error: Exception) -> Exception:
     """One that can be sent: other packages' errors may not come through pickle."""
     if isinstance(error, NotStartedError | BusyError | DivergenceError):
         return type(error)(str(error))
-    if isinstance(error, OSError) and error.errno in FULL:
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         return OSError(error.errno, error.strerror, error.filename)
     return RuntimeError(f"{type(error).__name__}: {error}")

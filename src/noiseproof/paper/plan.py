@@ -16,17 +16,19 @@ from noiseproof.paper.figures import FIGURES, Curve, curve_recipe
 from noiseproof.paper.recipes import SEEDS, differences, recipe_of
 from noiseproof.train import Recipe, override
 
-__all__ = ["NOT_COMPARED", "Plan", "PlannedRun", "cell_differences", "chosen_cells", "chosen_curves", "planned_runs"]
+__all__ = ["NOT_COMPARED", "PaperRun", "Plan", "cell_differences", "chosen_cells", "chosen_curves", "planned_runs"]
 __all__ += ["run_facts"]
 
 FIRST = ("JAL-CE", "JAL-FL", "CE", "NCE+RCE", "NCE+AGCE", "ANL-CE")
 """The paper's own losses and their nearest rivals; the others follow in the order of the tables."""
 NOT_COMPARED = ("seed", "precision", "confidence_epochs")
 """Fields of a recipe in which the runs of one cell may differ."""
+H200_EPOCH_SECONDS = {("cifar10", "cnn8"): 28.0 / 120, ("cifar100", "resnet34"): 240.0 / 200}
+"""Seconds of an NVIDIA H200's time for an epoch in bf16, with as many concurrent runs as fill it"""
 
 
 @dataclass(frozen=True)
-class PlannedRun:
+class PaperRun:
     """One run, and all cells and curves that it counts for; at least one of either."""
 
     cells: tuple[Cell, ...]
@@ -63,7 +65,7 @@ class PlannedRun:
 class Plan(NamedTuple):
     """What there is to run, and the cells that have no run behind them."""
 
-    runs: list[PlannedRun]
+    runs: list[PaperRun]
     quoted: tuple[Cell, ...]
 
 
@@ -153,8 +155,8 @@ def planned_runs(
     order = sorted(shared, key=lambda key: (losses.index(shared[key][0].loss), datasets.index(shared[key][0].dataset)))
     runs = []
     for seed in dict.fromkeys(seeds):
-        runs += [PlannedRun(tuple(shared[key]), seed, precision, profile, tuple(drawn.pop(key, ()))) for key in order]
-        runs += [PlannedRun((), seed, precision, profile, tuple(group)) for group in drawn.values()]
+        runs += [PaperRun(tuple(shared[key]), seed, precision, profile, tuple(drawn.pop(key, ()))) for key in order]
+        runs += [PaperRun((), seed, precision, profile, tuple(group)) for group in drawn.values()]
         drawn = {}
     return Plan(runs, tuple(cell for cell in chosen if cell.quoted_from is not None))
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from noiseproof.data import from_arrays
-from noiseproof.train import Observer, Outcome, Recipe, Run, train, train_together, with_noise
+from noiseproof.train import Observer, Outcome, Recipe, Run, train, train_concurrently, with_noise
+from noiseproof.train.concurrent import _Stoppable, _StoppedError, run_in_threads
 from noiseproof.train.network import build_network, nothing_drawn
 from noiseproof.train.record import Epoch
-from noiseproof.train.side_by_side import _Stoppable, _StoppedError, in_threads
 
 
 def recipe(**changes):
@@ -36,7 +36,7 @@ def test_networks_drawn_in_threads_are_those_drawn_alone():
 def test_runs_together_give_what_each_gives_alone(tmp_path):
     recipes = [recipe(seed=seed) for seed in (0, 1, 2)]
     folders = [tmp_path / str(one.seed) for one in recipes]
-    outcomes = train_together(recipes, folders=folders, at_once=3)
+    outcomes = train_concurrently(recipes, folders=folders, at_once=3)
     for one, outcome in zip(recipes, outcomes, strict=True):
         alone = train(one)
         assert outcome.record.result == alone.record.result
@@ -47,7 +47,7 @@ def test_runs_together_give_what_each_gives_alone(tmp_path):
 def test_a_run_that_fails_does_not_stop_the_others():
     wrong = [recipe(lr=1e30), recipe(noise="labels:/nowhere.npy")]
     heard = [Heard() for _ in range(3)]
-    outcomes = train_together([wrong[0], recipe(), wrong[1]], observers=heard)
+    outcomes = train_concurrently([wrong[0], recipe(), wrong[1]], observers=heard)
     assert "the loss is nan" in str(outcomes[0])
     assert isinstance(outcomes[1], Outcome)
     assert isinstance(outcomes[2], FileNotFoundError)
@@ -56,7 +56,7 @@ def test_a_run_that_fails_does_not_stop_the_others():
 
 def test_a_run_that_failed_holds_nothing():
     """Its error is kept with the outcomes; the frames it came through had the run, and its memory on the device."""
-    outcomes = train_together([recipe(lr=1e30), recipe(lr=1e30, seed=1)])
+    outcomes = train_concurrently([recipe(lr=1e30), recipe(lr=1e30, seed=1)])
     assert all(isinstance(outcome, RuntimeError) for outcome in outcomes)
     gc.collect()
     assert not [thing for thing in gc.get_objects() if type(thing) is Run]
@@ -81,7 +81,7 @@ class Interrupting(Observer):
 def test_an_interruption_stops_the_runs_that_wait():
     heard = Heard()
     with pytest.raises(KeyboardInterrupt):
-        train_together([recipe(), recipe(seed=1)], observers=[Interrupting(), heard])
+        train_concurrently([recipe(), recipe(seed=1)], observers=[Interrupting(), heard])
     assert heard.epochs == []
 
 
@@ -106,16 +106,16 @@ class Heard(Observer):
 
 
 def test_what_cannot_go_together_is_said():
-    assert train_together([]) == []
+    assert train_concurrently([]) == []
     with pytest.raises(ValueError, match="one precision"):
-        train_together([recipe(), recipe(precision="bf16")])
+        train_concurrently([recipe(), recipe(precision="bf16")])
     with pytest.raises(ValueError, match="one folder for each recipe: 1 recipes, 0 folders"):
-        train_together([recipe()], folders=[])
+        train_concurrently([recipe()], folders=[])
 
 
 def test_when_all_are_to_stop_those_that_never_started_are_not_waited_for(monkeypatch):
     """Ctrl-C takes the same way as an error. The time is only there to end the test where the promise is broken."""
-    monkeypatch.setattr("noiseproof.train.side_by_side.STOP_SECONDS", 3600.0)
+    monkeypatch.setattr("noiseproof.train.concurrent.STOP_SECONDS", 3600.0)
     stopping = threading.Event()
 
     def one(place):
@@ -125,7 +125,7 @@ def test_when_all_are_to_stop_those_that_never_started_are_not_waited_for(monkey
 
     def call():
         with pytest.raises(KeyboardInterrupt):
-            in_threads(one, 50, 2, stopping)
+            run_in_threads(one, 50, 2, stopping)
 
     thread = threading.Thread(target=call, daemon=True)
     thread.start()

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from noiseproof.train import DivergenceError, Observer, Outcome, RunOptions
-from noiseproof.train.queue import Speeds, batches, machine_of, plan_queue, run_queue, shard
+from noiseproof.train.run_list import RunCosts, machine_name, plan_runs, run_batches, shard, train_runs
 from noiseproof.train.runs import RunStore, StoredRun
 
-HERE = machine_of(RunOptions())
+HERE = machine_name(RunOptions())
 
 
 @pytest.fixture
@@ -22,15 +22,15 @@ def recipes(digits):
 
 
 def statuses(recipes, store):
-    return [run.status for run in plan_queue(recipes, store.runs(), Speeds(HERE))]
+    return [run.status for run in plan_runs(recipes, store.runs(), RunCosts(HERE))]
 
 
 def test_what_is_finished_is_not_run_again(recipes, tmp_path):
     store = RunStore(tmp_path)
-    first = run_queue(plan_queue(recipes[:2], store.runs(), Speeds(HERE)), store, Speeds(HERE))
+    first = train_runs(plan_runs(recipes[:2], store.runs(), RunCosts(HERE)), store, RunCosts(HERE))
     assert [run.recipe.seed for run in first.finished] == [0, 1]
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    second = run_queue(plan_queue(recipes, store.runs(), Speeds(HERE)), store, Speeds(HERE))
+    second = train_runs(plan_runs(recipes, store.runs(), RunCosts(HERE)), store, RunCosts(HERE))
     assert [run.recipe.seed for run in second.finished] == [2, 3]
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert statuses(recipes, store) == ["finished"] * 4
@@ -40,31 +40,33 @@ def test_a_run_that_fails_or_diverges_is_reported_and_the_others_go_on(recipes, 
     wild = dataclasses.replace(recipes[0], optimiser="sgd", lr=1e30, loss="ce", loss_options={})
     gone = dataclasses.replace(recipes[0], noise="labels:gone.npy")
     store, heard = RunStore(tmp_path), []
-    tally = run_queue(
-        plan_queue([wild, gone, recipes[1]], store.runs(), Speeds(HERE)),
+    tally = train_runs(
+        plan_runs([wild, gone, recipes[1]], store.runs(), RunCosts(HERE)),
         store,
-        Speeds(HERE),
+        RunCosts(HERE),
         on_outcome=lambda run, outcome: heard.append((run.recipe, type(outcome))),
     )
     assert [type(error) for _, error in tally.failed] == [DivergenceError, FileNotFoundError]
     assert heard == [(wild, DivergenceError), (gone, FileNotFoundError), (recipes[1], Outcome)]
     assert statuses([wild, gone, recipes[1]], store) == ["diverged", "waiting", "finished"]
-    assert not run_queue(plan_queue([wild], store.runs(), Speeds(HERE)), store, Speeds(HERE)).failed, "it would diverge again"
+    assert not train_runs(plan_runs([wild], store.runs(), RunCosts(HERE)), store, RunCosts(HERE)).failed, (
+        "it would diverge again"
+    )
 
 
 def test_a_run_that_diverged_and_finished_is_finished_whichever_is_read_first(recipes):
     ends = [StoredRun("", status, {"recipe": recipes[0].as_dict()}) for status in ("running", "diverged", "finished")]
     for known in itertools.permutations(ends):
-        assert plan_queue(recipes[:1], known, Speeds(HERE))[0].status == "finished"
+        assert plan_runs(recipes[:1], known, RunCosts(HERE))[0].status == "finished"
     for known in itertools.permutations(ends[:2]):
-        assert plan_queue(recipes[:1], known, Speeds(HERE))[0].status == "diverged"
-        assert plan_queue(recipes[:1], known, Speeds(HERE), retry=True)[0].status == "running"
+        assert plan_runs(recipes[:1], known, RunCosts(HERE))[0].status == "diverged"
+        assert plan_runs(recipes[:1], known, RunCosts(HERE), retry=True)[0].status == "running"
 
 
 def test_fields_that_this_version_does_not_know_make_another_run_if_they_say_something(recipes):
     def status(**unknown):
         known = StoredRun("", "finished", {"recipe": {**recipes[0].as_dict(), **unknown}})
-        return plan_queue(recipes[:1], [known], Speeds(HERE))[0].status
+        return plan_runs(recipes[:1], [known], RunCosts(HERE))[0].status
 
     assert status(warmup=0, teacher=None) == "finished"
     assert status(warmup=5) == "waiting"
@@ -76,15 +78,15 @@ def test_a_full_disk_ends_the_queue_instead_of_every_run_after_its_training(reci
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights")
 
     store, heard = RunStore(tmp_path), []
-    tally = run_queue(
-        plan_queue(recipes, store.runs(), Speeds(HERE)),
+    tally = train_runs(
+        plan_runs(recipes, store.runs(), RunCosts(HERE)),
         store,
-        Speeds(HERE),
+        RunCosts(HERE),
         observer=lambda run: Full() if run.recipe.seed == 1 else Observer(),
         on_outcome=lambda run, outcome: heard.append(run.recipe.seed),
     )
     assert (heard, [run.recipe.seed for run in tally.not_started]) == ([0, 1], [2, 3])
-    assert tally.full.errno == errno.ENOSPC
+    assert tally.disk_error.errno == errno.ENOSPC
     assert statuses(recipes, store) == ["finished", "running", "waiting", "waiting"]
 
 
@@ -98,21 +100,21 @@ def test_a_stopped_queue_resumes_and_keeps_what_is_finished(recipes, tmp_path):
 
     store = RunStore(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        run_queue(plan_queue(recipes, store.runs(), Speeds(HERE)), store, Speeds(HERE), observer=observer)
+        train_runs(plan_runs(recipes, store.runs(), RunCosts(HERE)), store, RunCosts(HERE), observer=observer)
     assert statuses(recipes, store) == ["finished", "finished", "running", "waiting"]
-    tally = run_queue(plan_queue(recipes, store.runs(), Speeds(HERE)), store, Speeds(HERE))
+    tally = train_runs(plan_runs(recipes, store.runs(), RunCosts(HERE)), store, RunCosts(HERE))
     assert [run.recipe.seed for run in tally.finished] == [2, 3]
 
 
 def test_nothing_starts_that_would_not_end_in_time(recipes, tmp_path, monkeypatch):
     """A run takes a minute, and the queue's clock moves on by a minute each time it is read: 0, 60, 120 seconds."""
-    store, speeds = RunStore(tmp_path), Speeds(HERE, {Speeds.key(HERE, recipes[0].as_dict()): 10.0})
-    monkeypatch.setattr(Speeds, "add", lambda self, facts, just_now=False: None)
-    planned = plan_queue(recipes, store.runs(), speeds)
+    store, speeds = RunStore(tmp_path), RunCosts(HERE, {RunCosts.key(HERE, recipes[0].as_dict()): 10.0})
+    monkeypatch.setattr(RunCosts, "add", lambda self, facts, just_now=False: None)
+    planned = plan_runs(recipes, store.runs(), speeds)
     assert [run.seconds for run in planned] == [60.0] * 4  # six epochs of ten seconds
     clock = itertools.count(0, 60)
-    monkeypatch.setattr("noiseproof.train.queue.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    tally = run_queue(planned, store, speeds, minutes=3.5)
+    monkeypatch.setattr("noiseproof.train.run_list.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    tally = train_runs(planned, store, speeds, minutes=3.5)
     assert [run.recipe.seed for run in tally.finished] == [0, 1]
     assert [run.recipe.seed for run in tally.not_started] == [2, 3]
     assert statuses(recipes, store) == ["finished", "finished", "waiting", "waiting"]
@@ -120,20 +122,20 @@ def test_nothing_starts_that_would_not_end_in_time(recipes, tmp_path, monkeypatc
 
 def test_a_kind_of_run_that_was_never_measured_starts(recipes, tmp_path):
     store = RunStore(tmp_path)
-    tally = run_queue(plan_queue(recipes[:1], store.runs(), Speeds(HERE)), store, Speeds(HERE), minutes=1.0)
+    tally = train_runs(plan_runs(recipes[:1], store.runs(), RunCosts(HERE)), store, RunCosts(HERE), minutes=1.0)
     assert len(tally.finished) == 1
 
 
 def test_speeds_are_learned_from_finished_runs_and_shared_among_those_side_by_side(recipes, tmp_path):
-    store, speeds = RunStore(tmp_path), Speeds(HERE)
-    run_queue(plan_queue(recipes[:1], store.runs(), speeds), store, speeds)
+    store, speeds = RunStore(tmp_path), RunCosts(HERE)
+    train_runs(plan_runs(recipes[:1], store.runs(), speeds), store, speeds)
     (path,) = tmp_path.glob("*/record.json")
     facts = json.loads(path.read_text(encoding="utf-8"))
     facts["seconds"], facts["environment"]["at_once"] = {"prepare": 4.0, "train": 20.0}, 2
     path.write_text(json.dumps(facts), encoding="utf-8")
-    (planned,) = plan_queue([dataclasses.replace(recipes[0], epochs=12)], RunStore(tmp_path).runs(), Speeds(HERE))
+    (planned,) = plan_runs([dataclasses.replace(recipes[0], epochs=12)], RunStore(tmp_path).runs(), RunCosts(HERE))
     assert planned.seconds == pytest.approx((4 + 20 / 6 * 12) / 2), "twice the epochs begin once"
-    (elsewhere,) = plan_queue(recipes[1:2], RunStore(tmp_path).runs(), Speeds("another machine"))
+    (elsewhere,) = plan_runs(recipes[1:2], RunStore(tmp_path).runs(), RunCosts("another machine"))
     assert elsewhere.seconds is None
 
 
@@ -144,7 +146,7 @@ def measured(recipe, seconds, at_once):
 
 def test_a_few_runs_side_by_side_are_not_taken_to_be_faster_than_many_were(recipes):
     """Of six runs side by side each took 60 seconds: 10 of the device's time. One alone does not end in 10 seconds."""
-    speeds, facts = Speeds(HERE), recipes[0].as_dict()
+    speeds, facts = RunCosts(HERE), recipes[0].as_dict()
     assert speeds.until_end(facts, 0, 6) is None
     speeds.add(measured(recipes[0], 60.0, 6))
     assert speeds.seconds(facts) == pytest.approx(10)
@@ -152,7 +154,7 @@ def test_a_few_runs_side_by_side_are_not_taken_to_be_faster_than_many_were(recip
 
 
 def test_a_device_that_is_slower_than_it_was_is_believed(recipes):
-    speeds, facts = Speeds(HERE), recipes[0].as_dict()
+    speeds, facts = RunCosts(HERE), recipes[0].as_dict()
     for _ in range(9):
         speeds.add(measured(recipes[0], 60.0, 6))
     speeds.add(measured(recipes[0], 150.0, 6), just_now=True)
@@ -171,11 +173,11 @@ def test_of_a_run_that_was_begun_only_the_rest_must_end_in_time(recipes, tmp_pat
 
     store = RunStore(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        run_queue(plan_queue(recipes[:1], [], Speeds(HERE)), store, Speeds(HERE), observer=lambda run: Stop())
-    speeds = Speeds(HERE, {Speeds.key(HERE, recipes[0].as_dict()): 10.0})
-    planned = plan_queue([recipes[1], recipes[0]], store.runs(), speeds)
+        train_runs(plan_runs(recipes[:1], [], RunCosts(HERE)), store, RunCosts(HERE), observer=lambda run: Stop())
+    speeds = RunCosts(HERE, {RunCosts.key(HERE, recipes[0].as_dict()): 10.0})
+    planned = plan_runs([recipes[1], recipes[0]], store.runs(), speeds)
     assert [(run.done, run.seconds) for run in planned] == [(0, 60.0), (4, 20.0)]
-    tally = run_queue(planned, store, speeds, minutes=0.5)
+    tally = train_runs(planned, store, speeds, minutes=0.5)
     assert [run.recipe.seed for run in tally.finished] == [0]
     assert [run.recipe.seed for run in tally.not_started] == [1]
 
@@ -185,10 +187,10 @@ def test_a_data_set_that_cannot_be_opened_fails_its_runs_only(recipes, tmp_path)
     damaged.write_bytes(b"not an archive")
     bad = [dataclasses.replace(recipe, dataset=str(damaged)) for recipe in recipes[:2]]
     store, heard = RunStore(tmp_path / "runs"), []
-    tally = run_queue(
-        plan_queue([bad[0], recipes[0], bad[1]], store.runs(), Speeds(HERE)),
+    tally = train_runs(
+        plan_runs([bad[0], recipes[0], bad[1]], store.runs(), RunCosts(HERE)),
         store,
-        Speeds(HERE),
+        RunCosts(HERE),
         on_outcome=lambda run, outcome: heard.append(type(outcome)),
     )
     assert [run.recipe for run, _ in tally.failed] == bad
@@ -199,8 +201,8 @@ def test_a_data_set_that_cannot_be_opened_fails_its_runs_only(recipes, tmp_path)
 def test_parts_hold_one_network_and_enough_runs_to_fill_the_device(recipes):
     """Of each network three runs a seed: two side by side, four times over, are eight."""
     wanted = [dataclasses.replace(recipe, model=model, model_options={}) for recipe in recipes for model in ("mlp", "cnn8") * 3]
-    planned = plan_queue(wanted, [], Speeds(HERE))
-    kinds = [[(run.recipe.model, run.recipe.seed) for run in part] for part in batches(planned, "cuda", at_once=2)]
+    planned = plan_runs(wanted, [], RunCosts(HERE))
+    kinds = [[(run.recipe.model, run.recipe.seed) for run in part] for part in run_batches(planned, "cuda", at_once=2)]
     assert sorted(kind for part in kinds for kind in part) == sorted((recipe.model, recipe.seed) for recipe in wanted)
     assert all(len({model for model, _ in part}) == 1 for part in kinds)
     assert [len(part) for part in kinds] == [8, 8, 4, 4]
@@ -209,13 +211,13 @@ def test_parts_hold_one_network_and_enough_runs_to_fill_the_device(recipes):
 
 def test_a_seed_with_enough_runs_comes_before_the_next(recipes):
     wanted = [dataclasses.replace(recipe, batch=batch) for recipe in recipes[:2] for batch in (16, 32, 64, 128)]
-    parts = list(batches(plan_queue(wanted, [], Speeds(HERE)), "cpu"))
+    parts = list(run_batches(plan_runs(wanted, [], RunCosts(HERE)), "cpu"))
     assert [{run.recipe.seed for run in part} for part in parts] == [{0}, {1}]
 
 
 def test_the_confidence_epochs_of_a_run_do_not_make_it_another(recipes, tmp_path):
     store = RunStore(tmp_path)
-    run_queue(plan_queue(recipes[:1], store.runs(), Speeds(HERE)), store, Speeds(HERE))
+    train_runs(plan_runs(recipes[:1], store.runs(), RunCosts(HERE)), store, RunCosts(HERE))
     assert statuses([dataclasses.replace(recipes[0], confidence_epochs=())], store) == ["finished"]
     assert statuses([dataclasses.replace(recipes[0], batch=64)], store) == ["waiting"]
 

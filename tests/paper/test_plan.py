@@ -6,7 +6,7 @@ import pytest
 
 from noiseproof.paper import SEEDS, QuotedError, cells, recipe, recipe_of
 from noiseproof.paper.figures import FIGURES
-from noiseproof.paper.queue import NOT_COMPARED, chosen_cells, chosen_curves, planned_runs, run_facts
+from noiseproof.paper.plan import NOT_COMPARED, chosen_cells, chosen_curves, planned_runs, run_facts
 
 EVERYTHING = planned_runs()
 

@@ -15,22 +15,22 @@ from pathlib import Path
 import pytest
 
 from noiseproof.train import RunStore, train
-from noiseproof.train.cluster import Cluster, _plain, _train
-from noiseproof.train.side_by_side import NotStartedError
+from noiseproof.train.concurrent import NotStartedError
+from noiseproof.train.ray_executor import RayExecutor, _plain, _train
 
 QUEUE = """
 import json, sys
 import ray
 from noiseproof.train import Recipe, RunStore
-from noiseproof.train.cluster import Cluster
-from noiseproof.train.queue import Speeds, plan_queue
+from noiseproof.train.ray_executor import RayExecutor
+from noiseproof.train.run_list import RunCosts, plan_runs
 
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
-store, cluster = RunStore(sys.argv[1]), Cluster()
-speeds = Speeds(cluster.machine)
+store, cluster = RunStore(sys.argv[1]), RayExecutor()
+speeds = RunCosts(cluster.machine)
 heard = []
 tally = cluster.run(
-    plan_queue([Recipe.from_dict(facts) for facts in json.loads(sys.argv[2])], store.runs(), speeds),
+    plan_runs([Recipe.from_dict(facts) for facts in json.loads(sys.argv[2])], store.runs(), speeds),
     store,
     speeds,
     checkpoint_seconds=0,
@@ -98,8 +98,8 @@ FULL = """
 import errno, os, sys
 import ray
 from noiseproof.train import Recipe, RunStore
-from noiseproof.train.cluster import Cluster
-from noiseproof.train.queue import Speeds, plan_queue
+from noiseproof.train.ray_executor import RayExecutor
+from noiseproof.train.run_list import RunCosts, plan_runs
 
 def setup():
     from noiseproof.train import loop
@@ -110,12 +110,12 @@ def setup():
     loop.Record.write = full
 
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env={"worker_process_setup_hook": setup})
-store, cluster = RunStore(sys.argv[1]), Cluster()
+store, cluster = RunStore(sys.argv[1]), RayExecutor()
 recipes = [Recipe(dataset="digits", loss="ce", model="mlp", epochs=2, seed=seed) for seed in range(6)]
 heard = []
-planned = plan_queue(recipes, [], Speeds(""))
-tally = cluster.run(planned, store, Speeds(""), on_outcome=lambda run, outcome: heard.append(outcome))
-print(tally.full.errno, tally.full.filename, len(heard), len(tally.failed), len(tally.not_started))
+planned = plan_runs(recipes, [], RunCosts(""))
+tally = cluster.run(planned, store, RunCosts(""), on_outcome=lambda run, outcome: heard.append(outcome))
+print(tally.disk_error.errno, tally.disk_error.filename, len(heard), len(tally.failed), len(tally.not_started))
 ray.shutdown()
 """
 
@@ -149,4 +149,4 @@ def test_a_worker_starts_nothing_that_would_not_end_in_time(digits, tmp_path):
 def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"pip install '.\[cluster\]' in noiseproof's repository"):
-        Cluster()
+        RayExecutor()
