@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import noiseproof
-from noiseproof.primitives.backends import VARIABLE
+from noiseproof.core.backends import VARIABLE
 
 DEVICE = "cuda"
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32

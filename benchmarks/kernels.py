@@ -35,7 +35,7 @@ from losses import PLAIN
 from torch import Tensor
 
 import noiseproof
-from noiseproof.primitives import Primitive, parse
+from noiseproof.core import Primitive, parse
 from noiseproof.train.record import environment
 
 DEVICE = "cuda"

@@ -19,16 +19,14 @@ ROOMS = {
     "checks": ("checks of numbers, with one wording for all errors", ()),
     "printing": ("text from elsewhere, as a terminal, a page or a spreadsheet may show it", ()),
     "reading": ("files that others wrote, read without trust, within limits", ()),
-    "primitives": ("the one operation that reads logits, its backends", ()),
-    "kernels": ("passes over the logits and programs as Triton kernels, for CUDA", ("primitives", "program")),
-    "program": ("a loss as a program: elementary operations that give a row's value and slopes", ("primitives",)),
-    "statistics": ("row statistics by name, and where they come from", ("primitives",)),
+    "core": ("row statistics, the one operation that reads logits, its backends", ()),
+    "kernels": ("passes over the logits and programs as Triton kernels, for CUDA", ("core", "program")),
+    "program": ("a loss as a program: elementary operations that give a row's value and slopes", ("core",)),
+    "statistics": ("what a loss of your own reads", ("core",)),
     "decay": ("L1 decay as a penalty to add to a loss", ("checks",)),
-    "losses": ("the contract, one file per family, the catalogue", ("checks", "primitives", "program", "statistics")),
-    "in_forward": ("a loss with its gradient computed in the forward pass", ("losses", "primitives", "program", "statistics")),
-    "linear": ("losses of hidden states and a head, without all logits", ("checks", "losses", "primitives", "statistics")),
+    "losses": ("the contract, one file per family, the catalogue, linear heads", ("checks", "core", "program")),
     "functional": ("one function per loss", ("losses",)),
-    "integrations": ("losses in the loops of other frameworks", ("decay", "files", "losses", "reading", "statistics")),
+    "integrations": ("losses in the loops of other frameworks", ("core", "decay", "files", "losses", "reading")),
     "noise": (
         "transition matrices, sampling, label files, `kind:rate`",
         ("checks", "classes", "files", "keyed_random", "reading"),
@@ -73,7 +71,7 @@ ROOMS = {
         ),
     ),
 }
-"""Each part of the package: what it holds, and which other parts it may import. Kernels plug into primitives."""
+"""Each part of the package: what it holds, and which other parts it may import. Kernels plug into core."""
 
 
 def imported_parts(path: Path) -> Iterator[str]:

@@ -8,8 +8,7 @@
 """
 
 import importlib
-import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noiseproof.starting import ctrl_c_ends_a_command as _ctrl_c_ends_a_command
 from noiseproof.version import __version__
@@ -17,29 +16,9 @@ from noiseproof.version import __version__
 with _ctrl_c_ends_a_command():  # torch, which takes a second
     from noiseproof import functional, losses, noise, statistics
     from noiseproof.decay import L1
-    from noiseproof.in_forward import GradientInForward
-    from noiseproof.linear import LinearLoss, linear_loss
     from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
-    from noiseproof.primitives import offer_backend as _offer_backend
 
-
-def _kernels() -> Any:
-    """The backend for CUDA, imported with the first logits that are there: Triton is not in every build of torch.
-
-    None with a Triton older than 3.3, torch 2.7's, with which the kernels are not tested.
-    """
-    if importlib.util.find_spec("triton") is None:
-        return None
-    version = importlib.import_module("triton").__version__
-    if tuple(map(int, version.split(".")[:2])) < (3, 3):
-        return None
-    return importlib.import_module("noiseproof.kernels").BACKEND
-
-
-_offer_backend("cuda", _kernels)
-
-__all__ = ["L1", "GradientInForward", "LinearLoss", "__version__", "functional", "linear_loss", "losses", "noise"]
-__all__ += ["statistics"]
+__all__ = ["L1", "__version__", "functional", "losses", "noise", "statistics"]
 
 if TYPE_CHECKING:  # type checkers follow the star import, and report a name that is not there
     from noiseproof import advice, audit, data, models, paper, sklearn, theory, train

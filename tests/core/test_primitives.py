@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import noiseproof
-from noiseproof.primitives import (
+from noiseproof.core import (
     Backend,
     Primitive,
     backend_for,
@@ -29,8 +29,8 @@ from noiseproof.primitives import (
     rows_of_primitives,
     small,
 )
-from noiseproof.primitives.onlookers import is_compiling
-from noiseproof.statistics import Statistic, every_label_statistics, row_statistics
+from noiseproof.core.onlookers import is_compiling
+from noiseproof.core.statistics import Statistic, every_label_statistics, row_statistics
 
 ALL = [
     Primitive("nll"),

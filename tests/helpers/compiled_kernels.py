@@ -18,8 +18,8 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import noiseproof
+from noiseproof.core import Primitive, register_backend
 from noiseproof.kernels import BACKEND, once, rows, small
-from noiseproof.primitives import Primitive, register_backend
 
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int64: "*i64", torch.int32: "*i32"}
 REQUESTS = {

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from noiseproof.core import Primitive, reference
 from noiseproof.kernels import rows as kernels
-from noiseproof.primitives import Primitive, reference
 
 REQUESTS = {
     "ce": [],

@@ -12,8 +12,8 @@ import torch
 pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 import noiseproof
+from noiseproof.core import backends
 from noiseproof.kernels import BACKEND, long, once, rows
-from noiseproof.primitives import backends
 from tests.helpers import held_plain
 from tests.helpers.cases import tied_rows
 from tests.helpers.kernel_cases import KINDS, drawn

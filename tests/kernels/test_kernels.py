@@ -12,9 +12,9 @@ import torch
 pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 import noiseproof
+from noiseproof.core import Primitive, backends, reference
 from noiseproof.kernels import BACKEND, long, rows, slots
 from noiseproof.kernels.launch import KNOWN
-from noiseproof.primitives import Primitive, backends, reference
 from tests.helpers.cases import tied_rows
 from tests.helpers.kernel_cases import KINDS, REQUESTS, drawn, errors, passes
 

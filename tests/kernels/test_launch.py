@@ -9,9 +9,9 @@ import triton
 import triton.language as tl
 
 import noiseproof
+from noiseproof.core import backends
 from noiseproof.kernels import BACKEND
 from noiseproof.kernels import launch as launching
-from noiseproof.primitives import backends
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -182,4 +182,4 @@ def test_a_launch_on_the_gpu_is_direct_and_hooks_hear_of_it():
 @pytest.mark.parametrize(("version", "there"), [("3.2.0", False), ("3.3.0", True), ("3.10.1+git1", True), ("4.0.0rc1", True)])
 def test_kernels_are_offered_with_a_triton_that_they_are_tested_with(version, there, monkeypatch):
     monkeypatch.setattr(triton, "__version__", version)
-    assert (noiseproof._kernels() is not None) == there
+    assert (backends._load_kernels() is not None) == there

@@ -6,9 +6,9 @@ import torch
 pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 import noiseproof
+from noiseproof.core import backends
 from noiseproof.kernels import BACKEND, program, small
 from noiseproof.losses.programs import programs_of
-from noiseproof.primitives import backends
 from noiseproof.program import traced
 from tests.helpers.kernel_cases import drawn
 

@@ -8,8 +8,8 @@ from torch._dynamo.backends.common import aot_autograd
 pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 import noiseproof
+from noiseproof.core import backends
 from noiseproof.kernels import BACKEND
-from noiseproof.primitives import backends
 from tests.helpers.kernel_cases import drawn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

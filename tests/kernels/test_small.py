@@ -6,10 +6,10 @@ import torch
 pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 import noiseproof
+from noiseproof.core import backends
 from noiseproof.kernels import BACKEND, small
 from noiseproof.losses import programs
 from noiseproof.losses.programs import programs_of
-from noiseproof.primitives import backends
 from tests.helpers.kernel_cases import KINDS, drawn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

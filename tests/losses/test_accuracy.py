@@ -10,8 +10,8 @@ import torch
 from mpmath import mp, mpf
 
 import noiseproof
+from noiseproof.core import Recorded, small
 from noiseproof.losses import in_graph
-from noiseproof.primitives import Recorded, small
 from tests.helpers.cases import STATISTIC, build, gradient, tied_rows
 
 LOSSES = {

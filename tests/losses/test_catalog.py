@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import noiseproof
+from noiseproof.core.statistics import Statistic
 from noiseproof.losses import catalog
 from noiseproof.losses.expressions import evaluate, values_of
-from noiseproof.statistics import Statistic
 from tests.helpers.cases import ENTRIES, NAMES, RANDOM, all_options, build, call, draw
 
 

@@ -7,8 +7,8 @@ import torch
 
 import noiseproof
 from noiseproof import AMSE, CE, FL, GCE, JALCE, JALFL, MAE, MSE, NCE, NFL, RCE, SCE, LogitClip, Sum
-from noiseproof import primitives as implementation
-from noiseproof.primitives import small
+from noiseproof import core as implementation
+from noiseproof.core import small
 from tests.helpers.cases import draw, gradient
 
 
@@ -25,8 +25,8 @@ def test_the_papers_loss_is_the_sum_of_its_parts():
 
 def test_a_sum_makes_one_pass_over_the_logits(monkeypatch):
     calls = []
-    original = noiseproof.statistics.rows_of_primitives
-    monkeypatch.setattr(noiseproof.statistics, "rows_of_primitives", lambda *args: calls.append(1) or original(*args))
+    original = noiseproof.core.statistics.rows_of_primitives
+    monkeypatch.setattr(noiseproof.core.statistics, "rows_of_primitives", lambda *args: calls.append(1) or original(*args))
     logits, target = draw(8, 10)
     loss = NCE() + 3.0 * AMSE() + 0.5 * (GCE() + FL(gamma=2.0))
     loss._by_autograd(logits, target)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import noiseproof
-from noiseproof.statistics import Logits
+from noiseproof.core.statistics import Logits
 from tests.helpers.cases import draw
 
 SHAPES = [(5,), (7, 5), (3, 5, 4), (2, 5, 3, 2), (0, 5), (7, 2)]

@@ -454,12 +454,12 @@ def test_its_function_gives_the_same(name):
 def test_it_declares_exactly_what_it_reads(name):
     loss = build(name, 5)
     assert loss.needs is not None
-    statistics = noiseproof.statistics.row_statistics(*draw(4, 5), loss.needs)
+    statistics = noiseproof.core.statistics.row_statistics(*draw(4, 5), loss.needs)
     loss.from_statistics(statistics)
     for key in {need.key for need in loss.needs if need.key is not None}:
         missing = tuple(need for need in loss.needs if need.key != key)
         with pytest.raises(KeyError, match="is read but not declared"):
-            loss.from_statistics(noiseproof.statistics.row_statistics(*draw(4, 5), missing))
+            loss.from_statistics(noiseproof.core.statistics.row_statistics(*draw(4, 5), missing))
 
 
 @EVERY
@@ -468,4 +468,4 @@ def test_what_is_no_function_of_statistics_says_so(name):
     assert (loss.needs is None) == (ENTRIES[name].reads != "statistics")
     if loss.needs is None:
         with pytest.raises(TypeError, match="is not a function of row statistics"):
-            loss.from_statistics(noiseproof.statistics.row_statistics(*draw(4, 5), ()))
+            loss.from_statistics(noiseproof.core.statistics.row_statistics(*draw(4, 5), ()))

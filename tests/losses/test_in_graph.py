@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 
 import noiseproof
+from noiseproof.core import Recorded, small
+from noiseproof.core.statistics import RowStatistics
 from noiseproof.losses.in_graph import keep, loss_in_graph
 from noiseproof.losses.programs import programs_of
-from noiseproof.primitives import Recorded, small
 from noiseproof.program.code import decoded, encoded
 from noiseproof.program.vectors import compiled as as_function
 from noiseproof.program.vectors import evaluated
-from noiseproof.statistics import RowStatistics
 from tests.helpers.cases import STATISTIC, all_options, build, draw
 
 
@@ -128,7 +128,7 @@ def test_a_call_checks_the_loss_and_nothing_that_it_is_made_of():
     (entry,) = torch._dynamo.eval_frame._debug_get_cache_entry_list(code)
     text = str(entry.guard_manager)
     assert "_text" in text
-    assert not [module for module in ("primitives", "program", "statistics") if f"noiseproof_dot_{module}" in text]
+    assert not [module for module in ("core", "program") if f"noiseproof_dot_{module}" in text]
 
 
 @pytest.mark.parametrize("name", ["jal-fl", "mae"])

@@ -13,12 +13,11 @@ from torch.utils.checkpoint import checkpoint
 
 import noiseproof
 from noiseproof import LinearLoss, linear_loss
-from noiseproof.linear import Linear
-from noiseproof.linear.chunks import EVERY_LABEL
+from noiseproof.core import Backend, backends
+from noiseproof.core import linear as operation
+from noiseproof.core.statistics import Statistic
 from noiseproof.losses.base import RobustLoss
-from noiseproof.primitives import Backend, backends
-from noiseproof.primitives import linear as operation
-from noiseproof.statistics import Statistic
+from noiseproof.losses.linear_chunks import EVERY_LABEL, Linear
 from tests.helpers.cases import DISTINCT, build
 
 NAMES = [name for name in DISTINCT if build(name).needs is not None]

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 import noiseproof
-from noiseproof.primitives import chunks, plain_primitives, reference, rows_of_primitives
-from noiseproof.statistics import Statistic, every_label_statistics, row_statistics
+from noiseproof.core import chunks, plain_primitives, reference, rows_of_primitives
+from noiseproof.core.statistics import Statistic, every_label_statistics, row_statistics
 from tests.helpers.cases import (
     DETACHED,
     DISTINCT,

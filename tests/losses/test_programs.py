@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 
 import noiseproof
+from noiseproof.core import small
+from noiseproof.core.statistics import RowStatistics, request_of, statistics_of
 from noiseproof.losses import programs
 from noiseproof.losses.programs import programs_of, signature
-from noiseproof.primitives import small
 from noiseproof.program import Node, Program, traced
 from noiseproof.program.code import OPERATIONS, Builder, decoded, encoded
 from noiseproof.program.vectors import compiled
-from noiseproof.statistics import RowStatistics, request_of, statistics_of
 from tests.helpers.cases import ENTRIES, STATISTIC, all_options, build, draw
 
 WITHOUT = {"ogc", "logit-bias"}
@@ -111,7 +111,7 @@ def test_programs_that_differ_in_a_register_or_a_number_are_two():
 @pytest.mark.parametrize("name", ["ce", "gce", "mae", "jal-ce", "anl-fl"])
 def test_a_step_is_the_loss_by_autograd(name, largest, reduction, monkeypatch):
     monkeypatch.setattr(small, "SMALL", largest)
-    monkeypatch.setattr("noiseproof.primitives.chunks.CPU_CHUNK", 21)  # three rows of seven
+    monkeypatch.setattr("noiseproof.core.chunks.CPU_CHUNK", 21)  # three rows of seven
     logits, target = draw(8, 7)
     some = target.clone()
     some[[0, 4]] = -100

@@ -13,9 +13,9 @@ from torch import Tensor
 
 import noiseproof
 from noiseproof import GradientInForward, RobustLoss, Sum
+from noiseproof.core import small
 from noiseproof.losses.expressions import evaluate, values_of
 from noiseproof.losses.in_graph import keep, loss_in_graph
-from noiseproof.primitives import small
 from tests.helpers.cases import DETACHED, ENTRIES, STATISTIC
 
 NUMBERS = [*range(-3, 31), *map(float, range(-3, 31)), 0.5, 1e-3, 100.0, 0.1, 0.7, 1.5]

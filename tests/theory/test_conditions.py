@@ -9,7 +9,7 @@ from torch import Tensor
 
 import noiseproof
 from noiseproof import losses, theory
-from noiseproof.statistics import Statistic
+from noiseproof.core.statistics import Statistic
 
 RANDOM = np.random.default_rng(0)
 

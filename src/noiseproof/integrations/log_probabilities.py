@@ -13,8 +13,8 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
+from noiseproof.core.statistics import RowStatistics, Statistic
 from noiseproof.losses import RobustLoss, create_loss, list_losses
-from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["LabelLogProbabilities", "label_loss", "label_losses", "reads_label_alone"]
 

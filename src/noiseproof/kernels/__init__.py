@@ -1,4 +1,4 @@
-"""The two passes of :mod:`noiseproof.primitives` as Triton kernels, which need a GPU.
+"""The two passes of :mod:`noiseproof.core` as Triton kernels, which need a GPU.
 
 Every loss that is a function of row statistics runs on them, alone or in a sum: nobody writes a kernel for a loss.
 
@@ -23,12 +23,12 @@ once         which rows are held; a loss together with its gradient
 rows         which kernel runs, with how many rows or classes to a program
 """
 
+from noiseproof.core import Backend, ProgramRunner
 from noiseproof.kernels.once import at_once
 from noiseproof.kernels.program import has_kernel, run_program, scaled_slopes
 from noiseproof.kernels.rows import backward, forward, suits
 from noiseproof.kernels.scaling import scale
 from noiseproof.kernels.small import step_for
-from noiseproof.primitives import Backend, ProgramRunner
 
 __all__ = ["BACKEND", "backward", "forward", "suits"]
 

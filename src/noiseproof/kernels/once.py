@@ -8,12 +8,12 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from noiseproof.core import Primitive
 from noiseproof.kernels.launch import KNOWN, launch, power_of_two
 from noiseproof.kernels.long import ACROSS
 from noiseproof.kernels.program import run_program, slopes_function
 from noiseproof.kernels.reductions import weigh
 from noiseproof.kernels.slots import slots_of
-from noiseproof.primitives import Primitive
 from noiseproof.program import Formula, Reduction
 
 if KNOWN:

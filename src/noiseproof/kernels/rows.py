@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from noiseproof.core import Primitive, reference
 from noiseproof.kernels.launch import blocks, launch, power_of_two
 from noiseproof.kernels.line import line_forward
 from noiseproof.kernels.long import first_pass, second_pass
 from noiseproof.kernels.slots import moments_suffice, slots_of
 from noiseproof.kernels.tile import tile_backward, tile_forward
-from noiseproof.primitives import Primitive, reference
 
 __all__ = ["FEW", "backward", "forward", "suits"]
 
@@ -46,7 +46,7 @@ def _tile_of(classes: int) -> dict[str, int]:
 
 
 def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """As :class:`noiseproof.primitives.Backend` has it."""
+    """As :class:`noiseproof.core.Backend` has it."""
     slots = _constants(logits, asked)
     if slots is None:
         return reference.forward(logits, target, asked, dtype)
@@ -78,7 +78,7 @@ def backward(
     asked: Sequence[Primitive],
     out: Tensor | None = None,
 ) -> Tensor:
-    """As :class:`noiseproof.primitives.Backend` has it; ``out`` may be the logits themselves."""
+    """As :class:`noiseproof.core.Backend` has it; ``out`` may be the logits themselves."""
     slots = _constants(logits, asked)
     if slots is None:
         return reference.backward(grads, logits, target, primitives, saved, asked, out)

@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 from typing import Any
 
-from noiseproof.primitives import Primitive, ceiling
+from noiseproof.core import Primitive, ceiling
 
 __all__ = ["moments_suffice", "slots_of"]
 

@@ -1,6 +1,6 @@
 """What the kernels share: functions that Triton lacks, and one class's term of each sum.
 
-Symbols are those of :mod:`noiseproof.primitives`: ``x = z - max z``, ``e = exp(x)``, ``d`` the sum of ``e`` over the classes
+Symbols are those of :mod:`noiseproof.core`: ``x = z - max z``, ``e = exp(x)``, ``d`` the sum of ``e`` over the classes
 other than the label, ``D`` over all, ``log_sum = log D``.
 """
 

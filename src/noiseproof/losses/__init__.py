@@ -14,7 +14,8 @@ views          GJS                                           on several predicti
 student        Student, StudentAPL                           on features, with parameters of their own
 
 base.py has what all of them share, composition.py their sums, catalog.py what is known of each, parameters.py what their
-parameters mean. A file added here enters the catalogue by being here.
+parameters mean. linear.py computes any of them from hidden states and a linear head, in_forward.py with its gradient in the
+forward pass. A file added here enters the catalogue by being here.
 """
 
 # ruff: noqa: F403, F405 - a family's __all__ lists its losses, and the package exports them all
@@ -32,7 +33,10 @@ from noiseproof.losses.complementary import *
 from noiseproof.losses.composition import Sum as Sum
 from noiseproof.losses.epsilon import *
 from noiseproof.losses.generalized import *
+from noiseproof.losses.in_forward import GradientInForward as GradientInForward
 from noiseproof.losses.joint import *
+from noiseproof.losses.linear import LinearLoss as LinearLoss
+from noiseproof.losses.linear import linear_loss as linear_loss
 from noiseproof.losses.normalized import *
 from noiseproof.losses.pairs import *
 from noiseproof.losses.student import *
@@ -42,5 +46,5 @@ from noiseproof.losses.views import *
 catalog.discover(__name__, __path__)
 
 if not TYPE_CHECKING:  # type checkers follow the star imports; at run time this keeps the names of the modules out
-    __all__ = ["RobustLoss", "Sum", *catalog.__all__]
+    __all__ = ["GradientInForward", "LinearLoss", "RobustLoss", "Sum", "linear_loss", *catalog.__all__]
     __all__ += [name for family in catalog.FAMILIES for name in sys.modules[f"noiseproof.losses.{family}"].__all__]

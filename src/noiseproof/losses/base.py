@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from noiseproof.checks import check_range
+from noiseproof.core import can_look, rows_of_labels
+from noiseproof.core.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 from noiseproof.losses.checks import arguments_of, by_name, check_weight, raise_unknown
 from noiseproof.losses.in_graph import keep, loss_in_graph
 from noiseproof.losses.one_step import in_one_step, rows_of_program
 from noiseproof.losses.programs import can_have_program, named, text_of
 from noiseproof.losses.tensors import as_rows, result_dtype
-from noiseproof.primitives import can_look, rows_of_labels
 from noiseproof.program import Reduction, Rows
-from noiseproof.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
 
 __all__ = ["Contract", "Reduction", "RobustLoss", "Sum"]
 

@@ -7,10 +7,10 @@ import torch  # noqa: F401 - for the doctests
 from torch import Tensor
 
 from noiseproof.checks import check_range
+from noiseproof.core.statistics import RowStatistics, Statistic
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register, register_pair
 from noiseproof.losses.composition import Sum, pair_terms
-from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["CE", "FL", "MAE", "MSE", "RCE", "SCE", "NegativeLS"]
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from noiseproof.checks import check_range
+from noiseproof.core.statistics import RowStatistics, Statistic
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
-from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["OGC"]
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from noiseproof.checks import check_range
+from noiseproof.core.statistics import RowStatistics, Statistic, every_label_statistics, row_statistics
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
-from noiseproof.statistics import RowStatistics, Statistic, every_label_statistics, row_statistics
 
 __all__ = ["JNPL", "NL"]
 

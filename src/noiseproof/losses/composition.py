@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from noiseproof.checks import check_range
+from noiseproof.core.statistics import RowStatistics, row_statistics
 from noiseproof.losses.base import Contract, RobustLoss, changed_options
-from noiseproof.statistics import RowStatistics, row_statistics
 
 __all__ = ["Sum", "inner_loss", "pair_terms", "terms_of"]
 

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from noiseproof.checks import check_range
+from noiseproof.core.statistics import RowStatistics, Statistic
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register, register_pair
 from noiseproof.losses.classic import MAE
 from noiseproof.losses.composition import Sum, pair_terms
-from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["ECE", "EFL", "ECEandMAE", "EFLandMAE"]
 

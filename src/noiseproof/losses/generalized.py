@@ -8,9 +8,9 @@ import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader ex
 from torch import Tensor
 
 from noiseproof.checks import check_integer, check_range
+from noiseproof.core.statistics import RowStatistics, Statistic
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
-from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["DFT", "GCE", "JS", "FisherRao", "PHuberCE", "TaylorCE", "TruncatedGCE"]
 

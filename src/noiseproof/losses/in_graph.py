@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from noiseproof.core import Recorded, transforms_active
+from noiseproof.core.statistics import Logits
 from noiseproof.losses.one_step import rows_of_program
 from noiseproof.losses.programs import signature
 from noiseproof.losses.tensors import as_rows
-from noiseproof.primitives import Recorded, transforms_active
 from noiseproof.program import recorded_loss
-from noiseproof.statistics import Logits
 
 if TYPE_CHECKING:
     from noiseproof.losses.base import RobustLoss

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from noiseproof.checks import check_range
+from noiseproof.core import only_autograd
+from noiseproof.core.statistics import RowStatistics, Statistic
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
-from noiseproof.primitives import only_autograd
-from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["NCE", "NFL", "NNCE", "NNFL"]
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes as without_modes
 
-from noiseproof.primitives import Backend, accumulation_dtype, is_compiling
+from noiseproof.core import Backend, accumulation_dtype, is_compiling
+from noiseproof.core.statistics import Statistic, request_of, statistics_of
 from noiseproof.program import Formula, traced
-from noiseproof.statistics import Statistic, request_of, statistics_of
 
 __all__ = ["Programs", "can_have_program", "named", "programs_of", "signature", "text_of"]
 

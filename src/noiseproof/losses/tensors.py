@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from noiseproof.primitives import accumulation_dtype
+from noiseproof.core import accumulation_dtype
 
 if TYPE_CHECKING:
     from noiseproof.losses.base import RobustLoss

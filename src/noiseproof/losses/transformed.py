@@ -8,12 +8,12 @@ import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader ex
 from torch import Tensor
 
 from noiseproof.checks import check_integer, check_range
+from noiseproof.core import accumulation_dtype
+from noiseproof.core.statistics import RowStatistics, Statistic
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
 from noiseproof.losses.classic import CE, MAE
 from noiseproof.losses.composition import inner_loss
-from noiseproof.primitives import accumulation_dtype
-from noiseproof.statistics import RowStatistics, Statistic
 
 __all__ = ["LDR", "LogitBias", "LogitClip", "PublishedLogitClip", "SparseRegularization"]
 

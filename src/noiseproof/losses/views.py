@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from noiseproof.checks import check_integer, check_range
+from noiseproof.core.statistics import RowStatistics, Statistic, every_label_statistics, row_statistics
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
 from noiseproof.losses.checks import raise_unknown
 from noiseproof.losses.generalized import divergence_from_label
-from noiseproof.statistics import RowStatistics, Statistic, every_label_statistics, row_statistics
 
 __all__ = ["GJS"]
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.primitives import reference, small
-from noiseproof.primitives.chunks import split_rows
+from noiseproof.core import reference, small
+from noiseproof.core.chunks import split_rows
 from noiseproof.program.rows import Rows
 
 __all__ = ["backward", "forward"]

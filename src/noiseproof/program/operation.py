@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noiseproof.primitives import backend_of_device, decode, encode
+from noiseproof.core import backend_of_device, decode, encode
 from noiseproof.program.code import Program, decoded, encoded
 from noiseproof.program.rows import Formula, Reduction, Rows
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noiseproof.primitives import REFERENCE, Backend, Recorded, backend_of_device, reference, small, transforms_active
+from noiseproof.core import REFERENCE, Backend, Recorded, backend_of_device, reference, small, transforms_active
 from noiseproof.program.rows import Rows
 from noiseproof.program.vectors import evaluated
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.primitives import Backend, decode, reference
+from noiseproof.core import Backend, decode, reference
 from noiseproof.program.code import Program
 from noiseproof.program.vectors import compiled
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from noiseproof.primitives import REFERENCE, Backend, backend_of_device, is_mapped, transforms_active
+from noiseproof.core import REFERENCE, Backend, backend_of_device, is_mapped, transforms_active
 from noiseproof.program import on_cpu
 from noiseproof.program.rows import Rows
 

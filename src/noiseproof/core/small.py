@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.primitives.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
-from noiseproof.primitives.power import power_changes
-from noiseproof.primitives.request import Primitive
+from noiseproof.core.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
+from noiseproof.core.power import power_changes
+from noiseproof.core.request import Primitive
 
 __all__ = ["SMALL", "Factor", "Small", "fast_exp_", "first_pass", "kept", "number", "second_pass", "to_keep"]
 

@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from noiseproof.primitives.backends import backend_of_device
-from noiseproof.primitives.operation import forward_pass
-from noiseproof.primitives.request import accumulation_dtype, decode
+from noiseproof.core.backends import backend_of_device
+from noiseproof.core.operation import forward_pass
+from noiseproof.core.request import accumulation_dtype, decode
 
 __all__ = ["Gradients", "Products", "chunk_budget", "chunk_rows", "forward_pass", "linear_primitives"]
 __all__ += ["only_once", "write_gradient"]

@@ -7,11 +7,10 @@ import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader ex
 from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
-from noiseproof.linear.chunks import weighted_rows
-from noiseproof.linear.source import Linear
-from noiseproof.losses import RobustLoss
-from noiseproof.primitives import is_transformed
-from noiseproof.statistics import Logits
+from noiseproof.core import is_transformed
+from noiseproof.core.statistics import Logits
+from noiseproof.losses.base import RobustLoss
+from noiseproof.losses.linear_chunks import Linear, weighted_rows
 
 __all__ = ["LinearLoss", "linear_loss"]
 

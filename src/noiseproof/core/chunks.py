@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.primitives.onlookers import on_cpu
+from noiseproof.core.onlookers import on_cpu
 
 __all__ = ["Space", "in_chunks", "split_rows"]
 

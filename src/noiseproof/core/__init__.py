@@ -58,18 +58,17 @@ plain       the definition in plain torch, differentiable as it is
 operation   the registered operations, their gradients and vmap rules
 """
 
-from noiseproof.primitives import reference as reference
-from noiseproof.primitives import small as small
-from noiseproof.primitives.backends import (
+from noiseproof.core import reference as reference
+from noiseproof.core import small as small
+from noiseproof.core.backends import (
     REFERENCE,
     Backend,
     ProgramRunner,
     backend_for,
     backend_of_device,
-    offer_backend,
     register_backend,
 )
-from noiseproof.primitives.onlookers import (
+from noiseproof.core.onlookers import (
     Recorded,
     can_look,
     is_compiling,
@@ -79,14 +78,14 @@ from noiseproof.primitives.onlookers import (
     only_autograd,
     transforms_active,
 )
-from noiseproof.primitives.operation import (
+from noiseproof.core.operation import (
     row_primitives,
     row_primitives_backward,
     rows_of_labels,
     rows_of_primitives,
 )
-from noiseproof.primitives.plain import plain_primitives
-from noiseproof.primitives.request import Primitive, accumulation_dtype, ceiling, decode, encode, focal_term, key_of, parse
+from noiseproof.core.plain import plain_primitives
+from noiseproof.core.request import Primitive, accumulation_dtype, ceiling, decode, encode, focal_term, key_of, parse
 
 __all__ = [
     "Backend",
@@ -100,7 +99,7 @@ __all__ = [
     "key_of",
     "parse",
 ]
-__all__ += ["REFERENCE", "ProgramRunner", "offer_backend", "register_backend"]
+__all__ += ["REFERENCE", "ProgramRunner", "register_backend"]
 __all__ += ["accumulation_dtype", "can_look", "is_transformed", "only_autograd", "plain_primitives"]
 __all__ += ["rows_of_labels", "rows_of_primitives", "transforms_active"]
 __all__ += ["row_primitives", "row_primitives_backward"]

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.primitives import reference, small
-from noiseproof.primitives.backends import REFERENCE, backend_for, backend_of_device, is_traced
-from noiseproof.primitives.onlookers import Recorded, is_compiling, is_mapped, is_transformed, is_watched, on_cpu
-from noiseproof.primitives.plain import plain_gradient, plain_jvp, plain_primitives
-from noiseproof.primitives.request import accumulation_dtype, decode
+from noiseproof.core import reference, small
+from noiseproof.core.backends import REFERENCE, backend_for, backend_of_device, is_traced
+from noiseproof.core.onlookers import Recorded, is_compiling, is_mapped, is_transformed, is_watched, on_cpu
+from noiseproof.core.plain import plain_gradient, plain_jvp, plain_primitives
+from noiseproof.core.request import accumulation_dtype, decode
 
 __all__ = ["forward_pass", "row_primitives", "row_primitives_backward", "rows_of_labels", "rows_of_primitives"]
 

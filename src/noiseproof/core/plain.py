@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.primitives.request import accumulation_dtype, decode, focal_term
+from noiseproof.core.request import accumulation_dtype, decode, focal_term
 
 __all__ = ["plain_gradient", "plain_jvp", "plain_primitives"]
 

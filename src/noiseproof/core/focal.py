@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor
 
-from noiseproof.primitives.request import Primitive, ceiling
+from noiseproof.core.request import Primitive, ceiling
 
 __all__ = ["focal_slope_at", "focal_slopes", "focal_slopes_from_top", "focal_terms"]
 

@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noiseproof.losses import RobustLoss
+from noiseproof.core import accumulation_dtype, backend_for, decode
+from noiseproof.core.statistics import Logits, RowStatistics, Statistic, request_of, statistics_of
+from noiseproof.losses.base import RobustLoss
 from noiseproof.losses.one_step import rows_of_program
 from noiseproof.losses.tensors import as_rows
-from noiseproof.primitives import accumulation_dtype, backend_for, decode
-from noiseproof.statistics import Logits, RowStatistics, Statistic, request_of, statistics_of
 
 __all__ = ["GradientInForward"]
 

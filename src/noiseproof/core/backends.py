@@ -1,5 +1,7 @@
 """Which implementation of the two passes runs: the fastest one registered for the logits' device, or the reference."""
 
+import importlib
+import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -7,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.primitives import reference
-from noiseproof.primitives.onlookers import is_compiling
-from noiseproof.primitives.request import Primitive
+from noiseproof.core import reference
+from noiseproof.core.onlookers import is_compiling
+from noiseproof.core.request import Primitive
 
 __all__ = [
     "REFERENCE",
@@ -18,7 +20,6 @@ __all__ = [
     "backend_for",
     "backend_of_device",
     "is_traced",
-    "offer_backend",
     "register_backend",
 ]
 
@@ -67,18 +68,31 @@ class Backend(NamedTuple):
 
 
 REFERENCE = Backend("reference", reference.forward, reference.backward)
+
+
+def _load_kernels() -> Backend | None:
+    """The Triton kernels of this package; None without Triton, or with one older than 3.3 (torch 2.7's), which is untested.
+
+    They are imported by name with the first logits on a CUDA device: core depends on no kernel, and Triton is not in every
+    build of torch.
+    """
+    if importlib.util.find_spec("triton") is None:
+        return None
+    version = importlib.import_module("triton").__version__
+    if tuple(map(int, version.split(".")[:2])) < (3, 3):
+        return None
+    package = __name__.partition(".")[0]
+    backend: Backend = importlib.import_module(f"{package}.kernels").BACKEND
+    return backend
+
+
 _registered: dict[str, Backend] = {}
-_offered: dict[str, Callable[[], Backend | None]] = {}
+_loaders: dict[str, Callable[[], Backend | None]] = {"cuda": _load_kernels}
 
 
 def register_backend(device_type: str, backend: Backend) -> None:
     """Use ``backend`` for logits on devices of this type (``"cuda"``)."""
     _registered[device_type] = backend
-
-
-def offer_backend(device_type: str, load: Callable[[], Backend | None]) -> None:
-    """Ask ``load`` for a backend when logits are first on a device of this type; None leaves the reference."""
-    _offered[device_type] = load
 
 
 def backend_for(logits: Tensor) -> Backend:
@@ -100,8 +114,8 @@ def backend_of_device(device_type: str) -> Backend:
 
 
 def _load(device_type: str) -> Backend:
-    """The offered backend, which is then registered, or the reference."""
-    load = _offered.get(device_type)
+    """The backend of this package for the device, which is then registered, or the reference."""
+    load = _loaders.get(device_type)
     if load is None or os.environ.get(VARIABLE) == REFERENCE.name:
         return REFERENCE
     _registered[device_type] = load() or REFERENCE

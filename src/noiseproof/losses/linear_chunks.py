@@ -1,4 +1,7 @@
-"""Losses of a linear head, a chunk of rows after the other, each with autograd of its own."""
+"""Losses of a linear head, a chunk of rows after the other, each with autograd of its own.
+
+:class:`Linear` is the source of row statistics behind them: so every loss that is a function of these can be computed.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -8,16 +11,78 @@ import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader ex
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from noiseproof.linear.source import Linear
-from noiseproof.losses import RobustLoss
-from noiseproof.primitives import accumulation_dtype, backend_for, is_watched
-from noiseproof.primitives.linear import Gradients, Products, chunk_rows, forward_pass, only_once, write_gradient
-from noiseproof.statistics import Logits, RowStatistics, Statistic, request_of, statistics_of
+from noiseproof.checks import check_integer
+from noiseproof.core import accumulation_dtype, backend_for, is_watched
+from noiseproof.core.linear import (
+    Gradients,
+    Products,
+    chunk_budget,
+    chunk_rows,
+    forward_pass,
+    linear_primitives,
+    only_once,
+    write_gradient,
+)
+from noiseproof.core.statistics import Logits, RowStatistics, Statistic, request_of, statistics_of
+from noiseproof.losses.base import RobustLoss
 
-__all__ = ["weighted_rows"]
+__all__ = ["Linear", "weighted_rows"]
 
 EVERY_LABEL = 16
 """So many matrices of a chunk's size the losses of all its labels take, at least, with what autograd keeps of them."""
+
+
+class Linear:
+    """Hidden states ``[N, D]`` with the ``weight [K, D]`` and ``bias [K]`` of a head: a source that never has all its logits.
+
+    >>> from noiseproof.core.statistics import Statistic
+    >>> s = Linear(torch.zeros(1, 3), torch.zeros(4, 3)).statistics(torch.tensor([2]), (Statistic.SQ_SUM,))
+    >>> round(s.sq_others.item(), 4)  # p = 1/4 everywhere
+    0.1875
+    """
+
+    def __init__(
+        self,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        *,
+        keep: Tensor | None = None,
+        chunk_bytes: int | None = None,
+    ) -> None:
+        """Rows that are not in ``keep [N]`` are not computed: their statistics are those of equal logits."""
+        self.hidden, self.weight, self.bias, self.keep = hidden, weight, bias, keep
+        self.classes = weight.shape[0]
+        self.dtype = product_dtype(hidden, weight, bias)
+        given = chunk_budget(hidden.device) if chunk_bytes is None else chunk_bytes
+        self.chunk_bytes = check_integer("chunk_bytes", given, at_least=1)
+
+    @property
+    def logits(self) -> Tensor:
+        raise TypeError(
+            "the logits of a linear loss are never all there; use criterion(F.linear(hidden, weight, bias), target)"
+        )
+
+    def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
+        keys, request = request_of(needs)
+        tensors = (self.hidden, self.weight, self.bias, target, self.keep)
+        primitives, _ = linear_primitives(*tensors, request, self.dtype, self.chunk_bytes)
+        return statistics_of(primitives.unbind(), keys, self.classes)
+
+    def every_label(self, needs: tuple[Statistic, ...]) -> RowStatistics:
+        raise TypeError("the losses of all labels are as many as the logits; linear_loss computes them chunk by chunk")
+
+
+def product_dtype(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> torch.dtype:
+    """The dtype of ``F.linear(hidden, weight, bias)``."""
+    dtypes = {t.dtype for t in (hidden, weight, bias) if t is not None}
+    device = hidden.device.type
+    if device != "meta" and torch.is_autocast_enabled(device) and torch.float64 not in dtypes:
+        return torch.get_autocast_dtype(device)
+    if len(dtypes) > 1:
+        given = f"{hidden.dtype}, {weight.dtype}" + ("" if bias is None else f", {bias.dtype}")
+        raise TypeError(f"hidden, weight and bias must have one dtype, got {given}; convert them or use torch.autocast")
+    return hidden.dtype
 
 
 def weighted_rows(source: Linear, target: Tensor, criterion: RobustLoss, recompute: bool) -> tuple[Tensor, Tensor | None]:

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.primitives import small
-from noiseproof.primitives.chunks import Space, in_chunks
-from noiseproof.primitives.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
-from noiseproof.primitives.onlookers import is_compiling, on_cpu
-from noiseproof.primitives.power import power_changes
-from noiseproof.primitives.request import FOCAL_KINDS, Primitive
+from noiseproof.core import small
+from noiseproof.core.chunks import Space, in_chunks
+from noiseproof.core.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
+from noiseproof.core.onlookers import is_compiling, on_cpu
+from noiseproof.core.power import power_changes
+from noiseproof.core.request import FOCAL_KINDS, Primitive
 
 __all__ = ["LEAST", "Passed", "backward", "checked_labels", "finite_sum", "first_pass", "forward", "scale", "second_pass"]
 __all__ += ["small_pass"]
