@@ -40,14 +40,17 @@ ROOMS = {
     ),
     "sklearn": ("a scikit-learn classifier on the trainer", ("data", "train")),
     "audit": ("which labels look wrong, and how many", ("data", "files", "noise", "printing", "reading", "train")),
-    "paper": ("the paper as data: cells, figures, recipes, differences", ("losses", "noise", "train")),
     "advice": (
         "which loss and hyper-parameters, and on what evidence",
         ("audit", "losses", "noise", "reading", "theory"),
     ),
     "report": (
-        "what was measured, beside what was published; reads records",
-        ("audit", "data", "files", "losses", "noise", "paper", "printing", "reading", "version"),
+        "records of runs, and pages and pictures of them",
+        ("audit", "data", "files", "printing", "reading", "version"),
+    ),
+    "paper": (
+        "everything that repeats one paper: cells, recipes, order of runs, agreement, tables, figures, page",
+        ("data", "files", "losses", "noise", "printing", "reading", "report", "train", "version"),
     ),
     "demo": ("`noiseproof demo`", ("files", "losses", "paper", "train")),
     "cli": (

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from noiseproof.paper import recipe
+from noiseproof.paper.groups import Group, groups_of
+from noiseproof.paper.leads import lead_of, said_of_lead
 from noiseproof.report import merge, read_records
-from noiseproof.report.decays import lead_of, said_of_lead
-from noiseproof.report.page_runs import Group, groups_of
 from noiseproof.report.paired import mean_of
 from noiseproof.report.records import setting
 from noiseproof.report.words import named_seeds

@@ -24,9 +24,11 @@ from torch.nn import functional
 
 from noiseproof.models import create_model
 from noiseproof.paper import SEEDS, cells
+from noiseproof.paper.answer import answer
+from noiseproof.paper.measured import join
 from noiseproof.paper.plan import chosen_cells
-from noiseproof.report import formatted, join, read_records
-from noiseproof.report.answer import answer
+from noiseproof.paper.tables import formatted
+from noiseproof.report import read_records
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = ROOT / "records"

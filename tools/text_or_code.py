@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from noiseproof.paper import PROFILES
+from noiseproof.paper.measured import CellResult, join
 from noiseproof.paper.plan import chosen_cells
-from noiseproof.report import CellResult, join, read_records
-from noiseproof.report.profiles import said_of_profiles, text_or_code, text_results
-from noiseproof.report.tables import marked, papers
+from noiseproof.paper.profiles import said_of_profiles, text_or_code, text_results
+from noiseproof.paper.tables import marked, papers
+from noiseproof.report import read_records
 
 __all__ = ["where_they_differ"]
 

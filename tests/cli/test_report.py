@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from noiseproof import paper
 from noiseproof.cli import app
-from noiseproof.report import join, read_records
-from noiseproof.report.page_runs import groups_of, read_runs
-from noiseproof.report.profiles import beside, text_results
+from noiseproof.paper.groups import groups_of, read_runs
+from noiseproof.paper.measured import join
+from noiseproof.paper.profiles import beside, text_results
+from noiseproof.report import read_records
 from noiseproof.train import Recipe
 
 RECORDS = Path(__file__).resolve().parents[2] / "records"

@@ -17,11 +17,10 @@ from typer.testing import CliRunner
 from noiseproof import paper
 from noiseproof.cli import app
 from noiseproof.cli.queue_view import Keeper
-from noiseproof.paper import plan
+from noiseproof.paper import groups, measured, plan
 from noiseproof.paper.figures import FIGURES, Curve
 from noiseproof.paper.settings import SETTINGS
-from noiseproof.report import cells as report_cells
-from noiseproof.report import merge, page_runs, read_records, write_records
+from noiseproof.report import merge, read_records, write_records
 from noiseproof.train import DivergenceError, Observer, RunStore
 from noiseproof.train.run_list import RunCosts
 from noiseproof.train.runs import claimed
@@ -56,7 +55,7 @@ def digits(monkeypatch, tmp_path):
     """A paper with two losses on the digits, of which a run takes a quarter of a second; the arguments of a whole call."""
     monkeypatch.setattr(sys.modules["noiseproof.paper.cells"], "_all", lambda: DIGITS)
     monkeypatch.setitem(SETTINGS, "digits", {**SETTINGS["digits"], "epochs": 4, "confidence_epochs": ()})
-    kept = (plan._facts, plan.run_facts, report_cells._usual, page_runs._paper_facts, page_runs._paper_noises)
+    kept = (plan._facts, plan.run_facts, measured._usual, groups._paper_facts, groups._paper_noises)
     for of_the_paper in kept:
         of_the_paper.cache_clear()
     yield ["--data", tmp_path, "--out", tmp_path / "runs", "--records", tmp_path / "new" / "records.jsonl"]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from noiseproof.report.page_runs import read_runs
+from noiseproof.paper.groups import read_runs
 from noiseproof.train import Recipe, Record, RunStore, prepare, train
 from noiseproof.train.checkpoint import write_checkpoint
 from tests.hostile.harness import ACCEPTED, Case, command

@@ -10,8 +10,8 @@ from safetensors.numpy import save_file
 from safetensors.torch import save
 
 from noiseproof import paper
+from noiseproof.paper.groups import read_runs
 from noiseproof.report.folders import run_line
-from noiseproof.report.page_runs import read_runs
 from noiseproof.train import override, train
 
 

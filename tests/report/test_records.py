@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from noiseproof.report.page_runs import groups_of
+from noiseproof.paper.groups import groups_of
 from noiseproof.report.records import compact, identity, merge, read_records, write_records
 
 

@@ -10,9 +10,9 @@ import torch
 from noiseproof.cli.plan import device_named
 from noiseproof.files import is_file
 from noiseproof.models.base import Classifier
+from noiseproof.paper.page import Embedding
 from noiseproof.reading import shown
 from noiseproof.report.folders import RECORD, WEIGHTS
-from noiseproof.report.page import Embedding
 from noiseproof.train import Recipe, load, prepare
 
 __all__ = ["embedding_of"]

@@ -13,10 +13,11 @@ from noiseproof.cli.embedding import embedding_of
 from noiseproof.cli.output import console, fail
 from noiseproof.files import write_whole
 from noiseproof.paper import cells
-from noiseproof.report import join, merge
-from noiseproof.report.figures import draw_figures
-from noiseproof.report.page import page
-from noiseproof.report.page_runs import groups_of, read_runs
+from noiseproof.paper.drawing import draw_figures
+from noiseproof.paper.groups import groups_of, read_runs
+from noiseproof.paper.measured import join
+from noiseproof.paper.page import page
+from noiseproof.report import merge
 from noiseproof.report.words import counted
 
 __all__ = ["report"]

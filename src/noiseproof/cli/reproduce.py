@@ -29,8 +29,10 @@ from noiseproof.cli.reproduce_options import (
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.data import data_root
 from noiseproof.paper import PROFILES, Cell
+from noiseproof.paper.measured import join
 from noiseproof.paper.plan import H200_EPOCH_SECONDS, PaperRun, planned_runs
-from noiseproof.report import formatted, join, read_records
+from noiseproof.paper.tables import formatted
+from noiseproof.report import read_records
 from noiseproof.train import Record, RunStore, StoredRun
 from noiseproof.train.ray_executor import RayExecutor
 from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, plan_runs, shard, train_runs

@@ -9,12 +9,12 @@ from typing import Any
 from noiseproof.cli.embedding import embedding_of
 from noiseproof.cli.output import fail
 from noiseproof.cli.queue_view import say
+from noiseproof.paper.drawing import draw_figures
+from noiseproof.paper.groups import groups_of
+from noiseproof.paper.page import Embedding
 from noiseproof.paper.plan import PaperRun
 from noiseproof.report import merge
-from noiseproof.report.figures import draw_figures
 from noiseproof.report.folders import run_line
-from noiseproof.report.page import Embedding
-from noiseproof.report.page_runs import groups_of
 from noiseproof.train.run_list import PlannedRun
 
 __all__ = ["draw_asked"]

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from noiseproof.report.agreement import Sample
-from noiseproof.report.paired import DRAWS, ENOUGH, LEAST, Comparison, Contender, compare_paired
+from noiseproof.report.paired import DRAWS, ENOUGH, LEAST, Comparison, Contender, Sample, compare_paired
 
 __all__ = ["FORMATS", "Compared", "Entrant", "draw"]
 

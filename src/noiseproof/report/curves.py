@@ -10,13 +10,18 @@ import numpy as np
 
 from noiseproof.files import write_whole
 from noiseproof.reading import shown
-from noiseproof.report.charts import COLORS, DASHES
-from noiseproof.report.figures import LINE_COLORS, LINE_DASHES
 
-__all__ = ["CURVES", "draw_curves"]
+__all__ = ["CURVES", "LINE_COLORS", "draw_curves", "line_style"]
 
 CURVES = "curves.png"
+LINE_COLORS = ("#0072b2", "#c65100", "#007a5a", "#a8327f", "#7a5c00", "#4b4b4b", "#5a3fc0")
+LINE_DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 2)), (0, (8, 2, 2, 2)), (0, (3.5, 1.5, 1, 1.5)))
 SERIES = {"test_accuracy": "test", "given_accuracy": "given labels", "clean_accuracy": "clean labels"}
+
+
+def line_style(k: int) -> dict[str, Any]:
+    """Colour and dashes of the k-th line of a picture; 35 lines differ in one of them."""
+    return {"color": LINE_COLORS[k % len(LINE_COLORS)], "linestyle": LINE_DASHES[k % len(LINE_DASHES)]}
 
 
 def draw_curves(record: Mapping[str, Any], folder: Path) -> Path:
@@ -37,8 +42,7 @@ def draw_curves(record: Mapping[str, Any], folder: Path) -> Path:
     for k, (name, curve) in enumerate(curves.items()):
         if any(value is not None for value in curve):
             percent = [np.nan if value is None else 100 * value for value in curve]
-            look = {"color": LINE_COLORS[k % COLORS], "linestyle": LINE_DASHES[k % DASHES], **style}
-            left.plot(numbers, percent, label=name, **look)
+            left.plot(numbers, percent, label=name, **line_style(k), **style)
     left.set(xlabel="epoch", ylabel="accuracy, %")
     left.legend(fontsize=8)
     constant = record.get("loss_constant")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import math
@@ -10,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from noiseproof.data.known import NAMES
 from noiseproof.files import write_whole
-from noiseproof.paper import list_recipes
 from noiseproof.reading import ReadError, all_lines, parse_json, shown
 
 __all__ = [
@@ -130,17 +129,12 @@ def setting(record: Mapping[str, Any], left_out: Collection[str]) -> dict[str, A
     """
     recipe = {name: value for name, value in record["recipe"].items() if name not in left_out and value not in EMPTY}
     sources = (record.get("task") or {}).get("sources")
-    if str(recipe.get("dataset")) not in _named() and isinstance(sources, dict) and sources:
+    if str(recipe.get("dataset")) not in NAMES and isinstance(sources, dict) and sources:
         files = {str(name): str(digest) for name, digest in sources.items()}
         if "weights" in recipe:
             recipe["weights"] = files.pop(str(recipe["weights"]), recipe["weights"])
         recipe["dataset"] = sorted(files.values())
     return recipe
-
-
-@functools.cache
-def _named() -> frozenset[str]:
-    return frozenset(name.partition("/")[0] for name in list_recipes())
 
 
 def merge(*lists: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

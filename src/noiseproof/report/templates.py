@@ -11,10 +11,16 @@ if TYPE_CHECKING:
 __all__ = ["environment"]
 
 
-def environment() -> Environment:
-    """Of the files beside this one. What they insert is escaped, and a name that is not given is an error."""
+def environment(package: str = "noiseproof.report") -> Environment:
+    """Of the files in a package's folder and in this one. What they insert is escaped, a name that is not given is an error."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-    folder = resources.files("noiseproof.report")
-    loader = FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    folders = [resources.files(name) for name in (package, "noiseproof.report")]
+
+    def read(name: str) -> str | None:
+        found = next((folder.joinpath(name) for folder in folders if folder.joinpath(name).is_file()), None)
+        return None if found is None else found.read_text(encoding="utf-8")
+
+    return Environment(
+        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )

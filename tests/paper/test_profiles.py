@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from noiseproof.paper import PROFILES, cells
+from noiseproof.paper.drawing import runs_of
 from noiseproof.paper.figures import Curve
+from noiseproof.paper.groups import groups_of
+from noiseproof.paper.measured import join
+from noiseproof.paper.page import page
 from noiseproof.paper.plan import cell_differences, run_facts
-from noiseproof.report import formatted, join
-from noiseproof.report.figures import runs_of
-from noiseproof.report.page import page
-from noiseproof.report.page_runs import groups_of
-from noiseproof.report.profiles import beside, said_of_profiles, text_or_code, text_results
+from noiseproof.paper.profiles import beside, said_of_profiles, text_or_code, text_results
+from noiseproof.paper.tables import formatted
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 CODE, TEXT = PROFILES

@@ -9,9 +9,10 @@ import re
 import pytest
 
 from noiseproof.paper import cells
+from noiseproof.paper.answer import answer
+from noiseproof.paper.measured import join
 from noiseproof.paper.plan import chosen_cells, planned_runs, run_facts
-from noiseproof.report import FORMATS, formatted, join, summary
-from noiseproof.report.answer import answer
+from noiseproof.paper.tables import FORMATS, formatted, summary
 
 
 def run(cell, seed, percent, *, precision="bf16", **more):

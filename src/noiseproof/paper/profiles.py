@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from noiseproof.paper import PROFILES, Difference
+from noiseproof.paper.measured import CellResult, join
 from noiseproof.paper.plan import cell_differences
-from noiseproof.report.cells import CellResult, join
 
 __all__ = ["TextOrCode", "beside", "said_of_profiles", "text_or_code", "text_results", "value_text"]
 

@@ -11,9 +11,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from noiseproof.paper import PROFILES, Cell, cells
+from noiseproof.paper.agreement import Agreement, MeanDifference, Point, Usual, compare, mean_difference, usual_spreads
 from noiseproof.paper.plan import NOT_COMPARED, run_facts
-from noiseproof.report.agreement import Agreement, MeanDifference, Point, Sample, Usual, compare, mean_difference, usual_spreads
 from noiseproof.report.classes import count_classes, never_right, said_of_classes
+from noiseproof.report.paired import Sample
 from noiseproof.report.records import EMPTY, merge
 
 __all__ = ["DIVERGED", "CellResult", "Joined", "average", "join", "usual_spread"]

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from noiseproof import paper
-from noiseproof.report import charts, join, merge, read_records
-from noiseproof.report.answer import _chance, answer
-from noiseproof.report.page import Embedding, page
-from noiseproof.report.page_runs import groups_of, read_runs
+from noiseproof.paper.answer import _chance, answer
+from noiseproof.paper.groups import groups_of, read_runs
+from noiseproof.paper.measured import join
+from noiseproof.paper.page import Embedding, page
+from noiseproof.report import charts, merge, read_records
 
 RECORDS = Path(__file__).resolve().parents[2] / "records"
 HOSTILE = "</title></text></code><script>alert(1)</script><img src=x onerror=alert(2)>\" onmouseover='alert(3)' x=\""

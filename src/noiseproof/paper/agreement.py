@@ -9,47 +9,28 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, pstdev, stdev
+from statistics import fmean, pstdev
 from typing import Literal, NamedTuple
 
 from noiseproof.report.distributions import chi2_tail, digamma, inverse_trigamma, normal_score, t_quantile, t_tails, trigamma
+from noiseproof.report.paired import ALPHA, Interval, Sample
 
 __all__ = [
     "Agreement",
     "MeanDifference",
     "Point",
     "Ranking",
-    "Sample",
     "Spread",
     "Usual",
     "Verdict",
     "compare",
-    "holm",
     "mean_difference",
     "ranking",
     "spread",
     "usual_spreads",
 ]
 
-ALPHA = 0.05
-"""All intervals hold with 95 %, all alarms are false in 5 %."""
 Verdict = Literal["agrees", "above", "below", "too few"]
-Interval = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Mean and deviation of n results; the deviation of one result is not known."""
-
-    mean: float
-    std: float | None
-    n: int
-
-    @staticmethod
-    def of(values: Sequence[float]) -> Sample | None:
-        if not values:
-            return None
-        return Sample(fmean(values), stdev(values) if len(values) > 1 else None, len(values))
 
 
 @dataclass(frozen=True)
@@ -227,19 +208,6 @@ def spread(cells: Iterable[Agreement]) -> Spread | None:
     mean = sum(weight * difference for weight, (difference, _, _) in zip(weights, known, strict=True)) / sum(weights)
     total = sum(normal_score(own.tails(difference - mean)) ** 2 for difference, own, _ in known)
     return Spread(total, len(known) - 1, chi2_tail(total, len(known) - 1))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """The p values corrected for their number: those below 0.05 hold a false one with at most 5 % (Holm 1979).
-
-    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
-    [0.03, 0.06, 0.06]
-    """
-    corrected, largest = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        corrected[i] = largest
-    return corrected
 
 
 def ranking(*columns: Sequence[Point], items: int | None = None) -> Ranking | None:

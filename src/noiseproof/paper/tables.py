@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from noiseproof.paper import PROFILES
-from noiseproof.report.agreement import ALPHA, Point, Ranking, holm, ranking, spread
-from noiseproof.report.cells import DIVERGED, CellResult, average
+from noiseproof.paper.agreement import Point, Ranking, ranking, spread
+from noiseproof.paper.measured import DIVERGED, CellResult, average
 from noiseproof.report.classes import count_classes, never_right
+from noiseproof.report.paired import ALPHA, holm
 from noiseproof.report.words import counted, named_seeds
 
 __all__ = ["FORMATS", "View", "formatted", "marked", "notes_on", "papers", "summary", "views"]

@@ -10,9 +10,10 @@ from statistics import median
 from typing import Any
 
 from noiseproof.paper import Cell
-from noiseproof.report.agreement import ALPHA, MeanDifference, holm
-from noiseproof.report.cells import CellResult, average, usual_spread
+from noiseproof.paper.agreement import MeanDifference
+from noiseproof.paper.measured import CellResult, average, usual_spread
 from noiseproof.report.distributions import t_quantile
+from noiseproof.report.paired import ALPHA, holm
 from noiseproof.report.words import counted, named_seeds
 
 __all__ = ["DATASETS", "VERDICTS", "Answer", "answer"]

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from noiseproof.report.answer import OWN
-from noiseproof.report.page_runs import Group
+from noiseproof.paper.answer import OWN
+from noiseproof.paper.groups import Group
 from noiseproof.report.paired import LEAST, Mean, mean_of
 
 __all__ = ["Lead", "lead_of", "leads_among", "said_of_lead"]

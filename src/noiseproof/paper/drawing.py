@@ -11,16 +11,14 @@ import numpy as np
 
 from noiseproof import paper
 from noiseproof.paper.figures import FIGURES, Curve, curve_recipe
+from noiseproof.paper.groups import Group, command
+from noiseproof.paper.page import Embedding, by_noise
 from noiseproof.paper.recipes import HISTOGRAMS
-from noiseproof.report.charts import COLORS, DASHES
+from noiseproof.report.curves import LINE_COLORS, line_style
 from noiseproof.report.folders import BINS
-from noiseproof.report.page import Embedding, by_noise
-from noiseproof.report.page_runs import Group, command
 
 __all__ = ["Drawn", "draw_figures", "runs_of"]
 
-LINE_COLORS = ("#0072b2", "#c65100", "#007a5a", "#a8327f", "#7a5c00", "#4b4b4b", "#5a3fc0")
-LINE_DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 2)), (0, (8, 2, 2, 2)), (0, (3.5, 1.5, 1, 1.5)))
 (HISTOGRAM_EPOCHS,) = set(HISTOGRAMS.values())
 
 
@@ -122,8 +120,7 @@ def _panels(path: Path, panels: Mapping[str, Mapping[str, Sequence[float | None]
     def draw(figure: Any) -> None:
         for axis, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
             for name, curve in curves.items():
-                k = names.index(name)
-                style = {"color": LINE_COLORS[k % COLORS], "linestyle": LINE_DASHES[k % DASHES], "linewidth": 1.3}
+                style = {**line_style(names.index(name)), "linewidth": 1.3}
                 axis.plot(range(1, len(curve) + 1), [np.nan if v is None else v for v in curve], label=name, **style)
             axis.set(title=title, xlabel="epoch", ylabel="test accuracy, %")
             if curves:

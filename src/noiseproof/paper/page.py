@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 
 from noiseproof.noise import NoiseSpec
 from noiseproof.paper import PROFILES, cells
+from noiseproof.paper.answer import DATASETS, VERDICTS, answer
+from noiseproof.paper.groups import Group, groups_of, message_of, seed_of, warnings_of, weakest_class
+from noiseproof.paper.leads import leads_among
+from noiseproof.paper.measured import DIVERGED, join
+from noiseproof.paper.profiles import beside, said_of_profiles, text_or_code, text_results
+from noiseproof.paper.tables import View, notes_on, summary, views
 from noiseproof.printing import printable
 from noiseproof.report import charts
-from noiseproof.report.agreement import Sample
-from noiseproof.report.answer import DATASETS, VERDICTS, answer
-from noiseproof.report.cells import DIVERGED, join
-from noiseproof.report.decays import leads_among
-from noiseproof.report.page_runs import Group, groups_of, message_of, seed_of, warnings_of, weakest_class
-from noiseproof.report.paired import Comparison, compare_paired
-from noiseproof.report.profiles import beside, said_of_profiles, text_or_code, text_results
+from noiseproof.report.paired import Comparison, Sample, compare_paired
 from noiseproof.report.records import merge, number
-from noiseproof.report.tables import View, notes_on, summary, views
 from noiseproof.report.templates import environment
 from noiseproof.report.words import counted, named_seeds
 from noiseproof.version import __version__
@@ -86,7 +85,7 @@ def page(
         styles.setdefault(group.name, len(styles))
     noises = [_noise(title, found, styles) for title, found in by_noise(groups).items()]
     published, found = any(group.is_published for group in groups), answer(results)
-    templates = environment()
+    templates = environment("noiseproof.paper")
     templates.globals |= {"verdicts": VERDICTS, "datasets": DATASETS, "percent": _percent, "spread": _spread}
     templates.globals |= {"seconds": _seconds, "seed_of": seed_of, "environment_of": _environment}
     templates.globals |= {"weakest_class": weakest_class, "warnings_of": warnings_of, "at_once": _at_once}

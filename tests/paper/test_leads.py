@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from noiseproof import paper
-from noiseproof.report.decays import lead_of, leads_among, said_of_lead
-from noiseproof.report.page_runs import groups_of
+from noiseproof.paper.groups import groups_of
+from noiseproof.paper.leads import lead_of, leads_among, said_of_lead
 
 LOSSES, DECAYS = ("JAL-CE", "CE"), ("L1", "L2")
 

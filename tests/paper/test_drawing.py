@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from noiseproof import paper
+from noiseproof.paper.drawing import draw_figures
 from noiseproof.paper.figures import A as AMSE_A
-from noiseproof.report.figures import draw_figures
-from noiseproof.report.page import Embedding
-from noiseproof.report.page_runs import groups_of
+from noiseproof.paper.groups import groups_of
+from noiseproof.paper.page import Embedding
 from noiseproof.train import override
 
 EPOCHS = ("30", "60", "90", "120")
