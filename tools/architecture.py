@@ -12,7 +12,6 @@ FACE = "noiseproof"
 
 ROOMS = {
     "version": ("the version", ()),
-    "starting": ("Ctrl-C in the first second of a command", ()),
     "files": ("files that are written whole or not at all", ()),
     "classes": ("what classes of known data sets are called", ()),
     "keyed_random": ("random numbers that are a function of their keys", ()),

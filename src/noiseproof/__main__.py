@@ -1,32 +1,49 @@
 """``noiseproof`` on the command line; also ``python -m noiseproof``."""
 
-import gc
-import io
-import sys
+from __future__ import annotations
 
-from noiseproof.starting import ctrl_c_ends_a_command
+import io
+import os
+import signal
+import sys
+from types import FrameType
+
 from noiseproof.version import __version__
+
+IMPORTING = "<frozen importlib._bootstrap>"
+INTERRUPTED = 130
 
 
 def main() -> None:
     """Run the command line, or say what to install for it."""
-    gc.disable()  # what is imported stays: collecting garbage meanwhile and at the end costs a fifth of a short command's time
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell's background jobs ignore it
+        signal.signal(signal.SIGINT, handle_sigint)
     try:
-        with ctrl_c_ends_a_command():
-            from noiseproof.cli import app
+        from noiseproof.cli import app
     except ModuleNotFoundError as missing:
-        if missing.name in {"typer", "rich"}:
-            if sys.argv[1:] == ["--version"]:
-                print(f"noiseproof {__version__}")
-                sys.exit()
+        if missing.name not in {"typer", "rich"}:
+            raise
+        if sys.argv[1:] != ["--version"]:
             sys.exit(f"the command line needs {missing.name}: pip install '.[lab]' in noiseproof's repository")
-        raise
-    gc.freeze()
-    gc.enable()
+        print(f"noiseproof {__version__}")
+        sys.exit()
     for stream in (sys.stdout, sys.stderr):  # a pipe or a terminal may have an encoding without the letters of a name
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     app(prog_name="noiseproof")
+
+
+def handle_sigint(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C is a KeyboardInterrupt, except within an import: there the process ends.
+
+    An extension module that is interrupted while it is imported, as torch is for a second, reports some other error, or none.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename == IMPORTING:
+            os.write(2, b"stopped\n")
+            os._exit(INTERRUPTED)
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Advice: what it says rests on theory, the paper or the records, and it says which."""
 
-import importlib
 import itertools
 import json
 import shlex
@@ -249,7 +248,7 @@ def test_the_command_audits_first_if_asked(monkeypatch):
         matrix = symmetric(10, 0.3).matrix
         return Audit(examples.labels, np.eye(10, dtype=np.float32)[examples.labels], matrix, 0.3, (0.2, 0.4), 0.7, classes, "")
 
-    monkeypatch.setattr(importlib.import_module("noiseproof.cli.advise"), "audit_labels", quick)
+    monkeypatch.setattr("noiseproof.audit.audit_labels", quick)
     result = run("digits", "--audit")
     assert seen == [(1297, True)]
     assert "30.0% wrong labels, symmetric noise" in result.output

@@ -268,7 +268,7 @@ def fake_fetch(monkeypatch, then=None):
             raise then
         return into or "somewhere"
 
-    monkeypatch.setattr(data, "fetch_files", fetch)
+    monkeypatch.setattr("noiseproof.data.fetch", fetch)
 
 
 def test_fetching_tells_its_progress_in_lines_where_there_is_no_terminal(monkeypatch):

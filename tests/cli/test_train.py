@@ -39,7 +39,7 @@ SHORT = ("--set", "epochs=2", "--set", "model.hidden=[16]")
 def _in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NOISEPROOF_DATA", raising=False)
-    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "draw_curves", lambda *_: None)  # takes longer than most runs
+    monkeypatch.setattr("noiseproof.report.curves.draw_curves", lambda *_: None)  # takes longer than most runs
 
 
 def run(*arguments):
@@ -100,7 +100,7 @@ def test_the_folders_name_depends_on_the_recipe_and_not_on_how_it_is_written():
 
 
 def test_a_wait_for_the_compiler_is_announced(monkeypatch):
-    monkeypatch.setattr(sys.modules["noiseproof.cli.train_view"], "fast_path_suits", lambda *_: True)
+    monkeypatch.setattr("noiseproof.cli.train_view.fast_path_suits", lambda *_: True)
     said = "compiled for this GPU first, which can take a minute"
     assert said in run("digits/jal-ce", *SHORT).output
     assert said not in run("digits/jal-ce", *SHORT).output  # finished before
@@ -134,7 +134,7 @@ def test_of_many_epochs_every_nth_and_the_last_are_printed():
 
 
 def test_the_curves_are_drawn_beside_the_record(monkeypatch):
-    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "draw_curves", draw_curves)
+    monkeypatch.setattr("noiseproof.report.curves.draw_curves", draw_curves)
     folder = Path(json.loads(run("digits/ce", *SHORT, "--json").stdout)["folder"])
     drawn = (folder / "curves.png").read_bytes()
     assert drawn.startswith(b"\x89PNG")
@@ -330,8 +330,7 @@ def test_stopping_says_how_to_go_on(monkeypatch):
         (folder / "checkpoint.safetensors").touch()
         raise KeyboardInterrupt
 
-    # The package's name for the module is the verb's function.
-    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "run_recipe", stop)
+    monkeypatch.setattr("noiseproof.train.train", stop)
     result = run("digits/ce", *SHORT)
     assert result.exit_code == 130
     assert "stopped; the same command goes on from the last checkpoint in runs/digits_ce" in result.stderr
@@ -349,9 +348,9 @@ def test_a_process_that_is_lost_is_one_line(monkeypatch, timed_out):
     def lost(*words, **more):
         raise LostProcessError("another of the 2 processes does not answer", timed_out)
 
-    module = sys.modules["noiseproof.cli.train"]
-    for name, value in {"process_group": group, "run_recipe": lost, "FIRST_SPEAKS": 0.0}.items():
-        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr("noiseproof.train.distributed.process_group", group)
+    monkeypatch.setattr("noiseproof.train.train", lost)
+    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "FIRST_SPEAKS", 0.0)  # the package's own name is the function
     monkeypatch.setenv("RANK", "0")
     result = run("digits/ce", *SHORT, "--timeout", "7", "--quiet")
     assert result.exit_code == 2
@@ -482,7 +481,7 @@ def test_a_signal_ends_it_with_a_checkpoint_and_a_sentence_and_the_same_command_
             assert epochs_done == done
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["noiseproof.cli.train"], "EveryNth", lambda *_: Stop())
+    monkeypatch.setattr("noiseproof.cli.train_view.EveryNth", lambda *_: Stop())
     assert run(*words[1:]).exit_code == 130
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich.markup import escape
 
-from noiseproof.advice import Advice
-from noiseproof.advice import advise as advise_on
-from noiseproof.advice.evidence import Kind
-from noiseproof.audit import Audit, audit_labels
-from noiseproof.cli.audit_view import Followed
-from noiseproof.cli.doubts import rare_doubts
-from noiseproof.cli.given_labels import with_given
 from noiseproof.cli.output import Console, console, errors_reported, warn
-from noiseproof.cli.plan import device_named
-from noiseproof.data import Dataset, open_dataset
+
+if TYPE_CHECKING:
+    from noiseproof.advice import Advice
+    from noiseproof.advice.evidence import Kind
+    from noiseproof.audit import Audit
+    from noiseproof.data import Dataset
 
 __all__ = ["advise"]
 
@@ -60,6 +57,11 @@ def advise(
 
     noiseproof advise --noise symmetric:0.4 --classes 10 --kind images
     """
+    from noiseproof.advice import advise as advise_on
+    from noiseproof.cli.doubts import rare_doubts
+    from noiseproof.cli.given_labels import with_given
+    from noiseproof.data import open_dataset
+
     with errors_reported():
         facts: dict[str, Any] = {"classes": classes, "kind": kind, "examples": examples}
         if data is not None:
@@ -91,6 +93,10 @@ def _given(noise: str | None) -> str | float | None:
 
 
 def _audited(dataset: Dataset, device: str, as_json: bool) -> Audit:
+    from noiseproof.audit import audit_labels
+    from noiseproof.cli.audit_view import Followed
+    from noiseproof.cli.plan import device_named
+
     shown = Console(stderr=True) if as_json else console
     with Followed(shown) as followed:
         found = audit_labels(dataset.train, classes=dataset.classes, quick=True, device=device_named(device), progress=followed)
@@ -106,6 +112,8 @@ def kind_of(dataset: Dataset) -> Kind:
 
 def show(advice: Advice) -> None:
     """The parts, what they rest on, warnings and commands."""
+    from noiseproof.advice.evidence import Kind
+
     case = advice.case
     known = [
         case.kind or f"an unknown kind of data ({', '.join(get_args(Kind))}?)",

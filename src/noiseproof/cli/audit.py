@@ -10,29 +10,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from numpy.typing import NDArray
 from rich.markup import escape
 
-from noiseproof.audit import Audit, audit_labels, audit_probabilities
-from noiseproof.audit.labels import SMALL_NETWORK, learnt_small
-from noiseproof.audit.probabilities import checked_features
-from noiseproof.audit.tables import read_decisions
-from noiseproof.cli.audit_view import Followed, as_json_text, print_verdict, print_warnings
-from noiseproof.cli.doubts import table_doubts
-from noiseproof.cli.given_labels import with_given
-from noiseproof.cli.matrices import read_matrix, read_predictions
 from noiseproof.cli.output import Console, console, errors_reported, warn
-from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
-from noiseproof.data import Dataset, check_classes, open_dataset
-from noiseproof.data.cleaned import write_cleaned
-from noiseproof.files import file_and_name, write_whole
-from noiseproof.reading import ReadError, shown
-from noiseproof.report.audit_page import SHOWN, audit_page
-from noiseproof.train import OutOfMemoryError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from noiseproof.audit import Audit
+    from noiseproof.data import Dataset
 
 __all__ = ["audit"]
 
@@ -80,7 +70,7 @@ def audit(
     model: Model = None,
     out: Out = Path("audit"),
     decisions: Decisions = None,
-    examples: Shown = SHOWN,
+    examples: Shown = 200,
     device: Device = "auto",
     workers: Workers = 2,
     skip_corrupt: SkipCorrupt = False,
@@ -105,6 +95,10 @@ def audit(
     A CSV of features has a header, or numbers from the first line on. The labels are in the column called label, class, target
     or y, or in the last; --label-column says another. All others are numbers, but for one called id, name or path.
     """
+    from noiseproof.cli.audit_view import as_json_text, print_verdict, print_warnings
+    from noiseproof.cli.given_labels import with_given
+    from noiseproof.data import open_dataset
+
     place = data if label_column is None else f"{data}#{label_column}"
     training = {"quick": quick, "folds": folds, "epochs": epochs, "model": model}
     with errors_reported():
@@ -142,6 +136,9 @@ def _given(labels: str | None) -> str:
 
 
 def _features(file: str, rows: int) -> NDArray[Any]:
+    from noiseproof.audit.probabilities import checked_features
+    from noiseproof.cli.matrices import read_matrix
+
     found = read_matrix(file, "features")
     with _named(file):
         return checked_features(found, rows)
@@ -150,6 +147,8 @@ def _features(file: str, rows: int) -> NDArray[Any]:
 @contextmanager
 def _named(file: str) -> Iterator[None]:
     """Say the file of an error."""
+    from noiseproof.files import file_and_name
+
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -157,6 +156,10 @@ def _named(file: str) -> Iterator[None]:
 
 
 def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]) -> Audit:
+    from noiseproof.audit import audit_probabilities
+    from noiseproof.cli.matrices import read_predictions
+    from noiseproof.reading import ReadError, shown
+
     if said := [name for name, value in training.items() if value]:
         raise ValueError(f"with --probabilities nothing is trained, so --{said[0]} says nothing; leave one of the two out")
     classes = dataset.classes
@@ -173,6 +176,14 @@ def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None
 
 
 def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out: Path, shown_by: Console | None) -> Audit:
+    from noiseproof.audit import audit_labels
+    from noiseproof.audit.labels import SMALL_NETWORK, learnt_small
+    from noiseproof.cli.audit_view import Followed
+    from noiseproof.cli.doubts import table_doubts
+    from noiseproof.cli.plan import device_named
+    from noiseproof.data import check_classes
+    from noiseproof.train import OutOfMemoryError
+
     with sigterm_as_ctrl_c() as stopped, Followed(shown_by) as followed, errors_reported():
         check_classes(dataset, place)
         for text in table_doubts(dataset.columns, dataset.train, dataset.train.labels, dataset.classes):
@@ -199,6 +210,9 @@ def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out
 def _write(
     found: Audit, dataset: Dataset, place: str, labels: str | None, after: dict[str, str], seed: int, out: Path, examples: int
 ) -> None:
+    from noiseproof.files import write_whole
+    from noiseproof.report.audit_page import audit_page
+
     paths = dataset.train.paths
     found.save(out, paths=paths)
     again = f"noiseproof audit {shlex.quote(place)}{_given(labels)} --decisions decisions.csv --out {shlex.quote(str(out))}"
@@ -216,6 +230,10 @@ def _write(
 
 def _decided(dataset: Dataset, place: str, decisions: Path, out: Path, as_json: bool) -> None:
     """Write the data as the decisions make them."""
+    from noiseproof.audit.tables import read_decisions
+    from noiseproof.data.cleaned import write_cleaned
+    from noiseproof.reading import ReadError
+
     found = read_decisions(decisions, dataset.train.labels, dataset.classes)
     if not found.kept.any():
         raise ReadError(decisions, "every example is dropped, and no data are left")

@@ -9,24 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noiseproof import paper
-from noiseproof.cli.compare_runs import PLAIN, Competitor, Runs
-from noiseproof.cli.doubts import data_doubts
-from noiseproof.cli.loss_lists import parse_decays, parse_losses
 from noiseproof.cli.output import Console, console, echo, fail, warn
-from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from
 from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
 from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, Share, SkipCorrupt, Workers
-from noiseproof.data import Dataset, data_root, open_dataset
-from noiseproof.files import is_dir, is_file, write_whole
-from noiseproof.report.comparison import FORMATS, Compared, draw
-from noiseproof.train import Recipe, RunOptions, RunStore, Task, override, own_recipe, settled, with_noise
-from noiseproof.train.network import check_model
-from noiseproof.train.runs import recipe_key
+
+if TYPE_CHECKING:
+    from noiseproof.cli.compare_runs import Competitor, Runs
+    from noiseproof.data import Dataset
+    from noiseproof.train import Recipe, Task
 
 __all__ = ["compare"]
 
@@ -58,7 +52,7 @@ TestNoise = Annotated[
         metavar="NOISE", help="How wrong the test labels are: 0.3, symmetric:0.3, a matrix's file, an audit's folder."
     ),
 ]
-Format = Annotated[str, typer.Option("--format", help=f"{', '.join(FORMATS)}.")]
+Format = Annotated[str, typer.Option("--format", help="table, markdown, json or csv.")]
 Png = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the accuracies of all seeds.")]
 
 
@@ -69,7 +63,7 @@ def compare(
     noise: Noise = "none",
     labels: Labels = None,
     seeds: Seeds = 5,
-    seed: First = paper.SEEDS[0],
+    seed: First = 123,
     decay: Decay = None,
     changes: Changes = None,
     model: Model = None,
@@ -105,6 +99,14 @@ def compare(
 
     noiseproof compare 'gce(q=0.5),gce(q=0.9)' --dataset digits --decay none,l1:5e-5,l2:1e-4 --png losses.png
     """
+    from noiseproof.cli.compare_runs import Runs
+    from noiseproof.cli.loss_lists import parse_decays, parse_losses
+    from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from
+    from noiseproof.files import is_dir
+    from noiseproof.report.comparison import FORMATS
+    from noiseproof.train import RunOptions, RunStore
+    from noiseproof.train.network import check_model
+
     with sigterm_as_ctrl_c() as stopped, _endings(stopped):
         if how not in FORMATS:
             raise ValueError(f"--format must be one of {', '.join(FORMATS)}, got {how!r}")
@@ -126,6 +128,8 @@ def compare(
 
 @contextmanager
 def _endings(stopped: Stopped) -> Iterator[None]:
+    from noiseproof.cli.compare_runs import PLAIN
+
     try:
         yield
     except KeyboardInterrupt:
@@ -137,6 +141,11 @@ def _endings(stopped: Stopped) -> Iterator[None]:
 
 def _run(runs: Runs, jobs: int | None, how: str, png: Path | None) -> None:
     """Train what is missing, and show the comparison; all but that goes to stderr where a program may read it."""
+    from noiseproof.cli.compare_runs import PLAIN
+    from noiseproof.cli.doubts import data_doubts
+    from noiseproof.files import write_whole
+    from noiseproof.report.comparison import FORMATS, Compared, draw
+
     shown = console if how == "table" else Console(stderr=True)
     facts = runs.facts()
     for text in data_doubts(next(iter(runs.field[0].recipes.values())), runs.task):
@@ -203,6 +212,11 @@ class Setting:
     @staticmethod
     def of(name: str | None, data: str | None, noise: str, profile: str, gpu: bool, defining: Mapping[str, Any]) -> Setting:
         """``defining`` are the model and the size of images, if they were given: other defaults depend on them."""
+        from noiseproof import paper
+        from noiseproof.data import open_dataset
+        from noiseproof.files import is_file
+        from noiseproof.train import own_recipe
+
         if name is None and data is None:
             raise ValueError(
                 "compare on what? --data PLACE for data of your own, or --dataset digits for a data set with recipes"
@@ -226,9 +240,14 @@ class Setting:
         return Setting(open_dataset(dataset, data), published, data)
 
     def task(self, recipe: Recipe) -> Task:
+        from noiseproof.data import data_root
+        from noiseproof.train import with_noise
+
         return with_noise(self.dataset, recipe, data_root(self.data))
 
     def settled(self, recipe: Recipe) -> Recipe:
+        from noiseproof.train import settled
+
         return settled(recipe, self.task(recipe)) if recipe.is_open else recipe
 
 
@@ -240,6 +259,10 @@ def _field(
     seeds: Sequence[int],
 ) -> list[Competitor]:
     """Each loss with each decay."""
+    from noiseproof.cli.compare_runs import Competitor
+    from noiseproof.train import override
+    from noiseproof.train.runs import recipe_key
+
     if any(":" in str(value) for key, value in wanted.items() if key == "model"):
         sys.path.insert(0, os.getcwd())  # where a user's own module usually is
     field: dict[str, Competitor] = {}

@@ -6,14 +6,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from noiseproof.data.known import NAMES, SOURCES
-from noiseproof.losses.catalog import list_losses
-from noiseproof.models import list_models
-from noiseproof.noise.instance import INSTANCE
-from noiseproof.noise.matrix import MATRIX_NOISES
-from noiseproof.paper import list_recipes
-from noiseproof.train.record import RECORD
-
 __all__ = ["completed", "datasets", "downloads", "losses", "models", "noises", "recipes", "runs", "several_losses"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,6 +21,8 @@ def completed(command: F, **completers: Completer) -> F:
 
 
 def losses(incomplete: str) -> list[str]:
+    from noiseproof.losses.catalog import list_losses
+
     return _starting(incomplete, (entry.name for entry in list_losses()))
 
 
@@ -40,31 +34,44 @@ def several_losses(incomplete: str) -> list[str]:
 
 def recipes(incomplete: str) -> list[str]:
     """DATASET/LOSS, or a loss alone."""
+    from noiseproof.paper import list_recipes
+
     return losses(incomplete) + _starting(incomplete, list_recipes())
 
 
 def noises(incomplete: str) -> list[str]:
     """A kind with a rate to change; once the kind is typed, the usual rates."""
+    from noiseproof.noise.instance import INSTANCE
+    from noiseproof.noise.matrix import MATRIX_NOISES
+
     kinds = [*MATRIX_NOISES, INSTANCE]
     rates = (0.2, 0.4, 0.6, 0.8) if ":" in incomplete else (0.4,)
     return _starting(incomplete, (f"{kind}:{rate}" for kind in kinds for rate in rates))
 
 
 def datasets(incomplete: str) -> list[str]:
+    from noiseproof.data.known import NAMES
+
     return _starting(incomplete, NAMES)
 
 
 def downloads(incomplete: str) -> list[str]:
     """What 'noiseproof data fetch' downloads."""
+    from noiseproof.data.known import SOURCES
+
     return _starting(incomplete, SOURCES)
 
 
 def models(incomplete: str) -> list[str]:
+    from noiseproof.models import list_models
+
     return _starting(incomplete, list_models())
 
 
 def runs(incomplete: str) -> list[str]:
     """The folders of runs, in the folder typed so far or in ``runs``."""
+    from noiseproof.train.record import RECORD
+
     folder = Path(incomplete.rpartition("/")[0] or "runs")
     found = sorted(str(record.parent) for record in folder.glob(f"*/{RECORD}"))
     return [name for name in found if name.startswith(incomplete)]

@@ -7,27 +7,24 @@ import shlex
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from noiseproof import noise as label_noise
-from noiseproof.cli import pictures
 from noiseproof.cli.output import console, errors_reported, printable
-from noiseproof.data import Dataset, Examples, data_root, open_dataset
-from noiseproof.data import fetch as fetch_files
-from noiseproof.data.download import Progress
-from noiseproof.data.known import ELSEWHERE, NAMES, SOURCES
-from noiseproof.data.places import find_dataset
-from noiseproof.files import is_file
-from noiseproof.noise import NoisyLabels
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from noiseproof.data import Dataset, Examples
+    from noiseproof.data.download import Progress
+    from noiseproof.noise import NoisyLabels
 
 app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_help=True)
 
@@ -48,6 +45,8 @@ class SplitName(StrEnum):
 @app.command()
 def fetch(name: Name, data: Root = None) -> None:
     """Download a data set, check it and unpack it; resumes an interrupted download."""
+    from noiseproof.data import fetch as fetch_files
+
     try:
         with errors_reported(), _progress() as progress:
             folder = fetch_files(name, data, progress=progress)
@@ -61,6 +60,9 @@ def fetch(name: Name, data: Root = None) -> None:
 @app.command("list")
 def list_sets(data: Root = None) -> None:
     """List the data sets that can be fetched or opened by name, and those that are there."""
+    from noiseproof.data import data_root
+    from noiseproof.data.known import ELSEWHERE, NAMES, SOURCES
+
     with errors_reported():
         found = {name: _where(name, data) for name in dict.fromkeys([*NAMES, *SOURCES, *ELSEWHERE])}
     _print_list(found, data_root(data), "" if data is None else f" --data {shlex.quote(str(data))}")
@@ -78,6 +80,9 @@ def show(
     check: Annotated[bool, typer.Option(help="Hold CIFAR to its published checksums; a re-packed copy has others.")] = True,
 ) -> None:
     """Show a data set: sizes, classes, checksums and images."""
+    from noiseproof.cli import pictures
+    from noiseproof.data import open_dataset
+
     with errors_reported():
         if name is not None and labels is None:
             raise ValueError(f"--name picks one of several labels in the file of --labels, got {name!r} without --labels")
@@ -119,6 +124,10 @@ class Summary(NamedTuple):
 
 
 def describe(dataset: Dataset, split: str, labels: Path | None = None, name: str | None = None) -> Summary:
+    import numpy as np
+
+    from noiseproof import noise as label_noise
+
     if split not in dataset.splits:
         raise ValueError(f"{dataset.name} has no {split} split; it has {', '.join(dataset.splits)}")
     clean, count = dataset.splits[split].labels, len(dataset.classes)
@@ -129,6 +138,8 @@ def describe(dataset: Dataset, split: str, labels: Path | None = None, name: str
 
 
 def _inputs(split: Examples) -> str:
+    import numpy as np
+
     if not split.in_memory:
         return "images in files"
     x = split.inputs
@@ -143,6 +154,8 @@ def _channels_first(split: Examples) -> bool:
 
 
 def _write_picture(dataset: Dataset, split: str, given: NDArray[np.int64] | None, seed: int, path: Path) -> None:
+    from noiseproof.cli import pictures
+
     per_class = 8 if len(dataset.classes) <= pictures.ROWS else 1
     found = pictures.choose_images(dataset, split, per_class, given=given, seed=seed)
     if not found and _channels_first(dataset.splits[split]):
@@ -171,6 +184,8 @@ def _print_summary(summary: Summary) -> None:
 
 
 def _class_table(summary: Summary) -> Table:
+    import numpy as np
+
     table = Table.grid(padding=(0, 2, 0, 0))
     given = summary.given
     heads = ["", "class", "examples", ""] if given is None else ["", "class", "examples", "", "given", "kept"]
@@ -191,6 +206,11 @@ def _class_table(summary: Summary) -> Table:
 
 def _where(name: str, root: Path | None) -> str | None:
     """Where a named data set is; None if it is not there."""
+    from noiseproof.data import data_root
+    from noiseproof.data.known import NAMES, SOURCES
+    from noiseproof.data.places import find_dataset
+    from noiseproof.files import is_file
+
     if name == "digits":
         return "comes with scikit-learn"
     if name in SOURCES and name not in NAMES:  # another form of a data set that has a name
@@ -204,6 +224,8 @@ def _where(name: str, root: Path | None) -> str | None:
 
 def _print_list(found: dict[str, str | None], root: Path, options: str) -> None:
     """``options`` are those of a command that fetches into this root."""
+    from noiseproof.data.known import ELSEWHERE, SOURCES
+
     console.print(f"data sets in {root}", markup=False, highlight=False, soft_wrap=True)
     for name, place in found.items():
         if place is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noiseproof.cli.compare_runs import Competitor, Runs
 from noiseproof.cli.output import console, fail
-from noiseproof.train import Outcome, Recipe, RunOptions, RunStore, prepare, train
+
+if TYPE_CHECKING:
+    from noiseproof.train import Outcome, Recipe
 
 
 def demo(
@@ -32,6 +33,9 @@ def demo(
 
 def _run(chosen: list[Recipe]) -> list[Outcome]:
     """Train as each recipe says; the runs themselves are not kept."""
+    from noiseproof.cli.compare_runs import Competitor, Runs
+    from noiseproof.train import RunOptions, RunStore, prepare, train
+
     with TemporaryDirectory() as folder:
         store, field = RunStore(folder), [Competitor(recipe.loss, {recipe.seed: recipe}) for recipe in chosen]
         runs = Runs(field, prepare, store, None, RunOptions())

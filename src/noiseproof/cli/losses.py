@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
@@ -13,18 +13,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from noiseproof import functional
 from noiseproof.cli.completion import losses as loss_names
 from noiseproof.cli.output import console, errors_reported
-from noiseproof.losses.catalog import SYMBOLS, LossEntry, find_loss, list_losses
-from noiseproof.losses.expressions import names_in
-from noiseproof.losses.recommended import recommended_settings
+
+if TYPE_CHECKING:
+    from noiseproof.losses.catalog import LossEntry
 
 Name = Annotated[str | None, typer.Argument(help="One loss in full: jal-ce, NCE+RCE, gce, ...", autocompletion=loss_names)]
 
 
 def losses(name: Name = None) -> None:
     """List the losses, or show one in full."""
+    from noiseproof.losses.catalog import find_loss, list_losses
+
     if name is None:
         console.print(loss_table(list_losses()))
         console.print(
@@ -49,6 +50,10 @@ def loss_table(entries: tuple[LossEntry, ...]) -> Table:
 
 
 def loss_page(entry: LossEntry) -> Group:
+    from noiseproof.losses.catalog import SYMBOLS
+    from noiseproof.losses.expressions import names_in
+    from noiseproof.losses.recommended import recommended_settings
+
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
@@ -82,6 +87,9 @@ def loss_page(entry: LossEntry) -> Group:
 
 def usage(entry: LossEntry) -> list[str]:
     """Three ways to use the loss, and the L1 decay where the paper has it, as code that runs."""
+    from noiseproof import functional
+    from noiseproof.losses.recommended import recommended_settings
+
     given = {"features": "512", "classes": "10"} if entry.reads == "features" else {}
     shown = ", ".join(f"{name}={given.get(name, repr(default))}" for name, default in entry.defaults.items())
     options = "".join(f", {name}={value}" for name, value in given.items())

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from noiseproof import noise as label_noise
 from noiseproof.cli.completion import datasets, noises
 from noiseproof.cli.output import console, errors_reported, warn
-from noiseproof.data import open_dataset
-from noiseproof.data.places import find_table
-from noiseproof.files import is_dir
-from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels
-from noiseproof.noise.instance import INSTANCE
-from noiseproof.noise.matrix import LabelError
 from noiseproof.version import __version__
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels
 
 app = typer.Typer(help="Make noisy labels that say how they were made, and check them.", no_args_is_help=True)
 
@@ -57,6 +54,12 @@ def make(
     ] = None,
 ) -> None:
     """Write noisy labels and a manifest."""
+    import numpy as np
+
+    from noiseproof import noise as label_noise
+    from noiseproof.noise import NoiseSpec
+    from noiseproof.noise.instance import INSTANCE
+
     with errors_reported():
         parsed = NoiseSpec.parse(spec)
         if rule is not None and parsed.kind == INSTANCE:
@@ -82,6 +85,8 @@ def verify(
     data: Root = None,
 ) -> None:
     """Check noisy labels against their manifest; given the clean ones, make the noise again and compare."""
+    from noiseproof import noise as label_noise
+
     with errors_reported():
         nothing = labels is None and dataset is None and name is None
         clean = None if nothing else clean_labels(labels, name, dataset, data)
@@ -92,6 +97,8 @@ def verify(
 
 def apply_noise(spec: NoiseSpec, clean: Clean, classes: int | None, seed: int, rule: str) -> tuple[NoisyLabels, LabelNoise]:
     """The noisy labels, and the noise for the manifest; an error about the labels names their source."""
+    from noiseproof.noise.matrix import LabelError
+
     classes = classes or clean.classes
     if classes is None and not clean.labels.any():
         raise ValueError(f"{clean.source}: all its labels are 0; give --classes")
@@ -107,6 +114,8 @@ def apply_noise(spec: NoiseSpec, clean: Clean, classes: int | None, seed: int, r
 
 def what_was_checked(facts: dict[str, Any], compared: bool) -> str:
     """What was verified, and how to verify the rest; ``compared`` if the clean labels were given."""
+    from noiseproof.noise.instance import INSTANCE
+
     if facts["made_anew"]:
         return "labels, rate, matrix and seed"
     if facts["noise"] == INSTANCE:
@@ -130,6 +139,8 @@ class Clean(NamedTuple):
 
 def clean_labels(labels: Path | None, name: str | None, dataset: str | None, root: Path | None) -> Clean:
     """From a file of labels, or the training split of a data set."""
+    from noiseproof.data import open_dataset
+
     if name is not None and labels is None:
         raise ValueError(f"--name picks one of several labels in the file of --labels, got {name!r} without --labels")
     if (labels is None) == (dataset is None):
@@ -142,6 +153,9 @@ def clean_labels(labels: Path | None, name: str | None, dataset: str | None, roo
 
 
 def _labels_in(file: Path, name: str | None) -> NDArray[np.int64]:
+    from noiseproof import noise as label_noise
+    from noiseproof.data.places import find_table
+
     try:
         return label_noise.load_labels(file, name)
     except ValueError as error:
@@ -161,6 +175,8 @@ def show(
     png: Annotated[Path | None, typer.Option(help="Also write the matrix as a picture.")] = None,
 ) -> None:
     """Show a transition matrix as a heat map."""
+    import numpy as np
+
     with errors_reported():
         name, matrix, rate = matrix_of(spec, classes)
         if png is not None:
@@ -180,6 +196,12 @@ def matrix_of(spec: str, classes: int | None) -> tuple[str, NDArray[np.float64],
 
     A realised matrix has a row of zeros for a class without examples, so it may not be a noise's matrix.
     """
+    import numpy as np
+
+    from noiseproof import noise as label_noise
+    from noiseproof.files import is_dir
+    from noiseproof.noise import LabelNoise, NoiseSpec
+
     if Path(spec).name == "manifest.json" or is_dir(Path(spec)):
         facts = label_noise.verify(spec)
         realised = np.asarray(facts["matrix_realised"], np.float64)

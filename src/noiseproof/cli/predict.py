@@ -13,22 +13,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TextIO
 
-import numpy as np
-import torch
 import typer
-from numpy.typing import NDArray
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from noiseproof.cli.output import Console, console, errors_reported, fail, warn
-from noiseproof.cli.plan import device_named
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
-from noiseproof.data import Unlabelled, open_unlabelled
-from noiseproof.files import exists, file_and_name, is_dir, write_whole
 from noiseproof.printing import cell
-from noiseproof.train import TrainedClassifier, load
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from noiseproof.data import Unlabelled
+    from noiseproof.train import TrainedClassifier
 
 __all__ = ["predict"]
 
@@ -83,6 +83,12 @@ def predict(
     five likeliest. JSON has a line with the same for each example. An .npz file has the arrays probabilities [N, K], predicted
     [N], classes [K] (names), index [N] and, for files, path [N].
     """
+    import torch
+
+    from noiseproof.cli.plan import device_named
+    from noiseproof.data import open_unlabelled
+    from noiseproof.train import load
+
     try:
         with sigterm_as_ctrl_c() as stopped, errors_reported():
             form = _form(out, written, data)
@@ -136,6 +142,8 @@ class Results:
         return "" if self.found.names is None else self.found.names[index]
 
     def __iter__(self) -> Iterator[Part]:
+        import torch
+
         given = self.trained.batches(self.found.examples, workers=self.workers, skip_corrupt=self.skip_corrupt)
         for positions, logits in given:
             part = Part(positions, logits.argmax(1).cpu().numpy(), torch.softmax(logits, 1).cpu().numpy())
@@ -152,6 +160,8 @@ class Results:
 
 
 def _form(out: str, written: Format | None, data: str) -> Format:
+    from noiseproof.files import exists, file_and_name, is_dir
+
     form = written or SUFFIXES.get(suffix := Path(out).suffix.lower())
     if form is None:
         raise ValueError(f"--out {out}: predictions are written as .csv, .npz or .json, got {suffix!r}; --format says which")
@@ -168,6 +178,8 @@ def _form(out: str, written: Format | None, data: str) -> Format:
 
 
 def _write(results: Results, form: Format, out: str) -> None:
+    from noiseproof.files import write_whole
+
     write = {Format.csv: _write_csv, Format.json: _write_json}.get(form)
     if write is None:
         write_whole(Path(out).expanduser(), lambda place: _write_npz(results, place))
@@ -209,6 +221,8 @@ def _write_json(results: Results, file: TextIO) -> None:
 
 
 def _write_npz(results: Results, place: Path) -> None:
+    import numpy as np
+
     parts = list(results)
     index, predicted, probabilities = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     arrays = {"probabilities": probabilities, "predicted": predicted, "index": index, "classes": np.array(results.names)}
@@ -219,6 +233,8 @@ def _write_npz(results: Results, place: Path) -> None:
 
 
 def _likeliest(shares: NDArray[np.float32]) -> list[int]:
+    import numpy as np
+
     return [int(k) for k in np.argsort(-shares, kind="stable")[:TOP]]
 
 
@@ -251,6 +267,8 @@ def _bar(results: Results, quiet: bool) -> Iterator[None]:
 @contextmanager
 def _data_named(data: str) -> Iterator[None]:
     """Say which data do not fit the network; an error of a file has its name."""
+    from noiseproof.files import file_and_name
+
     try:
         yield
     except (ValueError, TypeError) as error:

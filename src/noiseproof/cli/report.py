@@ -9,16 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.embedding import embedding_of
 from noiseproof.cli.output import console, fail
-from noiseproof.files import write_whole
-from noiseproof.paper import cells
-from noiseproof.paper.drawing import draw_figures
-from noiseproof.paper.groups import groups_of, read_runs
-from noiseproof.paper.measured import join
-from noiseproof.paper.page import page
-from noiseproof.report import merge
-from noiseproof.report.words import counted
 
 __all__ = ["report"]
 
@@ -46,6 +37,16 @@ def report(
 
     --figures draws what the runs allow and names the commands for the rest. Example: noiseproof report runs --figures figures
     """
+    from noiseproof.cli.embedding import embedding_of
+    from noiseproof.files import write_whole
+    from noiseproof.paper import cells
+    from noiseproof.paper.drawing import draw_figures
+    from noiseproof.paper.groups import groups_of, read_runs
+    from noiseproof.paper.measured import join
+    from noiseproof.paper.page import page
+    from noiseproof.report import merge
+    from noiseproof.report.words import counted
+
     try:
         records = merge(read_runs(runs).records)
         embeddings = [embedding_of(folder, data) for folder in tsne or []]

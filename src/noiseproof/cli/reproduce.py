@@ -8,34 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from noiseproof.cli.output import echo, fail
-from noiseproof.cli.queue_view import Display, Keeper, plan_text, say
-from noiseproof.cli.reproduce_figures import draw_asked
-from noiseproof.cli.reproduce_options import (
-    Local,
-    chosen_of,
-    data_folder,
-    existing_files,
-    precision_for,
-    seeds_of,
-    share_of,
-    where_to_run,
-    why_absent,
-)
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
-from noiseproof.data import data_root
-from noiseproof.paper import PROFILES, Cell
-from noiseproof.paper.measured import join
-from noiseproof.paper.plan import H200_EPOCH_SECONDS, PaperRun, planned_runs
-from noiseproof.paper.tables import formatted
-from noiseproof.report import read_records
-from noiseproof.train import Record, RunStore, StoredRun
-from noiseproof.train.ray_executor import RayExecutor
-from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, plan_runs, shard, train_runs
+
+if TYPE_CHECKING:
+    from noiseproof.cli.queue_view import Keeper
+    from noiseproof.cli.reproduce_options import Local
+    from noiseproof.paper import Cell
+    from noiseproof.paper.plan import PaperRun
+    from noiseproof.train import RunStore, StoredRun
+    from noiseproof.train.ray_executor import RayExecutor
+    from noiseproof.train.run_list import PlannedRun, RunCosts
 
 __all__ = ["reproduce"]
 
@@ -89,6 +76,8 @@ class Work:
 
     @property
     def missing(self) -> list[PlannedRun[PaperRun]]:
+        from noiseproof.train.run_list import ENDED
+
         return [run for run in self.planned if run.status not in ENDED]
 
 
@@ -109,7 +98,7 @@ def reproduce(
     share: Shard = None,
     at_once: AtOnce = None,
     precision: Precision = None,
-    profile: Profile = PROFILES[0],
+    profile: Profile = "paper-code",
     device: Device = "auto",
     engine: Engine = "local",
     address: Address = None,
@@ -119,6 +108,23 @@ def reproduce(
     What is finished or diverged, in --out or in --records, is not run again: stop it at any time, the same command goes on.
     Without --data it only shows what there is.
     """
+    from noiseproof.cli.queue_view import Keeper, plan_text, say
+    from noiseproof.cli.reproduce_figures import draw_asked
+    from noiseproof.cli.reproduce_options import (
+        chosen_of,
+        data_folder,
+        existing_files,
+        precision_for,
+        seeds_of,
+        share_of,
+        where_to_run,
+    )
+    from noiseproof.paper.plan import planned_runs
+    from noiseproof.paper.tables import formatted
+    from noiseproof.report import read_records
+    from noiseproof.train import RunStore
+    from noiseproof.train.run_list import ENDED, shard
+
     files = records or []
     with _bad_arguments():
         formatted((), how)
@@ -167,6 +173,10 @@ def _work(
     runs: list[PaperRun],
     retry: bool,
 ) -> Work:
+    from noiseproof.cli.queue_view import say
+    from noiseproof.paper.plan import H200_EPOCH_SECONDS
+    from noiseproof.train.run_list import RunCosts
+
     stored = list(store.runs())
     for run in stored:
         if run.status == "unreadable":
@@ -182,6 +192,9 @@ def _planned(
     runs: list[PaperRun], records: list[dict[str, Any]], stored: list[StoredRun], speeds: RunCosts, retry: bool = False
 ) -> list[PlannedRun[PaperRun]]:
     """The runs with what is known of them; of one whose weights are wanted, a record is not enough."""
+    from noiseproof.train import Record, StoredRun
+    from noiseproof.train.run_list import RunCosts, plan_runs
+
     known = [*(StoredRun("", Record.status_in(facts), facts) for facts in records), *stored]
     in_folders = iter(plan_runs([run for run in runs if run.needs_weights], stored, RunCosts(speeds.machine), retry=retry))
     return [next(in_folders) if run.job.needs_weights else run for run in plan_runs(runs, known, speeds, retry=retry)]
@@ -189,6 +202,9 @@ def _planned(
 
 def _with_data(work: Work, place: Path) -> list[PlannedRun[PaperRun]]:
     """The missing runs whose data are there; one line for each data set that is not."""
+    from noiseproof.cli.queue_view import say
+    from noiseproof.cli.reproduce_options import why_absent
+
     needed = dict.fromkeys(run.facts["dataset"] for run in work.missing)
     absent = {dataset: why for dataset in needed if (why := why_absent(dataset, place)) is not None}
     if absent and len(absent) == len(needed):
@@ -200,6 +216,9 @@ def _with_data(work: Work, place: Path) -> list[PlannedRun[PaperRun]]:
 
 def _way_out(work: Work) -> str:
     """How to run what is missing."""
+    from noiseproof.cli.reproduce_options import why_absent
+    from noiseproof.data import data_root
+
     place = data_root()
     there = any(why_absent(run.facts["dataset"], place) is None for run in work.missing)
     given = shlex.quote(str(place)) if there else "DIR"
@@ -219,6 +238,11 @@ def _run(
     minutes: float | None,
 ) -> bool:
     """Whether no run failed, and the records have all that ended."""
+    from noiseproof.cli.queue_view import Display, say
+    from noiseproof.cli.reproduce_options import Local
+    from noiseproof.train.ray_executor import RayExecutor
+    from noiseproof.train.run_list import train_runs
+
     display = Display(todo, work.speeds, keeper)
     with sigterm_as_ctrl_c() as stopped:
         try:
@@ -253,6 +277,12 @@ def _run(
 
 
 def _show(work: Work, how: str) -> None:
+    from noiseproof.cli.queue_view import say
+    from noiseproof.paper import PROFILES
+    from noiseproof.paper.measured import join
+    from noiseproof.paper.tables import formatted
+    from noiseproof.train.run_list import ENDED
+
     stored = [run.facts for run in work.store.runs() if run.status in ENDED]
     records = [*work.records, *stored]
     joined = join(work.cells, records, precision=work.precision, profile=work.profile)

@@ -6,19 +6,20 @@ import ast
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 
-from noiseproof import theory
-from noiseproof.cli.loss_lists import parse_losses
 from noiseproof.cli.output import console, errors_reported
-from noiseproof.cli.simplex import draw_simplex, simplex_risks
-from noiseproof.losses import RobustLoss, create_loss
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from noiseproof import theory
+    from noiseproof.losses import RobustLoss
 
 app = typer.Typer(help="What a loss makes of label noise, before any training.", no_args_is_help=True)
 
@@ -39,6 +40,10 @@ def required_a(
     how: Format = "table",
 ) -> None:
     """The least **a** with which AMSE and the JAL losses tolerate a noise."""
+    import numpy as np
+
+    from noiseproof import theory
+
     with errors_reported():
         weights = weights_of(noise, matrix, classes, how)
         each = theory.required_a_per_class(weights, q)
@@ -78,6 +83,8 @@ def enough(a: float) -> str:
 
 def _chosen(weights: NDArray[np.float64], q: float) -> float | None:
     """What ``a=auto`` takes; None where it takes none."""
+    from noiseproof import theory
+
     try:
         return theory.choose_a(weights, q).a
     except ValueError:
@@ -90,6 +97,8 @@ ADVICE = "It is a bound, not the best value: the paper takes a = 30 where 9 is e
 @app.command()
 def check(loss: Loss, noise: Noise = None, matrix: Matrix = None, classes: Classes = None, how: Format = "table") -> None:
     """Whether a loss tolerates a noise, class by class."""
+    from noiseproof import theory
+
     with errors_reported():
         criterion = loss_of(loss)
         found = theory.check(criterion, weights_of(noise, matrix, classes, how))
@@ -121,6 +130,9 @@ def picture(
     ] = "symmetric:0,symmetric:0.2,symmetric:0.4,symmetric:0.6",
 ) -> None:
     """The risk over the predictions for three classes, and where it is least, as the noise grows."""
+    from noiseproof import theory
+    from noiseproof.cli.simplex import draw_simplex, simplex_risks
+
     with errors_reported():
         criterion = loss_of(loss)
         specs = [spec.strip() for spec in noise.split(",")]
@@ -134,6 +146,8 @@ def picture(
 
 def weights_of(noise: str | None, matrix: Path | None, classes: int | None, how: str) -> NDArray[np.float64]:
     """The label weights that the options ask for."""
+    from noiseproof import theory
+
     if how not in ("table", "json"):
         raise ValueError(f"--format must be table or json, got {how!r}")
     if (noise is None) == (matrix is None):
@@ -143,6 +157,9 @@ def weights_of(noise: str | None, matrix: Path | None, classes: int | None, how:
 
 def loss_of(text: str) -> RobustLoss:
     """One loss as it is written on the command line."""
+    from noiseproof.cli.loss_lists import parse_losses
+    from noiseproof.losses import create_loss
+
     (_, name, options), *more = parse_losses(text)
     if more:
         raise ValueError(f"one loss at a time, got {text!r}")
@@ -158,6 +175,8 @@ def _value(text: str) -> Any:
 
 def bounds_table(weights: NDArray[np.float64], each: NDArray[np.float64]) -> Table:
     """The classes that need the largest a first."""
+    import numpy as np
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("class", "clean", "next label", "a"):
         table.add_column(column, justify="right")

@@ -10,24 +10,17 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from noiseproof.cli.output import Console, console, errors_reported, fail
-from noiseproof.cli.plan import Plan, changes_from, device_named, means_gpu, noise_from, plan_run
-from noiseproof.cli.progress import Bar, Lines, TensorBoard
 from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
-from noiseproof.cli.train_view import EveryNth, Legend, as_json_text, print_recipe, print_result, print_start
-from noiseproof.files import exists, is_file
-from noiseproof.report.curves import CURVES, draw_curves
-from noiseproof.train import DivergenceError, Observer, OutOfMemoryError, Record, RunOptions, Task
-from noiseproof.train import train as run_recipe
-from noiseproof.train.distributed import PATIENCE, LostProcessError, process_group
-from noiseproof.train.network import place_in
-from noiseproof.train.observer import Several
-from noiseproof.train.record import RECORD
+
+if TYPE_CHECKING:
+    from noiseproof.cli.plan import Plan
+    from noiseproof.train import Observer, Record, RunOptions, Task
 
 __all__ = ["train"]
 
@@ -90,7 +83,7 @@ def train(
     dry_run: Dry = False,
     every: Every = 1,
     checkpoint_every: Checkpoint = 60.0,
-    timeout: Timeout = PATIENCE,
+    timeout: Timeout = 600.0,
 ) -> None:
     """Train one network. Started again, a run that was stopped is resumed, and a finished one shows its result.
 
@@ -111,6 +104,11 @@ def train(
 
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """
+    from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from, plan_run
+    from noiseproof.cli.progress import TensorBoard
+    from noiseproof.cli.train_view import print_recipe, print_result
+    from noiseproof.train import RunOptions
+
     with errors_reported():
         wanted = changes_from(changes or [], model, test_share)
         plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out, means_gpu(device))
@@ -131,6 +129,9 @@ def train(
 
 
 def _shown_by(shown: Console | None, every: int) -> list[Observer]:
+    from noiseproof.cli.progress import Bar, Lines
+    from noiseproof.cli.train_view import EveryNth, Legend
+
     if shown is None:
         return []
     return [Legend(shown), Bar(shown) if shown.is_terminal else EveryNth(every, Lines(shown))]
@@ -138,6 +139,8 @@ def _shown_by(shown: Console | None, every: int) -> list[Observer]:
 
 def _joined(group: ExitStack, options: RunOptions, timeout: float) -> RunOptions:
     """The options of this process among those that torchrun started, if it did."""
+    from noiseproof.train.distributed import process_group
+
     with errors_reported():
         process, local = group.enter_context(process_group(options.device, timeout))
     return dataclasses.replace(options, device=local, process=process)
@@ -153,6 +156,10 @@ def _trained(
     timeout: float,
 ) -> Record:
     """Train, which rank 0 tells of and draws."""
+    from noiseproof.cli.train_view import print_start
+    from noiseproof.train import train as run_recipe
+    from noiseproof.train.observer import Several
+
     run: dict[str, Any] = {"folder": plan.folder, "options": options, "checkpoint_seconds": checkpoint_seconds}
     if options.process.rank:
         return run_recipe(plan.recipe, task, **run).record
@@ -164,6 +171,10 @@ def _trained(
 
 def _draw(record: Record, folder: Path) -> None:
     """The curves beside the record, unless they are there and no older."""
+    from noiseproof.files import exists
+    from noiseproof.report.curves import CURVES, draw_curves
+    from noiseproof.train.record import RECORD
+
     with suppress(OSError, ImportError):  # the folder of a finished run may be read-only
         drawn = folder / CURVES
         if record.epochs and not (exists(drawn) and drawn.stat().st_mtime_ns >= (folder / RECORD).stat().st_mtime_ns):
@@ -173,6 +184,12 @@ def _draw(record: Record, folder: Path) -> None:
 @contextmanager
 def _endings(plan: Plan, as_json: bool, observers: list[Observer], stopped: Stopped) -> Iterator[None]:
     """Report an early end of the run, from one of the processes, with its exit status."""
+    from noiseproof.cli.train_view import as_json_text
+    from noiseproof.files import is_file
+    from noiseproof.train import DivergenceError, OutOfMemoryError, Record
+    from noiseproof.train.distributed import LostProcessError
+    from noiseproof.train.network import place_in
+
     speaks = os.environ.get("RANK", "0") == "0"
     problem = Console(stderr=True, quiet=not speaks)
     try:
@@ -212,6 +229,8 @@ def _let_others_speak() -> None:
 
 
 def _close(observers: list[Observer]) -> None:
+    from noiseproof.cli.progress import Bar
+
     for observer in observers:
         if isinstance(observer, Bar):
             observer.close()

@@ -5,7 +5,6 @@ So is what keeps any command from printing, and Ctrl-C, for commands that leave 
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import errno
 from collections.abc import Callable, Iterator
@@ -17,12 +16,28 @@ from typer.core import TyperGroup
 
 from noiseproof.cli.output import Console, drop_output, fail
 from noiseproof.cli.stopping import Stopped
-from noiseproof.train import Recipe
 
 __all__ = ["Commands"]
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Of click, or of the copy of it that newer versions of Typer have"""
+RECIPE_FIELDS = (
+    *(
+        "loss_options",
+        "noise_rule",
+        "model_options",
+        "weights",
+        "optimiser",
+        "lr",
+        "momentum",
+        "nesterov",
+        "schedule",
+        "l1",
+        "l2",
+    ),
+    *("l2", "clip", "augment", "epochs", "batch", "precision", "confidence_epochs", "standardise", "one_scale", "size"),
+)
+"""What --set changes that has no option of its own, listed so that a mistyped option is answered without importing torch"""
 
 
 class Commands(TyperGroup):
@@ -79,7 +94,7 @@ def _wrong_value(error: Any, context: Any, command: str) -> str:
 def _unknown_option(error: Any, context: Any, command: str) -> str:
     typed = error.option_name
     options = [name for one in context.command.params for name in (*one.opts, *one.secondary_opts)] if context else []
-    fields = [field.name for field in dataclasses.fields(Recipe) if field.compare] if "--set" in options else []
+    fields = RECIPE_FIELDS if "--set" in options else ()
     field = typed.lstrip("-").replace("-", "_")
     near = [f"--{name}" for name in difflib.get_close_matches(typed.lstrip("-"), [name.lstrip("-") for name in options], n=1)]
     if field in fields or not near:
