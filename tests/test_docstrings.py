@@ -18,7 +18,7 @@ NOT_YET = {
         "noiseproof.data",
         "noiseproof.decay",
     ),
-    *("noiseproof.files", "noiseproof.functional", "noiseproof.in_forward", "noiseproof.kernels", "noiseproof.keyed_random"),
+    *("noiseproof.io", "noiseproof.functional", "noiseproof.in_forward", "noiseproof.kernels", "noiseproof.keyed_random"),
     *(
         "noiseproof.linear",
         "noiseproof.losses",
@@ -27,7 +27,7 @@ NOT_YET = {
         "noiseproof.paper",
         "noiseproof.compare",
     ),
-    *("noiseproof.primitives", "noiseproof.printing", "noiseproof.program", "noiseproof.reading", "noiseproof.report"),
+    *("noiseproof.primitives", "noiseproof.program", "noiseproof.report"),
     *("noiseproof.sklearn", "noiseproof.starting", "noiseproof.statistics", "noiseproof.theory", "noiseproof.train"),
     *("noiseproof.core", "noiseproof.io"),
 }

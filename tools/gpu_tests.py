@@ -173,7 +173,7 @@ def ended(status: int, share: list[str], journal: Path, code: str) -> None:
 
 def recorded(path: Path, line: dict[str, Any]) -> None:
     """In the place of what the record has of the same tests, or behind the others."""
-    from noiseproof.files import write_whole  # the workers import it when their tests' settings are in place
+    from noiseproof.io.files import write_whole  # the workers import it when their tests' settings are in place
 
     lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     lines = [other for other in lines if other["tests"] != line["tests"]] + [line]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.demo import SHOWN, recipes
-from noiseproof.files import write_whole
+from noiseproof.io.files import write_whole
 from noiseproof.train import Outcome, train
 
 PLACE = Path(__file__).resolve().parent.parent / "docs" / "confidence.svg"

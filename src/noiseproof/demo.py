@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from noiseproof.files import write_whole
+from noiseproof.io.files import write_whole
 from noiseproof.losses import find_loss
 from noiseproof.paper import recipe
 from noiseproof.train import Outcome, Recipe, override

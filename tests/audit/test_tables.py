@@ -7,7 +7,7 @@ import pytest
 
 from noiseproof.audit import Audit, audit_probabilities
 from noiseproof.audit.tables import COLUMNS, read_decisions
-from noiseproof.printing import cell
+from noiseproof.io.text import cell
 
 CLASSES = ("=cat()", "dog", "b\x1b[2J,ird", "'-fish")
 

@@ -5,7 +5,7 @@ import pytest
 
 from noiseproof.data.dataset import from_arrays, load_digits, load_npz
 from noiseproof.data.examples import DataError
-from noiseproof.files import checksum
+from noiseproof.io.files import checksum
 
 
 def test_arrays_become_a_data_set():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from noiseproof.data import DataError, load_clothing1m, load_list, load_webvision
-from noiseproof.files import checksum
+from noiseproof.io.files import checksum
 
 SYNSETS = ["n01440764 tench, Tinca tinca", "n02012849 crane", "n03126707 crane", "n03127747 crash helmet"]
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save
 
 from noiseproof.data import from_arrays, open_unlabelled
-from noiseproof.files import checksum
+from noiseproof.io.files import checksum
 from noiseproof.models import CNN8, MLP
 from noiseproof.train import Recipe, Record, load, with_noise
 from tests.hostile.harness import ACCEPTED, Case

@@ -204,7 +204,7 @@ def rewritten(one, folder, change):
     change(facts)
     save_file(load_file(one.folder / "weights.safetensors"), folder / "weights.safetensors", {"noiseproof": json.dumps(facts)})
     record = json.loads((one.folder / "record.json").read_text(encoding="utf-8"))
-    record["files"]["weights.safetensors"] = noiseproof.files.checksum(folder / "weights.safetensors")
+    record["files"]["weights.safetensors"] = noiseproof.io.files.checksum(folder / "weights.safetensors")
     (folder / "record.json").write_text(json.dumps(record), encoding="utf-8")
     return folder
 

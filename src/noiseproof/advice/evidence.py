@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from noiseproof.io.text import read_json
 from noiseproof.noise import LabelNoise
-from noiseproof.reading import read_json
 
 __all__ = ["FILE", "Case", "Cell", "Family", "Kind", "Measured", "cells", "family_of", "nearest"]
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from noiseproof.audit.doubt import repeated_to
 from noiseproof.data import Examples
-from noiseproof.files import is_file, write_whole
+from noiseproof.io.arrays import NpzFile
+from noiseproof.io.files import ReadError, is_file, write_whole
 from noiseproof.noise import label_hash
-from noiseproof.reading import NpzFile, ReadError
 from noiseproof.train import Recipe, RunOptions, Task
 from noiseproof.train.concurrent import concurrent_runs, run_in_threads
 from noiseproof.train.engine_choice import fast_path_suits, start_run

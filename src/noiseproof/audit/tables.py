@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.files import is_file, write_whole
+from noiseproof.io.files import ReadError, is_file, write_whole
+from noiseproof.io.text import cell, csv_rows, excerpt
 from noiseproof.noise import load_labels, read_soft_labels
-from noiseproof.printing import cell
-from noiseproof.reading import ReadError, csv_rows, shown
 
 if TYPE_CHECKING:
     from noiseproof.audit.result import Audit
@@ -107,17 +106,17 @@ def read_decisions(path: str | Path, given: NDArray[np.int64], classes: Sequence
             continue
         index = _index(where, row[columns["index"]], len(given))
         if decision not in DECISIONS:
-            raise ReadError(where, f"the decision must be {', '.join(DECISIONS)} or nothing, got {shown(decision)!r}")
+            raise ReadError(where, f"the decision must be {', '.join(DECISIONS)} or nothing, got {excerpt(decision)!r}")
         if index in seen:
             raise ReadError(where, f"a second decision on example {index}")
         if "given" in columns and numbers.get(row[columns["given"]]) != given[index]:
-            said, has = shown(row[columns["given"]]), shown(classes[given[index]])
+            said, has = excerpt(row[columns["given"]]), excerpt(classes[given[index]])
             raise ReadError(where, f"example {index} was given {said!r} when it was decided, and now is {has!r}: other data?")
         if decision == "relabel":
             if target is None:
                 raise ReadError(path, "no column 'label', which says what to relabel as")
             if row[target] not in numbers:
-                raise ReadError(where, f"no class is called {shown(row[target])!r}")
+                raise ReadError(where, f"no class is called {excerpt(row[target])!r}")
             labels[index] = numbers[row[target]]
         kept[index] = decision != "drop"
         seen.add(index)
@@ -127,5 +126,5 @@ def read_decisions(path: str | Path, given: NDArray[np.int64], classes: Sequence
 
 def _index(where: str, text: str, count: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) < count):
-        raise ReadError(where, f"the index must be a number in [0, {count - 1}], got {shown(text)!r}")
+        raise ReadError(where, f"the index must be a number in [0, {count - 1}], got {excerpt(text)!r}")
     return int(text)

@@ -147,7 +147,7 @@ def _features(file: str, rows: int) -> NDArray[Any]:
 @contextmanager
 def _named(file: str) -> Iterator[None]:
     """Say the file of an error."""
-    from noiseproof.files import file_and_name
+    from noiseproof.io.files import file_and_name
 
     try:
         yield
@@ -158,7 +158,8 @@ def _named(file: str) -> Iterator[None]:
 def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]) -> Audit:
     from noiseproof.audit import audit_probabilities
     from noiseproof.cli.matrices import read_predictions
-    from noiseproof.reading import ReadError, shown
+    from noiseproof.io.files import ReadError
+    from noiseproof.io.text import excerpt
 
     if said := [name for name, value in training.items() if value]:
         raise ValueError(f"with --probabilities nothing is trained, so --{said[0]} says nothing; leave one of the two out")
@@ -167,7 +168,7 @@ def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None
     if p.ndim == 2 and p.shape[1] > len(classes) and classes == tuple(map(str, range(len(classes)))):
         classes = tuple(map(str, range(p.shape[1])))  # the last classes have no example
     if p.ndim == 2 and p.shape[1] > 1 and p.shape[1] != len(classes):
-        named = ", ".join(shown(name, 40) for name in classes[:NAMED]) + (", ..." if len(classes) > NAMED else "")
+        named = ", ".join(excerpt(name, 40) for name in classes[:NAMED]) + (", ..." if len(classes) > NAMED else "")
         raise ReadError(
             file, f"{p.shape[1]} columns, and the data have {len(classes)} classes: {named}; one for each, in this order"
         )
@@ -210,7 +211,7 @@ def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out
 def _write(
     found: Audit, dataset: Dataset, place: str, labels: str | None, after: dict[str, str], seed: int, out: Path, examples: int
 ) -> None:
-    from noiseproof.files import write_whole
+    from noiseproof.io.files import write_whole
     from noiseproof.report.audit_page import audit_page
 
     paths = dataset.train.paths
@@ -232,7 +233,7 @@ def _decided(dataset: Dataset, place: str, decisions: Path, out: Path, as_json: 
     """Write the data as the decisions make them."""
     from noiseproof.audit.tables import read_decisions
     from noiseproof.data.cleaned import write_cleaned
-    from noiseproof.reading import ReadError
+    from noiseproof.io.files import ReadError
 
     found = read_decisions(decisions, dataset.train.labels, dataset.classes)
     if not found.kept.any():

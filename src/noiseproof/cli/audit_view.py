@@ -16,7 +16,7 @@ from noiseproof.audit import Audit
 from noiseproof.audit import Progress as Told
 from noiseproof.cli.output import Console, console, warn
 from noiseproof.cli.progress import LINE_SECONDS, duration
-from noiseproof.printing import printable
+from noiseproof.io.text import printable
 from noiseproof.report.audit_page import verdict
 
 __all__ = ["Followed", "as_json_text", "print_verdict", "print_warnings"]

@@ -102,7 +102,7 @@ def compare(
     from noiseproof.cli.compare_runs import Runs
     from noiseproof.cli.loss_lists import parse_decays, parse_losses
     from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from
-    from noiseproof.files import is_dir
+    from noiseproof.io.files import is_dir
     from noiseproof.report.comparison import FORMATS
     from noiseproof.train import RunOptions, RunStore
     from noiseproof.train.network import check_model
@@ -143,7 +143,7 @@ def _run(runs: Runs, jobs: int | None, how: str, png: Path | None) -> None:
     """Train what is missing, and show the comparison; all but that goes to stderr where a program may read it."""
     from noiseproof.cli.compare_runs import PLAIN
     from noiseproof.cli.doubts import data_doubts
-    from noiseproof.files import write_whole
+    from noiseproof.io.files import write_whole
     from noiseproof.report.comparison import FORMATS, Compared, draw
 
     shown = console if how == "table" else Console(stderr=True)
@@ -214,7 +214,7 @@ class Setting:
         """``defining`` are the model and the size of images, if they were given: other defaults depend on them."""
         from noiseproof import paper
         from noiseproof.data import open_dataset
-        from noiseproof.files import is_file
+        from noiseproof.io.files import is_file
         from noiseproof.train import own_recipe
 
         if name is None and data is None:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from noiseproof.cli.compare_labels import noise_of_test_labels, on_clean_labels, said_of_correction, said_of_labels
 from noiseproof.cli.compare_processes import Advance, in_processes, in_words
-from noiseproof.files import is_file
+from noiseproof.io.files import is_file
 from noiseproof.noise import LabelNoise
 from noiseproof.report.classes import said_of_classes
 from noiseproof.report.comparison import Entrant

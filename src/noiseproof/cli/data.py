@@ -209,7 +209,7 @@ def _where(name: str, root: Path | None) -> str | None:
     from noiseproof.data import data_root
     from noiseproof.data.known import NAMES, SOURCES
     from noiseproof.data.places import find_dataset
-    from noiseproof.files import is_file
+    from noiseproof.io.files import is_file
 
     if name == "digits":
         return "comes with scikit-learn"

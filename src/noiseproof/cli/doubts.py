@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data import Examples
-from noiseproof.reading import shown
+from noiseproof.io.text import excerpt
 from noiseproof.train import Recipe, Task
 
 __all__ = ["LOST", "data_doubts", "rare_doubts", "table_doubts"]
@@ -68,7 +68,7 @@ def rare_doubts(labels: NDArray[np.int64], classes: Sequence[str]) -> Iterator[s
     beside = counts[largest] > MOST * len(labels)
     rare = [k for k in np.argsort(counts, kind="stable") if 0 < counts[k] < (1 if beside else RARE) * counts[largest]]
     if rare:
-        shares = [f"{shown(classes[k], 40)} ({counts[k] / len(labels):.1%})" for k in (*rare[:NAMED], largest)]
+        shares = [f"{excerpt(classes[k], 40)} ({counts[k] / len(labels):.1%})" for k in (*rare[:NAMED], largest)]
         more = f" and {len(rare) - NAMED} more" if len(rare) > NAMED else ""
         which, are, them = ("classes", "are", "them") if rare[1:] else ("class", "is", "it")
         may = f"a robust loss may never predict {them}; docs/choosing.md says what helps"

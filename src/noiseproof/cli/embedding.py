@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from noiseproof.cli.plan import device_named
-from noiseproof.files import is_file
+from noiseproof.io.files import is_file
+from noiseproof.io.text import excerpt
 from noiseproof.models.base import Classifier
 from noiseproof.paper.page import Embedding
-from noiseproof.reading import shown
 from noiseproof.report.folders import RECORD, WEIGHTS
 from noiseproof.train import Recipe, load, prepare
 
@@ -31,7 +31,7 @@ def embedding_of(folder: Path, data: str | Path | None) -> Embedding:
     try:
         recipe = Recipe.from_dict({} if trained.record is None else trained.record.recipe)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{folder / RECORD}: its recipe is not one of this version: {shown(error, 200)}") from error
+        raise ValueError(f"{folder / RECORD}: its recipe is not one of this version: {excerpt(error, 200)}") from error
     test, network = prepare(recipe, data).test, trained.network
     if test is None or not isinstance(network, Classifier):
         raise ValueError(f"{folder}: t-SNE needs a test split and a network of the catalogue")

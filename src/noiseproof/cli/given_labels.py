@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from noiseproof.data import Dataset
-from noiseproof.files import file_and_name
+from noiseproof.io.files import file_and_name
 from noiseproof.noise import load_labels
 
 __all__ = ["with_given"]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.files import file_and_name
+from noiseproof.io.arrays import NpzFile, read_npy, read_table
+from noiseproof.io.files import ReadError, file_and_name
+from noiseproof.io.text import cell, csv_rows, excerpt
 from noiseproof.noise.soft import column_order
-from noiseproof.printing import cell
-from noiseproof.reading import NpzFile, ReadError, csv_rows, read_npy, read_table, shown
 
 __all__ = ["read_matrix", "read_predictions"]
 
@@ -34,7 +34,7 @@ def read_matrix(text: str, what: str, suffixes: tuple[str, ...] = (".npy", ".npz
     with NpzFile(path) as archive:
         chosen = name if name is not None else archive.names[0] if len(archive.names) == 1 else None
         if chosen not in archive.names:
-            has = ", ".join(shown(each) for each in sorted(archive.names)[:20])
+            has = ", ".join(excerpt(each) for each in sorted(archive.names)[:20])
             raise ReadError(path, f"which array has the {what}? FILE#NAME says it; it has {has or 'none'}")
         return archive.array(str(chosen))
 
@@ -80,5 +80,5 @@ def _columns(path: Path, places: Sequence[int]) -> NDArray[np.float64]:
         try:
             found.append([float(row[k]) for k in places])
         except ValueError:
-            raise ReadError(f"{path}:{line}", f"numbers expected, found {shown([row[k] for k in places])}") from None
+            raise ReadError(f"{path}:{line}", f"numbers expected, found {excerpt([row[k] for k in places])}") from None
     return np.array(found, np.float64).reshape(len(found), len(places))

@@ -199,7 +199,7 @@ def matrix_of(spec: str, classes: int | None) -> tuple[str, NDArray[np.float64],
     import numpy as np
 
     from noiseproof import noise as label_noise
-    from noiseproof.files import is_dir
+    from noiseproof.io.files import is_dir
     from noiseproof.noise import LabelNoise, NoiseSpec
 
     if Path(spec).name == "manifest.json" or is_dir(Path(spec)):

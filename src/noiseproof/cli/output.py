@@ -14,7 +14,7 @@ from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from noiseproof.printing import printable
+from noiseproof.io.text import printable
 
 __all__ = ["Console", "console", "drop_output", "echo", "errors_reported", "fail", "printable", "warn"]
 

@@ -12,7 +12,7 @@ import torch
 
 from noiseproof import paper
 from noiseproof.data import open_dataset
-from noiseproof.files import is_file
+from noiseproof.io.files import is_file
 from noiseproof.losses import find_loss
 from noiseproof.train import Recipe, RunStore, Task, override, own_recipe, prepare, settled, with_noise
 from noiseproof.train.network import check_model

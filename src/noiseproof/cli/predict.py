@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from noiseproof.cli.output import Console, console, errors_reported, fail, warn
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
-from noiseproof.printing import cell
+from noiseproof.io.text import cell
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,7 +160,7 @@ class Results:
 
 
 def _form(out: str, written: Format | None, data: str) -> Format:
-    from noiseproof.files import exists, file_and_name, is_dir
+    from noiseproof.io.files import exists, file_and_name, is_dir
 
     form = written or SUFFIXES.get(suffix := Path(out).suffix.lower())
     if form is None:
@@ -178,7 +178,7 @@ def _form(out: str, written: Format | None, data: str) -> Format:
 
 
 def _write(results: Results, form: Format, out: str) -> None:
-    from noiseproof.files import write_whole
+    from noiseproof.io.files import write_whole
 
     write = {Format.csv: _write_csv, Format.json: _write_json}.get(form)
     if write is None:
@@ -267,7 +267,7 @@ def _bar(results: Results, quiet: bool) -> Iterator[None]:
 @contextmanager
 def _data_named(data: str) -> Iterator[None]:
     """Say which data do not fit the network; an error of a file has its name."""
-    from noiseproof.files import file_and_name
+    from noiseproof.io.files import file_and_name
 
     try:
         yield

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.cli.output import Console
 from noiseproof.cli.progress import duration
-from noiseproof.files import exists, is_file, locked, remove_partial
+from noiseproof.io.files import exists, is_file, locked, remove_partial
 from noiseproof.paper import Cell, cells
 from noiseproof.paper.figures import FIGURES, Curve
 from noiseproof.paper.plan import H200_EPOCH_SECONDS, PaperRun

@@ -38,7 +38,7 @@ def report(
     --figures draws what the runs allow and names the commands for the rest. Example: noiseproof report runs --figures figures
     """
     from noiseproof.cli.embedding import embedding_of
-    from noiseproof.files import write_whole
+    from noiseproof.io.files import write_whole
     from noiseproof.paper import cells
     from noiseproof.paper.drawing import draw_figures
     from noiseproof.paper.groups import groups_of, read_runs

@@ -13,7 +13,7 @@ from noiseproof.cli.plan import device_named
 from noiseproof.cli.queue_view import say
 from noiseproof.data import data_root
 from noiseproof.data.places import find_dataset
-from noiseproof.files import exists, is_file
+from noiseproof.io.files import exists, is_file
 from noiseproof.paper import SEEDS, Cell
 from noiseproof.paper.figures import Curve
 from noiseproof.paper.plan import chosen_cells, chosen_curves

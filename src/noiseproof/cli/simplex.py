@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.files import write_whole
+from noiseproof.io.files import write_whole
 from noiseproof.losses import RobustLoss
 from noiseproof.theory import minimiser, risk
 

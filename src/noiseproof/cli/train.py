@@ -171,7 +171,7 @@ def _trained(
 
 def _draw(record: Record, folder: Path) -> None:
     """The curves beside the record, unless they are there and no older."""
-    from noiseproof.files import exists
+    from noiseproof.io.files import exists
     from noiseproof.report.curves import CURVES, draw_curves
     from noiseproof.train.record import RECORD
 
@@ -185,7 +185,7 @@ def _draw(record: Record, folder: Path) -> None:
 def _endings(plan: Plan, as_json: bool, observers: list[Observer], stopped: Stopped) -> Iterator[None]:
     """Report an early end of the run, from one of the processes, with its exit status."""
     from noiseproof.cli.train_view import as_json_text
-    from noiseproof.files import is_file
+    from noiseproof.io.files import is_file
     from noiseproof.train import DivergenceError, OutOfMemoryError, Record
     from noiseproof.train.distributed import LostProcessError
     from noiseproof.train.network import place_in

@@ -19,7 +19,7 @@ from typing import BinaryIO, Protocol, Self, TypeVar
 from noiseproof.data.download import Progress
 from noiseproof.data.examples import DataError
 from noiseproof.data.images import open_file
-from noiseproof.files import exists, is_dir
+from noiseproof.io.files import exists, is_dir
 
 __all__ = ["unpack"]
 

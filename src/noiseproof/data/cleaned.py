@@ -15,7 +15,7 @@ from noiseproof.data.examples import DataError, ImageFiles
 from noiseproof.data.list_lines import is_name
 from noiseproof.data.places import find_table
 from noiseproof.data.tables import relabelled
-from noiseproof.files import exists, write_whole
+from noiseproof.io.files import exists, write_whole
 
 __all__ = ["write_cleaned"]
 

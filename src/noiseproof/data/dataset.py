@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.data.examples import DataError, Examples, Split
-from noiseproof.files import checksum
-from noiseproof.reading import NpzFile, ReadError, shown
+from noiseproof.io.arrays import NpzFile
+from noiseproof.io.files import ReadError, checksum
+from noiseproof.io.text import excerpt
 
 __all__ = ["Dataset", "check_classes", "from_arrays", "load_digits", "load_npz"]
 
@@ -86,7 +87,7 @@ def check_classes(dataset: Dataset, where: str) -> None:
     """An error if there is nothing to tell apart, or if labels seem to be other numbers: each takes a row of the network."""
     count, examples = len(dataset.classes), len(dataset.train)
     if count < 2:
-        raise DataError(f"{where}: all examples are of one class, {shown(dataset.classes[0])!r}; at least two are needed")
+        raise DataError(f"{where}: all examples are of one class, {excerpt(dataset.classes[0])!r}; at least two are needed")
     if count > MANY_CLASSES and 2 * count > examples:
         way = "number them from 0 without gaps; in a table, FILE#COLUMN says which column has them"
         raise DataError(f"{where}: {count} classes for {examples} examples: are these the labels? {way}")
@@ -98,7 +99,7 @@ def load_npz(path: str | Path) -> Dataset:
     try:
         with NpzFile(path) as archive:
             if missing := [key for key in ("x", "y") if key not in archive.names]:
-                has = ", ".join(shown(name) for name in sorted(archive.names)[:SHOWN_NAMES]) or "none"
+                has = ", ".join(excerpt(name) for name in sorted(archive.names)[:SHOWN_NAMES]) or "none"
                 way = "np.savez(FILE, x=inputs, y=labels) names them"
                 raise DataError(f"{path}: no array named {missing[0]!r}; it has {has}; {way}")
             arrays = {key: archive.array(key) for key in ("x", "y", "x_test", "y_test") if key in archive.names}

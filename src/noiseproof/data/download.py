@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import urljoin, urlsplit
 
 from noiseproof.data.examples import DataError
-from noiseproof.files import flush
+from noiseproof.io.files import flush
 
 if TYPE_CHECKING:
     import requests

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from noiseproof.data.examples import DataError
 from noiseproof.data.list_lines import LABEL_WORDS
 from noiseproof.data.tables import NAME_WORDS, Layout, cells, is_header, listed, place_of, with_first
-from noiseproof.reading import ReadError, csv_rows, shown
+from noiseproof.io.files import ReadError
+from noiseproof.io.text import csv_rows, excerpt
 
 __all__ = ["NewRows", "misplaced", "read_features"]
 
@@ -48,7 +49,7 @@ def read_features(path: Path, width: int, called: Sequence[str] = (), label_colu
         label = NO_LABEL if label_column is None else place_of(path, columns, label_column)
         layout = Layout(columns, label, named[0] if len(named) == 1 else None, header)
         if label in taken:
-            raise ReadError(path, f"column {shown(columns[label])!r} is a feature of the network: it cannot be the labels too")
+            raise ReadError(path, f"column {excerpt(columns[label])!r} is a feature of the network, so it cannot hold labels")
         layout = replace(layout, label=_label(path, layout, width, called, chosen, labelled))
         if header and not chosen and (fault := misplaced([columns[k] for k in layout.features], called)):
             raise ReadError(path, fault)
@@ -97,9 +98,9 @@ def _note(layout: Layout, called: Sequence[str], chosen: tuple[int, ...]) -> str
     strange = [name for name in names if name not in known] if called else [n for n in names if n.lower() in LABEL_WORDS]
     if not strange:
         return ""
-    missing = next((f", and {shown(name, 40)!r} of them is not there" for name in called if name not in there_are), "")
+    missing = next((f", and {excerpt(name, 40)!r} of them is not there" for name in called if name not in there_are), "")
     was = f"is none of those of training{missing}" if called else "is called as labels are"
-    return f"column {shown(strange[0], 40)!r} {was}: it is taken for one of the network's {len(names)} features"
+    return f"column {excerpt(strange[0], 40)!r} {was}: it is taken for one of the network's {len(names)} features"
 
 
 def misplaced(names: Sequence[str], called: Sequence[str]) -> str:

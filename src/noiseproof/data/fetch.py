@@ -15,7 +15,7 @@ from noiseproof.data.download import Download, Progress, UnreachableError
 from noiseproof.data.examples import DataError
 from noiseproof.data.known import ELSEWHERE, SOURCES, RemoteFile, Source
 from noiseproof.data.places import data_root
-from noiseproof.files import checksum, exists, is_file, locked
+from noiseproof.io.files import checksum, exists, is_file, locked
 
 __all__ = ["fetch"]
 

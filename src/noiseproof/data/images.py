@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data.dataset import Dataset
 from noiseproof.data.examples import DataError, Examples, ImageFiles
-from noiseproof.files import is_dir
-from noiseproof.reading import ReadError, open_regular
+from noiseproof.io.files import ReadError, is_dir, open_regular
 
 if TYPE_CHECKING:
     import PIL.Image

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from noiseproof.data import lists, official
 from noiseproof.data.dataset import Dataset, load_digits
-from noiseproof.files import checksum
+from noiseproof.io.files import checksum
 
 __all__ = ["ELSEWHERE", "IDX", "NAMES", "SOURCES", "Named", "RemoteFile", "Source"]
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from noiseproof import reading
 from noiseproof.data.dataset import MOST_CLASSES
 from noiseproof.data.examples import DataError
+from noiseproof.io import text
+from noiseproof.io.files import ReadError
 
 __all__ = ["LABEL_WORDS", "PATH_WORDS", "Line", "has_header", "not_empty", "read_lists", "read_numbered", "text_lines"]
 
@@ -47,8 +48,8 @@ def read_lists(paths: list[Path], names: tuple[str, ...] | None) -> tuple[dict[P
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a text file that are neither blank nor comments, stripped, with their numbers."""
     try:
-        yield from reading.text_lines(path)
-    except reading.ReadError as error:
+        yield from text.text_lines(path)
+    except ReadError as error:
         raise DataError(str(error)) from error
 
 

@@ -19,8 +19,8 @@ from noiseproof.data.dataset import Dataset
 from noiseproof.data.examples import DataError, ImageFiles
 from noiseproof.data.images import class_files
 from noiseproof.data.list_lines import PATH_WORDS, Line, not_empty, read_lists, read_numbered, text_lines
-from noiseproof.files import checksum, exists, is_dir, is_file
-from noiseproof.reading import shown
+from noiseproof.io.files import checksum, exists, is_dir, is_file
+from noiseproof.io.text import excerpt
 
 __all__ = ["imagenet_beside", "listed_files", "load_clothing1m", "load_list", "load_webvision"]
 
@@ -136,7 +136,7 @@ def _read_keys(path: Path, labels: dict[str, int], source: Path) -> list[Line]:
     found = []
     for number, key in text_lines(path):
         if key not in labels:
-            raise DataError(f"{path}:{number}: {shown(key, LONG)!r} has no label in {source.name}")
+            raise DataError(f"{path}:{number}: {excerpt(key, LONG)!r} has no label in {source.name}")
         found.append(Line(key, labels[key], number))
     return not_empty(found, path)
 

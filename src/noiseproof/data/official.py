@@ -1,6 +1,6 @@
 """Data sets in their official formats: CIFAR-10 and CIFAR-100 (binary and Python), MNIST-style idx files.
 
-No code in a file is run: see :mod:`noiseproof.reading` for how the pickles of the Python versions are read.
+No code in a file is run: see :mod:`noiseproof.io` for how the pickles of the Python versions are read.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 from noiseproof.classes import class_names
 from noiseproof.data.dataset import Dataset, as_split, assembled
 from noiseproof.data.examples import DataError, Split
-from noiseproof.files import checksum, is_file
-from noiseproof.reading import ReadError, check_promise, check_unpacked, fill, open_regular, read_pickle, shown
+from noiseproof.io.arrays import check_size, check_unpacked, fill
+from noiseproof.io.files import ReadError, checksum, is_file, open_regular
+from noiseproof.io.pickles import read_pickle
+from noiseproof.io.text import excerpt
 
 __all__ = ["load_cifar10", "load_cifar100", "load_idx", "read_idx"]
 
@@ -129,7 +131,7 @@ def _read_idx(path: Path, stream: BinaryIO | gzip.GzipFile, size: int, packed: b
     shape = struct.unpack(f">{dimensions}I", lengths)
     if dimensions > MOST_DIMENSIONS or math.prod(length or 1 for length in shape) >= 2**48:
         raise DataError(
-            f"{path}: an array of shape {shown(shape)}; at most {MOST_DIMENSIONS} dimensions and 2**48 numbers are read"
+            f"{path}: an array of shape {excerpt(shape)}; at most {MOST_DIMENSIONS} dimensions and 2**48 numbers are read"
         )
     count, what = math.prod(shape), f"shape {shape}"
     header = 4 + 4 * dimensions
@@ -137,9 +139,9 @@ def _read_idx(path: Path, stream: BinaryIO | gzip.GzipFile, size: int, packed: b
     if packed:
         check_unpacked(path, promised, size)
     else:
-        check_promise(path, what, promised, size)
+        check_size(path, what, promised, size)
     array = np.empty(count, dtype)
-    check_promise(path, what, promised, header + fill(stream, array) + len(stream.read(1)))
+    check_size(path, what, promised, header + fill(stream, array) + len(stream.read(1)))
     return array.reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 
@@ -188,7 +190,7 @@ def _python(path: Path, raw: bytes, *, key: str, classes: int) -> Records:
     items = content.items() if isinstance(content, dict) else ()
     found = {name.decode("latin-1") if isinstance(name, bytes) else name: value for name, value in items}
     if "data" not in found or key not in found:
-        holds = ", ".join(map(shown, [*found][:10])) or type(content).__name__
+        holds = ", ".join(map(excerpt, [*found][:10])) or type(content).__name__
         raise DataError(f"{path}: should hold 'data' and {key!r}, found {holds}")
     pixels, labels = found["data"], found[key]
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != PIXELS:

@@ -13,7 +13,7 @@ from noiseproof.data.known import IDX, NAMES, SOURCES, Named
 from noiseproof.data.lists import load_list
 from noiseproof.data.official import load_idx
 from noiseproof.data.tables import is_table, load_table
-from noiseproof.files import checksum, file_and_name, is_dir, is_file
+from noiseproof.io.files import checksum, file_and_name, is_dir, is_file
 
 __all__ = ["data_root", "find_dataset", "find_table", "open_dataset"]
 

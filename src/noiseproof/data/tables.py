@@ -25,8 +25,8 @@ from noiseproof.data.dataset import MOST_CLASSES, Dataset, as_split
 from noiseproof.data.examples import DataError, Split
 from noiseproof.data.images import EXTENSIONS
 from noiseproof.data.list_lines import LABEL_WORDS, PATH_WORDS, is_name
-from noiseproof.files import checksum
-from noiseproof.reading import ReadError, csv_rows, shown
+from noiseproof.io.files import ReadError, checksum
+from noiseproof.io.text import csv_rows, excerpt
 
 __all__ = ["NAME_WORDS", "Layout", "cells", "is_header", "is_table", "listed", "load_table", "place_of", "relabelled"]
 __all__ += ["with_first"]
@@ -125,13 +125,13 @@ def _layout(path: Path, first: list[str], label_column: str | None) -> Layout:
     if label_column is not None:
         known = [place_of(path, columns, label_column)]
     elif len(known) > 1:
-        several = ", ".join(repr(shown(columns[k])) for k in known[:20])
+        several = ", ".join(repr(excerpt(columns[k])) for k in known[:20])
         raise ReadError(path, f"which column has the labels? {several} could; FILE#COLUMN says which")
     label = known[0] if known else len(columns) - 1
     names = [k for k, word in enumerate(words) if word in NAME_WORDS and k != label] if header else []
     layout = Layout(columns, label, names[0] if len(names) == 1 else None, header, by_place=header and not known)
     if not layout.features:
-        raise ReadError(path, f"no column of features beside the labels, {shown(columns[label])!r}")
+        raise ReadError(path, f"no column of features beside the labels, {excerpt(columns[label])!r}")
     return layout
 
 
@@ -140,8 +140,8 @@ def place_of(path: Path, columns: list[str], name: str) -> int:
     found = [k for k, column in enumerate(columns) if column == name]
     if len(found) != 1:
         near = difflib.get_close_matches(name, columns, n=1)
-        hint = f"did you mean {shown(near[0])!r}? " if near else ""
-        called = f"{len(found) or 'no'} columns are called {shown(name)!r}"
+        hint = f"did you mean {excerpt(near[0])!r}? " if near else ""
+        called = f"{len(found) or 'no'} columns are called {excerpt(name)!r}"
         raise ReadError(path, f"{called}; {hint}the columns are {listed(columns)}")
     return found[0]
 
@@ -169,7 +169,7 @@ class Table(NamedTuple):
 
 
 def listed(names: Sequence[str]) -> str:
-    return ", ".join(repr(shown(name, 40)) for name in names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    return ", ".join(repr(excerpt(name, 40)) for name in names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def cells(path: Path, layout: Layout, rows: Rows) -> Table:
@@ -198,10 +198,10 @@ def _check_numbers(path: Path, line: int, layout: Layout, row: list[str]) -> Non
     wrong = [k for k in layout.features if not is_number(row[k])]
     if not wrong:
         return
-    what = f"column {shown(layout.columns[wrong[0]], 40)!r} should be a number, got {shown(row[wrong[0]], 40)!r}"
+    what = f"column {excerpt(layout.columns[wrong[0]], 40)!r} should be a number, got {excerpt(row[wrong[0]], 40)!r}"
     more = f" (on this line also {listed([layout.columns[k] for k in wrong[1:]])})" if wrong[1:] else ""
     point = "write decimal points, " if any(DECIMAL_COMMA.fullmatch(row[k]) for k in wrong) else ""
-    last = shown(layout.columns[layout.label], 40)
+    last = excerpt(layout.columns[layout.label], 40)
     label = f"; the labels are taken from the last column, {last!r}: FILE#COLUMN says another" if layout.by_place else ""
     way = "fill in what is missing, leave out columns that are not numbers; a list of images has columns path,label"
     raise ReadError(f"{path}:{line}", f"{what}{more}; {point}{way}{label}")
@@ -211,10 +211,10 @@ def _labels(path: Path, column: str, lines: list[int], labels: list[str]) -> tup
     named = is_name(labels[0])
     for line, label in zip(lines, labels, strict=True):
         if not label:
-            raise ReadError(f"{path}:{line}", f"no label in column {shown(column, 40)!r}; fill it in, or leave the row out")
+            raise ReadError(f"{path}:{line}", f"no label in column {excerpt(column, 40)!r}; fill it in, or leave the row out")
         if is_name(label) != named or (not named and not WHOLE.fullmatch(label)):
             other = "a name, as on the first row" if named else "a whole number, or a name on every row"
-            got = f"got {shown(label)!r} in column {shown(column, 40)!r}"
+            got = f"got {excerpt(label)!r} in column {excerpt(column, 40)!r}"
             raise ReadError(f"{path}:{line}", f"the label should be {other}, {got}{_way_to_label(label, named)}")
         if not named and not 0 <= int(label) < MOST_CLASSES:
             raise ReadError(f"{path}:{line}", f"labels must be in [0, {MOST_CLASSES - 1}], got {int(label)}")

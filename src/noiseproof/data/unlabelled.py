@@ -16,8 +16,9 @@ from noiseproof.data.features import read_features
 from noiseproof.data.images import EXTENSIONS, class_files
 from noiseproof.data.list_lines import PATH_WORDS, Line, has_header, text_lines
 from noiseproof.data.lists import listed_files, load_list
-from noiseproof.files import exists, file_and_name, is_dir, is_file
-from noiseproof.reading import NpzFile, ReadError, shown
+from noiseproof.io.arrays import NpzFile
+from noiseproof.io.files import ReadError, exists, file_and_name, is_dir, is_file
+from noiseproof.io.text import excerpt
 
 __all__ = ["Unlabelled", "open_unlabelled"]
 
@@ -66,7 +67,7 @@ def _arrays(path: Path, classes: int) -> Unlabelled:
     try:
         with NpzFile(path) as archive:
             if "x" not in archive.names:
-                has = ", ".join(shown(name) for name in sorted(archive.names)[:20]) or "none"
+                has = ", ".join(excerpt(name) for name in sorted(archive.names)[:20]) or "none"
                 raise DataError(f"{path}: no array named 'x'; it has {has}")
             inputs, labels = archive.array("x"), archive.array("y") if "y" in archive.names else None
     except ReadError as error:
@@ -129,4 +130,4 @@ def _indices(labels: Sequence[str], classes: Sequence[str]) -> tuple[NDArray[np.
         if all(label in known for label in labels):
             return np.array([known[label] for label in labels], np.int64), ""
     strange = next(label for label in labels if label not in places)
-    return None, f"the labels are not used: {shown(strange)!r} is no class of the run"
+    return None, f"the labels are not used: {excerpt(strange)!r} is no class of the run"

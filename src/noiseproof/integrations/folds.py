@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.files import write_whole
-from noiseproof.reading import NpzFile, ReadError
+from noiseproof.io.arrays import NpzFile
+from noiseproof.io.files import ReadError, write_whole
 
 __all__ = ["join_folds", "write_fold"]
 

@@ -12,8 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from noiseproof.io.arrays import read_torch
+from noiseproof.io.files import ReadError
+from noiseproof.io.text import excerpt
 from noiseproof.models.base import HEAD
-from noiseproof.reading import ReadError, read_torch, shown
 
 __all__ = ["load_weights", "weights_header"]
 
@@ -51,7 +53,7 @@ def _check(file: Path, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]
     for key, value in wanted.items():
         if key not in given:
             first = next(iter(given), None)
-            starts = f"it starts with {first if first is None else repr(shown(first))}"
+            starts = f"it starts with {first if first is None else repr(excerpt(first))}"
             raise ValueError(f"{file} has no {key!r}, which the model needs; {starts}")
         if given[key].shape != value.shape:
             raise ValueError(
@@ -61,7 +63,7 @@ def _check(file: Path, wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]
         _check_dtype(file, key, value, given[key])
     for key in given:
         if key not in wanted:
-            raise ValueError(f"{file} has {shown(key)!r}, which the model does not")
+            raise ValueError(f"{file} has {excerpt(key)!r}, which the model does not")
 
 
 def _check_dtype(file: Path, key: str, wanted: Tensor, given: Tensor) -> None:
@@ -111,7 +113,7 @@ def _safetensors(file: Path) -> Iterator[Any]:
     except (OSError, MemoryError):
         raise
     except Exception as error:  # its own kind for a damaged file, others for dtypes that this torch has not
-        raise ValueError(f"{file} is damaged or no safetensors file: {shown(error, 200)}") from error
+        raise ValueError(f"{file} is damaged or no safetensors file: {excerpt(error, 200)}") from error
 
 
 def _read_torch(file: Path) -> dict[str, Tensor]:
@@ -130,7 +132,7 @@ def _read_torch(file: Path) -> dict[str, Tensor]:
     for key, value in content.items():
         if not isinstance(key, str) or not isinstance(value, np.ndarray):
             kind = "Tensor" if isinstance(value, np.ndarray) else type(value).__name__
-            raise ValueError(f"{file} must hold names and tensors only; its {shown(repr(key))} is a {kind}")
+            raise ValueError(f"{file} must hold names and tensors only; its {excerpt(repr(key))} is a {kind}")
     return {key: _as_tensor(value) for key, value in content.items()}
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.files import is_dir, write_whole
+from noiseproof.io.arrays import NpzFile, read_npy, read_table, read_torch
+from noiseproof.io.files import ReadError, is_dir, write_whole
+from noiseproof.io.text import excerpt, read_json
 from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
 from noiseproof.noise.matrix import MATRIX_NOISES, LabelNoise, NoisyLabels, as_labels, label_hash, rows_of_numbers
 from noiseproof.noise.sampling import RULES
-from noiseproof.reading import NpzFile, ReadError, read_json, read_npy, read_table, read_torch, shown
 
 __all__ = ["load_labels", "read_noisy_labels", "verify", "write_noisy_labels"]
 
@@ -40,7 +41,7 @@ def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np
     """Labels from a ``.npy``, ``.npz``, ``.json``, ``.pt`` or ``.csv`` file; ``name`` picks one of several.
 
     CIFAR-10N's and CIFAR-100N's ``.pt`` files (dictionaries of arrays) and the published instance-dependent label files load as
-    they are. Nothing in the file is executed, and it takes no more memory than its size allows: see :mod:`noiseproof.reading`.
+    they are. Nothing in the file is executed, and it takes no more memory than its size allows: see :mod:`noiseproof.io`.
     """
     path = Path(path)
     if path.suffix not in READERS:
@@ -141,13 +142,13 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             words = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
             raise ValueError(f"{path}: not a manifest: {key!r} must be {words}, got {type(facts[key]).__name__}")
     if facts["format"] != FORMAT:
-        raise ValueError(f"{path}: format {shown(facts['format'])} is not known to this version, which reads {FORMAT}")
+        raise ValueError(f"{path}: format {excerpt(facts['format'])} is not known to this version, which reads {FORMAT}")
     if facts["rule"] not in (None, *RULES):
-        raise ValueError(f"{path}: rule must be one of {', '.join(RULES)}, got {shown(facts['rule'])!r}")
+        raise ValueError(f"{path}: rule must be one of {', '.join(RULES)}, got {excerpt(facts['rule'])!r}")
     if type(facts.get("parameters", {})) is not dict:
         raise ValueError(f"{path}: not a manifest: 'parameters' must be an object, got {type(facts['parameters']).__name__}")
     if "\0" in (file := Path(facts["labels_file"]).name) or file in ("", "..") or len(file.encode()) > 255:
-        raise ValueError(f"{path}: not a manifest: 'labels_file' must be the name of a file, got {shown(file)!r}")
+        raise ValueError(f"{path}: not a manifest: 'labels_file' must be the name of a file, got {excerpt(file)!r}")
     _check_rule(path, facts["noise"], facts["seed"], facts["rule"])
     for key in ("matrix_asked", "matrix_realised"):
         try:
@@ -155,7 +156,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         except ValueError as error:
             raise ValueError(f"{path}: not a manifest: {key!r} is no matrix: {error}") from error
         if shape != (facts["classes"], facts["classes"]):
-            raise ValueError(f"{path}: {key!r} is of shape {shape} for {shown(facts['classes'])} classes")
+            raise ValueError(f"{path}: {key!r} is of shape {shape} for {excerpt(facts['classes'])} classes")
     return facts
 
 
@@ -190,20 +191,20 @@ def _check_rule(path: Path, noise: str, seed: int | None, rule: str | None) -> N
     """Noise by a matrix must state its rule: without it the labels cannot be made again and compared."""
     if rule is None and noise != INSTANCE and (noise in (*MATRIX_NOISES, "matrix", "file") or seed is not None):
         raise ValueError(
-            f"{path}: {shown(noise)} noise with seed {seed} must state its rule, got none; only {INSTANCE} noise, and labels "
+            f"{path}: {excerpt(noise)} noise with seed {seed} must state its rule, got none; only {INSTANCE} noise, and labels "
             "from a file under a name of their own and without a seed, have none"
         )
 
 
 def _expect(path: Path, what: str, stated: object, found: object) -> None:
     if stated != found:
-        raise ValueError(f"{path}: the {what} should be {shown(stated)}, found {found}")
+        raise ValueError(f"{path}: the {what} should be {excerpt(stated)}, found {found}")
 
 
 def _chosen(path: Path, names: Iterable[object], name: str | None) -> Any:
     """Which of several sets of labels to take: the one of this name, or the only one."""
     known = {str(key): key for key in names}
-    listed = ", ".join(shown(key) for key in sorted(known)[:SHOWN_NAMES]) + (", ..." if len(known) > SHOWN_NAMES else "")
+    listed = ", ".join(excerpt(key) for key in sorted(known)[:SHOWN_NAMES]) + (", ..." if len(known) > SHOWN_NAMES else "")
     if name is None and len(known) != 1:
         raise ValueError(f"{path}: holds several sets of labels, choose one: {listed or 'but it has none'}")
     if name is not None and name not in known:

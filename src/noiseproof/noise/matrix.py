@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.checks import check_integer, check_range
 from noiseproof.classes import class_facts
-from noiseproof.files import is_dir, is_file
+from noiseproof.io.arrays import read_npy, read_table
+from noiseproof.io.files import ReadError, is_dir, is_file
+from noiseproof.io.text import csv_rows, excerpt, read_json
 from noiseproof.noise.sampling import RULES, Labels, Rule, corrupt
-from noiseproof.reading import ReadError, csv_rows, read_json, read_npy, read_table, shown
 
 __all__ = ["LabelNoise", "NoisyLabels", "asymmetric", "from_file", "from_matrix", "label_hash", "pairflip", "symmetric"]
 
@@ -237,7 +238,7 @@ def read_matrix_table(path: Path) -> NDArray[np.float64]:
         try:
             matrix[k] = [float(field) for field in row[1:]]
         except ValueError:
-            raise ReadError(f"{path}:{number}", f"not numbers after the name {shown(row[0])!r}") from None
+            raise ReadError(f"{path}:{number}", f"not numbers after the name {excerpt(row[0])!r}") from None
     sums = matrix.sum(1, keepdims=True)
     return matrix / sums if (np.abs(sums - 1) <= DECIMALS * len(body)).all() else matrix
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.files import checksum
+from noiseproof.io.arrays import NpzFile
+from noiseproof.io.files import ReadError, checksum
+from noiseproof.io.text import excerpt
 from noiseproof.noise.files import load_labels
-from noiseproof.reading import NpzFile, ReadError, shown
 
 __all__ = ["SoftLabels", "column_order", "read_soft_labels"]
 
@@ -67,7 +68,7 @@ def _are_numbers(classes: Sequence[str]) -> bool:
 
 def _listed(names: set[str]) -> str:
     more = ", ..." if len(names) > NAMED else ""
-    return ", ".join(repr(shown(name, 40)) for name in sorted(names)[:NAMED]) + more or "none of its own"
+    return ", ".join(repr(excerpt(name, 40)) for name in sorted(names)[:NAMED]) + more or "none of its own"
 
 
 def read_soft_labels(
@@ -113,5 +114,7 @@ def _check(path: Path, found: NDArray[np.float32], shape: tuple[int, int]) -> No
     wrong = ~((found >= 0).all(1) & (np.abs(found.sum(1, dtype=np.float64) - 1) <= SUM))  # a NaN or an infinity is neither
     if wrong.any():
         row = int(wrong.argmax())
-        fault = f"row {row} has {shown(found[row].min())} as its least and sums to {shown(found[row].sum(dtype=np.float64))}"
+        fault = (
+            f"row {row} has {excerpt(found[row].min())} as its least and sums to {excerpt(found[row].sum(dtype=np.float64))}"
+        )
         raise ValueError(f"{path}: soft labels must be finite, at least 0 and sum to 1 in each row; {fault}")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.checks import check_range
-from noiseproof.files import exists, find_file, is_dir
+from noiseproof.io.files import exists, find_file, is_dir
 from noiseproof.noise.files import read_noisy_labels
 from noiseproof.noise.instance import INSTANCE, asked_noise, instance_dependent
 from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES, LabelError, LabelNoise, MatrixNoise, NoisyLabels, from_file

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from noiseproof import paper
 from noiseproof.data.known import NAMES
-from noiseproof.files import is_dir, is_file
+from noiseproof.io.files import is_dir, is_file
 from noiseproof.losses import find_loss, list_losses
 from noiseproof.paper.measured import DIVERGED, CellResult
 from noiseproof.paper.plan import NOT_COMPARED, run_facts

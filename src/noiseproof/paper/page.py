@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.io.text import printable
 from noiseproof.noise import NoiseSpec
 from noiseproof.paper import PROFILES, cells
 from noiseproof.paper.answer import DATASETS, VERDICTS, answer
@@ -18,7 +19,6 @@ from noiseproof.paper.leads import leads_among
 from noiseproof.paper.measured import DIVERGED, join
 from noiseproof.paper.profiles import beside, said_of_profiles, text_or_code, text_results
 from noiseproof.paper.tables import View, notes_on, summary, views
-from noiseproof.printing import printable
 from noiseproof.report import charts
 from noiseproof.report.paired import Comparison, Sample, compare_paired
 from noiseproof.report.records import merge, number

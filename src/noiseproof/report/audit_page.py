@@ -22,7 +22,7 @@ from noiseproof.audit import Audit
 from noiseproof.audit.result import CLEAN
 from noiseproof.data import DataError, Dataset
 from noiseproof.data.images import example_image
-from noiseproof.printing import cell, printable
+from noiseproof.io.text import cell, printable
 from noiseproof.report import charts
 from noiseproof.report.templates import environment
 from noiseproof.version import __version__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from noiseproof.printing import printable
+from noiseproof.io.text import printable
 from noiseproof.report.records import numbers
 
 __all__ = ["count_classes", "never_right", "said_of_classes"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from noiseproof.files import write_whole
-from noiseproof.reading import shown
+from noiseproof.io.files import write_whole
+from noiseproof.io.text import excerpt
 
 __all__ = ["CURVES", "LINE_COLORS", "draw_curves", "line_style"]
 
@@ -50,7 +50,7 @@ def draw_curves(record: Mapping[str, Any], folder: Path) -> Path:
     right.set(xlabel="epoch" + (f" (loss without its constant, {constant:.4g})" if constant else ""), ylabel="training loss")
     noise = "" if recipe.get("noise", "none") == "none" else f", {recipe['noise']}"
     title = f"{record['task'].get('name', recipe.get('dataset'))}, {recipe.get('loss')}{noise}, seed {recipe.get('seed')}"
-    figure.suptitle(shown(title, 110), fontsize=10, parse_math=False)
+    figure.suptitle(excerpt(title, 110), fontsize=10, parse_math=False)
     path = folder / CURVES
     write_whole(path, lambda place: figure.savefig(place, dpi=120, format="png", metadata={"Software": None}))
     return path

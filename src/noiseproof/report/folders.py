@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from noiseproof.files import checksum, is_file
-from noiseproof.reading import NpzFile, ReadError, read_json, shown
+from noiseproof.io.arrays import NpzFile
+from noiseproof.io.files import ReadError, checksum, is_file
+from noiseproof.io.text import excerpt, read_json
 from noiseproof.report.records import check_record, compact
 
 __all__ = ["BINS", "RECORD", "WEIGHTS", "run_line"]
@@ -69,7 +70,7 @@ def _weights(file: Path) -> dict[str, Any] | None:
         kept = [tensor for tensor in load_file(file).values() if tensor.ndim > 1 and tensor.is_floating_point()]
         sizes = [tensor.double().abs().numpy().ravel() for tensor in kept]
     except (SafetensorError, ValueError, KeyError, AttributeError, RuntimeError) as error:  # the last three of dtypes
-        raise ValueError(f"{file}: damaged: {shown(error, 200)}; move it away to leave its weights out") from error
+        raise ValueError(f"{file}: damaged: {excerpt(error, 200)}; move it away to leave its weights out") from error
     size = np.concatenate(sizes) if sizes else np.zeros(1)
     if not np.isfinite(size).all():
         return None

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from noiseproof.data.known import NAMES
-from noiseproof.files import write_whole
-from noiseproof.reading import ReadError, all_lines, parse_json, shown
+from noiseproof.io.files import ReadError, write_whole
+from noiseproof.io.text import all_lines, excerpt, parse_json
 
 __all__ = [
     "EMPTY",
@@ -49,7 +49,7 @@ def _records(file: Path) -> Iterator[dict[str, Any]]:
             try:
                 record = parse_json(line)
             except ValueError as error:
-                fault = shown(error, 200)
+                fault = excerpt(error, 200)
                 raise RecordError(f"{where}: not JSON ({fault}); remove the line or fetch the file again") from error
             check_record(where, record)
             yield record
@@ -71,14 +71,14 @@ def check_record(where: str, record: Any) -> None:
         for owner in owners:
             found = found.get(owner) or {}
         if found.get(key) is not None and (not isinstance(found[key], kind) or isinstance(found[key], bool)):
-            raise RecordError(f"{where}: not the record of a run: '{path}' must be {words}, found {shown(repr(found[key]))}")
+            raise RecordError(f"{where}: not the record of a run: '{path}' must be {words}, found {excerpt(repr(found[key]))}")
     shares = [(f"result.{key}", value) for key, value in record["result"].items() if key.endswith("_accuracy")]
     shares += [("task.noise.rate", ((record.get("task") or {}).get("noise") or {}).get("rate"))]
     for name, curve in (record.get("curve") or {}).items():
         shares += [(f"curve.{name}", value) for value in (curve if isinstance(curve, list) else [curve])]
     for name, value in shares:
         if value is not None and not (number(value) is not None and 0 <= value <= 1):
-            fault = f"'{shown(name)}' must be a share in [0, 1], found {shown(repr(value))}"
+            fault = f"'{excerpt(name)}' must be a share in [0, 1], found {excerpt(repr(value))}"
             raise RecordError(f"{where}: not the record of a run: {fault}")
 
 
@@ -151,7 +151,7 @@ def merge(*lists: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             else:
                 same_run.append(record)
             if len(same_run) > RESULTS:
-                run = shown(json.dumps(record["recipe"]), 200)
+                run = excerpt(json.dumps(record["recipe"]), 200)
                 raise ValueError(f"more than {RESULTS} different results of one run, {run}; these are no records of runs")
     return [record for same_run in kept.values() for record in same_run]
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noiseproof.files import is_file, write_whole
-from noiseproof.reading import parse_json
+from noiseproof.io.files import is_file, write_whole
+from noiseproof.io.text import parse_json
 
 __all__ = ["CHECKPOINT", "Checkpoint", "CheckpointError", "epochs_kept", "read_checkpoint", "write_checkpoint", "write_tensors"]
 

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from noiseproof.files import checksum, write_whole
-from noiseproof.reading import NpzFile
+from noiseproof.io.arrays import NpzFile
+from noiseproof.io.files import checksum, write_whole
 from noiseproof.train.checkpoint import CheckpointError
 from noiseproof.train.record import fault_of
 from noiseproof.train.run import Predictions

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noiseproof.files import checksum, is_file
+from noiseproof.io.files import checksum, is_file
 from noiseproof.train.auto import settled
 from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
 from noiseproof.train.confidence import CONFIDENCE, as_tensors, read_confidence, take_predictions, write_confidence

@@ -16,7 +16,7 @@ from torch import Tensor
 from noiseproof.data import Augment, Centre, Cover, DataError, Examples, Framing, ImageFiles, ImageLoader, Split, Squash
 from noiseproof.data.images import EXTENSIONS
 from noiseproof.data.resizing import ResizeCenterCrop
-from noiseproof.reading import shown
+from noiseproof.io.text import excerpt
 from noiseproof.train.feed import EVALUATION_BATCH, EVALUATION_NUMBERS, FILES_BATCH, Batch, MemoryFeed
 from noiseproof.train.transforms import Standardise, Transforms
 
@@ -124,9 +124,9 @@ class Preprocessing:
             features = "features" if self.shape is None else f"features [N, {_sizes(self.shape)}]"
             path = files.paths[0]
             if Path(path).suffix.lower() not in EXTENSIONS:
-                way = f"'noiseproof predict' reads files, and this takes arrays and data frames, got {shown(path)!r}"
+                way = f"'noiseproof predict' reads files, and this takes arrays and data frames, got {excerpt(path)!r}"
                 raise DataError(f"the network was trained on {features}: {way}")
-            raise DataError(f"the network was trained on {features}, and {shown(path)} is an image file")
+            raise DataError(f"the network was trained on {features}, and {excerpt(path)} is an image file")
         if self.shape is None or self._channels not in (1, 3):
             raise DataError(f"the network was trained on images of {self._channels} channels in arrays; give it such an array")
         framing = self.framing or Cover(*self.shape[:2])
@@ -159,7 +159,7 @@ def _written(known: Mapping[str, type[Any]], text: Any) -> Any:
     try:
         return known[name](**{first: int(one), second: int(two)})
     except TypeError as error:
-        raise ValueError(f"{shown(text)} is no way to resize images: {error}") from error
+        raise ValueError(f"{excerpt(text)} is no way to resize images: {error}") from error
 
 
 def _statistics(facts: Any) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
@@ -168,7 +168,7 @@ def _statistics(facts: Any) -> tuple[tuple[float, ...], tuple[float, ...]] | Non
     _check("the statistics of the features", isinstance(facts, Mapping), facts)
     mean, std = _numbers("mean", facts.get("mean")), _numbers("std", facts.get("std"))
     if len(mean) != len(std) or min(std) < 0:
-        raise ValueError(f"the {len(mean)} means must have as many deviations of at least 0, found {shown(repr(std))}")
+        raise ValueError(f"the {len(mean)} means must have as many deviations of at least 0, found {excerpt(repr(std))}")
     return mean, std
 
 
@@ -186,7 +186,7 @@ def _whole_numbers(name: str, values: Any) -> tuple[int, ...]:
 
 def _check(name: str, sound: bool, value: Any) -> None:
     if not sound:
-        raise ValueError(f"{name} cannot be {shown(repr(value))}")
+        raise ValueError(f"{name} cannot be {excerpt(repr(value))}")
 
 
 def _sizes(shape: Sequence[object]) -> str:

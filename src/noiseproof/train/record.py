@@ -15,8 +15,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from noiseproof.files import is_file, write_whole
-from noiseproof.reading import ReadError, read_json, shown
+from noiseproof.io.files import ReadError, is_file, write_whole
+from noiseproof.io.text import excerpt, read_json
 from noiseproof.train.network import model_code_hash
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.task import Task
@@ -146,10 +146,10 @@ def check_facts(facts: Any, needed: Iterable[str] = NEEDED) -> None:
     if facts.get("status") not in (None, "", *get_args(Status)):
         raise ValueError(f"'status' must be one of {', '.join(get_args(Status))}, found {_short(facts['status'])}")
     for phase, seconds in facts.get("seconds", {}).items():
-        _check_kind(f"the seconds of {shown(phase)!r}", seconds, float)
+        _check_kind(f"the seconds of {excerpt(phase)!r}", seconds, float)
     for name, value in facts["result"].items():
         if name.endswith("_accuracy") and value is not None:
-            _check_kind(f"the result's {shown(name)!r}", value, float)
+            _check_kind(f"the result's {excerpt(name)!r}", value, float)
     for share in _list_of(facts["result"], "accuracy_by_class"):
         if share is not None:
             _check_kind("an accuracy in 'accuracy_by_class'", share, float)
@@ -157,7 +157,7 @@ def check_facts(facts: Any, needed: Iterable[str] = NEEDED) -> None:
         for text in _list_of(facts, f"{key}s"):
             _check_kind(f"a {key}", text, str)
     for name, digest in facts.get("files", {}).items():
-        _check_kind(f"the digest of {shown(name)!r}", digest, str)
+        _check_kind(f"the digest of {excerpt(name)!r}", digest, str)
     for number, epoch in enumerate(facts.get("epochs", []), 1):
         _check_epoch(number, epoch)
 
@@ -175,7 +175,7 @@ def _check_epoch(number: int, epoch: Any) -> None:
     others = epoch.get("other_accuracies", {})
     _check_kind(f"'other_accuracies' of {where}", others, dict)
     for name, value in others.items():
-        _check_kind(f"the accuracy on {shown(name)!r} of {where}", value, float)
+        _check_kind(f"the accuracy on {excerpt(name)!r} of {where}", value, float)
 
 
 KINDS: dict[str, type] = {

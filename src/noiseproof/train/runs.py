@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from noiseproof.files import is_dir, locked, make_folder, remove_partial
-from noiseproof.reading import read_json
+from noiseproof.io.files import is_dir, locked, make_folder, remove_partial
+from noiseproof.io.text import read_json
 from noiseproof.train.recipe import Recipe, default_facts
 from noiseproof.train.record import RECORD, Record, check_facts, fault_of
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from noiseproof import noise
 from noiseproof.data import Dataset, Examples, Split, check_classes, data_root, held_out, in_memory, in_memory_at, open_dataset
-from noiseproof.files import checksum, find_file
+from noiseproof.io.files import checksum, find_file
 from noiseproof.noise import NoiseSpec, SoftLabels
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.transforms import PRESETS

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from noiseproof.data import DataError, Examples, ImageFiles, Split
 from noiseproof.data.dataset import as_split
 from noiseproof.data.features import misplaced
-from noiseproof.files import checksum, is_dir, is_file
+from noiseproof.io.files import checksum, is_dir, is_file
+from noiseproof.io.text import excerpt, parse_json, read_json
 from noiseproof.models import create_model, load_weights
 from noiseproof.models.weights import weights_header
-from noiseproof.reading import parse_json, read_json, shown
 from noiseproof.train.bf16_check import check_bf16
 from noiseproof.train.loop import WEIGHTS
 from noiseproof.train.network import drawing_from, logits_of, model_code_hash, nothing_drawn, user_model
@@ -214,7 +214,9 @@ def _finished(folder: Path) -> tuple[Record, Path]:
     except ValueError as error:
         raise ValueError(f"{path}: not the record of a run: {fault_of(error)}") from error
     if record.status != "finished":
-        way = f"diverged: {shown(record.message, 200)}" if record.status == "diverged" else "the command that began it goes on"
+        way = (
+            f"diverged: {excerpt(record.message, 200)}" if record.status == "diverged" else "the command that began it goes on"
+        )
         raise ValueError(f"{folder}: the run is not finished, and has no weights yet; {way}")
     return record, folder / WEIGHTS
 
@@ -228,7 +230,7 @@ def _built(weights: Path, record: Record | None, device: torch.device, model: st
         how = Preprocessing.of(facts.get("preprocessing"), facts.get("input_shape"), layout)
         _check_fit(recipe, len(names), how, shapes)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise ValueError(f"{weights}: {shown(error, 400)}") from error
+        raise ValueError(f"{weights}: {excerpt(error, 400)}") from error
     _check_code(weights, recipe, record)
     if recipe.precision == "bf16" and device.type == "cpu":
         check_bf16()
@@ -243,7 +245,7 @@ def _built(weights: Path, record: Record | None, device: torch.device, model: st
 
 def _columns(weights: Path, columns: Any, features: int | None) -> tuple[str, ...]:
     if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
-        raise ValueError(f"{weights}: the names of the columns must be texts, found {shown(repr(columns))}")
+        raise ValueError(f"{weights}: the names of the columns must be texts, found {excerpt(repr(columns))}")
     if columns and len(columns) != features:
         raise ValueError(f"{weights}: {len(columns)} names of columns, and the network reads {features} features")
     return tuple(columns)
@@ -260,9 +262,9 @@ def _facts(weights: Path, metadata: dict[str, str]) -> dict[str, Any]:
     try:
         facts = parse_json(text)
     except ValueError as error:
-        raise ValueError(f"{weights}: its description of the network is not JSON: {shown(error, 200)}") from error
+        raise ValueError(f"{weights}: its description of the network is not JSON: {excerpt(error, 200)}") from error
     if not isinstance(facts, dict):
-        raise ValueError(f"{weights}: its description of the network must be an object, found {shown(repr(facts))}")
+        raise ValueError(f"{weights}: its description of the network must be an object, found {excerpt(repr(facts))}")
     return facts
 
 
@@ -270,18 +272,18 @@ def _described(facts: dict[str, Any], record: Record | None, model: str | None, 
     """The names of the classes, and a recipe that says the network and its precision."""
     names, own, options = (facts.get(key) for key in ("class_names", "model", "model_options"))
     if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"the names of the classes must be at least two texts, found {shown(repr(names))}")
+        raise ValueError(f"the names of the classes must be at least two texts, found {excerpt(repr(names))}")
     if not isinstance(own, str) or not isinstance(options, dict):
-        raise ValueError(f"the network must be a name and options, found {shown(repr(own))} and {shown(repr(options))}")
+        raise ValueError(f"the network must be a name and options, found {excerpt(repr(own))} and {excerpt(repr(options))}")
     if any(isinstance(value, list) and len(value) > tensors for value in options.values()):
         raise ValueError(f"the network's options list more layers than the file's {tensors} tensors")
     if ":" in own and model is None:
         raise ValueError(
-            f"trained with a network of your own, {shown(own)}, whose code is not in the file and is not run unasked; "
-            f"name it to allow it: model={own!r}, or --model {shown(own)}"
+            f"trained with a network of your own, {excerpt(own)}, whose code is not in the file and is not run unasked; "
+            f"name it to allow it: model={own!r}, or --model {excerpt(own)}"
         )
     if ":" not in own and model is not None:
-        raise ValueError(f"the network is {shown(own)}; model is for runs of a network of your own")
+        raise ValueError(f"the network is {excerpt(own)}; model is for runs of a network of your own")
     precision = facts.get("precision", record.recipe.get("precision", "float32") if record else "float32")
     return names, Recipe(dataset="", loss="ce", model=model or own, model_options=options, precision=precision)
 

@@ -5,8 +5,9 @@ import tracemalloc
 
 import pytest
 
-from noiseproof.reading import ReadError, read_json, read_table
-from noiseproof.reading.text import check_nesting
+from noiseproof.io.arrays import read_table
+from noiseproof.io.files import ReadError
+from noiseproof.io.text import check_nesting, read_json
 from noiseproof.report.records import read_records
 
 

@@ -1,4 +1,4 @@
-"""JSON, lines and tables in text."""
+"""Text from files of others: JSON, lines and CSV rows, and what a message, a terminal or a spreadsheet may show of it."""
 
 from __future__ import annotations
 
@@ -8,37 +8,68 @@ import math
 import os
 import re
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from noiseproof.io.files import ReadError, open_regular
 
-from noiseproof.reading.opening import ReadError, open_regular, shown
+__all__ = ["all_lines", "cell", "check_nesting", "csv_rows", "excerpt", "parse_json", "printable", "read_json", "text_lines"]
 
-__all__ = ["all_lines", "check_nesting", "csv_rows", "parse_json", "read_json", "read_table", "text_lines"]
-
-LONGEST = 2**24  # bytes of a line
-WHOLE, OBJECTS = 2**30, 2**27  # bytes of a text that is read as one, and of one that becomes objects, 25 times larger
-LINE = re.compile(r"[^\r\n]+")
+MAX_LINE_BYTES = 2**24
+MAX_TEXT_BYTES, MAX_JSON_BYTES = 2**30, 2**27  # the objects of JSON take 25 times the bytes of their text
+LINE_TEXT = re.compile(r"[^\r\n]+")
 SEPARATORS = ",;\t"
-DEEPEST = 100  # lists and objects of JSON inside each other: whatever walks what was read then has room on Python's stack
+MAX_NESTING = 100  # lists and objects of JSON inside each other: whatever walks what was read then has room on Python's stack
 BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)  # and whole strings, whose brackets do not count
-FEW_DIGITS = 300  # numbers of so many are within floating point
+SAFE_DIGITS = 300  # numbers of so many are within floating point
+UNPRINTABLE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+"""Characters that command a terminal, break the line, turn the direction of text, or cannot be encoded."""
+_ALL, _WITHIN_LINES = re.compile(UNPRINTABLE), re.compile(rf"(?![\n\t]){UNPRINTABLE}")
+FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "'")
+"""How a cell starts that a spreadsheet may evaluate; the apostrophe, so that no two texts become one"""
+
+
+def excerpt(text: object, most: int = 80) -> str:
+    """Text from a file as a message may print it: short, on one line, without control characters.
+
+    >>> excerpt("label\\x1b[2J"), excerpt("a" * 100, most=3)
+    ('label\\\\x1b[2J', 'aaa...')
+    """
+    whole = text.decode("latin-1") if isinstance(text, bytes) else str(text)
+    start = whole[:most] + ("..." if len(whole) > most else "")
+    return start if start.isprintable() else start.encode("unicode_escape").decode("ascii")
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    r"""The text on one line, with ``UNPRINTABLE`` characters as Python would escape them; ``lines`` keeps line breaks and tabs.
+
+    >>> printable("a\x1b[31m\nb"), printable("é\u202e\udcff")
+    ('a\\x1b[31m\\nb', 'é\\u202e\\udcff')
+    """
+    return (_WITHIN_LINES if lines else _ALL).sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def cell(text: str) -> str:
+    """The printable text for a CSV file that a person opens: a spreadsheet would evaluate what starts like a formula.
+
+    >>> cell("=HYPERLINK(1)"), cell("cat")
+    ("'=HYPERLINK(1)", 'cat')
+    """
+    shown = printable(text)
+    return f"'{shown}" if shown.startswith(FORMULA) else shown
 
 
 def read_json(path: str | Path) -> Any:
     """What a JSON file holds, as :func:`parse_json` has it."""
-    text = _text(path, OBJECTS)
+    text = whole_text(path, MAX_JSON_BYTES)
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
         raise ReadError(path, f"not JSON: {error}") from error
     except ValueError as error:
-        raise ReadError(path, f"not read as JSON: {shown(error, 200)}") from error
+        raise ReadError(path, f"not read as JSON: {excerpt(error, 200)}") from error
 
 
 def parse_json(text: str) -> Any:
@@ -54,45 +85,15 @@ def parse_json(text: str) -> Any:
 
 
 def check_nesting(text: str) -> None:
-    """A ValueError if JSON has more than ``DEEPEST`` lists and objects inside each other, which not all code can walk."""
-    if text.count("[") + text.count("{") <= DEEPEST:
+    """A ValueError if JSON has more than ``MAX_NESTING`` lists and objects inside each other, which not all code can walk."""
+    if text.count("[") + text.count("{") <= MAX_NESTING:
         return
     depth = 0
     for found in BRACKETS.finditer(text):
         first = found[0][0]
         depth += (first in "[{") - (first in "]}")
-        if depth > DEEPEST:
-            raise ValueError(f"it is nested too deeply, more than {DEEPEST} lists and objects inside each other")
-
-
-def read_table(path: str | Path) -> NDArray[Any]:
-    """The numbers of a CSV file, [rows, columns]: int64 if all are whole, else float64. Empty for a file without numbers."""
-    text = _text(path)
-
-    def lines() -> Iterator[str]:  # never all at once: a line of three bytes takes sixty
-        stripped = (found[0].partition("#")[0].strip() for found in LINE.finditer(text))
-        return (line for line in stripped if line)
-
-    if any(found.end() - found.start() > LONGEST for found in LINE.finditer(text)):  # its fields take fifty times its size
-        raise ReadError(path, f"a line of more than {LONGEST} characters; write a row on each line")
-    first = next(lines(), None)
-    if first is None:
-        return np.empty((0, 0))  # NumPy would warn
-    try:
-        [float(cell) for cell in first.split(",")]
-    except ValueError:
-        way = "remove the header line, and every column that is not numbers"
-        raise ReadError(path, f"its first line is {shown(first)!r}, not a number: {way}") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # NumPy truncates 0.5 to a whole number, and warns
-            return np.loadtxt(lines(), delimiter=",", dtype=np.int64, ndmin=2)
-    except (ValueError, OverflowError, Warning):
-        pass
-    try:
-        return np.loadtxt(lines(), delimiter=",", ndmin=2)
-    except ValueError as error:
-        raise ReadError(path, f"not a table of numbers: {shown(error, 200)}") from error
+        if depth > MAX_NESTING:
+            raise ValueError(f"it is nested too deeply, more than {MAX_NESTING} lists and objects inside each other")
 
 
 def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
@@ -108,11 +109,11 @@ def all_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file with their numbers; a ReadError names the one that is too long, or is no text."""
     with open_regular(path) as file:
         number = 0
-        while raw := file.readline(LONGEST + 1):
+        while raw := file.readline(MAX_LINE_BYTES + 1):
             number += 1
             where = f"{path}:{number}"
-            if len(raw) > LONGEST:
-                raise ReadError(where, f"a line of more than {LONGEST} bytes; is it a text file?")
+            if len(raw) > MAX_LINE_BYTES:
+                raise ReadError(where, f"a line of more than {MAX_LINE_BYTES} bytes; is it a text file?")
             try:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -135,14 +136,14 @@ def csv_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         try:
             row = next(csv.reader([text], delimiter=separator, strict=True)) if '"' in text else text.split(separator)
         except csv.Error as error:
-            raise ReadError(f"{path}:{number}", f"{error}, in {shown(text, 200)!r}") from error
+            raise ReadError(f"{path}:{number}", f"{error}, in {excerpt(text, 200)!r}") from error
         count = count or len(row)
         if len(row) != count:
-            raise ReadError(f"{path}:{number}", f"{len(row)} fields, and the first line has {count}: {shown(text)!r}")
+            raise ReadError(f"{path}:{number}", f"{len(row)} fields, and the first line has {count}: {excerpt(text)!r}")
         yield number, [field.strip() for field in row]
 
 
-def _text(path: str | Path, most: int = WHOLE) -> str:
+def whole_text(path: str | Path, most: int = MAX_TEXT_BYTES) -> str:
     with open_regular(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > most:
             raise ReadError(path, f"{size} bytes of text, and at most {most} are read at once; arrays may be larger as .npy")
@@ -156,7 +157,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"{shown(twice)!r} is there twice in one object")
+        raise ValueError(f"{excerpt(twice)!r} is there twice in one object")
     return found
 
 
@@ -166,13 +167,13 @@ def _constant(name: str) -> Any:
 
 def _whole(digits: str) -> int:
     number = int(digits)
-    if len(digits) > FEW_DIGITS and abs(number) > sys.float_info.max:
-        raise ValueError(f"{shown(digits, 20)} is beyond the largest number, 1.8e308")
+    if len(digits) > SAFE_DIGITS and abs(number) > sys.float_info.max:
+        raise ValueError(f"{excerpt(digits, 20)} is beyond the largest number, 1.8e308")
     return number
 
 
 def _float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise ValueError(f"{shown(digits, 20)} is beyond the largest number, 1.8e308")
+        raise ValueError(f"{excerpt(digits, 20)} is beyond the largest number, 1.8e308")
     return number

@@ -1,4 +1,4 @@
-"""Files: written so that one that exists is whole, locked, found by name, and their checksums."""
+"""Files: opened only if regular, written whole or not at all, locked, found by name, and their checksums."""
 
 from __future__ import annotations
 
@@ -11,12 +11,45 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["checksum", "exists", "file_and_name", "find_file", "flush", "is_dir", "is_file", "locked", "make_folder"]
-__all__ += ["remove_partial", "write_whole"]
+__all__ = [
+    "ReadError",
+    "checksum",
+    "exists",
+    "file_and_name",
+    "find_file",
+    "flush",
+    "is_dir",
+    "is_file",
+    "locked",
+    "make_folder",
+]
+__all__ += ["make_folder", "open_regular", "remove_partial", "write_whole"]
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 ABSENT_ON_WINDOWS = (21, 123, 1921)  # a drive without a disk, a name no file can have, a link that leads nowhere
+
+
+class ReadError(ValueError):
+    """A file cannot be read: the message names it, and ``fault`` is what follows its name."""
+
+    def __init__(self, path: str | Path, fault: str) -> None:
+        super().__init__(str(path), fault)
+        self.fault = fault
+
+    def __str__(self) -> str:
+        return ": ".join(self.args)
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """A file opened for reading if it is a regular one: a pipe would wait for ever, and a device may never end."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise ReadError(path, f"not a regular file but a {'folder' if stat.S_ISDIR(mode) else 'pipe or a device'}")
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:

@@ -16,17 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.reading.arrays import DIMENSIONS, NUMBERS
-from noiseproof.reading.opening import shown
+from noiseproof.io.text import excerpt
 
 __all__ = ["PickleError", "Tensor", "Unpickler", "read_pickle"]
 
-VALUES = 2_000_000
+NUMBER_DTYPES = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"))
+"""The dtypes that are read, by kind and size."""
+MAX_DIMENSIONS = 32
+MAX_OPCODES = 2_000_000
 """Opcodes in a pickle: a list of as many numbers takes seconds. More of them belong in an array, which is one value."""
-KEYS = 2**60
+KEY_LIMIT = 2**60
 """Whole numbers that are keys are below it: of larger ones many can have one hash, and each is compared with all others"""
-MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
-NUMERIC = ("numpy.core.numeric", "numpy._core.numeric")
+NUMPY_MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")
+NUMPY_NUMERIC = ("numpy.core.numeric", "numpy._core.numeric")
 STORAGES = {
     "LongStorage": "i8",
     "IntStorage": "i4",
@@ -59,7 +61,7 @@ class Name:
     name: str
 
     def __str__(self) -> str:
-        return shown(f"{self.module}.{self.name}")
+        return excerpt(f"{self.module}.{self.name}")
 
 
 @dataclass
@@ -74,7 +76,7 @@ class Dtype:
             raise PickleError("refused: a dtype with a state that plain numbers do not have")
         self.order = _ascii(state[1])
         if self.order not in ("<", ">", "|") or (self.order == "|") != self.name.endswith("1"):
-            raise PickleError(f"refused: a dtype with the byte order {shown(self.order)!r}")
+            raise PickleError(f"refused: a dtype with the byte order {excerpt(self.order)!r}")
 
     def numpy(self) -> np.dtype[Any]:
         return np.dtype(self.order + self.name)
@@ -134,7 +136,7 @@ class Unpickler:
 
     def load(self) -> Any:
         try:
-            for _ in range(VALUES):
+            for _ in range(MAX_OPCODES):
                 code = self.raw[self.position]
                 self.position += 1
                 if code == STOP:
@@ -146,7 +148,7 @@ class Unpickler:
             raise
         except (IndexError, KeyError, struct.error, ValueError) as error:  # a ValueError is of text, or of a line without end
             raise PickleError(f"a damaged pickle, at byte {self.position} of {len(self.raw)}") from error
-        raise PickleError(f"it holds more than {VALUES} values one by one; save an array instead")
+        raise PickleError(f"it holds more than {MAX_OPCODES} values one by one; save an array instead")
 
     def take(self, count: int) -> bytes:
         if count > len(self.raw) - self.position:
@@ -189,7 +191,7 @@ class Unpickler:
     def update(self, items: list[Any]) -> None:
         if type(self.stack[-1]) is not dict or len(items) % 2:
             raise PickleError("refused: it sets items of what is not a dictionary")
-        if not all(type(key) in (str, bytes) or (type(key) is int and abs(key) < KEYS) for key in items[::2]):
+        if not all(type(key) in (str, bytes) or (type(key) is int and abs(key) < KEY_LIMIT) for key in items[::2]):
             raise PickleError("refused: a dictionary with keys that are not text or small whole numbers")
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
@@ -282,7 +284,7 @@ def _whole(number: Any) -> int:
 
 
 def _lengths(shape: Any) -> tuple[int, ...]:
-    if type(shape) is not tuple or len(shape) > DIMENSIONS:
+    if type(shape) is not tuple or len(shape) > MAX_DIMENSIONS:
         raise PickleError("refused: a shape that is not one")
     lengths = tuple(_whole(length) for length in shape)
     if math.prod(length or 1 for length in lengths) >= 2**48:
@@ -298,8 +300,8 @@ def _arguments(given: tuple[Any, ...], *counts: int) -> tuple[Any, ...]:
 
 def _dtype(unpickler: Unpickler, given: tuple[Any, ...]) -> Dtype:
     name = _ascii(_arguments(given, 3)[0])
-    if name not in NUMBERS:
-        raise PickleError(f"refused: arrays of dtype {shown(name)!r}; plain numbers are read")
+    if name not in NUMBER_DTYPES:
+        raise PickleError(f"refused: arrays of dtype {excerpt(name)!r}; plain numbers are read")
     return Dtype(name, "|" if name.endswith("1") else "<")
 
 
@@ -364,8 +366,8 @@ CALLS: dict[tuple[str, str], Call] = {
     ("collections", "OrderedDict"): _dictionary,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): _parameter,
-    **{(module, "_reconstruct"): _reconstruct for module in MODULES},
-    **{(module, "_frombuffer"): _from_buffer for module in NUMERIC},
+    **{(module, "_reconstruct"): _reconstruct for module in NUMPY_MULTIARRAY},
+    **{(module, "_frombuffer"): _from_buffer for module in NUMPY_NUMERIC},
 }
 ADMITTED = {("numpy", "ndarray"), *(("torch", name) for name in STORAGES)}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from noiseproof import files
-from noiseproof.files import flush, locked, make_folder, write_whole
+from noiseproof.io import files
+from noiseproof.io.files import flush, locked, make_folder, write_whole
 
 
 @pytest.fixture

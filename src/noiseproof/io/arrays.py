@@ -1,0 +1,296 @@
+"""Arrays of plain numbers in the files of others: ``.npy`` and ``.npz``, tables in CSV, and what ``torch.save`` wrote.
+
+Nothing in a file is executed, and none decides how much memory is taken: what a header claims is compared with the bytes there.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import sys
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseproof.io.files import ReadError, open_regular
+from noiseproof.io.pickles import MAX_DIMENSIONS, NUMBER_DTYPES, PickleError, Storage, Unpickler, resolved
+from noiseproof.io.text import LINE_TEXT, MAX_LINE_BYTES, excerpt, whole_text
+
+__all__ = ["NpzFile", "check_size", "check_unpacked", "fill", "read_npy", "read_table", "read_torch"]
+
+MAX_UNPACKED_BYTES, MAX_UNPACK_RATIO = 2**28, 32
+"""A packed file may unpack to this many bytes, or to this many times its size if that is more."""
+CHUNK_BYTES = 2**20
+ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+ZIP_ENCRYPTED = 1
+TEXT_DTYPE = re.compile(r"[<>=]U[1-9]\d{0,5}")
+"""Text of a fixed width: code points, which are numbers too. What NumPy pickles, text of any width, is of objects."""
+MAX_EMPTY_LENGTHS = 2**24
+"""The product of the other lengths of an array without numbers: no bytes of a file answer for them"""
+NPY_MAGIC = b"\x93NUMPY"
+MAX_HEADER_BYTES = 2000
+HEADER_TEXT = re.compile(r"\{[\w\s'\"<>|=,:()]*\}\s*")
+TORCH_MAGIC, TORCH_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+"""The first two pickles of the older format. The description of the machine, the content and the storages' keys follow."""
+
+
+class Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def check_size(path: str | Path, what: str, promised: int, found: int) -> None:
+    """Compare the bytes that a header promises with those that are there, before memory is taken for them."""
+    if promised != found:
+        raise ReadError(path, f"{promised} bytes expected for {what}, found {found}")
+
+
+def check_unpacked(path: str | Path, size: int, packed: int) -> None:
+    """Refuse to unpack ``size`` bytes from a file of ``packed`` bytes if a file like that is made to fill the memory."""
+    if size > (most := max(MAX_UNPACKED_BYTES, MAX_UNPACK_RATIO * packed)):
+        limit = f"{MAX_UNPACKED_BYTES // 2**20} MiB or {MAX_UNPACK_RATIO} times its size"
+        raise ReadError(path, f"unpacks to {size} bytes, and may to {most} ({limit}); save it uncompressed if it is meant")
+
+
+def fill(stream: Readable, array: NDArray[Any]) -> int:
+    """Read into a vector until it is full or the stream ends; returns the bytes read."""
+    target, done = array.view(np.uint8), 0
+    while done < len(target) and (piece := stream.read(min(CHUNK_BYTES, len(target) - done))):
+        target[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
+        done += len(piece)
+    return done
+
+
+class ZipMembers:
+    """An open zip file; ``sizes`` has the unpacked size of each member, by its name."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = path
+        self.file: BinaryIO = open_regular(path)
+        try:
+            with self._faults():
+                self.archive = zipfile.ZipFile(self.file)
+                self.size = self.file.seek(0, 2)
+                members = self.archive.infolist()
+        except BaseException:
+            self.file.close()
+            raise
+        self.members = {member.filename: member for member in members}
+        self.sizes = {name: member.file_size for name, member in self.members.items()}
+        self.unpacked = 0
+        if len(self.members) != len(members):
+            self.file.close()
+            raise ReadError(path, "two members of the archive have the same name")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.archive.close()
+        self.file.close()
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[Readable]:
+        """A member as a stream. Only its size is known to be in the limit: read no more than that."""
+        member = self.members[name]
+        # Python unpacks other methods without a limit, and NumPy and torch write none of them.
+        if member.compress_type not in ZIP_METHODS or member.flag_bits & ZIP_ENCRYPTED:
+            raise ReadError(self.path, f"{excerpt(name)!r} in it is encrypted or packed by a method that NumPy does not write")
+        if member.compress_type == zipfile.ZIP_STORED and member.file_size != member.compress_size:
+            raise ReadError(self.path, f"{excerpt(name)!r} in it has two sizes: {member.file_size} and {member.compress_size}")
+        self.unpacked += member.file_size
+        check_unpacked(self.path, self.unpacked, self.size)
+        with self._faults(), self.archive.open(member) as stream:
+            yield stream
+
+    def read(self, name: str) -> bytes:
+        with self.open(name) as stream:
+            return stream.read(self.sizes[name])
+
+    def is_packed(self, name: str) -> bool:
+        return self.members[name].compress_type != zipfile.ZIP_STORED
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except (ReadError, MemoryError):
+            raise
+        except Exception as error:  # zipfile and zlib raise many kinds for a damaged file
+            raise ReadError(self.path, f"a damaged zip file: {excerpt(error, 200) or type(error).__name__}") from error
+
+
+def read_npy(path: str | Path) -> NDArray[Any]:
+    """The array of an ``.npy`` file, which holds nothing after it."""
+    with open_regular(path) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        return _read_array(path, file, size)
+
+
+class NpzFile(ZipMembers):
+    """An ``.npz`` file; ``names`` are those of its arrays."""
+
+    @property
+    def names(self) -> list[str]:
+        return [name.removesuffix(".npy") for name in self.members]
+
+    def array(self, name: str) -> NDArray[Any]:
+        return self._read(name, None)
+
+    def words(self, name: str, count: int) -> tuple[str, ...]:
+        """A vector of so many words, as ``np.array`` makes it of a list of text."""
+        return tuple(self._read(name, count).tolist())
+
+    def _read(self, name: str, words: int | None) -> NDArray[Any]:
+        member = f"{name}.npy" if f"{name}.npy" in self.members else name
+        try:
+            with self.open(member) as stream:
+                return _read_array(self.path, stream, self.sizes[member], words)
+        except ReadError as error:
+            raise ReadError(self.path, f"array {excerpt(name)!r}: {error.fault}") from error
+
+
+def _read_array(path: str | Path, stream: Readable, size: int, words: int | None = None) -> NDArray[Any]:
+    """The array in a stream, of plain numbers, or of so many ``words``."""
+    start = stream.read(len(NPY_MAGIC) + 2)
+    if len(start) < len(NPY_MAGIC) + 2 or not start.startswith(NPY_MAGIC) or start[6] not in (1, 2, 3):
+        raise ReadError(path, f"not an .npy file: it starts with {start.hex() or 'nothing'}")
+    width = 2 if start[6] == 1 else 4
+    length = int.from_bytes(stream.read(width), "little")
+    if length > MAX_HEADER_BYTES:
+        raise ReadError(path, f"its header is of {length} bytes, and may be of {MAX_HEADER_BYTES}")
+    dtype, fortran, shape = _header(path, stream.read(length), words is not None)
+    if words is not None and shape != (words,):  # before each becomes an object
+        raise ReadError(path, f"it must hold {words} words, got shape {shape}")
+    promised, what = dtype.itemsize * math.prod(shape), f"{dtype} of shape {shape}"
+    check_size(path, what, promised, size - len(start) - width - length)
+    numbers = np.empty(math.prod(shape), dtype)
+    check_size(path, what, promised, fill(stream, numbers))
+    if words is not None and numbers.view(dtype.str[0] + "u4").max(initial=0) > sys.maxunicode:
+        raise ReadError(path, f"what it holds is no text: a code point is beyond {sys.maxunicode}")
+    return numbers.reshape(shape, order="F" if fortran else "C")
+
+
+def _header(path: str | Path, raw: bytes, words: bool) -> tuple[np.dtype[Any], bool, tuple[int, ...]]:
+    try:
+        text = re.sub(r"(\d)L\b", r"\1", raw.decode("latin-1"))  # as Python 2 wrote numbers
+        if not HEADER_TEXT.fullmatch(text):
+            raise ValueError(text)
+        header = ast.literal_eval(text.strip())
+        description, fortran, shape = header["descr"], header["fortran_order"], header["shape"]
+        sound = type(fortran) is bool and type(shape) is tuple and all(type(length) is int for length in shape)
+        if not sound or len(shape) > MAX_DIMENSIONS or len(header) != 3:
+            raise ValueError(text)
+    except (ValueError, SyntaxError, KeyError, TypeError, RecursionError) as error:
+        raise ReadError(path, f"not a header of an .npy file of numbers: {excerpt(raw.strip())}") from error
+    if math.prod(length or 1 for length in shape) >= (MAX_EMPTY_LENGTHS if 0 in shape else 2**48):
+        raise ReadError(path, f"its shape is {excerpt(shape)}")
+    plain = isinstance(description, str) and description.lstrip("<>|=") in NUMBER_DTYPES and len(description) <= 3
+    if words and not (isinstance(description, str) and TEXT_DTYPE.fullmatch(description)):
+        raise ReadError(path, f"it must hold text of fixed width, as np.array(names) does, got dtype {excerpt(description)!r}")
+    if not words and not plain:
+        raise ReadError(path, f"it must hold plain numbers, got dtype {excerpt(description)!r}")
+    return np.dtype(description), fortran, shape
+
+
+def read_table(path: str | Path) -> NDArray[Any]:
+    """The numbers of a CSV file, [rows, columns]: int64 if all are whole, else float64. Empty for a file without numbers."""
+    text = whole_text(path)
+
+    def lines() -> Iterator[str]:  # never all at once: a line of three bytes takes sixty
+        stripped = (found[0].partition("#")[0].strip() for found in LINE_TEXT.finditer(text))
+        return (line for line in stripped if line)
+
+    # The fields of a line take fifty times its size.
+    if any(found.end() - found.start() > MAX_LINE_BYTES for found in LINE_TEXT.finditer(text)):
+        raise ReadError(path, f"a line of more than {MAX_LINE_BYTES} characters; write a row on each line")
+    first = next(lines(), None)
+    if first is None:
+        return np.empty((0, 0))  # NumPy would warn
+    try:
+        [float(cell) for cell in first.split(",")]
+    except ValueError:
+        way = "remove the header line, and every column that is not numbers"
+        raise ReadError(path, f"its first line is {excerpt(first)!r}, not a number: {way}") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # NumPy truncates 0.5 to a whole number, and warns
+            return np.loadtxt(lines(), delimiter=",", dtype=np.int64, ndmin=2)
+    except (ValueError, OverflowError, Warning):
+        pass
+    try:
+        return np.loadtxt(lines(), delimiter=",", ndmin=2)
+    except ValueError as error:
+        raise ReadError(path, f"not a table of numbers: {excerpt(error, 200)}") from error
+
+
+def read_torch(path: str | Path) -> Any:
+    """What ``torch.save`` wrote, its tensors as NumPy arrays: numbers, text, lists, or a dictionary of these and of arrays."""
+    with open_regular(path) as file:
+        start = file.read(4)
+        raw = b"" if start == b"PK\x03\x04" else start + file.read()
+    try:
+        return _from_zip(path) if not raw and start else _from_pickles(raw)
+    except PickleError as error:
+        raise ReadError(path, str(error)) from error
+
+
+def _from_zip(path: str | Path) -> Any:
+    with ZipMembers(path) as members:
+        found = [name for name in members.sizes if name.endswith("/data.pkl")]
+        if len(found) != 1:
+            raise ReadError(path, f"not a file of torch's: it has {len(found)} members 'data.pkl', and should have one")
+        folder, kept = found[0].removesuffix("data.pkl"), {}
+        if folder + "byteorder" in members.sizes and members.read(folder + "byteorder") != b"little":
+            raise ReadError(path, "its numbers are in another byte order than little-endian")
+
+        def memory(storage: Storage) -> memoryview:
+            member = f"{folder}data/{storage.key}"
+            if member not in members.sizes:
+                raise PickleError("a tensor's numbers are not in the file")
+            if member not in kept:
+                kept[member] = members.read(member)
+            return memoryview(kept[member])
+
+        with members.open(found[0]) as stream:
+            if members.is_packed(found[0]):  # its text and lists take several times its size in memory
+                raise ReadError(path, "not a file of torch's: its pickle is packed")
+            pickled = stream.read(members.sizes[found[0]])
+        return resolved(Unpickler(pickled).load(), memory)
+
+
+def _from_pickles(raw: bytes) -> Any:
+    parts: list[Any] = []
+    storages: dict[str, Storage] = {}
+    position = 0
+    for _ in range(5):
+        unpickler = Unpickler(raw, position)
+        parts.append(unpickler.load())
+        position = unpickler.position
+        storages |= unpickler.storages
+        if parts[:2] != [TORCH_MAGIC, TORCH_PROTOCOL][: len(parts)]:
+            raise PickleError("not a file that torch.save wrote")
+    content, keys = parts[3:]
+    if type(keys) is not list or not all(type(key) is str for key in keys) or set(keys) != set(storages):
+        raise PickleError("its list of storages is not that of its tensors")
+    begins = {}
+    for key in keys:
+        count = storages[key].count
+        size, left = count * storages[key].dtype.itemsize, len(raw) - position - 8
+        if raw[position : position + 8] != count.to_bytes(8, "little") or left < size:
+            raise PickleError(f"{size} bytes expected for a storage at byte {position}, found {max(0, left)}")
+        begins[key] = position + 8
+        position += 8 + size
+
+    def memory(storage: Storage) -> memoryview:
+        begin = begins[storage.key]
+        return memoryview(raw)[begin : begin + storage.count * storage.dtype.itemsize]
+
+    return resolved(content, memory)
