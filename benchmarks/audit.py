@@ -40,7 +40,7 @@ from noiseproof.audit.folds import Plan, Store, cross_validated
 from noiseproof.audit.labels import PLAIN, ROBUST, planned
 from noiseproof.data import Dataset, Examples, held_out
 from noiseproof.noise import NoisyLabels
-from noiseproof.train import Recipe, RunOptions, Task, override, own_recipe
+from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe
 from noiseproof.train.concurrent import concurrent_runs, run_in_threads
 from noiseproof.train.engine_choice import fast_path_suits, start_run
 from noiseproof.train.options import precision_of
@@ -133,7 +133,7 @@ class Case:
             accuracies["true"] = known.setdefault((self.seed, loss), accuracies.get("true", float("nan")))
         return by_loss
 
-    def test_accuracy(self, recipe: Recipe, task: Task, options: RunOptions) -> float:
+    def test_accuracy(self, recipe: Recipe, task: TrainingData, options: RunOptions) -> float:
         test = self.data.test
         if test is None:
             raise ValueError(f"{self.data.name} has no test split to train for")
@@ -182,7 +182,9 @@ def stopped(plan: Plan, recipe: Recipe) -> NDArray[np.float32]:
     return p
 
 
-def _stopped_fold(recipe: Recipe, task: Task, options: RunOptions, validation: Examples, held: Examples) -> NDArray[np.float32]:
+def _stopped_fold(
+    recipe: Recipe, task: TrainingData, options: RunOptions, validation: Examples, held: Examples
+) -> NDArray[np.float32]:
     least, found = np.inf, np.empty((0, 0), np.float32)
     run = start_run(recipe, task, options)
     for epoch in range(recipe.epochs):

@@ -21,15 +21,15 @@ from typing import Any
 import torch
 
 from noiseproof.paper import SEEDS, recipe
-from noiseproof.train import Observer, Outcome, Record, RunOptions, RunStore, train_concurrently
+from noiseproof.train import Callback, Outcome, Record, RunOptions, RunStore, train_concurrently
 
 CELLS = (("jal-ce", "symmetric:0.8"), ("ce", "none"))
 
 
-class Lines(Observer):
+class Lines(Callback):
     """A line for each run that is over."""
 
-    def ended(self, record: Record) -> None:
+    def on_train_end(self, record: Record) -> None:
         run = record.recipe
         print(f"{run['loss']:8} {run['noise']:14} {run['precision']} seed {run['seed']}: {record.result}", flush=True)
 
@@ -69,7 +69,7 @@ def main() -> None:
             data=arguments.data,
             options=options,
             at_once=arguments.at_once,
-            observers=[Lines() for _ in recipes],
+            callbacks=[Lines() for _ in recipes],
         )
         print(f"{precision}: {len(recipes)} runs in {time.monotonic() - begun:.0f} s", flush=True)
         for run, outcome in zip(recipes, outcomes, strict=True):

@@ -40,8 +40,8 @@ WARM_EPOCHS = 10
 SGD = {"optimiser": "sgd", "lr": 0.01, "l2": 5e-4, "clip": 5.0}
 WAYS: dict[str, dict[str, Any]] = {
     "default": {},
-    "raw": {"standardise": False, "one_scale": False},
-    "by columns": {"one_scale": False},
+    "raw": {"standardise": False, "global_scaling": False},
+    "by columns": {"global_scaling": False},
     "alpha 5": {"loss.alpha": 5.0},
     "alpha 20": {"loss.alpha": 20.0},
     "warm": {},
@@ -127,7 +127,7 @@ def _half_size(split: Split) -> Split:
 def recipe_of(dataset: Dataset, loss: str, way: str, noise: str, seed: int) -> Recipe:
     images = dataset.train.kind == "images"
     facts = own_recipe(dataset, dataset.name, loss, noise=noise, seed=seed, gpu=False)
-    changes = {**WAYS[way], "test_share": 0.0 if dataset.test is not None else 0.3}
+    changes = {**WAYS[way], "test_size": 0.0 if dataset.test is not None else 0.3}
     network = "wide_cnn" if dataset.name == "fashion-wide" else "small_cnn"
     return override(facts, changes | ({"model": f"own_defaults:{network}"} if images else {}))
 

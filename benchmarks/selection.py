@@ -30,7 +30,7 @@ from own_defaults import opened
 from noiseproof.audit import audit_labels
 from noiseproof.data import Dataset, Examples, held_out
 from noiseproof.noise import LabelNoise, clean_accuracy, from_matrix, from_spec
-from noiseproof.train import Recipe, RunOptions, Task, override, own_recipe, with_noise
+from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe, with_noise
 from noiseproof.train.engine_choice import start_run
 from noiseproof.train.options import precision_of
 from noiseproof.train.record import environment
@@ -50,7 +50,7 @@ class Choosing(NamedTuple):
     posterior: NDArray[np.float32]
 
 
-def split(dataset: Dataset, recipe: Recipe) -> tuple[Task, Choosing]:
+def split(dataset: Dataset, recipe: Recipe) -> tuple[TrainingData, Choosing]:
     """What is trained on, and what is chosen by."""
     task = with_noise(dataset, recipe)
     mask = held_out(task.train.labels, CHOOSING)
@@ -60,7 +60,7 @@ def split(dataset: Dataset, recipe: Recipe) -> tuple[Task, Choosing]:
     return dataclasses.replace(task, train=task.train.take(~mask), clean=clean), choosing
 
 
-def measured(recipe: Recipe, task: Task, choosing: Choosing) -> dict[str, float]:
+def measured(recipe: Recipe, task: TrainingData, choosing: Choosing) -> dict[str, float]:
     """The accuracies of one run."""
     with precision_of(recipe, deterministic=False):
         run = start_run(recipe, task, RunOptions(torch.device("cpu")))
@@ -82,7 +82,7 @@ def measured(recipe: Recipe, task: Task, choosing: Choosing) -> dict[str, float]
 
 def lines(dataset: Dataset, noise: str, seed: int, losses: list[str]) -> Iterator[dict[str, Any]]:
     base = own_recipe(dataset, dataset.name, "ce", noise=noise, seed=seed, gpu=False)
-    base = override(base, {"test_share": 0.0 if dataset.test is not None else TEST})
+    base = override(base, {"test_size": 0.0 if dataset.test is not None else TEST})
     task, choosing = split(dataset, base)
     true = from_spec(noise, len(task.classes))
     for loss in losses:

@@ -31,8 +31,8 @@ import torch
 
 from noiseproof.data import from_arrays
 from noiseproof.paper import recipe
-from noiseproof.train import Recipe, Run, RunOptions, Task, with_noise
-from noiseproof.train.engine import Engine, Parts, PlainEngine
+from noiseproof.train import Recipe, Run, RunOptions, TrainingData, with_noise
+from noiseproof.train.engine import Engine, EngineInputs, PlainEngine
 from noiseproof.train.fast.graph import GraphEngine, Kernels
 from noiseproof.train.options import precision_of
 from noiseproof.train.recipe import Precision
@@ -70,7 +70,7 @@ PARTS = {
 """The same by parts of its name; the first that fits, or else data and counting"""
 
 
-def random_task(name: str, count: int, protocol: Recipe) -> Task:
+def random_task(name: str, count: int, protocol: Recipe) -> TrainingData:
     """Random images and labels of the data set's shape."""
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
@@ -103,7 +103,7 @@ def profile(engine: GraphEngine, steps: int = 20) -> dict[str, Any]:
     """The kernels of one step by what they belong to, in microseconds, and the longest by name."""
     graph = engine.graphs[engine.recipe.batch]
     engine.rewind()
-    steps = min(steps, engine.feed.steps())
+    steps = min(steps, engine.loader.steps())
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profiled:
         for _ in range(steps):
@@ -122,13 +122,13 @@ def profile(engine: GraphEngine, steps: int = 20) -> dict[str, Any]:
     }
 
 
-def measure(protocol: Recipe, task: Task, way: str, together: int, epochs: int) -> dict[str, Any]:
+def measure(protocol: Recipe, task: TrainingData, way: str, together: int, epochs: int) -> dict[str, Any]:
     kernels, device = WAYS[way], torch.device("cuda")
     options = RunOptions(device=device, at_once=together)
     recipes = [dataclasses.replace(protocol, seed=seed) for seed in range(together)]
     with precision_of(protocol, False):
         begun = time.perf_counter()
-        engine: Callable[[Parts], Engine] = PlainEngine if kernels is None else partial(GraphEngine, kernels=kernels)
+        engine: Callable[[EngineInputs], Engine] = PlainEngine if kernels is None else partial(GraphEngine, kernels=kernels)
         runs = [Run(r, task, options, engine) for r in recipes]
         ready = time.perf_counter() - begun
         seconds = epochs_timed(runs, epochs)

@@ -1,4 +1,4 @@
-"""Images in plain PyTorch: handwritten digits of which 60 % have a wrong label, cross entropy against JAL with its L1 decay.
+"""Images in plain PyTorch: handwritten digits of which 60 % have a wrong label, cross entropy against JAL with its L1 penalty.
 
     pip install . scikit-learn           (in noiseproof's repository; scikit-learn has the digits)
     python images_pytorch.py

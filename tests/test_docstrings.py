@@ -16,7 +16,7 @@ NOT_YET = {
         "noiseproof.checks",
         "noiseproof.classes",
         "noiseproof.data",
-        "noiseproof.decay",
+        "noiseproof.regularisation",
     ),
     *("noiseproof.io", "noiseproof.functional", "noiseproof.in_forward", "noiseproof.kernels", "noiseproof.keyed_random"),
     *(

@@ -20,10 +20,10 @@ ROOMS = {
     "kernels": ("passes over the logits and programs as Triton kernels, for CUDA", ("core", "program")),
     "program": ("a loss as a program: elementary operations that give a row's value and slopes", ("core",)),
     "statistics": ("what a loss of your own reads", ("core",)),
-    "decay": ("L1 decay as a penalty to add to a loss", ("checks",)),
+    "regularisation": ("L1 regularisation as a penalty to add to a loss", ("checks",)),
     "losses": ("the contract, one file per family, the catalogue, linear heads", ("checks", "core", "program")),
     "functional": ("one function per loss", ("losses",)),
-    "integrations": ("losses in the loops of other frameworks", ("core", "decay", "io", "losses")),
+    "integrations": ("losses in the loops of other frameworks", ("core", "io", "losses", "regularisation")),
     "noise": (
         "transition matrices, sampling, label files, `kind:rate`",
         ("checks", "classes", "io", "keyed_random"),

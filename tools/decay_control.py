@@ -26,7 +26,7 @@ DECAYS = (f"L1 {L1:g}", f"L2 {L2:g}")
 Pair = tuple[Group | None, Group | None]
 """The runs of a loss under L1 and under L2"""
 INTRODUCTION = (
-    "The paper trains JAL and ANL with L1 decay and all else with L2, so its tables do not tell what the loss gives and "
+    "The paper trains JAL and ANL with L1 penalty and all else with L2, so its tables do not tell what the loss gives and "
     "what the decay. Here each loss has both: CIFAR-10, bf16, last epoch, the paper's settings but for the decay; NCE+MAE "
     "weighs MAE by 2a/K of JAL-CE, AMSE's slope, and so is JAL-CE without the asymmetric part. (n): seeds, of 123 to 125. "
     "Differences are within seeds, with a 95 % interval by Student's t from three seeds on, each by itself. Of the lead of "

@@ -18,8 +18,8 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from noiseproof import advice, audit, data, functional, losses, models, noise, paper, sklearn, statistics, theory, train
     from noiseproof.advice import advise
     from noiseproof.audit import audit_labels, audit_probabilities
-    from noiseproof.decay import L1
     from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
+    from noiseproof.regularisation import L1
     from noiseproof.theory import loss_for
     from noiseproof.train import load
 
@@ -30,7 +30,7 @@ else:
     _MODULES = ["advice", "audit", "data", "functional", "losses", "models", "noise", "paper", "sklearn", "statistics"]
     _MODULES += ["theory", "train"]
     _NAMES = {
-        "L1": "decay",
+        "L1": "regularisation",
         "advise": "advice",
         "audit_labels": "audit",
         "audit_probabilities": "audit",

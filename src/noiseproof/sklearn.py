@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from noiseproof.data import Dataset, from_arrays
-from noiseproof.train import Recipe, RunOptions, Task, own_recipe, settled, with_noise
+from noiseproof.train import Recipe, RunOptions, TrainingData, own_recipe, resolve_auto, with_noise
 from noiseproof.train.engine_choice import start_run
 from noiseproof.train.options import precision_of
 from noiseproof.train.transforms import Standardise
@@ -115,7 +115,7 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         recipe = self._recipe(dataset, int(check_random_state(self.random_state).randint(2**31)))
         if len(self.classes_) > 1:  # one class needs no network
             task = with_noise(dataset, recipe)
-            self._train(settled(recipe, task), task)
+            self._train(resolve_auto(recipe, task), task)
             self._warn_of_classes_never_predicted(inputs)
         return self
 
@@ -131,10 +131,10 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             epochs=index(self.epochs),
             batch=index(self.batch_size),
             standardise=bool(self.standardise),
-            one_scale=bool(self.standardise) and chosen.one_scale,
+            global_scaling=bool(self.standardise) and chosen.global_scaling,
         )
 
-    def _train(self, recipe: Recipe, task: Task) -> None:
+    def _train(self, recipe: Recipe, task: TrainingData) -> None:
         with precision_of(recipe, torch.are_deterministic_algorithms_enabled()):
             run = start_run(recipe, task, RunOptions(torch.device(self.device)))
             try:

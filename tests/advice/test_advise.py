@@ -236,7 +236,7 @@ def test_the_command_prints_the_parts_with_their_basis_and_json_has_the_same():
     expected = advice.advise("symmetric:0.4", classes=10, kind="features", examples=1297, place="digits", tested=True)
     assert facts == json.loads(json.dumps(expected.as_dict()))
     assert f"next: {facts['commands'][0]}" in text
-    assert "--test-share" not in text  # the digits have a test split
+    assert "--test-size" not in text  # the digits have a test split
     assert str(expected).count("next: ") == len(facts["commands"])
 
 

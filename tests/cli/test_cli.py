@@ -94,7 +94,7 @@ def tab(line):
         ("trian digits/ce", "no such command 'trian'; did you mean 'train'? 'noiseproof --help' says more"),
         ("noise shw", "no such command 'shw'; did you mean 'show'? 'noiseproof noise --help' says more"),
         ("--vresion", "'noiseproof' has no option --vresion; did you mean --version? 'noiseproof --help' lists them"),
-        ("train x --tset-share=1", "'noiseproof train' has no option --tset-share; did you mean --test-share? 'noiseproof t"),
+        ("train x --tset-size=1", "'noiseproof train' has no option --tset-size; did you mean --test-size? 'noiseproof t"),
         ("train digits/ce --epochs 3", "'noiseproof train' has no option --epochs; did you mean --set epochs=VALUE? 'noisep"),
         ("train digits/ce --epoch 3", "'noiseproof train' has no option --epoch; did you mean --set epochs=VALUE? 'noisep"),
         ("report --epochs 3", "'noiseproof report' has no option --epochs; 'noiseproof report --help' lists them"),

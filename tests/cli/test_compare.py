@@ -87,7 +87,7 @@ def test_finished_runs_are_not_run_again_and_new_ones_join_them():
 
 
 def test_runs_on_data_that_have_changed_since_do_not_count():
-    arguments = ("ce,gce", "--data", features(), "--test-share", "0.2", "--set", "epochs=1", "--jobs", "1", "--seeds", "1")
+    arguments = ("ce,gce", "--data", features(), "--test-size", "0.2", "--set", "epochs=1", "--jobs", "1", "--seeds", "1")
     assert run(*arguments).exit_code == 0
     assert "2 of them done before" in run(*arguments).output
     features(scale=2.0)
@@ -179,7 +179,7 @@ def test_what_is_wrong_is_said_before_anything_is_trained(arguments, says):
 def test_data_without_a_test_split_say_the_way_out():
     result = run("ce,gce", "--data", features())
     assert result.exit_code == 2
-    assert "--test-share 0.1 holds out a tenth" in result.output
+    assert "--test-size 0.1 holds out a tenth" in result.output
     assert "leave --dataset out for data of your own" in run("ce", "--data", "mine.npz", "--dataset", "digits").output
 
 
@@ -190,7 +190,7 @@ def wrong_labels():
     given = np.where((y == 0) & (np.arange(300) % 2 == 0), 1, y)
     np.savez("mine.npz", x=np.random.default_rng(0).normal(size=(300, 4)) + 9 * np.eye(3, 4)[y], y=given)
     np.savetxt("T.csv", [[0.5, 0.5, 0], [0, 1, 0], [0, 0, 1]], delimiter=",")
-    return "--data", "mine.npz", "--test-share", "0.2", "--seeds", "1", "--jobs", "1", "--set", "epochs=20"
+    return "--data", "mine.npz", "--test-size", "0.2", "--seeds", "1", "--jobs", "1", "--set", "epochs=20"
 
 
 def test_held_out_labels_as_given_are_called_that_and_corrected_for_a_known_noise(wrong_labels):

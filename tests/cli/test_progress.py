@@ -18,12 +18,12 @@ def test_long_epochs_get_a_line_now_and_then(monkeypatch, capsys):
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     lines = Lines(Console(width=200))
-    lines.started(record(), 0)
+    lines.on_train_begin(record(), 0)
     for done in range(10, 1010, 10):
         clock[0] += 0.5
-        lines.batch(0, done, 1000)
-    lines.evaluating(0)
-    lines.epoch(Epoch(1, 1.5, 0.5, None, 0.25, 0.1, 50.0))
+        lines.on_batch_end(0, done, 1000)
+    lines.on_evaluation_begin(0)
+    lines.on_epoch_end(Epoch(1, 1.5, 0.5, None, 0.25, 0.1, 50.0))
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == "epoch 1/3  200 of 1000  20 examples/s  2:20 left"
     assert len(printed) == 50 / LINE_SECONDS + 2
@@ -33,10 +33,10 @@ def test_long_epochs_get_a_line_now_and_then(monkeypatch, capsys):
 
 def test_short_epochs_get_one_line(capsys):
     lines = Lines(Console(width=200))
-    lines.started(record(), 0)
-    lines.batch(0, 1000, 1000)
-    lines.evaluating(0)
-    lines.epoch(Epoch(1, 1.5, 0.5, None, 0.25, 0.1, 50.0))
+    lines.on_train_begin(record(), 0)
+    lines.on_batch_end(0, 1000, 1000)
+    lines.on_evaluation_begin(0)
+    lines.on_epoch_end(Epoch(1, 1.5, 0.5, None, 0.25, 0.1, 50.0))
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
@@ -44,9 +44,9 @@ def test_a_run_taken_up_again_counts_its_pace_from_there(monkeypatch, capsys):
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     lines = Lines(Console(width=200))
-    lines.started(record(), 2)
+    lines.on_train_begin(record(), 2)
     clock[0] += 10
-    lines.epoch(Epoch(3, 1.5, 0.5, None, None, 0.1, 10.0))
+    lines.on_epoch_end(Epoch(3, 1.5, 0.5, None, None, 0.1, 10.0))
     assert capsys.readouterr().out.splitlines() == [
         "goes on after epoch 2",
         "epoch 3/3  loss 1.5000  given 50.00 %  100 examples/s  0.0 s left",
@@ -57,12 +57,12 @@ def test_the_bar_shows_epoch_numbers_and_pace_in_eighty_columns():
     with open(os.devnull, "w") as nowhere:
         console = Console(width=80, force_terminal=True, record=True, file=nowhere)
         bar = Bar(console)
-        bar.started(record(), 0)
-        bar.batch(0, 1000, 1000)
-        bar.epoch(Epoch(1, 1.5, 0.5, 0.75, 0.25, 0.1, 50.0))
+        bar.on_train_begin(record(), 0)
+        bar.on_batch_end(0, 1000, 1000)
+        bar.on_epoch_end(Epoch(1, 1.5, 0.5, 0.75, 0.25, 0.1, 50.0))
         for part in bar.display.get_renderables():
             console.print(part)
-        bar.evaluating(1)
+        bar.on_evaluation_begin(1)
         for part in bar.display.get_renderables():
             console.print(part)
         bar.close()
@@ -78,9 +78,9 @@ def test_events_of_epochs_that_an_interruption_lost_are_taken_back(tmp_path):
 
     for done, loss, epochs in ((0, 1.0, (1, 2, 3)), (1, 2.0, (2, 3))):
         events = TensorBoard(tmp_path)
-        events.started(record(), done)
+        events.on_train_begin(record(), done)
         for epoch in epochs:
-            events.epoch(Epoch(epoch, loss, 0.5, None, None, 0.1, 1.0))
-        events.ended(record())
+            events.on_epoch_end(Epoch(epoch, loss, 0.5, None, None, 0.1, 1.0))
+        events.on_train_end(record())
     found = [(event.step, event.value) for event in EventAccumulator(str(tmp_path)).Reload().Scalars("loss")]
     assert found == [(1, 1.0), (2, 2.0), (3, 2.0)]

@@ -115,7 +115,7 @@ def test_printed_commands_train_the_same_recipe_again():
 def test_the_command_of_a_run_on_own_data_trains_the_same_recipe_again(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "my data.npz", x=rng.normal(size=(40, 3)).astype(np.float32), y=np.arange(40) % 2)
-    words = ("--data", tmp_path / "my data.npz", "--test-share", 0.25, "--out", tmp_path / "runs", *SHORT)
+    words = ("--data", tmp_path / "my data.npz", "--test-size", 0.25, "--out", tmp_path / "runs", *SHORT)
     assert noiseproof("train", "gce", "--set", "loss.q=0.6", *words).exit_code == 0
     (record,) = read_runs([tmp_path / "runs"]).records
     (group,) = groups_of([record], [], "bf16")

@@ -21,7 +21,7 @@ from noiseproof.paper import groups, measured, plan
 from noiseproof.paper.figures import FIGURES, Curve
 from noiseproof.paper.settings import SETTINGS
 from noiseproof.report import merge, read_records, write_records
-from noiseproof.train import DivergenceError, Observer, RunStore
+from noiseproof.train import Callback, DivergenceError, RunStore
 from noiseproof.train.run_list import RunCosts
 from noiseproof.train.runs import claimed
 
@@ -264,14 +264,14 @@ def test_what_the_records_have_is_not_run_again_and_stays_in_them(digits, tmp_pa
 
 @pytest.fixture
 def jal_diverges(monkeypatch):
-    class Diverge(Observer):
-        def epoch(self, facts):
+    class Diverge(Callback):
+        def on_epoch_end(self, facts):
             raise DivergenceError("the loss is not finite")
 
-    def observer(self, run):
-        return Diverge() if run.job.cells[0].loss == "JAL-CE" else Observer()
+    def callback(self, run):
+        return Diverge() if run.job.cells[0].loss == "JAL-CE" else Callback()
 
-    monkeypatch.setattr("noiseproof.cli.queue_view.Display.observer", observer)
+    monkeypatch.setattr("noiseproof.cli.queue_view.Display.callback", callback)
 
 
 def test_a_run_that_diverged_is_in_the_records_and_only_run_again_if_asked(digits, jal_diverges, tmp_path, monkeypatch):
@@ -281,7 +281,7 @@ def test_a_run_that_diverged_is_in_the_records_and_only_run_again_if_asked(digit
     (jal, ce) = read_records(tmp_path / "new" / "records.jsonl")
     assert (ce["status"], jal["status"], jal["result"]) == ("finished", "diverged", {})
     assert jal["message"] == "the loss is not finite"
-    monkeypatch.setattr("noiseproof.cli.queue_view.Display.observer", lambda self, run: Observer())
+    monkeypatch.setattr("noiseproof.cli.queue_view.Display.callback", lambda self, run: Callback())
     again = run(*elsewhere)
     assert again.exit_code == 0
     assert "to do" not in again.stderr
@@ -329,11 +329,11 @@ def test_a_run_that_another_process_is_at_work_on_is_left_to_it_and_has_not_fail
 
 
 def test_a_full_disk_is_said_once_and_nothing_more_is_started(digits, tmp_path, monkeypatch):
-    class Full(Observer):
-        def epoch(self, facts):
+    class Full(Callback):
+        def on_epoch_end(self, facts):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights")
 
-    monkeypatch.setattr("noiseproof.cli.queue_view.Display.observer", lambda self, run: Full())
+    monkeypatch.setattr("noiseproof.cli.queue_view.Display.callback", lambda self, run: Full())
     result = run(*digits, "--seeds", "1")
     assert result.exit_code == 1
     assert result.stderr.count("failed: ") == 1

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from noiseproof.cli import app
 from noiseproof.cli.doubts import rare_doubts
 from noiseproof.report.curves import draw_curves
-from noiseproof.train import Observer, Record
+from noiseproof.train import Callback, Record
+from noiseproof.train.batch_loader import SINGLE
 from noiseproof.train.checkpoint import read_checkpoint
 from noiseproof.train.distributed import LostProcessError
-from noiseproof.train.feed import SINGLE
 
 BUG = """
 from torch import nn
@@ -219,7 +219,7 @@ def test_labels_from_one_and_labels_in_another_order_are_doubted(command):
         ("zero.npz", ("--labels", "noisy.npy")),
         ("zero.npz", ("--labels", "shuffled.npy")),
     ):
-        words = [*command, "--data", data, *labels, "--test-share", "0.2", "--set", "epochs=1"]
+        words = [*command, "--data", data, *labels, "--test-size", "0.2", "--set", "epochs=1"]
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, result.output
         said[labels[1]] = result.stderr
@@ -275,7 +275,7 @@ def test_json_prints_one_object_and_nothing_else_on_stdout():
         (["digits/ce", "--noise", "symmetric:0.2", "--labels", "x.npy"], "--labels and --noise both say"),
         (["digits/ce", "--device", "gpu"], "--device must be auto, cpu, cuda or cuda:NUMBER, got 'gpu'"),
         (["digits/ce", "--device", "cuda:99"], "CUDA devices here; use cpu or auto"),
-        (["digits/ce", "--test-share", "0.1"], "for data without a test split; digits has one of 500"),
+        (["digits/ce", "--test-size", "0.1"], "for data without a test split; digits has one of 500"),
         (["digits/ce", "--model", "gone:network"], "cannot import gone"),
         (["cifar10/ce"], "'noiseproof data fetch cifar10' downloads it"),
         (["digits/ce", "--set", "dataset=b.npz"], "--set does not take dataset: RECIPE or --data says it"),
@@ -362,14 +362,14 @@ def test_a_process_that_is_lost_is_one_line(monkeypatch, timed_out):
 def test_ones_own_features_train_without_a_test_split_and_say_so():
     result = run("jal-ce", "--data", features(), *SHORT)
     assert result.exit_code == 0, result.output
-    assert "no test split, so no test accuracy will be known; --test-share 0.1 holds out a tenth" in result.output
+    assert "no test split, so no test accuracy will be known; --test-size 0.1 holds out a tenth" in result.output
     assert "labels as given" in result.output
     assert "of the given labels predicted; no test accuracy is known" in result.output
     assert re.fullmatch(r"mine_jal-ce_none_seed123_\w{8}", folders()[0])
 
 
 def test_a_share_of_ones_own_data_is_held_out_on_request():
-    result = run("jal-ce", "--data", features(), "--test-share", "0.2", *SHORT)
+    result = run("jal-ce", "--data", features(), "--test-size", "0.2", *SHORT)
     assert "12 held out to test on, labels as given: where these are wrong, so is the test accuracy" in result.output
     assert "% test accuracy in the last epoch, 2" in result.output
 
@@ -476,8 +476,8 @@ def test_a_signal_ends_it_with_a_checkpoint_and_a_sentence_and_the_same_command_
     done = len(read_checkpoint(folder)[1]["epochs"])
     assert 5 <= done == len(Record.read(folder).epochs)
 
-    class Stop(Observer):
-        def started(self, record, epochs_done):
+    class Stop(Callback):
+        def on_train_begin(self, record, epochs_done):
             assert epochs_done == done
             raise KeyboardInterrupt
 
@@ -520,7 +520,7 @@ def test_a_column_that_names_the_rows_is_doubted(tmp_path, column, values, said)
 )
 def test_what_makes_a_result_worthless_is_doubted(tmp_path, header, row, said):
     (tmp_path / "data.csv").write_text("\n".join([header, *map(row, range(40))]) + "\n")
-    words = ("ce", "--data", tmp_path / "data.csv", "--out", tmp_path / "runs", "--set", "epochs=1", "--test-share", "0.25")
+    words = ("ce", "--data", tmp_path / "data.csv", "--out", tmp_path / "runs", "--set", "epochs=1", "--test-size", "0.25")
     done = run(*words)
     assert done.exit_code == 0, done.output
     warnings = [line for line in done.stderr.splitlines() if "column" in line or "capitals" in line or "to test on" in line]

@@ -16,10 +16,10 @@ from triton.runtime.jit import JITFunction
 from noiseproof.models import create_model
 from noiseproof.train import Recipe
 from noiseproof.train.fast.graph import _use_triton_layers
-from noiseproof.train.fast.lean import LeanWeights
+from noiseproof.train.fast.metrics import StepMetrics
+from noiseproof.train.fast.packed_weights import PackedWeights
 from noiseproof.train.fast.sgd import FusedSgd
 from noiseproof.train.fast.streams import SideStream
-from noiseproof.train.fast.tally import Tally
 
 HOPPER = GPUTarget("cuda", 90, 32)
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.int64: "*i64"}
@@ -48,18 +48,20 @@ def type_of(value):
 def step(model, precision):
     half, device = precision == "bf16", torch.device("cpu")
     network = create_model(model, 10)
-    lean = LeanWeights(network, multiple=8 if half else 4, half=half)
-    _use_triton_layers(lean.template, SideStream(None), device, precision)
-    channels = next(iter(lean.leaves.values())).shape[1]
+    packed = PackedWeights(network, multiple=8 if half else 4, half=half)
+    _use_triton_layers(packed.template, SideStream(None), device, precision)
+    channels = next(iter(packed.leaves.values())).shape[1]
     images = torch.zeros((2, channels, 32, 32), dtype=torch.bfloat16 if half else torch.float32)
-    logits = functional_call(lean.template, {**lean.leaves, **lean.buffers}, (images.to(memory_format=torch.channels_last),))
-    gradients = dict(zip(lean.leaves, torch.autograd.grad(logits.sum(), list(lean.leaves.values())), strict=True))
+    logits = functional_call(
+        packed.template, {**packed.leaves, **packed.buffers}, (images.to(memory_format=torch.channels_last),)
+    )
+    gradients = dict(zip(packed.leaves, torch.autograd.grad(logits.sum(), list(packed.leaves.values())), strict=True))
     recipe = Recipe(dataset="digits", loss="ce", model=model, clip=5.0)
-    places = [(span.start, span.stop - span.start) for span in lean.spans.values()]
-    fused = FusedSgd(recipe, lean.flat, torch.zeros_like(lean.flat), lean.copy, places)
-    fused.step(fused.table([gradients.get(name) for name in lean.spans]))
+    places = [(span.start, span.stop - span.start) for span in packed.spans.values()]
+    fused = FusedSgd(recipe, packed.flat, torch.zeros_like(packed.flat), packed.copy, places)
+    fused.step(fused.table([gradients.get(name) for name in packed.spans]))
     for scores in (logits.detach(), torch.zeros((2, 3000), dtype=logits.dtype)):  # many rows for a program, and a part of one
-        Tally(1, device).add(scores, torch.zeros((2, 2), dtype=torch.int64), torch.zeros(()))
+        StepMetrics(1, device).add(scores, torch.zeros((2, 2), dtype=torch.int64), torch.zeros(()))
 
 
 def main():

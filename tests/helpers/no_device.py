@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import torch
 
-from noiseproof.train import feed
-from noiseproof.train.fast import graph, norm, stem
+from noiseproof.train import batch_loader
+from noiseproof.train.fast import first_conv, graph, norm
 
 _numbers = itertools.count()
 
@@ -47,7 +47,7 @@ def _step_with_fresh_addresses(step):
 
 def evaluated(self, source):
     """As it is, but for the place where the logits are."""
-    for batch in source.in_order():
+    for batch in source.eval_batches():
         self.examined[: len(batch.labels), : batch.inputs.shape[1]].copy_(batch.inputs)
         yield batch, self.evaluation.replay()[: len(batch.labels)]
 
@@ -69,5 +69,5 @@ def take_away(monkeypatch):
     for tile in (norm.MOMENTS, norm.SUMS, norm.SUMS_OF_FEW, norm.POOLED_SUMS, norm.EACH):
         monkeypatch.setitem(tile, "ROWS", 4096)
     for name, value in (("POSITIONS", 4096), ("SPAN", 4096), ("PARTS", 2)):
-        monkeypatch.setattr(stem, name, value)
-    monkeypatch.setattr(feed, "EVALUATION_BATCH", 50)
+        monkeypatch.setattr(first_conv, name, value)
+    monkeypatch.setattr(batch_loader, "EVALUATION_BATCH", 50)

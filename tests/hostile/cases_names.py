@@ -45,7 +45,7 @@ def printed(*arguments: str | Path) -> str:
 
 
 def trained(path: Path) -> str:
-    quick = ("--set", "epochs=1", "--test-share", "0.5", "--device", "cpu")
+    quick = ("--set", "epochs=1", "--test-size", "0.5", "--device", "cpu")
     return printed("train", "ce", "--data", path, "--out", path.with_suffix(".runs"), *quick)
 
 

@@ -1,4 +1,4 @@
-"""skorch with our losses: probabilities, and L1 decay in the steps."""
+"""skorch with our losses: probabilities, and L1 regularisation in the steps."""
 
 import pickle
 

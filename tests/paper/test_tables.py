@@ -96,7 +96,7 @@ def test_two_results_of_one_seed_are_shown_and_count_once():
 
 def test_a_record_older_than_a_field_of_the_recipe_still_belongs_to_its_cell():
     old = run(cell(), 123, 64.0)
-    del old["recipe"]["test_share"]
+    del old["recipe"]["test_size"]
     assert join([cell()], [old]).results[0].sample.n == 1
 
 

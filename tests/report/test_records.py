@@ -41,7 +41,7 @@ def own(path, digest, *, seed=1, **recipe):
 def test_data_of_ones_own_are_known_by_their_files():
     """One file by two paths is the same data, two files of one name are not; nor does a field matter that says nothing."""
     assert identity(own("a/x.npz", "aa")) == identity(own("/b/x.npz", "aa")) != identity(own("a/x.npz", "bb"))
-    assert identity(own("x", "aa")) == identity(own("x", "aa", size=None, standardise=False, test_share=0.0))
+    assert identity(own("x", "aa")) == identity(own("x", "aa", size=None, standardise=False, test_size=0.0))
     assert identity(own("x", "aa")) != identity(own("x", "aa", standardise=True))
     binary, python = run(), run()
     binary["task"]["sources"], python["task"]["sources"] = {"test_batch.bin": "aa"}, {"test_batch": "bb"}

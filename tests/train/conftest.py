@@ -18,7 +18,7 @@ def interrupted():
 
     def run(recipe, folder, epoch, **options):
         with pytest.raises(StoppedError):
-            train(recipe, folder=folder, checkpoint_seconds=0, observer=StopIn(epoch), **options)
+            train(recipe, folder=folder, checkpoint_seconds=0, callback=StopIn(epoch), **options)
 
     return run
 

@@ -9,7 +9,7 @@ from noiseproof import paper, theory
 from noiseproof.audit import Audit
 from noiseproof.data import from_arrays
 from noiseproof.noise import symmetric
-from noiseproof.train import Recipe, Record, RunStore, identity, override, settled, train, train_concurrently, with_noise
+from noiseproof.train import Recipe, Record, RunStore, identity, override, resolve_auto, train, train_concurrently, with_noise
 from noiseproof.train.record import task_facts
 
 CLASSES = 5
@@ -29,7 +29,7 @@ def recipe(a="auto", noise="symmetric:0.4", **changes):
 
 def chosen(dataset, **facts):
     one = recipe(**facts)
-    return settled(one, with_noise(dataset, one))
+    return resolve_auto(one, with_noise(dataset, one))
 
 
 def test_it_is_chosen_for_the_noise_of_the_recipe_and_the_classes_of_the_data(dataset):
@@ -93,7 +93,7 @@ def test_the_tuned_strength_of_a_published_recipe_is_kept():
     assert (published.loss_options["beta"], published.loss_options["a"]) == (1.0, 20.0)
     labels = np.arange(100)
     task = with_noise(from_arrays(np.zeros((100, 32, 32, 3), np.uint8), labels, name="cifar100"), published)
-    found = settled(override(published, {"loss.a": "auto"}), task)
+    found = resolve_auto(override(published, {"loss.a": "auto"}), task)
     bound = 1 / (0.6 - 0.4 / 99)
     assert found.loss_options["a"] == pytest.approx(10 * bound, rel=1e-3)
     assert found.loss_options["beta"] * found.loss_options["a"] == pytest.approx(20.0)
@@ -106,7 +106,7 @@ def test_the_record_has_the_number_and_the_reasons_and_the_run_is_that_of_the_nu
     first = train(one, task, folder=tmp_path / "run")
     facts = json.loads((tmp_path / "run" / "record.json").read_text())
     assert facts["recipe"]["loss_options"] == {"a": 20.0, "beta": 1.5}
-    assert facts["notes"] == list(settled(one, task).why)
+    assert facts["notes"] == list(resolve_auto(one, task).why)
     assert "why" not in facts["recipe"]
     assert Record.read(tmp_path / "run").notes == facts["notes"]
     by_hand = override(one, {"loss.a": 20.0, "loss.beta": 1.5})
@@ -120,17 +120,17 @@ class StopError(Exception):
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_result(dataset, tmp_path):
-    from noiseproof.train import Observer
+    from noiseproof.train import Callback
 
-    class Stopping(Observer):
-        def epoch(self, facts):
+    class Stopping(Callback):
+        def on_epoch_end(self, facts):
             if facts.epoch == 2:
                 raise StopError
 
     one = recipe(epochs=4)
     task = with_noise(dataset, one)
     with pytest.raises(StopError):
-        train(one, task, folder=tmp_path, observer=Stopping(), checkpoint_seconds=0)
+        train(one, task, folder=tmp_path, callback=Stopping(), checkpoint_seconds=0)
     resumed, whole = train(one, task, folder=tmp_path), train(one, task)
     assert [epoch.loss for epoch in resumed.record.epochs] == [epoch.loss for epoch in whole.record.epochs]
     assert resumed.record.notes == whole.record.notes

@@ -10,7 +10,7 @@ from torch import nn
 
 import noiseproof
 from noiseproof.train import Recipe, prepare, train
-from noiseproof.train.feed import generator_for
+from noiseproof.train.batch_loader import generator_for
 from noiseproof.train.network import build_network
 
 ORDER = 1  # the random stream of the examples' order
@@ -45,9 +45,9 @@ def data(chance, place):
 
 def recipe_of(chance, place, has_test, images):
     loss, options = LOSSES[chance.integers(len(LOSSES))]
-    optional = {} if has_test else {"test_share": float(chance.choice([0.0, 0.3]))}
+    optional = {} if has_test else {"test_size": float(chance.choice([0.0, 0.3]))}
     if not images:
-        optional |= {"standardise": bool(chance.random() < 0.6), "one_scale": bool(chance.random() < 0.3)}
+        optional |= {"standardise": bool(chance.random() < 0.6), "global_scaling": bool(chance.random() < 0.3)}
     return Recipe(
         dataset=str(place / "data.npz"),
         loss=loss,
@@ -77,7 +77,7 @@ def prepared(recipe, x, rows):
     if images:
         values = values.transpose(0, 3, 1, 2)
     axes = (0,) if x.ndim == 2 else (0, 2, 3)
-    if recipe.one_scale and recipe.standardise:
+    if recipe.global_scaling and recipe.standardise:
         axes = None
     made = (values - values[rows].mean(axes, keepdims=True)) / values[rows].std(axes, keepdims=True)
     return torch.from_numpy(made.astype(np.float32))

@@ -51,7 +51,7 @@ def test_the_first_steps_are_those_of_a_plain_loop(cifar10):
     task = with_noise(dataclasses.replace(cifar10, train=few, test=None), recipe)
     ours = train(recipe, task).record.epochs[0].loss
 
-    from noiseproof.train.feed import EpochPlan
+    from noiseproof.train.batch_loader import EpochPlan
     from noiseproof.train.network import build_network
 
     network = build_network(recipe, task)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from noiseproof.data import from_arrays
-from noiseproof.train import Observer, Outcome, Recipe, Run, train, train_concurrently, with_noise
+from noiseproof.train import Callback, Outcome, Recipe, Run, train, train_concurrently, with_noise
 from noiseproof.train.concurrent import _Stoppable, _StoppedError, run_in_threads
 from noiseproof.train.network import build_network, nothing_drawn
 from noiseproof.train.record import Epoch
@@ -47,11 +47,11 @@ def test_runs_together_give_what_each_gives_alone(tmp_path):
 def test_a_run_that_fails_does_not_stop_the_others():
     wrong = [recipe(lr=1e30), recipe(noise="labels:/nowhere.npy")]
     heard = [Heard() for _ in range(3)]
-    outcomes = train_concurrently([wrong[0], recipe(), wrong[1]], observers=heard)
+    outcomes = train_concurrently([wrong[0], recipe(), wrong[1]], callbacks=heard)
     assert "the loss is nan" in str(outcomes[0])
     assert isinstance(outcomes[1], Outcome)
     assert isinstance(outcomes[2], FileNotFoundError)
-    assert [observer.epochs for observer in heard] == [[], [1, 2], []]
+    assert [callback.epochs for callback in heard] == [[], [1, 2], []]
 
 
 def test_a_run_that_failed_holds_nothing():
@@ -73,35 +73,35 @@ def test_no_network_is_drawn_while_another_thread_compiles():
         assert drawn.result(timeout=60) is not None
 
 
-class Interrupting(Observer):
-    def epoch(self, facts):
+class Interrupting(Callback):
+    def on_epoch_end(self, facts):
         raise KeyboardInterrupt
 
 
 def test_an_interruption_stops_the_runs_that_wait():
     heard = Heard()
     with pytest.raises(KeyboardInterrupt):
-        train_concurrently([recipe(), recipe(seed=1)], observers=[Interrupting(), heard])
+        train_concurrently([recipe(), recipe(seed=1)], callbacks=[Interrupting(), heard])
     assert heard.epochs == []
 
 
 def test_a_run_at_work_stops_at_its_next_batch():
     stopping = threading.Event()
     heard = Heard()
-    observer = _Stoppable(heard, stopping)
-    observer.batch(0, 1, 2)
-    observer.epoch(Epoch(1, 0.0, 0.0, None, None, 0.1, 0.0))
+    callback = _Stoppable(heard, stopping)
+    callback.on_batch_end(0, 1, 2)
+    callback.on_epoch_end(Epoch(1, 0.0, 0.0, None, None, 0.1, 0.0))
     assert heard.epochs == [1]
     stopping.set()
     with pytest.raises(_StoppedError):
-        observer.batch(0, 2, 2)
+        callback.on_batch_end(0, 2, 2)
 
 
-class Heard(Observer):
+class Heard(Callback):
     def __init__(self):
         self.epochs = []
 
-    def epoch(self, facts):
+    def on_epoch_end(self, facts):
         self.epochs.append(facts.epoch)
 
 

@@ -27,15 +27,15 @@ import json, os, signal, sys
 from pathlib import Path
 import numpy as np
 import torch
-from noiseproof.train import Observer, Recipe, Run, RunOptions, prepare, train
+from noiseproof.train import Callback, Recipe, Run, RunOptions, prepare, train
 from noiseproof.train.distributed import LostProcessError, process_group
 
 work = json.loads(sys.argv[1])
 place, jobs = Path(work["place"]), work["jobs"]
 
 
-class Stop(Observer):
-    def batch(self, epoch, done, total):
+class Stop(Callback):
+    def on_batch_end(self, epoch, done, total):
         if epoch == 1:
             os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -49,9 +49,9 @@ def done(name, job, options):
         run.close()
         return None
     folder = place / (name + (job.get("elsewhere", "") if rank else ""))
-    observer = Stop() if job["what"] == "stop" and rank else None
-    seconds = 1e9 if observer is None and job["what"] == "stop" else 0
-    return train(recipe, folder=folder, options=options, checkpoint_seconds=seconds, observer=observer).record.result
+    callback = Stop() if job["what"] == "stop" and rank else None
+    seconds = 1e9 if callback is None and job["what"] == "stop" else 0
+    return train(recipe, folder=folder, options=options, checkpoint_seconds=seconds, callback=callback).record.result
 
 
 def all_done(timeout, chosen):
@@ -172,7 +172,7 @@ class Two(NamedTuple):
 def two(tmp_path_factory):
     """All that two processes are to show, in one start of them: importing torch takes longer than any of it."""
     place = filled(tmp_path_factory.mktemp("two"))
-    noisy, longer = settings(place, test_share=0.3, noise="symmetric:0.3"), settings(place, epochs=3)
+    noisy, longer = settings(place, test_size=0.3, noise="symmetric:0.3"), settings(place, epochs=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(place)
         options = RunOptions(workers=0)
@@ -186,7 +186,7 @@ def two(tmp_path_factory):
         run.close()
         for name in ("resume", "elsewhere"):
             with pytest.raises(StoppedError):
-                train(Recipe.from_dict(longer), folder=place / name, options=options, checkpoint_seconds=0, observer=StopIn(2))
+                train(Recipe.from_dict(longer), folder=place / name, options=options, checkpoint_seconds=0, callback=StopIn(2))
     (place / "before").write_bytes((place / "elsewhere" / "checkpoint.safetensors").read_bytes())
     jobs = {
         "train": {"what": "train", "recipe": noisy},

@@ -12,8 +12,8 @@ import torch
 
 from noiseproof.data import from_arrays
 from noiseproof.train import Recipe, Run, RunOptions, with_noise
+from noiseproof.train.batch_loader import Batch
 from noiseproof.train.engine import PlainEngine
-from noiseproof.train.feed import Batch
 from noiseproof.train.options import precision_of
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -108,7 +108,7 @@ def test_the_fast_path_computes_what_the_plain_one_does_without_a_device_too(sha
     np.testing.assert_allclose(fast.probabilities(task.train), plain.probabilities(task.train), **near)
     np.testing.assert_allclose(fast.logits(task.test), plain.logits(task.test), rtol=1e-4, atol=1e-4)
     distance = away(plain.state(), fast.state())
-    folded = {f"update.momentum.{name}" for name in fast.engine.lean.spans if name not in fast.engine.lean.leaves}
+    folded = {f"update.momentum.{name}" for name in fast.engine.packed.spans if name not in fast.engine.packed.leaves}
     assert max(distance[name] for name in distance.keys() - folded) < 1e-4
     fast.load_state(plain.state())
     assert losses_of(fast, [1])[0] == pytest.approx(losses_of(plain, [1])[0], rel=1e-5)
@@ -122,7 +122,7 @@ def test_the_fast_path_comes_after_what_was_launched_on_its_own_device(monkeypat
     from noiseproof.train.fast.graph import GraphEngine
 
     engine, waited, device = GraphEngine.__new__(GraphEngine), [], torch.device("cuda", 1)
-    engine.parts = SimpleNamespace(options=RunOptions(device=device))
+    engine.inputs = SimpleNamespace(options=RunOptions(device=device))
     engine.stream = SimpleNamespace(wait_stream=waited.append)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: f"current of {device}")
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
@@ -152,7 +152,7 @@ def test_the_fast_path_is_the_plain_one_in_float32(kernels, changes, soft):
             assert abs(one.clean_accuracy - other.clean_accuracy) <= 0.02
         state = plain.state()
         distance, noise = away(state, fast.state()), away(state, backwards.state())
-    folded = {f"update.momentum.{name}" for name in fast.engine.lean.spans if name not in fast.engine.lean.leaves}
+    folded = {f"update.momentum.{name}" for name in fast.engine.packed.spans if name not in fast.engine.packed.leaves}
     for name in state.keys() - folded:  # the plain gradient of such a bias is rounding, ours is zero
         assert distance[name] <= 10 * noise[name] + 1e-3, name
     assert abs(plain.accuracy() - fast.accuracy()) <= 2 / 64

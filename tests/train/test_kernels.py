@@ -17,15 +17,15 @@ from noiseproof.train.update import Sgd
 
 pytest.importorskip("triton", reason="needs Triton")
 
+from noiseproof.train.fast.first_conv import FirstConv
 from noiseproof.train.fast.graph import _loss_of, _use_triton_layers
-from noiseproof.train.fast.lean import LeanWeights
+from noiseproof.train.fast.metrics import StepMetrics
 from noiseproof.train.fast.norm import FusedNorm
 from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
+from noiseproof.train.fast.packed_weights import PackedWeights
 from noiseproof.train.fast.sgd import BLOCK, FusedSgd
-from noiseproof.train.fast.stem import StemConv
+from noiseproof.train.fast.shared_output import one_of
 from noiseproof.train.fast.streams import SideStream
-from noiseproof.train.fast.tally import Tally
-from noiseproof.train.fast.twin import one_of
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ROUNDING = {torch.float32: 1e-6, torch.bfloat16: 6e-3}
@@ -148,23 +148,23 @@ def test_a_network_of_our_kernels_is_the_networks_own(model, options, monkeypatc
         pytest.skip("too slow in the interpreter")
     plain, network = (create_model(model, 10, **options).to(DEVICE) for _ in range(2))
     network.load_state_dict(plain.state_dict())
-    lean = LeanWeights(network, multiple=4, half=False)
-    _use_triton_layers(lean.template, SideStream(None), DEVICE, "float32")
-    kinds = [type(module) for module in lean.template.modules()]
-    assert kinds.count(StemConv) == 1
+    packed = PackedWeights(network, multiple=4, half=False)
+    _use_triton_layers(packed.template, SideStream(None), DEVICE, "float32")
+    kinds = [type(module) for module in packed.template.modules()]
+    assert kinds.count(FirstConv) == 1
     assert OverlappedConv in kinds
     assert kinds.count(OverlappedLinear) == (2 if model == "cnn8" else 1)
     assert FusedNorm in kinds
     inputs, target = drawn(3, 3, 32, 32), torch.arange(3, device=DEVICE)
     padded = torch.zeros((3, 4, 32, 32), device=DEVICE).to(memory_format=torch.channels_last)
     padded[:, :3] = inputs
-    logits = functional_call(lean.template, {**lean.leaves, **lean.buffers}, (padded,))
+    logits = functional_call(packed.template, {**packed.leaves, **packed.buffers}, (padded,))
     expected = plain.double()(inputs.double())
     assert away(logits, expected) < 1e-4
-    gradients = torch.autograd.grad(nn.functional.cross_entropy(logits, target), list(lean.leaves.values()))
+    gradients = torch.autograd.grad(nn.functional.cross_entropy(logits, target), list(packed.leaves.values()))
     nn.functional.cross_entropy(expected, target).backward()
     largest = max(parameter.grad.abs().max() for parameter in plain.parameters())
-    for name, gradient in zip(lean.leaves, gradients, strict=True):
+    for name, gradient in zip(packed.leaves, gradients, strict=True):
         theirs = plain.get_parameter(name).grad
         own = gradient[tuple(slice(size) for size in theirs.shape)]
         torch.testing.assert_close(own.double(), theirs, rtol=1e-3, atol=1e-4 * largest.item())
@@ -183,7 +183,7 @@ def test_runs_share_the_code_of_a_loss_but_not_its_tensors():
 @pytest.mark.parametrize("classes", [3, 10, 100, 1000, 1100])
 def test_the_tally_counts_what_is_predicted(classes, dtype):
     """Two batches, the second smaller; some predictions are equal to others, and the logits are part of a wider tensor."""
-    tally, losses, counts = Tally(5, DEVICE), [0.25, 1.5], torch.zeros(2, dtype=torch.int64)
+    metrics, losses, counts = StepMetrics(5, DEVICE), [0.25, 1.5], torch.zeros(2, dtype=torch.int64)
     several_programs = 1000 if classes <= 100 else 40
     for seed, (rows, loss) in enumerate(zip((several_programs, 30), losses, strict=True)):
         logits = drawn(rows, classes + 6, seed=seed).mul(3).round().to(dtype)[:, :classes]
@@ -191,16 +191,16 @@ def test_the_tally_counts_what_is_predicted(classes, dtype):
         first_of_equals = (logits == logits.amax(1, keepdim=True)).int().argmax(1).cpu()
         for kind, every in enumerate((5, 2)):
             labels[kind, ::every] = first_of_equals[::every]
-        tally.add(logits, labels.to(DEVICE), torch.tensor(loss, device=DEVICE))
+        metrics.add(logits, labels.to(DEVICE), torch.tensor(loss, device=DEVICE))
         counts += (labels == first_of_equals).sum(1)
-    assert tally.counts.tolist() == counts.tolist()
+    assert metrics.counts.tolist() == counts.tolist()
     assert counts[1] > counts[0] > 0
-    assert tally.losses.tolist() == [*losses, 0.0, 0.0, 0.0]
-    assert tally.step.item() == 2
-    tally.restart()
-    tally.add(logits, labels.to(DEVICE), torch.tensor(4.0, device=DEVICE))
-    assert tally.losses.tolist()[:2] == [4.0, 1.5]
-    assert tally.counts.tolist() == (labels == first_of_equals).sum(1).tolist()
+    assert metrics.losses.tolist() == [*losses, 0.0, 0.0, 0.0]
+    assert metrics.step.item() == 2
+    metrics.restart()
+    metrics.add(logits, labels.to(DEVICE), torch.tensor(4.0, device=DEVICE))
+    assert metrics.losses.tolist()[:2] == [4.0, 1.5]
+    assert metrics.counts.tolist() == (labels == first_of_equals).sum(1).tolist()
 
 
 @pytest.mark.parametrize(
@@ -213,8 +213,8 @@ def test_the_kernels_compile_for_a_gpu(model, precision, tmp_path):
     command = [sys.executable, "-m", "tests.helpers.compiled_ahead", model, precision]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
-    kernels = {"moments", "forward", "backward_sums", "backward_inputs", "_stem_forward", "_stem_weights"}
-    assert set(ended.stdout.split()) == kernels | {"_square_sums", "_scale", "_step", "_tally"}
+    kernels = {"moments", "forward", "backward_sums", "backward_inputs", "_conv_forward", "_conv_weights"}
+    assert set(ended.stdout.split()) == kernels | {"_square_sums", "_scale", "_step", "_step_metrics"}
 
 
 def test_what_the_kernels_do_not_pool_is_refused():
@@ -227,10 +227,10 @@ def test_what_the_kernels_do_not_pool_is_refused():
 @pytest.mark.parametrize(("inner", "outer"), [(4, 64), (8, 72)])
 def test_a_first_convolution_is_torchs_own(inner, outer, dtype):
     conv = nn.Conv2d(inner, outer, 3, padding=1, bias=False).to(DEVICE, dtype).to(memory_format=torch.channels_last)
-    assert StemConv.suits(conv)
+    assert FirstConv.suits(conv)
     x = drawn(3, inner, 8, 6, dtype=dtype)
     weight = conv.weight.detach().double().requires_grad_()
-    out, expected = StemConv(conv, "ieee")(x), nn.functional.conv2d(x.double(), weight, padding=1)
+    out, expected = FirstConv(conv, "ieee")(x), nn.functional.conv2d(x.double(), weight, padding=1)
     slope = drawn(*out.shape, dtype=dtype, seed=2)
     (ours,), (theirs,) = torch.autograd.grad(out, [conv.weight], slope), torch.autograd.grad(expected, [weight], slope.double())
     assert out.is_contiguous(memory_format=torch.channels_last)
@@ -242,14 +242,14 @@ def test_a_first_convolution_is_torchs_own(inner, outer, dtype):
 def test_a_first_convolution_that_is_not_the_first_is_refused():
     conv = nn.Conv2d(4, 8, 3, padding=1, bias=False).to(DEVICE)
     with pytest.raises(ValueError, match="no gradient goes to the inputs"):
-        StemConv(conv, "ieee")(drawn(2, 4, 4, 4).requires_grad_())
+        FirstConv(conv, "ieee")(drawn(2, 4, 4, 4).requires_grad_())
 
 
 def test_other_convolutions_are_not_taken_for_a_first_one():
     for options in ({"stride": 2}, {"padding": 0}, {"bias": True}, {"dilation": 2}, {"groups": 4}):
-        assert not StemConv.suits(nn.Conv2d(8, 64, 3, **{"padding": 1, "bias": False, **options}))
-    assert not StemConv.suits(nn.Conv2d(16, 64, 3, padding=1, bias=False))
-    assert not StemConv.suits(nn.Conv2d(8, 64, 1, bias=False))
+        assert not FirstConv.suits(nn.Conv2d(8, 64, 3, **{"padding": 1, "bias": False, **options}))
+    assert not FirstConv.suits(nn.Conv2d(16, 64, 3, padding=1, bias=False))
+    assert not FirstConv.suits(nn.Conv2d(8, 64, 1, bias=False))
 
 
 @pytest.mark.parametrize("nesterov", [False, True])

@@ -17,9 +17,9 @@ from noiseproof.data import load_digits
 from noiseproof.losses import create_loss
 from noiseproof.models import create_model
 from noiseproof.train import (
+    Callback,
     CheckpointError,
     DivergenceError,
-    Observer,
     Predictions,
     Recipe,
     Record,
@@ -103,7 +103,7 @@ def test_training_leaves_torchs_generator_and_switches_alone(digits):
 
 def test_between_two_batches_of_an_evaluation_gradients_are_as_the_caller_has_them(digits):
     run = Run(digits, prepare(digits))
-    for _, logits in run.engine.evaluated(run.feed):
+    for _, logits in run.engine.evaluated(run.loader):
         assert torch.is_grad_enabled()
         assert not logits.requires_grad
 
@@ -112,11 +112,11 @@ def test_a_finished_run_is_shown_and_not_run_again(digits, tmp_path, files):
     first = train(digits, folder=tmp_path)
     before = files(tmp_path)
 
-    class Never(Observer):
-        def started(self, record, epochs_done):
+    class Never(Callback):
+        def on_train_begin(self, record, epochs_done):
             raise AssertionError("it started again")
 
-    again = train(digits, folder=tmp_path, observer=Never())
+    again = train(digits, folder=tmp_path, callback=Never())
     assert again.record.result == first.record.result
     assert sorted(again.predictions) == [2, 4, 6]
     assert all(np.array_equal(again.predictions[epoch], first.predictions[epoch]) for epoch in (2, 4, 6))
@@ -274,7 +274,7 @@ def test_writing_the_record_takes_at_most_a_hundredth_of_the_time(digits, tmp_pa
     clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter)
     monkeypatch.setattr(loop, "time", clock)
     monkeypatch.setattr(Record, "write", lambda record, folder: now.__setitem__(0, now[0] + takes))
-    started = loop.Loop(digits, None, tmp_path, None, RunOptions(), 60.0, Observer())
+    started = loop.Loop(digits, None, tmp_path, None, RunOptions(), 60.0, Callback())
     started._write_record()
     assert started.record_seconds == pytest.approx(between)
     assert started.recorded_at == now[0]
@@ -297,13 +297,13 @@ def test_rows_of_the_confidence_lead_back_to_the_data(tmp_path):
     """With a share held out, rows are not those of the file; each has its position, and what is found there is its label."""
     y = np.random.default_rng(0).integers(0, 3, 60)
     np.savez(tmp_path / "mine.npz", x=np.random.default_rng(1).normal(size=(60, 4)), y=y)
-    recipe = Recipe(dataset=str(tmp_path / "mine.npz"), loss="ce", noise="symmetric:0.3", test_share=0.25, epochs=1, batch=16)
+    recipe = Recipe(dataset=str(tmp_path / "mine.npz"), loss="ce", noise="symmetric:0.3", test_size=0.25, epochs=1, batch=16)
     train(recipe, folder=tmp_path / "run")
     arrays = np.load(tmp_path / "run" / "confidence.npz")
     assert len(arrays["index"]) == len(set(arrays["index"].tolist())) == 45
     np.testing.assert_array_equal(arrays["clean"], y[arrays["index"]])
     assert (arrays["given"] != y[arrays["index"]]).any()
-    train(dataclasses.replace(recipe, test_share=0.0), folder=tmp_path / "whole")
+    train(dataclasses.replace(recipe, test_size=0.0), folder=tmp_path / "whole")
     np.testing.assert_array_equal(np.load(tmp_path / "whole" / "confidence.npz")["index"], np.arange(60))
 
 
@@ -329,16 +329,16 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_record(digits, t
 
 
 def test_a_loss_that_is_not_finite_is_noticed_before_the_end_of_a_long_epoch(digits):
-    class Count(Observer):
+    class Count(Callback):
         steps = 0
 
-        def batch(self, epoch, done, total):
+        def on_batch_end(self, epoch, done, total):
             self.steps += 1
 
-    observer = Count()
+    callback = Count()
     with pytest.raises(DivergenceError, match=r"in epoch 1, step [2-9] of 325, at"):
-        train(override(digits, {"lr": 1e30, "batch": 4}), observer=observer)
-    assert observer.steps == 100
+        train(override(digits, {"lr": 1e30, "batch": 4}), callback=callback)
+    assert callback.steps == 100
 
 
 def test_weights_that_break_in_the_very_last_step_are_noticed(digits, tmp_path):
@@ -350,12 +350,12 @@ def test_weights_that_break_in_the_very_last_step_are_noticed(digits, tmp_path):
 
 
 def test_two_processes_do_not_work_in_one_folder(digits, tmp_path):
-    class Second(Observer):
-        def started(self, record, epochs_done):
+    class Second(Callback):
+        def on_train_begin(self, record, epochs_done):
             with pytest.raises(ValueError, match="another process is at work in"):
                 train(digits, folder=tmp_path)
 
-    train(digits, folder=tmp_path, observer=Second())
+    train(digits, folder=tmp_path, callback=Second())
 
 
 def test_without_noise_nothing_is_said_about_clean_labels(digits, tmp_path):
@@ -377,20 +377,20 @@ def test_without_a_test_split_no_test_accuracy_is_known(digits):
 def test_the_observer_hears_every_batch_and_epoch_in_order(digits):
     heard = []
 
-    class Ear(Observer):
-        def started(self, record, epochs_done):
+    class Ear(Callback):
+        def on_train_begin(self, record, epochs_done):
             heard.append(("started", epochs_done))
 
-        def batch(self, epoch, done, total):
+        def on_batch_end(self, epoch, done, total):
             heard.append(("batch", epoch, done, total))
 
-        def epoch(self, facts):
+        def on_epoch_end(self, facts):
             heard.append(("epoch", facts.epoch))
 
-        def ended(self, record):
+        def on_train_end(self, record):
             heard.append(("ended", record.status))
 
-    train(override(digits, {"epochs": "2", "batch": "700"}), observer=Ear())
+    train(override(digits, {"epochs": "2", "batch": "700"}), callback=Ear())
     per_epoch = [[("batch", e, 700, 1297), ("batch", e, 1297, 1297), ("epoch", e + 1)] for e in (0, 1)]
     assert heard == [("started", 0), *per_epoch[0], *per_epoch[1], ("ended", "finished")]
 
@@ -433,3 +433,8 @@ def test_a_loss_that_changes_with_the_epochs_is_told_which_it_is(digits):
         run.train_epoch(epoch)
         strengths.append(run.criterion.strength.item())
     assert strengths == [1.0, 1.0, 2.0, 4.0]
+
+
+def test_a_callback_with_a_method_of_an_earlier_version_is_refused():
+    with pytest.raises(TypeError, match=r"Mine\.epoch: this method of a callback is called on_epoch_end now"):
+        type("Mine", (Callback,), {"epoch": lambda self, facts: None})

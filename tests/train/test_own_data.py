@@ -28,7 +28,7 @@ from tests.helpers.own import grey_folder, recipe
 @pytest.mark.parametrize("augment", ["none", "flip", "crop-flip"])
 @pytest.mark.usefixtures("own")
 def test_an_npz_of_images_is_learned(colours, augment):
-    outcome = train(recipe(colours, augment=augment, test_share=0.2))
+    outcome = train(recipe(colours, augment=augment, test_size=0.2))
     assert outcome.record.result["test_accuracy"] == 1.0
     assert outcome.record.task["test_examples"] == 12
 
@@ -58,7 +58,7 @@ def test_image_files_give_the_same_files_for_any_number_of_workers_and_after_an_
 def test_a_list_of_image_files_is_learned(image_folder, tmp_path, augment):
     lines = [f"{path} {int(path.parent.name == 'bright')}" for path in sorted((image_folder / "train").rglob("*.png"))]
     (tmp_path / "all.txt").write_text("\n".join(lines), encoding="utf-8")
-    outcome = train(recipe(str(tmp_path / "all.txt"), augment=augment, test_share=0.2), options=RunOptions(workers=0))
+    outcome = train(recipe(str(tmp_path / "all.txt"), augment=augment, test_size=0.2), options=RunOptions(workers=0))
     assert outcome.record.result["test_accuracy"] == 1.0
 
 
@@ -90,7 +90,7 @@ def test_small_image_files_keep_their_size_and_their_one_channel(tmp_path):
     place = grey_folder(tmp_path / "scans")
     chosen = own_recipe(open_dataset(place), place, "ce", seed=1, model="cnn8", gpu=False)
     assert (chosen.size, chosen.augment, chosen.model_options) == ((28, 28), "crop-flip", {})
-    chosen = dataclasses.replace(chosen, epochs=1, batch=12, test_share=0.5)
+    chosen = dataclasses.replace(chosen, epochs=1, batch=12, test_size=0.5)
     outcome = train(chosen, folder=tmp_path / "run")
     assert outcome.task.train.inputs.shape == (12, 28, 28, 1)
     assert outcome.task.inputs_in_words(chosen) == "images of 28x28 pixels, grey"
@@ -155,7 +155,7 @@ def test_own_features_are_standardised_and_raw_ones_are_not_learned(tmp_path):
     place = scaled_features(tmp_path)
     chosen = own_recipe(open_dataset(place), place, "jal-ce", seed=1)
     assert chosen.standardise
-    chosen = dataclasses.replace(chosen, epochs=20, test_share=0.25)
+    chosen = dataclasses.replace(chosen, epochs=20, test_size=0.25)
     outcome = train(chosen, folder=tmp_path / "run")
     assert outcome.record.result["test_accuracy"] == 1.0
     assert outcome.record.recipe["standardise"] is True
@@ -190,17 +190,17 @@ def pixels(generator):
     ],
     ids=["pixels", "in [0, 1]", "answers 1 to 5", "continuous", "with a number", "percent and yes or no", "one", "far", "none"],
 )
-def test_columns_of_one_kind_get_one_scale(columns, one):
+def test_columns_of_one_kind_get_a_global_scale(columns, one):
     data = from_arrays(columns(np.random.default_rng(0)).astype(np.float32), np.arange(100) % 2)
     chosen = own_recipe(data, "mine.npz", "ce", seed=1)
-    assert (chosen.standardise, chosen.one_scale) == (True, one)
+    assert (chosen.standardise, chosen.global_scaling) == (True, one)
     words = with_noise(data, chosen).inputs_in_words(chosen)
-    assert words.endswith(", all columns by one scale") == one
+    assert words.endswith(", all columns by one global scale") == one
 
 
 def test_the_statistics_leave_out_what_is_held_out_and_serve_every_use_of_the_network(tmp_path):
     place = scaled_features(tmp_path)
-    chosen = recipe(place, model="mlp", standardise=True, test_share=0.25, epochs=1)
+    chosen = recipe(place, model="mlp", standardise=True, test_size=0.25, epochs=1)
     task = with_noise(open_dataset(place), chosen)
     kept = task.train.inputs.astype(np.float64)
     assert len(kept) == 60
@@ -214,7 +214,7 @@ def test_the_statistics_leave_out_what_is_held_out_and_serve_every_use_of_the_ne
     with torch.no_grad():
         expected = run.network(torch.from_numpy(by_hand))
     np.testing.assert_allclose(run.logits(task.test), expected, rtol=1e-4, atol=1e-5)  # raw inputs in, as everywhere
-    np.testing.assert_allclose(next(run.test_feed.in_order()).inputs, by_hand, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(next(run.test_loader.eval_batches()).inputs, by_hand, rtol=1e-4, atol=1e-6)
     fold = dataclasses.replace(task, train=task.train.take(np.arange(0, 60, 2)))
     found = Run(chosen, fold).inputs["preprocessing"]["standardise"]["mean"]
     np.testing.assert_allclose(found, kept[::2].mean(0), rtol=1e-12)

@@ -100,7 +100,7 @@ def test_a_model_that_does_not_fit_is_refused_with_the_reason(colours, model, me
 def test_a_network_of_ones_own_gets_small_files_in_rgb(tmp_path):
     """It is called with the number of classes alone, so it cannot know that there is one channel."""
     place = grey_folder(tmp_path / "scans")
-    outcome = train(recipe(place, size=(28, 28), test_share=0.5))
+    outcome = train(recipe(place, size=(28, 28), test_size=0.5))
     assert outcome.task.train.inputs.shape == (12, 28, 28, 3)
     assert outcome.record.result["test_accuracy"] == 1.0
     three = recipe(place, size=(28, 28), model="resnet18", model_options={"in_channels": 3})

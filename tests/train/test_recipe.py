@@ -95,7 +95,7 @@ def test_text_becomes_what_the_field_holds(text, field, value):
         ({"seed": "-1"}, r"seed must be in \[0, 2\^32\), got -1"),
         ({"seed": str(2**32)}, r"seed must be in \[0, 2\^32\), got 4294967296"),
         ({"seed": str(2**64 + 123)}, r"seed must be in \[0, 2\^32\), got 18446744073709551739"),
-        ({"test_share": "1"}, r"test_share must be in \[0, 1\), got 1"),
+        ({"test_size": "1"}, r"test_size must be in \[0, 1\), got 1"),
     ],
     ids=str,
 )
@@ -127,7 +127,7 @@ def test_a_shorter_run_keeps_the_epochs_it_reaches():
 
 
 def test_a_record_from_before_a_field_existed_has_its_default():
-    before = {name: value for name, value in DIGITS.as_dict().items() if name not in ("standardise", "one_scale", "size")}
+    before = {name: value for name, value in DIGITS.as_dict().items() if name not in ("standardise", "global_scaling", "size")}
     assert DIGITS.differences(before) == []
     now = dataclasses.replace(DIGITS, standardise=True, size=(28, 28))
     assert now.differences(before) == ["standardise is False, not True", "size is None, not [28, 28]"]
@@ -161,3 +161,11 @@ def test_a_folder_is_called_by_what_is_trained(changes, name):
 def test_a_loss_that_must_be_told_of_the_training_is_refused():
     with pytest.raises(ValueError, match="ogc must be told of the training by calls of its method update: train it in a loop"):
         Recipe(dataset="digits", loss="ogc")
+
+
+def test_fields_of_earlier_versions_are_read_under_their_new_names():
+    former = {"dataset": "digits", "loss": "ce", "test_share": 0.25, "standardise": True, "one_scale": True}
+    recipe = Recipe.from_dict(former)
+    assert (recipe.test_size, recipe.global_scaling) == (0.25, True)
+    assert recipe.differences(former) == []
+    assert override(recipe, {"test_share": "0.5"}).test_size == 0.5

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from noiseproof.train import CheckpointError, Observer, Record, Run, loop, override, train
+from noiseproof.train import Callback, CheckpointError, Record, Run, loop, override, train
 from noiseproof.train.checkpoint import read_checkpoint, write_checkpoint
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -202,13 +202,13 @@ def test_a_run_stopped_within_an_epoch_ends_the_same(digits, tmp_path, files, wh
 def test_a_run_that_is_stopped_writes_the_last_whole_epoch(digits, tmp_path, files, whole, error):
     """Long before a checkpoint is due."""
 
-    class Stop(Observer):
-        def batch(self, epoch, done, total):
+    class Stop(Callback):
+        def on_batch_end(self, epoch, done, total):
             if epoch == 4:
                 raise error
 
     with pytest.raises(error):
-        train(digits, folder=tmp_path / "stopped", checkpoint_seconds=1e9, observer=Stop())
+        train(digits, folder=tmp_path / "stopped", checkpoint_seconds=1e9, callback=Stop())
     assert len(read_checkpoint(tmp_path / "stopped")[1]["epochs"]) == 4
     assert len(Record.read(tmp_path / "stopped").epochs) == 4
     train(digits, folder=tmp_path / "stopped")
@@ -218,13 +218,13 @@ def test_a_run_that_is_stopped_writes_the_last_whole_epoch(digits, tmp_path, fil
 def test_a_run_stopped_after_its_last_epoch_but_before_its_end_repeats_that_epoch(digits, tmp_path, files, whole):
     """The state after the last epoch is never kept: its results are to be written at once."""
 
-    class Stop(Observer):
-        def epoch(self, facts):
+    class Stop(Callback):
+        def on_epoch_end(self, facts):
             if facts.epoch == 6:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(digits, folder=tmp_path, checkpoint_seconds=1e9, observer=Stop())
+        train(digits, folder=tmp_path, checkpoint_seconds=1e9, callback=Stop())
     tensors, facts = read_checkpoint(tmp_path)
     assert len(facts["epochs"]) == 5
     assert not any(name.startswith("predictions.") and name.endswith(".6") for name in tensors)
@@ -233,12 +233,12 @@ def test_a_run_stopped_after_its_last_epoch_but_before_its_end_repeats_that_epoc
 
 
 def test_a_stop_after_the_end_leaves_a_finished_run(digits, tmp_path, files, whole):
-    class Stop(Observer):
-        def ended(self, record):
+    class Stop(Callback):
+        def on_train_end(self, record):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(digits, folder=tmp_path, checkpoint_seconds=1e9, observer=Stop())
+        train(digits, folder=tmp_path, checkpoint_seconds=1e9, callback=Stop())
     assert files(tmp_path) == whole
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from noiseproof.train import DivergenceError, Observer, Outcome, RunOptions
+from noiseproof.train import Callback, DivergenceError, Outcome, RunOptions
 from noiseproof.train.run_list import RunCosts, machine_name, plan_runs, run_batches, shard, train_runs
 from noiseproof.train.runs import RunStore, StoredRun
 
@@ -73,8 +73,8 @@ def test_fields_that_this_version_does_not_know_make_another_run_if_they_say_som
 
 
 def test_a_full_disk_ends_the_queue_instead_of_every_run_after_its_training(recipes, tmp_path):
-    class Full(Observer):
-        def epoch(self, facts):
+    class Full(Callback):
+        def on_epoch_end(self, facts):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights")
 
     store, heard = RunStore(tmp_path), []
@@ -82,7 +82,7 @@ def test_a_full_disk_ends_the_queue_instead_of_every_run_after_its_training(reci
         plan_runs(recipes, store.runs(), RunCosts(HERE)),
         store,
         RunCosts(HERE),
-        observer=lambda run: Full() if run.recipe.seed == 1 else Observer(),
+        callback=lambda run: Full() if run.recipe.seed == 1 else Callback(),
         on_outcome=lambda run, outcome: heard.append(run.recipe.seed),
     )
     assert (heard, [run.recipe.seed for run in tally.not_started]) == ([0, 1], [2, 3])
@@ -91,16 +91,16 @@ def test_a_full_disk_ends_the_queue_instead_of_every_run_after_its_training(reci
 
 
 def test_a_stopped_queue_resumes_and_keeps_what_is_finished(recipes, tmp_path):
-    class Stop(Observer):
-        def epoch(self, facts):
+    class Stop(Callback):
+        def on_epoch_end(self, facts):
             raise KeyboardInterrupt
 
-    def observer(run):
-        return Stop() if run.recipe.seed == 2 else Observer()
+    def callback(run):
+        return Stop() if run.recipe.seed == 2 else Callback()
 
     store = RunStore(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        train_runs(plan_runs(recipes, store.runs(), RunCosts(HERE)), store, RunCosts(HERE), observer=observer)
+        train_runs(plan_runs(recipes, store.runs(), RunCosts(HERE)), store, RunCosts(HERE), callback=callback)
     assert statuses(recipes, store) == ["finished", "finished", "running", "waiting"]
     tally = train_runs(plan_runs(recipes, store.runs(), RunCosts(HERE)), store, RunCosts(HERE))
     assert [run.recipe.seed for run in tally.finished] == [2, 3]
@@ -166,14 +166,14 @@ def test_a_device_that_is_slower_than_it_was_is_believed(recipes):
 def test_of_a_run_that_was_begun_only_the_rest_must_end_in_time(recipes, tmp_path):
     """Six epochs of ten seconds: four are done, so that 20 seconds are left of one run and 60 of another."""
 
-    class Stop(Observer):
-        def epoch(self, facts):
+    class Stop(Callback):
+        def on_epoch_end(self, facts):
             if facts.epoch == 4:
                 raise KeyboardInterrupt
 
     store = RunStore(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        train_runs(plan_runs(recipes[:1], [], RunCosts(HERE)), store, RunCosts(HERE), observer=lambda run: Stop())
+        train_runs(plan_runs(recipes[:1], [], RunCosts(HERE)), store, RunCosts(HERE), callback=lambda run: Stop())
     speeds = RunCosts(HERE, {RunCosts.key(HERE, recipes[0].as_dict()): 10.0})
     planned = plan_runs([recipes[1], recipes[0]], store.runs(), speeds)
     assert [(run.done, run.seconds) for run in planned] == [(0, 60.0), (4, 20.0)]

@@ -27,6 +27,7 @@ from noiseproof.train import (
 )
 from noiseproof.train import checkpoint as checkpoints
 from noiseproof.train.record import task_facts
+from noiseproof.train.runs import recipe_key
 
 ROOT = Path(__file__).resolve().parents[2]
 EARLIER = Path(__file__).parent / "data" / "record_of_an_earlier_version.json"
@@ -111,7 +112,7 @@ def test_numbers_count_by_value_and_missing_fields_by_their_default():
     recipe, task = facts_of(override(earlier_recipe(), {"loss.a": 20}))
     expected = identity(recipe, task)
     assert identity({**recipe, "loss_options": {"a": 20.0}}, task) == expected
-    assert identity({name: value for name, value in recipe.items() if name != "test_share"}, task) == expected
+    assert identity({name: value for name, value in recipe.items() if name != "test_size"}, task) == expected
     assert identity({**recipe, "field_of_a_later_version": 1}, task) != expected
 
 
@@ -242,3 +243,12 @@ def test_the_loss_is_written_once_and_kept(tmp_path, digits, interrupted):
     checkpoints.write_checkpoint(tmp_path, tensors, {**facts, "loss": "as it was said then"})
     assert train(digits, folder=tmp_path).record.loss == "as it was said then"
     assert Record.read(tmp_path).loss == "as it was said then"
+
+
+def test_a_renamed_field_keeps_the_digest_of_its_run():
+    recipe = Recipe(dataset="mine.npz", loss="ce", standardise=True, global_scaling=True, test_size=0.25)
+    assert folder_name(recipe) == "mine_ce_none_seed0_fc72d100"
+    former = {{"test_size": "test_share", "global_scaling": "one_scale"}.get(k, k): v for k, v in recipe.as_dict().items()}
+    facts = {"name": "mine", "noise": {"hash": "0"}, "sources": {}, "classes": 2, "examples": 8, "test_examples": 2}
+    assert identity(recipe.as_dict(), facts) == identity(former, facts)
+    assert recipe_key(recipe.as_dict()) == recipe_key(former)

@@ -14,7 +14,7 @@ from noiseproof.cli import app
 from noiseproof.data import load_digits
 from noiseproof.noise.soft import SoftLabels
 from noiseproof.train import Recipe, Record, Run, RunStore, prepare, train, with_noise
-from noiseproof.train.feed import EpochPlan
+from noiseproof.train.batch_loader import EpochPlan
 from noiseproof.train.record import task_facts
 
 TRUE = load_digits().train.labels
@@ -89,7 +89,7 @@ def test_a_named_array_is_taken_as_labels(soft):
 def test_a_share_that_is_held_out_takes_its_soft_labels_along(soft):
     recipe, _ = soft
     digits = dataclasses.replace(load_digits(), test=None)
-    task = with_noise(digits, dataclasses.replace(recipe, test_share=0.25))
+    task = with_noise(digits, dataclasses.replace(recipe, test_size=0.25))
     np.testing.assert_array_equal(task.soft, posterior()[task.rows])
     assert task.noise["hash"] == prepare(recipe).noise["hash"]
     assert task.noise["rate"] == (GIVEN != TRUE)[task.rows].mean()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from noiseproof.data import DataError, ImageFiles, Split
-from noiseproof.train.feed import MemoryFeed
+from noiseproof.train.batch_loader import MemoryLoader
 from noiseproof.train.transforms import Standardise, Transforms
 
 STATISTICS = {
@@ -77,10 +77,10 @@ def test_with_one_scale_the_columns_keep_their_proportions():
     generator = np.random.default_rng(0)
     x = generator.choice([0, 4, 16], size=(5000, 3), p=[0.6, 0.3, 0.1]).astype(np.float32)
     x[:, 1] *= generator.random(5000) < 0.01
-    made = Standardise.of(features(x), one_scale=True)
+    made = Standardise.of(features(x), global_scaling=True)
     np.testing.assert_allclose(made(x), (x - x.mean(dtype=np.float64)) / x.std(dtype=np.float64), rtol=1e-5, atol=1e-6)
     x[:, 2] = 4.0
-    made = Standardise.of(features(x), one_scale=True)
+    made = Standardise.of(features(x), global_scaling=True)
     assert made.std[2] == 0
     assert not made(x)[:, 2].any()
 
@@ -106,10 +106,10 @@ def test_features_near_the_end_of_float32_stay_finite_and_one_beyond_is_named():
 def test_the_statistics_are_those_of_the_training_examples_alone():
     train, test = features([[0.0], [2.0]]), features([[1.0], [101.0]])
     transforms = Transforms.named("none", train, standardise=True)
-    feed = MemoryFeed(test, transforms, batch=2, seed=0, device=torch.device("cpu"))
-    assert next(feed.in_order()).inputs.tolist() == [[0.0], [100.0]]
-    again = MemoryFeed(test, Transforms.named("none", test, standardise=True), batch=2, seed=0, device=torch.device("cpu"))
-    assert next(again.in_order()).inputs.tolist() == [[-1.0], [1.0]]  # not shared with the other feed of these inputs
+    loader = MemoryLoader(test, transforms, batch=2, seed=0, device=torch.device("cpu"))
+    assert next(loader.eval_batches()).inputs.tolist() == [[0.0], [100.0]]
+    again = MemoryLoader(test, Transforms.named("none", test, standardise=True), batch=2, seed=0, device=torch.device("cpu"))
+    assert next(again.eval_batches()).inputs.tolist() == [[-1.0], [1.0]]  # not shared with the other loader of these inputs
 
 
 def test_images_are_not_standardised_twice():

@@ -212,10 +212,10 @@ def _of_weights(loss: str, kind: DataKind, case: Case) -> tuple[str, Basis]:
 
 def _decay(loss: str, case: Case, pretrained: bool) -> tuple[float | None, float | None, Part]:
     if case.kind is None:
-        reason = "what it should be depends on the data: kind= (--kind) says what they are; docs/decay.md has the table"
+        reason = "what it should be depends on the data: kind= (--kind) says it; docs/regularisation.md has the table"
         return None, None, Part("decay", "-", reason, "none")
     if case.kind == "features":
-        reason = "on an MLP no difference was seen between L1 5e-5 and none (docs/decay.md)"
+        reason = "on an MLP no difference was seen between L1 5e-5 and none (docs/regularisation.md)"
         return 0.0, 0.0, Part("decay", "none", reason, "records")
     if case.kind == "images" and case.examples is not None and case.examples < FEW_IMAGES:
         reason = f"the default: of fewer than {FEW_IMAGES:,} images, trained by Adam, decays have not been compared"
@@ -225,7 +225,7 @@ def _decay(loss: str, case: Case, pretrained: bool) -> tuple[float | None, float
     if found is None:
         return None, None, Part("decay", "-", f"the paper does not train {loss} on {data_set}", "none")
     shown = " and ".join(f"L{k} {value:g}" for k, value in ((1, found.l1), (2, found.l2)) if value)
-    return found.l1, found.l2, Part("decay", shown, f"the paper's for {data_set}; part of the method (docs/decay.md)", "paper")
+    return found.l1, found.l2, Part("decay", shown, f"the paper's for {data_set}; part of it (docs/regularisation.md)", "paper")
 
 
 def _commands(
@@ -244,7 +244,7 @@ def _commands(
     field = ",".join([*others[:2], f"{loss}({inside})" if inside else loss])
     compare = ["noiseproof", "compare", field, "--data", *data]
     if not tested:
-        compare += ["--test-share", "0.2", *([] if source is None else ["--test-noise", source])]
+        compare += ["--test-size", "0.2", *([] if source is None else ["--test-noise", source])]
     return [shlex.join(["noiseproof", "train", loss, "--data", *data, *changes]), shlex.join(compare)]
 
 

@@ -21,7 +21,7 @@ from noiseproof.data import Examples
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import ReadError, is_file, write_whole
 from noiseproof.noise import label_hash
-from noiseproof.train import Recipe, RunOptions, Task
+from noiseproof.train import Recipe, RunOptions, TrainingData
 from noiseproof.train.concurrent import concurrent_runs, run_in_threads
 from noiseproof.train.engine_choice import fast_path_suits, start_run
 from noiseproof.train.options import precision_of
@@ -67,7 +67,7 @@ class HeldOut(NamedTuple):
 class Plan:
     """What is cross-validated: the examples with their given labels, and the fold of each; without folds all are trained on."""
 
-    task: Task
+    task: TrainingData
     fold: NDArray[np.int64] | None
     seed: int
     options: RunOptions
@@ -162,7 +162,7 @@ def cross_validated(
 
 def _trained(
     recipe: Recipe,
-    task: Task,
+    task: TrainingData,
     held: Examples,
     options: RunOptions,
     on_epoch: Callable[[int, State], object],
@@ -213,7 +213,7 @@ def _key(plan: Plan, recipe: Recipe, kept: NDArray[np.int64], soft: NDArray[np.f
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def digest_of(task: Task) -> str:
+def digest_of(task: TrainingData) -> str:
     """Of the examples and the given labels: files count by path, size and time of change, arrays by their content."""
     digest = hashlib.sha256(f"{label_hash(task.train.labels)} {len(task.classes)}".encode())
     if task.train.in_memory:

@@ -15,12 +15,12 @@ import typer
 
 from noiseproof.cli.output import Console, console, echo, fail, warn
 from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
-from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, Share, SkipCorrupt, Workers
+from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, SkipCorrupt, TestSize, Workers
 
 if TYPE_CHECKING:
     from noiseproof.cli.compare_runs import Competitor, Runs
     from noiseproof.data import Dataset
-    from noiseproof.train import Recipe, Task
+    from noiseproof.train import Recipe, TrainingData
 
 __all__ = ["compare"]
 
@@ -67,7 +67,7 @@ def compare(
     decay: Decay = None,
     changes: Changes = None,
     model: Model = None,
-    test_share: Share = None,
+    test_size: TestSize = None,
     test_noise: TestNoise = None,
     profile: Profile = "paper-code",
     out: Out = Path("runs"),
@@ -83,7 +83,7 @@ def compare(
     A seed gives every loss the same noise, initial weights and order of examples, so differences are taken within seeds.
     --data PLACE is your own data, --dataset NAME one that has recipes; a loss without a recipe there is trained like ce.
 
-    Without clean labels to test on, --test-share holds out labels as given, the same for all seeds: their order of losses is
+    Without clean labels to test on, --test-size holds out labels as given, the same for all seeds: their order of losses is
     mostly that of clean ones (docs/choosing.md), and --test-noise corrects the numbers. 'noiseproof audit' estimates the noise.
 
     The runs are kept like those of 'noiseproof train': stopped, the same command goes on; with more losses or seeds, only
@@ -93,9 +93,9 @@ def compare(
 
     noiseproof compare ce,gce,nce+rce,jal-ce --dataset digits --noise symmetric:0.4
 
-    noiseproof compare ce,jal-ce --data my.npz --test-share 0.2 --noise symmetric:0.4 --seeds 10 --set epochs=50
+    noiseproof compare ce,jal-ce --data my.npz --test-size 0.2 --noise symmetric:0.4 --seeds 10 --set epochs=50
 
-    noiseproof compare 'ce,jal-ce,jal-ce(a=auto:audit)' --data my.npz --test-share 0.2 --test-noise audit
+    noiseproof compare 'ce,jal-ce,jal-ce(a=auto:audit)' --data my.npz --test-size 0.2 --test-noise audit
 
     noiseproof compare 'gce(q=0.5),gce(q=0.9)' --dataset digits --decay none,l1:5e-5,l2:1e-4 --png losses.png
     """
@@ -112,7 +112,7 @@ def compare(
             raise ValueError(f"--format must be one of {', '.join(FORMATS)}, got {how!r}")
         if png is not None and not is_dir(png.parent):
             raise FileNotFoundError(f"{png.parent}: no such folder for --png")
-        wanted = changes_from(changes or [], model, test_share)
+        wanted = changes_from(changes or [], model, test_size)
         _check(wanted, decay)
         chosen, decays = parse_losses(losses), parse_decays(decay)
         defining = {name: wanted.get(name) for name in ("model", "size")}
@@ -121,7 +121,7 @@ def compare(
         options = RunOptions(device_named(device), workers, skip_corrupt)
         runs = Runs(field, setting.task, RunStore(out), setting.data, options, test_noise)
         if runs.task.test is None:
-            raise ValueError("the data have no test split to compare on: --test-share 0.1 holds out a tenth")
+            raise ValueError("the data have no test split to compare on: --test-size 0.1 holds out a tenth")
         check_model(next(iter(field[0].recipes.values())), runs.task)
         _run(runs, jobs, how, png)
 
@@ -239,16 +239,16 @@ class Setting:
 
         return Setting(open_dataset(dataset, data), published, data)
 
-    def task(self, recipe: Recipe) -> Task:
+    def task(self, recipe: Recipe) -> TrainingData:
         from noiseproof.data import data_root
         from noiseproof.train import with_noise
 
         return with_noise(self.dataset, recipe, data_root(self.data))
 
-    def settled(self, recipe: Recipe) -> Recipe:
-        from noiseproof.train import settled
+    def resolve_auto(self, recipe: Recipe) -> Recipe:
+        from noiseproof.train import resolve_auto
 
-        return settled(recipe, self.task(recipe)) if recipe.is_open else recipe
+        return resolve_auto(recipe, self.task(recipe)) if recipe.has_auto else recipe
 
 
 def _field(
@@ -269,7 +269,7 @@ def _field(
     for shown, loss, options in losses:
         for decay in decays:
             changes = {"loss": loss, **wanted, **decay, **{f"loss.{key}": value for key, value in options.items()}}
-            one = Competitor(shown, {seed: setting.settled(override(setting.base(loss, seed), changes)) for seed in seeds})
+            one = Competitor(shown, {seed: setting.resolve_auto(override(setting.base(loss, seed), changes)) for seed in seeds})
             key = recipe_key(next(iter(one.recipes.values())).as_dict())
             if key in field:
                 raise ValueError(f"{shown} with decay {one.decay} is there twice")

@@ -8,14 +8,14 @@ import numpy as np
 
 from noiseproof.noise import LabelNoise, clean_accuracy, from_spec
 from noiseproof.noise.correction import CleanAccuracy
-from noiseproof.train import Recipe, RunOptions, StoredRun, Task, load
+from noiseproof.train import Recipe, RunOptions, StoredRun, TrainingData, load
 
 __all__ = ["PAGE", "noise_of_test_labels", "on_clean_labels", "said_of_correction", "said_of_labels"]
 
 PAGE = "docs/choosing.md says how often that picks the best loss"
 
 
-def noise_of_test_labels(text: str | None, recipe: Recipe, task: Task) -> LabelNoise | None:
+def noise_of_test_labels(text: str | None, recipe: Recipe, task: TrainingData) -> LabelNoise | None:
     """The noise that --test-noise names: a rate, ``kind:rate``, a matrix's file or the folder of an audit."""
     if text is None:
         return None
@@ -30,7 +30,9 @@ def noise_of_test_labels(text: str | None, recipe: Recipe, task: Task) -> LabelN
     return noise
 
 
-def on_clean_labels(run: StoredRun, recipe: Recipe, task: Task, noise: LabelNoise, options: RunOptions) -> CleanAccuracy:
+def on_clean_labels(
+    run: StoredRun, recipe: Recipe, task: TrainingData, noise: LabelNoise, options: RunOptions
+) -> CleanAccuracy:
     """The accuracy on clean labels of a finished run, from its predictions of the test split and the labels there."""
     if run.folder is None or task.test is None:
         raise ValueError("a run without a folder, or data without a test split, has nothing to correct")
@@ -42,9 +44,9 @@ def on_clean_labels(run: StoredRun, recipe: Recipe, task: Task, noise: LabelNois
     return clean_accuracy(np.concatenate(predicted), task.test.labels[np.concatenate(seen)], noise)
 
 
-def said_of_labels(recipe: Recipe, task: Task) -> list[str]:
+def said_of_labels(recipe: Recipe, task: TrainingData) -> list[str]:
     """A note where the labels that losses are tested on were held out as they were given."""
-    if not recipe.test_share or task.clean is not None or task.test is None:
+    if not recipe.test_size or task.clean is not None or task.test is None:
         return []
     n = len(task.test)
     return [

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Recipe, Record, RunOptions, RunStore
+from noiseproof.train import Callback, DivergenceError, Epoch, Outcome, Recipe, Record, RunOptions, RunStore
 from noiseproof.train.run_list import PlannedRun, RunCosts, train_runs
 
 __all__ = ["Advance", "in_processes", "in_words"]
@@ -121,7 +121,7 @@ def _work(connection: Connection, root: Path, data: str | None, options: RunOpti
             RunCosts(""),
             data=data,
             options=options,
-            observer=lambda run: Advance(lambda recipe, epoch: connection.send(epoch), run.recipe),
+            callback=lambda run: Advance(lambda recipe, epoch: connection.send(epoch), run.recipe),
             on_outcome=partial(_keep, ended),
         )
         connection.send(in_words(ended[0]))
@@ -146,14 +146,14 @@ def in_words(outcome: Outcome | Exception) -> tuple[str, bool]:
     return f"{type(outcome).__name__}: {outcome}", True
 
 
-class Advance(Observer):
+class Advance(Callback):
     """Tells how many epochs of a run are done."""
 
     def __init__(self, reached: Reached, recipe: Recipe) -> None:
         self.reached, self.recipe = reached, recipe
 
-    def started(self, record: Record, epochs_done: int) -> None:
+    def on_train_begin(self, record: Record, epochs_done: int) -> None:
         self.reached(self.recipe, epochs_done)
 
-    def epoch(self, facts: Epoch) -> None:
+    def on_epoch_end(self, facts: Epoch) -> None:
         self.reached(self.recipe, facts.epoch)

@@ -17,7 +17,7 @@ from noiseproof.io.files import is_file
 from noiseproof.noise import LabelNoise
 from noiseproof.report.classes import said_of_classes
 from noiseproof.report.comparison import Entrant
-from noiseproof.train import Recipe, RunOptions, RunStore, StoredRun, Task, identity
+from noiseproof.train import Recipe, RunOptions, RunStore, StoredRun, TrainingData, identity
 from noiseproof.train.record import RECORD, task_facts
 from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, train_runs
 from noiseproof.train.runs import recipe_key
@@ -47,7 +47,7 @@ class Runs:
     def __init__(
         self,
         field: Sequence[Competitor],
-        task_of: Callable[[Recipe], Task],
+        task_of: Callable[[Recipe], TrainingData],
         store: RunStore,
         data: str | None,
         options: RunOptions,
@@ -105,7 +105,7 @@ class Runs:
                     data=self.data,
                     options=self.options,
                     at_once=jobs,
-                    observer=lambda run: Advance(display.reached, run.recipe),
+                    callback=lambda run: Advance(display.reached, run.recipe),
                     on_outcome=lambda run, outcome: display.ended(run.recipe, *in_words(outcome)),
                 )
         return display.errors

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data import Examples
 from noiseproof.io.text import excerpt
-from noiseproof.train import Recipe, Task
+from noiseproof.train import Recipe, TrainingData
 
 __all__ = ["LOST", "data_doubts", "rare_doubts", "table_doubts"]
 
@@ -27,7 +27,7 @@ docs/choosing.md has what was measured"""
 LOST = "train ce with --set epochs=10 first, then this loss from there, --set weights=RUN/weights.safetensors"
 
 
-def data_doubts(recipe: Recipe, task: Task) -> Iterator[str]:
+def data_doubts(recipe: Recipe, task: TrainingData) -> Iterator[str]:
     """Labels that count from 1, or are of other examples or perhaps other classes; classes that are not tested; what
     :func:`table_doubts` finds."""
     given = task.train.labels

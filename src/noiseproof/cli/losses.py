@@ -86,7 +86,7 @@ def loss_page(entry: LossEntry) -> Group:
 
 
 def usage(entry: LossEntry) -> list[str]:
-    """Three ways to use the loss, and the L1 decay where the paper has it, as code that runs."""
+    """Three ways to use the loss, and the L1 regularisation where the paper has it, as code that runs."""
     from noiseproof import functional
     from noiseproof.losses.recommended import recommended_settings
 

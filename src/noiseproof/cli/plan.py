@@ -14,7 +14,7 @@ from noiseproof import paper
 from noiseproof.data import open_dataset
 from noiseproof.io.files import is_file
 from noiseproof.losses import find_loss
-from noiseproof.train import Recipe, RunStore, Task, override, own_recipe, prepare, settled, with_noise
+from noiseproof.train import Recipe, RunStore, TrainingData, override, own_recipe, prepare, resolve_auto, with_noise
 from noiseproof.train.network import check_model
 from noiseproof.train.record import task_facts
 
@@ -31,12 +31,12 @@ class Plan:
     recipe: Recipe
     store: RunStore
     data: str | None
-    task: Task | None = None
+    task: TrainingData | None = None
 
     def __post_init__(self) -> None:
         self.folder = self.store.folder_for(self.recipe)
 
-    def opened(self) -> Task:
+    def opened(self) -> TrainingData:
         """The data, opened if they are not yet; with them the run is found under whatever name it has."""
         self.task = self.task or prepare(self.recipe, self.data)
         self.folder = self.store.folder_for(self.recipe, task_facts(self.recipe, self.task))
@@ -72,9 +72,9 @@ def plan_run(
     if ":" in recipe.model:
         sys.path.insert(0, os.getcwd())  # where a user's own module usually is
     task = None if dataset is None else with_noise(dataset, recipe)
-    if recipe.is_open:
+    if recipe.has_auto:
         task = task or prepare(recipe, data)
-        recipe = settled(recipe, task)
+        recipe = resolve_auto(recipe, task)
     plan = Plan(recipe, RunStore(out), data, task)
     check_model(recipe, plan.task)
     return plan
@@ -88,8 +88,8 @@ def noise_from(noise: str, labels: str | None) -> str:
     return f"labels:{os.path.abspath(os.path.expanduser(labels))}"
 
 
-def changes_from(texts: list[str], model: str | None, test_share: float | None) -> dict[str, Any]:
-    """What --set, --model and --test-share change in the recipe."""
+def changes_from(texts: list[str], model: str | None, test_size: float | None) -> dict[str, Any]:
+    """What --set, --model and --test-size change in the recipe."""
     changes: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -99,7 +99,7 @@ def changes_from(texts: list[str], model: str | None, test_share: float | None) 
         if key in ELSEWHERE:
             raise ValueError(f"--set does not take {key}: {ELSEWHERE[key]}")
         changes[key] = value.strip()
-    given = {"model": model, "test_share": test_share}
+    given = {"model": model, "test_size": test_size}
     return changes | {key: value for key, value in given.items() if value is not None}
 
 

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from noiseproof.train import Epoch, Observer, Record
+from noiseproof.train import Callback, Epoch, Record
 
 __all__ = ["Bar", "Lines", "TensorBoard", "accuracies", "duration"]
 
@@ -70,30 +70,30 @@ class Pace:
         return f"{rate:,.0f} examples/s  {duration((self.total - self.done) / rate)} left"
 
 
-class Lines(Observer):
+class Lines(Callback):
     """One line for each epoch, and further lines within long ones."""
 
     def __init__(self, console: Console) -> None:
         self.console, self.told = console, time.monotonic()
         self.within = -1  # the epoch that a line was last printed in, counted from 0
 
-    def started(self, record: Record, epochs_done: int) -> None:
+    def on_train_begin(self, record: Record, epochs_done: int) -> None:
         self.epochs = record.recipe["epochs"]
         self.pace = Pace(self.epochs, record.task["examples"], epochs_done)
         if epochs_done:
             self._tell(f"goes on after epoch {epochs_done}")
 
-    def batch(self, epoch: int, done: int, total: int) -> None:
+    def on_batch_end(self, epoch: int, done: int, total: int) -> None:
         self.pace.reach(epoch, done)
         if time.monotonic() - self.told >= LINE_SECONDS:
             self.within = epoch
             self._tell(f"{self._label(epoch + 1)}  {done} of {total}  {self.pace.text()}")
 
-    def evaluating(self, epoch: int) -> None:
+    def on_evaluation_begin(self, epoch: int) -> None:
         if self.within == epoch:  # the epoch is long, so its evaluation may be too
             self._tell(f"{self._label(epoch + 1)}  evaluating")
 
-    def epoch(self, facts: Epoch) -> None:
+    def on_epoch_end(self, facts: Epoch) -> None:
         self.pace.reach(facts.epoch, 0)
         self._tell(f"{self._label(facts.epoch)}  loss {number(facts.loss)}  {accuracies(facts)}  {self.pace.text()}")
 
@@ -116,35 +116,35 @@ class _Display(Progress):
             yield Text(self.numbers, style="dim")
 
 
-class Bar(Observer):
+class Bar(Callback):
     """A bar over the whole run, with the last epoch's numbers below it."""
 
     def __init__(self, console: Console) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[pace]}"))
         self.display = _Display(*columns, console=console, expand=True, transient=True)
 
-    def started(self, record: Record, epochs_done: int) -> None:
+    def on_train_begin(self, record: Record, epochs_done: int) -> None:
         self.epochs = record.recipe["epochs"]
         self.pace = Pace(self.epochs, record.task["examples"], epochs_done)
         self.task = self.display.add_task("", total=self.pace.total, pace="")
         if record.epochs:
-            self.epoch(record.epochs[-1])
+            self.on_epoch_end(record.epochs[-1])
         self._show(epochs_done + 1)
         if epochs_done:
             self.display.console.print(f"goes on after epoch {epochs_done}", highlight=False)
         self.display.start()
 
-    def batch(self, epoch: int, done: int, total: int) -> None:
+    def on_batch_end(self, epoch: int, done: int, total: int) -> None:
         self.pace.reach(epoch, done)
         self._show(epoch + 1)
 
-    def evaluating(self, epoch: int) -> None:
+    def on_evaluation_begin(self, epoch: int) -> None:
         self._show(epoch + 1, "evaluating")
 
-    def epoch(self, facts: Epoch) -> None:
+    def on_epoch_end(self, facts: Epoch) -> None:
         self.display.numbers = f"epoch {facts.epoch}: loss {number(facts.loss)}  {accuracies(facts)}"
 
-    def ended(self, record: Record) -> None:
+    def on_train_end(self, record: Record) -> None:
         self.close()
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class Bar(Observer):
         self.display.update(self.task, completed=self.pace.done, description=label, pace=doing or self.pace.text())
 
 
-class TensorBoard(Observer):
+class TensorBoard(Callback):
     """Each epoch's numbers as TensorBoard events in the run's folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -168,15 +168,15 @@ class TensorBoard(Observer):
             ) from error
         self.writer_for, self.folder = SummaryWriter, folder
 
-    def started(self, record: Record, epochs_done: int) -> None:
+    def on_train_begin(self, record: Record, epochs_done: int) -> None:
         # Events of epochs that an interruption lost are purged: these epochs are trained again.
         self.writer: Any = self.writer_for(str(self.folder), purge_step=epochs_done + 1 if epochs_done else None)
         self.writer.add_text("recipe", f"```json\n{json.dumps(record.recipe, indent=1)}\n```")
 
-    def epoch(self, facts: Epoch) -> None:
+    def on_epoch_end(self, facts: Epoch) -> None:
         numbers = {f"accuracy/{name}": share for name, share in known_shares(facts).items()}
         for name, value in {"loss": facts.loss, "lr": facts.lr, **numbers}.items():
             self.writer.add_scalar(name, value, facts.epoch)
 
-    def ended(self, record: Record) -> None:
+    def on_train_end(self, record: Record) -> None:
         self.writer.close()

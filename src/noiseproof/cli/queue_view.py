@@ -21,7 +21,7 @@ from noiseproof.paper.figures import FIGURES, Curve
 from noiseproof.paper.plan import H200_EPOCH_SECONDS, PaperRun
 from noiseproof.report import compact, merge, read_records, write_records
 from noiseproof.report.folders import run_line
-from noiseproof.train import DivergenceError, Epoch, Observer, Outcome, Recipe, Record, RunStore, identity
+from noiseproof.train import Callback, DivergenceError, Epoch, Outcome, Recipe, Record, RunStore, identity
 from noiseproof.train.record import RECORD
 from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts
 from noiseproof.train.runs import BusyError
@@ -175,7 +175,7 @@ class Display:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.bar.stop()
 
-    def observer(self, run: PlannedRun[PaperRun]) -> Observer:
+    def callback(self, run: PlannedRun[PaperRun]) -> Callback:
         return _Share(self, run)
 
     def reached(self, run: PlannedRun[PaperRun], share: float) -> None:
@@ -229,16 +229,16 @@ class Display:
         self.bar.update(self.task, completed=done, description=f"{ended}/{len(self.todo)}", left=text)
 
 
-class _Share(Observer):
+class _Share(Callback):
     """Tells the display how much of a run is done."""
 
     def __init__(self, display: Display, run: PlannedRun[PaperRun]) -> None:
         self.display, self.run = display, run
 
-    def started(self, record: Record, epochs_done: int) -> None:
+    def on_train_begin(self, record: Record, epochs_done: int) -> None:
         self.display.reached(self.run, epochs_done / record.recipe["epochs"])
 
-    def epoch(self, facts: Epoch) -> None:
+    def on_epoch_end(self, facts: Epoch) -> None:
         self.display.reached(self.run, min(facts.epoch / self.run.facts["epochs"], 0.999))
 
 

@@ -250,7 +250,7 @@ def _run(
                 if isinstance(where, Local):
                     tally = train_runs(
                         todo, work.store, work.speeds, data=place, options=where.options, at_once=at_once, minutes=minutes,
-                        observer=display.observer, on_outcome=display.ended,
+                        callback=display.callback, on_outcome=display.ended,
                     )  # fmt: skip
                 else:
                     tally = where.run(

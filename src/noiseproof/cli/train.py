@@ -20,7 +20,7 @@ from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
     from noiseproof.cli.plan import Plan
-    from noiseproof.train import Observer, Record, RunOptions, Task
+    from noiseproof.train import Callback, Record, RunOptions, TrainingData
 
 __all__ = ["train"]
 
@@ -39,7 +39,10 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: epochs=100, lr=0.02, loss.a=20, loss.a=auto."),
 ]
-Share = Annotated[float | None, typer.Option(help="Hold out this share to test on, if the data have no test split.")]
+TestSize = Annotated[
+    float | None,
+    typer.Option("--test-size", "--test-share", help="Hold out this share to test on, if the data have no test split."),
+]
 Profile = Annotated[str, typer.Option(help="paper-code, or paper-text where the two differ.")]
 Out = Annotated[Path, typer.Option(help="Folder of runs; each has its own inside.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
@@ -69,7 +72,7 @@ def train(
     labels: Labels = None,
     model: Model = None,
     changes: Changes = None,
-    test_share: Share = None,
+    test_size: TestSize = None,
     profile: Profile = "paper-code",
     out: Out = Path("runs"),
     device: Device = "auto",
@@ -110,25 +113,25 @@ def train(
     from noiseproof.train import RunOptions
 
     with errors_reported():
-        wanted = changes_from(changes or [], model, test_share)
+        wanted = changes_from(changes or [], model, test_size)
         plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out, means_gpu(device))
         if dry_run:
             print_recipe(plan, as_json)
             return
         options = RunOptions(device_named(device), workers, skip_corrupt, deterministic, fast)
         shown = None if quiet else Console(stderr=True) if as_json else console
-        observers = _shown_by(shown, every)
+        callbacks = _shown_by(shown, every)
     with sigterm_as_ctrl_c() as stopped, ExitStack() as group:
         options = _joined(group, options, timeout)
-        with _endings(plan, as_json, observers, stopped):
+        with _endings(plan, as_json, callbacks, stopped):
             task = plan.opened()
-            observers += [TensorBoard(plan.folder)] if tensorboard else []
-            record = _trained(plan, task, options, observers, shown, checkpoint_every, timeout)
+            callbacks += [TensorBoard(plan.folder)] if tensorboard else []
+            record = _trained(plan, task, options, callbacks, shown, checkpoint_every, timeout)
             if options.process.rank == 0:
                 print_result(record, task, plan.folder, quiet, as_json)
 
 
-def _shown_by(shown: Console | None, every: int) -> list[Observer]:
+def _shown_by(shown: Console | None, every: int) -> list[Callback]:
     from noiseproof.cli.progress import Bar, Lines
     from noiseproof.cli.train_view import EveryNth, Legend
 
@@ -148,9 +151,9 @@ def _joined(group: ExitStack, options: RunOptions, timeout: float) -> RunOptions
 
 def _trained(
     plan: Plan,
-    task: Task,
+    task: TrainingData,
     options: RunOptions,
-    observers: list[Observer],
+    callbacks: list[Callback],
     shown: Console | None,
     checkpoint_seconds: float,
     timeout: float,
@@ -158,13 +161,13 @@ def _trained(
     """Train, which rank 0 tells of and draws."""
     from noiseproof.cli.train_view import print_start
     from noiseproof.train import train as run_recipe
-    from noiseproof.train.observer import Several
+    from noiseproof.train.callback import CallbackList
 
     run: dict[str, Any] = {"folder": plan.folder, "options": options, "checkpoint_seconds": checkpoint_seconds}
     if options.process.rank:
         return run_recipe(plan.recipe, task, **run).record
     print_start(plan, task, options, shown, timeout)
-    record = run_recipe(plan.recipe, task, observer=Several(*observers), **run).record
+    record = run_recipe(plan.recipe, task, callback=CallbackList(*callbacks), **run).record
     _draw(record, plan.folder)
     return record
 
@@ -182,7 +185,7 @@ def _draw(record: Record, folder: Path) -> None:
 
 
 @contextmanager
-def _endings(plan: Plan, as_json: bool, observers: list[Observer], stopped: Stopped) -> Iterator[None]:
+def _endings(plan: Plan, as_json: bool, callbacks: list[Callback], stopped: Stopped) -> Iterator[None]:
     """Report an early end of the run, from one of the processes, with its exit status."""
     from noiseproof.cli.train_view import as_json_text
     from noiseproof.io.files import is_file
@@ -195,7 +198,7 @@ def _endings(plan: Plan, as_json: bool, observers: list[Observer], stopped: Stop
     try:
         yield
     except KeyboardInterrupt:
-        _close(observers)
+        _close(callbacks)
         kept = is_file(plan.folder / "checkpoint.safetensors")
         way = "goes on from the last checkpoint" if kept else "starts anew, there was no checkpoint yet"
         problem.print(f"stopped; the same command {way} in {escape(str(plan.folder))}", highlight=False, soft_wrap=True)
@@ -209,7 +212,7 @@ def _endings(plan: Plan, as_json: bool, observers: list[Observer], stopped: Stop
                 typer.echo(as_json_text(record, plan.folder))
         raise typer.Exit(3) from None
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-        _close(observers)
+        _close(callbacks)
         own = ":" in plan.recipe.model and _is_foreign(error)
         if own and isinstance(error, RuntimeError):  # torch's, for shapes that do not fit
             place = place_in(error, plan.recipe.model.partition(":")[0])
@@ -228,12 +231,12 @@ def _let_others_speak() -> None:
     time.sleep(FIRST_SPEAKS)
 
 
-def _close(observers: list[Observer]) -> None:
+def _close(callbacks: list[Callback]) -> None:
     from noiseproof.cli.progress import Bar
 
-    for observer in observers:
-        if isinstance(observer, Bar):
-            observer.close()
+    for callback in callbacks:
+        if isinstance(callback, Bar):
+            callback.close()
 
 
 def _is_foreign(error: BaseException) -> bool:

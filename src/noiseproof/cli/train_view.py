@@ -14,9 +14,9 @@ from noiseproof.cli.doubts import LOST, data_doubts, rare_doubts
 from noiseproof.cli.output import Console, console, printable, warn
 from noiseproof.cli.plan import Plan
 from noiseproof.cli.progress import duration
-from noiseproof.train import Epoch, Observer, Recipe, Record, RunOptions, Task
+from noiseproof.train import Callback, Epoch, Recipe, Record, RunOptions, TrainingData
+from noiseproof.train.callback import CallbackList
 from noiseproof.train.engine_choice import fast_path_suits
-from noiseproof.train.observer import Several
 
 __all__ = [
     "EveryNth", "Legend", "as_json_text", "class_line", "print_recipe", "print_result", "print_start", "result_line",
@@ -43,7 +43,7 @@ def print_recipe(plan: Plan, as_json: bool) -> None:
         console.print(f"[dim]{key:18} {escape(text)}[/]", highlight=False, soft_wrap=True)
 
 
-def print_start(plan: Plan, task: Task, options: RunOptions, shown: Console | None, timeout: float) -> None:
+def print_start(plan: Plan, task: TrainingData, options: RunOptions, shown: Console | None, timeout: float) -> None:
     """What is to be run, on ``shown`` if there is one, and warnings in any case."""
     recipe, wrong, before = plan.recipe, task.wrong, Record.read(plan.folder)
     finished = before is not None and before.status == "finished"
@@ -56,7 +56,7 @@ def print_start(plan: Plan, task: Task, options: RunOptions, shown: Console | No
         labels = f"trained on soft labels in place of {labels}"
     examples = f"{len(task.train)} examples of {len(task.classes)} classes"
     lines = [f"[bold]{escape(task.name)}, {escape(recipe.loss)}[/]: {examples}, {labels}; {task.inputs_in_words(recipe)}"]
-    if task.test is not None and recipe.test_share and wrong is None:
+    if task.test is not None and recipe.test_size and wrong is None:
         lines.append(f"{len(task.test)} held out to test on, labels as given: where these are wrong, so is the test accuracy")
     elif task.test is not None:
         lines.append(f"{len(task.test)} examples to test on")
@@ -71,11 +71,11 @@ def print_start(plan: Plan, task: Task, options: RunOptions, shown: Console | No
         shown.print(line, highlight=False, soft_wrap=True)
 
 
-def _doubts(recipe: Recipe, task: Task, options: RunOptions) -> Iterator[str]:
+def _doubts(recipe: Recipe, task: TrainingData, options: RunOptions) -> Iterator[str]:
     """What the user may not have meant."""
     yield from data_doubts(recipe, task)
     if task.test is None:
-        yield "no test split, so no test accuracy will be known; --test-share 0.1 holds out a tenth"
+        yield "no test split, so no test accuracy will be known; --test-size 0.1 holds out a tenth"
     if options.device.type == "cpu" and recipe.model.startswith("resnet"):
         size = "" if task.train.in_memory else " --set size=32"
         yield f"{recipe.model} takes hours on a CPU where a small network, --model cnn5{size}, takes minutes"
@@ -88,13 +88,13 @@ def _doubts(recipe: Recipe, task: Task, options: RunOptions) -> Iterator[str]:
         yield f"the last batch of an epoch, {rest}, is left out: fewer than the {options.process.world} processes"
 
 
-class Legend(Observer):
+class Legend(Callback):
     """Says before the first epoch what the numbers of an epoch are."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
-    def started(self, record: Record, epochs_done: int) -> None:
+    def on_train_begin(self, record: Record, epochs_done: int) -> None:
         constant = f", less its constant {record.loss_constant:g}" if record.loss_constant else ""
         parts = [f"loss: mean over the epoch's steps{constant}", "given: training labels predicted, before each step"]
         if "rate" in record.task["noise"]:
@@ -104,23 +104,23 @@ class Legend(Observer):
         self.console.print(f"[dim]{'; '.join(parts)}[/]", highlight=False, soft_wrap=True)
 
 
-class EveryNth(Several):
+class EveryNth(CallbackList):
     """Tells of every n-th epoch, and of the last."""
 
-    def __init__(self, n: int, observer: Observer) -> None:
-        super().__init__(observer)
+    def __init__(self, n: int, callback: Callback) -> None:
+        super().__init__(callback)
         self.n = n
 
-    def started(self, record: Record, epochs_done: int) -> None:
+    def on_train_begin(self, record: Record, epochs_done: int) -> None:
         self.last = record.recipe["epochs"]
-        super().started(record, epochs_done)
+        super().on_train_begin(record, epochs_done)
 
-    def epoch(self, facts: Epoch) -> None:
+    def on_epoch_end(self, facts: Epoch) -> None:
         if facts.epoch % self.n == 0 or facts.epoch == self.last:
-            super().epoch(facts)
+            super().on_epoch_end(facts)
 
 
-def print_result(record: Record, task: Task, folder: Path, quiet: bool, as_json: bool) -> None:
+def print_result(record: Record, task: TrainingData, folder: Path, quiet: bool, as_json: bool) -> None:
     rare = record.recipe["loss"] != "ce" and any(rare_doubts(task.train.labels, task.classes))
     for text in record.warnings:
         warn(f"{text}; {LOST}" if rare and text.startswith("never predicted") else text)

@@ -1,4 +1,4 @@
-"""skorch's classifier with a robust loss: its predictions are probabilities, and L1 decay belongs to its steps."""
+"""skorch's classifier with a robust loss: its predictions are probabilities, and L1 penalty belongs to its steps."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noiseproof.decay import L1
 from noiseproof.losses import JALCE
+from noiseproof.regularisation import L1
 
 try:
     from skorch import NeuralNetClassifier
@@ -27,7 +27,7 @@ class NoiseRobustNet(NeuralNetClassifier):  # type: ignore[misc] # skorch has no
     """``skorch.NeuralNetClassifier`` whose module gives logits and whose criterion is a loss of this package.
 
     skorch applies a softmax to the predictions of ``torch.nn.CrossEntropyLoss`` alone. Given another loss of logits, its
-    ``predict_proba`` returns the logits; here it returns probabilities. ``l1`` is the strength of the L1 decay, of which the
+    ``predict_proba`` returns the logits; here it returns probabilities. ``l1`` is the strength of the L1 penalty, of which the
     training loss that is printed has its share; that of the validation examples has none. Everything else, such as
     ``criterion__a=30.0``, is skorch's.
     """

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noiseproof.decay import L1
 from noiseproof.integrations.log_probabilities import label_loss
 from noiseproof.losses import RobustLoss
+from noiseproof.regularisation import L1
 
 __all__ = ["TrainerLoss"]
 

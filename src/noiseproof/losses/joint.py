@@ -20,7 +20,7 @@ __all__ = ["ANLCE", "ANLFL", "JALCE", "JALFL"]
 class ANLCE(Sum):
     r"""Active negative loss: alpha NCE + beta NNCE.
 
-    Symmetric. Published with L1 decay on all weights (``noiseproof.L1``): 5e-5 on CIFAR-10, 5e-7 on CIFAR-100; with L2 3e-5 on
+    Symmetric. Published with L1 on all weights (``noiseproof.L1``): 5e-5 on CIFAR-10, 5e-7 on CIFAR-100; with L2 3e-5 on
     WebVision and 1e-3 on Clothing1M. On CNNs the decay is half of the method, see :class:`JALCE`.
 
     Use it with its decay, as the symmetric alternative to JAL-CE.
@@ -68,7 +68,7 @@ class JALCE(Sum):
     with 80 % symmetric noise. The paper uses (alpha, beta, a) = (1, 1, 30) on CIFAR-10, (5, 1, 20) on CIFAR-100, (50, 1, 30) on
     WebVision and (5, 0.1, 5) on Clothing1M. ``offset=False`` drops AMSE's constant from the value.
 
-    The paper trains it with L1 decay on all weights (``noiseproof.L1``): 5e-5 on CIFAR-10, 5e-6 on CIFAR-100; with L2 3e-5 on
+    The paper trains it with L1 penalty on all weights (``noiseproof.L1``): 5e-5 on CIFAR-10, 5e-6 on CIFAR-100; with L2 3e-5 on
     WebVision and 1e-3 on Clothing1M. The decay is part of the method on CNNs: in a first look JAL-CE and ANL-CE lost more than
     ten points on CIFAR-10 at 80 % symmetric noise with L2 1e-4 instead. On an MLP trained with SGD no difference was seen.
 

@@ -139,7 +139,7 @@ class NNCE(RobustLoss):
     Probabilities below m (``minimum``) have no gradient. The paper has m = 1e-7, the code behind the JAL numbers 1e-8.
     Symmetric. Range [0, 1].
 
-    Use it as the passive part of ANL-CE, with L1 decay.
+    Use it as the passive part of ANL-CE, with L1 regularisation.
 
     >>> round(NNCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     0.75
@@ -172,7 +172,7 @@ class NNFL(RobustLoss):
 
     with probabilities clipped below at m (``minimum``). gamma = 0 is NNCE. ``detach_focal`` as in :class:`FL`. Range [0, 1].
 
-    Use it as the passive part of ANL-FL, with L1 decay.
+    Use it as the passive part of ANL-FL, with L1 regularisation.
 
     >>> round(NNFL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     0.75

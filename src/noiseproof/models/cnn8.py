@@ -78,5 +78,5 @@ def _checked_size(size: int | Sequence[int]) -> tuple[int, int]:
 
 
 def _convolution(before: int, after: int) -> list[nn.Module]:
-    # The bias is redundant before BatchNorm; the paper's network has it, and its L1 decay acts on it.
+    # The bias is redundant before BatchNorm; the paper's network has it, and its L1 regularisation acts on it.
     return [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after)]

@@ -2,10 +2,10 @@
 
 recipe         Recipe, everything that a result depends on
 defaults       the default recipe for data of your own
-task           the data set with the labels of the recipe's noise
-auto           settled: the a that loss.a=auto stands for
+training_data  the data set with the labels of the recipe's noise
+auto           resolve_auto: the a that loss.a=auto stands for
 transforms     the augmentations by name
-feed           batches, from memory or from image files, a function of seed and epoch
+batch_loader   batches, from memory or from image files, a function of seed and epoch
 network        the recipe's network
 update         one step of the optimiser on all weights at once
 schedule       the learning rate by epoch
@@ -15,7 +15,7 @@ engine         how a run computes its epochs: the plain engine
 fast           the fast engine, a step in a CUDA graph
 engine_choice  which of them: start_run
 loop           train: epochs, records, checkpoints, resuming
-observer       what is told of a run while it goes on
+callback       what is called while a run goes on
 record         what a run writes about itself
 result         the numbers of a finished run, and warnings of what they hide
 checkpoint     the state of a run on disk
@@ -31,23 +31,45 @@ memory         which batch would fit when the memory does not
 bf16_check     whether this CPU computes in bf16
 """
 
-from noiseproof.train.auto import settled
+from noiseproof.train.auto import resolve_auto
+from noiseproof.train.callback import Callback
 from noiseproof.train.checkpoint import CheckpointError
 from noiseproof.train.concurrent import train_concurrently
 from noiseproof.train.defaults import own_recipe
 from noiseproof.train.loop import Outcome, train
 from noiseproof.train.memory import OutOfMemoryError
-from noiseproof.train.observer import Observer
 from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Epoch, Record
 from noiseproof.train.run import DivergenceError, Predictions, Run
 from noiseproof.train.runs import RunStore, StoredRun, folder_name, identity
-from noiseproof.train.task import Task, prepare, with_noise
 from noiseproof.train.trained import TrainedClassifier, load
+from noiseproof.train.training_data import TrainingData, prepare, with_noise
 
 __all__ = [
-    "CheckpointError", "DivergenceError", "Epoch", "Observer", "OutOfMemoryError", "Outcome", "Predictions", "Recipe", "Record",
-    "Run", "RunOptions", "RunStore", "StoredRun", "Task", "TrainedClassifier", "folder_name", "identity", "load", "override",
-    "own_recipe", "prepare", "settled", "train", "train_concurrently", "with_noise",
+    "Callback",
+    "CheckpointError",
+    "DivergenceError",
+    "Epoch",
+    "OutOfMemoryError",
+    "Outcome",
+    "Predictions",
+    "Recipe",
+    "Record",
+    "Run",
+    "RunOptions",
+    "RunStore",
+    "StoredRun",
+    "TrainedClassifier",
+    "TrainingData",
+    "folder_name",
+    "identity",
+    "load",
+    "override",
+    "own_recipe",
+    "prepare",
+    "resolve_auto",
+    "train",
+    "train_concurrently",
+    "with_noise",
 ]  # fmt: skip

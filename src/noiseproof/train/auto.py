@@ -9,9 +9,9 @@ import numpy as np
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels
 from noiseproof.theory.choice import AUTO, chosen_options
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.task import Task
+from noiseproof.train.training_data import TrainingData
 
-__all__ = ["settled"]
+__all__ = ["resolve_auto"]
 
 WAYS = (
     "say it, loss.a=auto:0.3 for a share of wrong labels, auto:symmetric:0.3, auto:FILE for a transition matrix, or "
@@ -19,15 +19,15 @@ WAYS = (
 )
 
 
-def settled(recipe: Recipe, task: Task) -> Recipe:
+def resolve_auto(recipe: Recipe, task: TrainingData) -> Recipe:
     """The recipe with ``loss.a`` as a number, if it is ``auto``, and the reasons in its ``why``.
 
     >>> from noiseproof.train import prepare
     >>> recipe = Recipe(dataset="digits", loss="jal-ce", loss_options={"a": "auto"}, noise="symmetric:0.4")
-    >>> settled(recipe, prepare(recipe)).loss_options
+    >>> resolve_auto(recipe, prepare(recipe)).loss_options
     {'a': 18.0, 'beta': 1.6666666666666667}
     """
-    if not recipe.is_open:
+    if not recipe.has_auto:
         return recipe
     source = str(recipe.loss_options["a"]).partition(":")[2]
     classes = len(task.classes)
@@ -48,7 +48,7 @@ def _said(source: str) -> float | str:
         return source
 
 
-def _of_labels(recipe: Recipe, task: Task) -> LabelNoise | NoisyLabels:
+def _of_labels(recipe: Recipe, task: TrainingData) -> LabelNoise | NoisyLabels:
     """The noise that the recipe puts on the labels: as it is asked for, or as it came out where it has no matrix."""
     if task.soft is not None:
         raise ValueError(f"the labels are soft, and what is wrong with them is not known; {WAYS}")

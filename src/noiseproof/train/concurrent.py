@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from noiseproof.data import data_root, open_dataset
-from noiseproof.train.auto import settled
+from noiseproof.train.auto import resolve_auto
+from noiseproof.train.callback import Callback, CallbackList
 from noiseproof.train.engine_choice import fast_path_suits
 from noiseproof.train.loop import Loop, Outcome
-from noiseproof.train.observer import Observer, Several
 from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import task_facts
 from noiseproof.train.runs import RunStore
-from noiseproof.train.task import with_noise
+from noiseproof.train.training_data import with_noise
 
 __all__ = ["NotStartedError", "concurrent_runs", "run_in_threads", "train_concurrently"]
 
@@ -40,14 +40,14 @@ def train_concurrently(
     options: RunOptions | None = None,
     at_once: int = 4,
     checkpoint_seconds: float = 60.0,
-    observers: Sequence[Observer] | None = None,
+    callbacks: Sequence[Callback] | None = None,
     may_start: Callable[[Recipe], bool] = lambda recipe: True,
     on_outcome: Callable[[Recipe, Outcome | Exception], None] = lambda recipe, outcome: None,
 ) -> list[Outcome | Exception]:
     """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it would give there on its own.
 
     A data set that several recipes name is opened once and is on the device once. The outcomes are in the order of the recipes;
-    for a run that failed, its error is there, and the others go on. ``folders`` and ``observers`` have one for each recipe; a
+    for a run that failed, its error is there, and the others go on. ``folders`` and ``callbacks`` have one for each recipe; a
     ``store`` finds or names the folders itself. All recipes must have the same precision, since torch's switches for it are
     global. Where the fast engine cannot be used, the runs follow one another.
 
@@ -57,7 +57,7 @@ def train_concurrently(
     options = options or RunOptions()
     if not recipes:
         return []
-    _check(recipes, folders, store, observers)
+    _check(recipes, folders, store, callbacks)
     datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
     if not all(fast_path_suits(recipe, datasets[recipe.dataset].train, options) for recipe in recipes):
         at_once = 1  # plain runs share torch's generator, and are no faster side by side
@@ -67,17 +67,17 @@ def train_concurrently(
 
     def one(place: int) -> Outcome | Exception:
         recipe = recipes[place]
-        observer = _Stoppable(Observer() if observers is None else observers[place], stopping)
+        callback = _Stoppable(Callback() if callbacks is None else callbacks[place], stopping)
         outcome: Outcome | Exception
         try:
             if stopping.is_set() or not may_start(recipe):
                 return NotStartedError(f"{recipe.loss} on {recipe.dataset}, {recipe.noise}, seed {recipe.seed}: not started")
             task = with_noise(datasets[recipe.dataset], recipe, data_root(data))
-            chosen = settled(recipe, task)
+            chosen = resolve_auto(recipe, task)
             folder = None if folders is None else folders[place]
             if store is not None:
                 folder = store.folder_for(chosen, task_facts(chosen, task))
-            outcome = Loop(chosen, task, folder, data, options, checkpoint_seconds, observer).run()
+            outcome = Loop(chosen, task, folder, data, options, checkpoint_seconds, callback).run()
         except Exception as error:  # one run's error must not end the others
             traceback.clear_frames(error.__traceback__)  # the frames hold the run, and its memory on the device
             outcome = error
@@ -122,11 +122,11 @@ def _check(
     recipes: Sequence[Recipe],
     folders: Sequence[Path] | None,
     store: RunStore | None,
-    observers: Sequence[Observer] | None,
+    callbacks: Sequence[Callback] | None,
 ) -> None:
     if len({recipe.precision for recipe in recipes}) > 1:
         raise ValueError("runs side by side must have one precision; train the others after them")
-    for what, given in (("folder", folders), ("observer", observers)):
+    for what, given in (("folder", folders), ("callback", callbacks)):
         if given is not None and len(given) != len(recipes):
             raise ValueError(f"there must be one {what} for each recipe: {len(recipes)} recipes, {len(given)} {what}s")
     if folders is not None and store is not None:
@@ -141,14 +141,14 @@ class _StoppedError(Exception):
     """All runs are to stop."""
 
 
-class _Stoppable(Several):
+class _Stoppable(CallbackList):
     """Raises at the next batch once the runs are to stop."""
 
-    def __init__(self, observer: Observer, stopping: threading.Event) -> None:
-        super().__init__(observer)
+    def __init__(self, callback: Callback, stopping: threading.Event) -> None:
+        super().__init__(callback)
         self.stopping = stopping
 
-    def batch(self, epoch: int, done: int, total: int) -> None:
+    def on_batch_end(self, epoch: int, done: int, total: int) -> None:
         if self.stopping.is_set():
             raise _StoppedError
-        super().batch(epoch, done, total)
+        super().on_batch_end(epoch, done, total)

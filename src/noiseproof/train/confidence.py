@@ -16,7 +16,7 @@ from noiseproof.io.files import checksum, write_whole
 from noiseproof.train.checkpoint import CheckpointError
 from noiseproof.train.record import fault_of
 from noiseproof.train.run import Predictions
-from noiseproof.train.task import Task
+from noiseproof.train.training_data import TrainingData
 
 __all__ = ["CONFIDENCE", "as_tensors", "read_confidence", "take_predictions", "write_confidence"]
 
@@ -25,7 +25,7 @@ PREFIX = "predictions."
 """Of their names in a checkpoint"""
 
 
-def write_confidence(folder: Path, task: Task, predictions: dict[int, Predictions]) -> str:
+def write_confidence(folder: Path, task: TrainingData, predictions: dict[int, Predictions]) -> str:
     """Write what the run predicts for the training examples, of which there are N, after E epochs; returns the file's SHA-256.
 
     ``epochs [E]``; ``given [N]``, and ``clean [N]`` if known; ``probability [E, N]`` of the given label, and the class

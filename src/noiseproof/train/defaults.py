@@ -77,7 +77,7 @@ def own_recipe(
         facts = _for_files(dataset, size)
     elif dataset.train.kind == "features":
         _ask_if_images(place, dataset.train.inputs.shape, model)
-        facts = {**FEATURES, "standardise": True, "one_scale": _of_one_kind(dataset.train)}
+        facts = {**FEATURES, "standardise": True, "global_scaling": _of_one_kind(dataset.train)}
     else:
         facts = _for_images(dataset.train.inputs.shape[1:3], len(dataset.train))
     if not gpu and facts.get("precision") == "bf16":

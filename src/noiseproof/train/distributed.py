@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from noiseproof.train.feed import SINGLE, Rank
+from noiseproof.train.batch_loader import SINGLE, Rank
 
 __all__ = ["PATIENCE", "LostProcessError", "Processes", "answering", "process_group"]
 

@@ -9,7 +9,7 @@ from noiseproof.models import find_model
 from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import Run
-from noiseproof.train.task import Task
+from noiseproof.train.training_data import TrainingData
 
 __all__ = ["fast_path_suits", "pools_evenly", "start_run"]
 
@@ -17,7 +17,7 @@ DRAWING = ("nl", "jnpl")
 """Losses that draw classes at random in every step: only the plain engine seeds their draws for each epoch."""
 
 
-def start_run(recipe: Recipe, task: Task, options: RunOptions) -> Run:
+def start_run(recipe: Recipe, task: TrainingData, options: RunOptions) -> Run:
     """A run ready for its first epoch, on the fast engine where that can be used."""
     if fast_path_suits(recipe, task.train, options):
         from noiseproof.train.fast.graph import GraphEngine  # needs Triton, which only CUDA builds of torch bring

@@ -16,20 +16,20 @@ import torch
 from torch import Tensor
 
 from noiseproof.io.files import checksum, is_file
-from noiseproof.train.auto import settled
+from noiseproof.train.auto import resolve_auto
+from noiseproof.train.callback import Callback
 from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
 from noiseproof.train.confidence import CONFIDENCE, as_tensors, read_confidence, take_predictions, write_confidence
 from noiseproof.train.distributed import answering
 from noiseproof.train.engine_choice import start_run
 from noiseproof.train.memory import advice_on_memory
-from noiseproof.train.observer import Observer
 from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import RECORD, Epoch, Record, environment
 from noiseproof.train.result import result_of, warnings_of
 from noiseproof.train.run import INPUT_FACTS, DivergenceError, Predictions, Run
 from noiseproof.train.runs import claimed, identity
-from noiseproof.train.task import Task, prepare
+from noiseproof.train.training_data import TrainingData, prepare
 
 __all__ = ["Loop", "Outcome", "train"]
 
@@ -60,30 +60,31 @@ class Outcome:
     """A finished run: its record, and its predictions for the training examples after the recipe's confidence epochs."""
 
     record: Record
-    task: Task
+    task: TrainingData
     predictions: dict[int, Predictions] = field(default_factory=dict)
 
 
 def train(
     recipe: Recipe,
-    task: Task | None = None,
+    task: TrainingData | None = None,
     *,
     folder: Path | None = None,
     data: str | Path | None = None,
     options: RunOptions | None = None,
     checkpoint_seconds: float = 60.0,
-    observer: Observer | None = None,
+    callback: Callback | None = None,
+    observer: Callback | None = None,
 ) -> Outcome:
     """Train as the recipe says, and return the outcome.
 
     ``task`` is the recipe's data, opened from ``data`` if left out. With a ``folder`` the run writes its record after an epoch,
     at most once a second and for a hundredth of its time, a checkpoint every ``checkpoint_seconds`` and when it is stopped, and
     at the end its weights and its confidence in the given labels. Called again with the same folder it resumes, to the same
-    result; a finished run is not run again.
+    result; a finished run is not run again. ``observer`` is the former name of ``callback``.
     """
     options = options or RunOptions()
     with precision_of(recipe, options.deterministic):
-        return Loop(recipe, task, folder, data, options, checkpoint_seconds, observer or Observer()).run()
+        return Loop(recipe, task, folder, data, options, checkpoint_seconds, callback or observer or Callback()).run()
 
 
 class Loop:
@@ -92,14 +93,14 @@ class Loop:
     def __init__(
         self,
         recipe: Recipe,
-        task: Task | None,
+        task: TrainingData | None,
         folder: Path | None,
         data: str | Path | None,
         options: RunOptions,
         checkpoint_seconds: float,
-        observer: Observer,
+        callback: Callback,
     ) -> None:
-        self.folder, self.options, self.observer = folder, options, observer
+        self.folder, self.options, self.callback = folder, options, callback
         self.output = folder if options.process.rank == 0 else None  # rank 0 writes
         self.checkpoint_seconds, self.saved_at, self.recorded_at = checkpoint_seconds, time.monotonic(), -math.inf
         self.record_seconds = RECORD_SECONDS
@@ -107,7 +108,7 @@ class Loop:
         self.kept_on_disk = 0
         start = time.perf_counter()
         self.task = prepare(recipe, data) if task is None else task
-        self.recipe = settled(recipe, self.task)
+        self.recipe = resolve_auto(recipe, self.task)
         self.record = Record.of(self.recipe, self.task, environment(options.device))
         self.predictions: dict[int, Predictions] = {}
         self.record.add_seconds("prepare", time.perf_counter() - start)
@@ -141,7 +142,7 @@ class Loop:
         first = self._resume(run)
         run.processes.check_agreement("the epochs that are done", first)
         self.record.task |= run.inputs
-        self.observer.started(self.record, first)
+        self.callback.on_train_begin(self.record, first)
         try:
             for epoch in range(first, self.recipe.epochs):
                 self._epoch(run, epoch)
@@ -149,7 +150,7 @@ class Loop:
         except DivergenceError as error:
             self.record.status, self.record.message = "diverged", str(error)
             self._write_record()
-            self.observer.ended(self.record)
+            self.callback.on_train_end(self.record)
             raise
         except BaseException:  # stopped, or failed: the last epoch that was whole need not be trained again
             with suppress(OSError, RuntimeError):  # the disk is full, the device is lost
@@ -158,10 +159,10 @@ class Loop:
 
     def _epoch(self, run: Run, epoch: int) -> None:
         start = time.perf_counter()
-        total, world = len(run.feed), self.options.process.world
+        total, world = len(run.loader), self.options.process.world
         with self._timed("train"), advice_on_memory(self.recipe, self.task, self.options, run):
-            sums = run.train_epoch(epoch, lambda done: self.observer.batch(epoch, min(total, done * world), total))
-        self.observer.evaluating(epoch)
+            sums = run.train_epoch(epoch, lambda done: self.callback.on_batch_end(epoch, min(total, done * world), total))
+        self.callback.on_evaluation_begin(epoch)
         with self._timed("evaluate"):
             accuracy, others = run.accuracy(), run.other_accuracies()
             if epoch + 1 in (*self.recipe.confidence_epochs, self.recipe.epochs):
@@ -177,7 +178,7 @@ class Loop:
         if epoch + 1 < self.recipe.epochs:
             with self._timed("save"):
                 self._save(run)
-        self.observer.epoch(facts)
+        self.callback.on_epoch_end(facts)
 
     def _finish(self, run: Run) -> None:
         last = self.predictions[self.recipe.epochs]
@@ -186,7 +187,7 @@ class Loop:
         if self.output is not None:
             self._write_results(run, self.output)
         self.record.status = "finished"
-        self.observer.ended(self.record)
+        self.callback.on_train_end(self.record)
 
     def _write_results(self, run: Run, folder: Path) -> None:
         """The record comes last: it says that the run is finished, so everything else must be there."""

@@ -10,12 +10,12 @@ from typing import cast
 
 import torch
 
+from noiseproof.train.batch_loader import Batch
 from noiseproof.train.engine import PlainEngine
-from noiseproof.train.feed import Batch
 from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import Run
-from noiseproof.train.task import Task
+from noiseproof.train.training_data import TrainingData
 
 __all__ = ["OutOfMemoryError", "advice_on_memory"]
 
@@ -25,7 +25,7 @@ class OutOfMemoryError(RuntimeError):
 
 
 @contextmanager
-def advice_on_memory(recipe: Recipe, task: Task, options: RunOptions, run: Run | None = None) -> Iterator[None]:
+def advice_on_memory(recipe: Recipe, task: TrainingData, options: RunOptions, run: Run | None = None) -> Iterator[None]:
     """Turn torch's error into one that says what to do. The ``run`` is over then: its memory on the device is released."""
     try:
         yield
@@ -47,7 +47,7 @@ def _is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
-def _advice(recipe: Recipe, task: Task, options: RunOptions) -> str:
+def _advice(recipe: Recipe, task: TrainingData, options: RunOptions) -> str:
     where = f"out of memory on {options.device} with batch {recipe.batch}"
     if options.process.world > 1:
         return f"{where} divided among {options.process.world} processes: set a smaller one"
@@ -62,7 +62,7 @@ def _advice(recipe: Recipe, task: Task, options: RunOptions) -> str:
     return f"{where}; a plain step with batch {fits} was tried and fits: set batch={fits}{lr}"
 
 
-def largest_batch(recipe: Recipe, task: Task, options: RunOptions) -> int | None:
+def largest_batch(recipe: Recipe, task: TrainingData, options: RunOptions) -> int | None:
     """The largest half, quarter, eighth, ... of the recipe's batch with which a step fits; None if two examples do not."""
     size = recipe.batch // 2
     while size > 1:  # BatchNorm cannot train on one example
@@ -84,6 +84,6 @@ def _step(run: Run, size: int) -> None:
         torch.cuda.empty_cache()
     run.network.train()
     # Examples as in evaluation: they have the same shape, and come a few at a time.
-    some = next(iter(run.feed.in_order()))
+    some = next(iter(run.loader.eval_batches()))
     again = torch.arange(size, device=some.labels.device) % len(some.labels)
     cast(PlainEngine, run.engine).step(Batch(*(tensor[again] for tensor in some)), 0.0)

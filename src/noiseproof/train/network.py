@@ -21,7 +21,7 @@ from noiseproof.data import Examples
 from noiseproof.models import create_model, find_model, list_models, load_weights
 from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.task import Task, weights_file
+from noiseproof.train.training_data import TrainingData, weights_file
 
 __all__ = ["build_network", "check_model", "drawing_from", "logits_of", "model_code_hash", "model_facts", "nothing_drawn"]
 __all__ += ["place_in", "user_model"]
@@ -42,7 +42,7 @@ def nothing_drawn() -> AbstractContextManager[object]:
     return _drawing
 
 
-def build_network(recipe: Recipe, task: Task) -> nn.Module:
+def build_network(recipe: Recipe, task: TrainingData) -> nn.Module:
     """The network on the CPU, initialised from the seed or from the recipe's file; torch's generator is left as it was."""
     classes = len(task.classes)
     with drawing_from(recipe.seed):
@@ -75,7 +75,7 @@ def _catalogue_options(recipe: Recipe, split: Examples) -> dict[str, Any]:
     return options
 
 
-def model_facts(recipe: Recipe, task: Task) -> dict[str, Any]:
+def model_facts(recipe: Recipe, task: TrainingData) -> dict[str, Any]:
     """The model's name and all its options, with which it is built again without the data."""
     options = dict(recipe.model_options) if ":" in recipe.model else _catalogue_options(recipe, task.train)
     return {"model": recipe.model, "model_options": options}
@@ -133,7 +133,7 @@ def place_in(error: BaseException, module_name: str) -> str:
     return f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
 
 
-def check_model(recipe: Recipe, task: Task | None = None) -> None:
+def check_model(recipe: Recipe, task: TrainingData | None = None) -> None:
     """An error if the recipe's model has no such options, or cannot be imported. No memory is taken for its weights.
 
     Without a task the options are checked for ten classes of small images; a model of one's own is not called.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from noiseproof.train.feed import SINGLE, Rank
+from noiseproof.train.batch_loader import SINGLE, Rank
 from noiseproof.train.recipe import Recipe
 
 __all__ = ["RunOptions", "precision_of"]

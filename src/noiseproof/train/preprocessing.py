@@ -17,7 +17,7 @@ from noiseproof.data import Augment, Centre, Cover, DataError, Examples, Framing
 from noiseproof.data.images import EXTENSIONS
 from noiseproof.data.resizing import ResizeCenterCrop
 from noiseproof.io.text import excerpt
-from noiseproof.train.feed import EVALUATION_BATCH, EVALUATION_NUMBERS, FILES_BATCH, Batch, MemoryFeed
+from noiseproof.train.batch_loader import EVALUATION_BATCH, EVALUATION_NUMBERS, FILES_BATCH, Batch, MemoryLoader
 from noiseproof.train.transforms import Standardise, Transforms
 
 __all__ = ["Preprocessing"]
@@ -95,7 +95,7 @@ class Preprocessing:
         if examples.in_memory:
             split = self._checked(examples)
             transforms = self.transforms(split.inputs.shape[1:])
-            yield from MemoryFeed(split, transforms, batch=1, seed=0, device=device).in_order()
+            yield from MemoryLoader(split, transforms, batch=1, seed=0, device=device).eval_batches()
         else:
             yield from self._from_files(examples, device, workers, skip_corrupt)
 

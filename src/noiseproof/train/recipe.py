@@ -18,10 +18,12 @@ from noiseproof.theory.choice import check_has_auto, is_auto, with_a
 from noiseproof.train.schedule import Schedule
 from noiseproof.train.transforms import check_augmentation
 
-__all__ = ["Recipe", "default_facts", "override"]
+__all__ = ["RENAMED_FIELDS", "Recipe", "current_names", "default_facts", "override"]
 
 Optimiser = Literal["sgd", "adam"]
 Precision = Literal["float32", "tf32", "bf16"]
+RENAMED_FIELDS = {"test_share": "test_size", "one_scale": "global_scaling"}
+"""Fields that records and command lines of earlier versions call otherwise"""
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,11 @@ class Recipe:
     seed: int = 0
     confidence_epochs: tuple[int, ...] = ()
     """After these epochs the probability of every training example's given label is kept; the last one always is"""
-    test_share: float = 0.0
+    test_size: float = 0.0
     """Of data without a test split, the share of examples to hold out as one; the same examples for every seed"""
     standardise: bool = False
     """Features only: subtract each column's mean and divide by its deviation, both of the training examples"""
-    one_scale: bool = False
+    global_scaling: bool = False
     """With standardise: the mean and deviation of all columns together, not of each"""
     size: tuple[int, int] | None = None
     """Image files only: height and width that they are resized to; none is the augmentation's own, 224x224"""
@@ -88,8 +90,8 @@ class Recipe:
             raise ValueError(f"seed must be in [0, 2^32), got {self.seed}")
         if self.clip == 0:
             raise ValueError("clip must be above 0, or none, got 0")
-        if not 0 <= self.test_share < 1:
-            raise ValueError(f"test_share must be in [0, 1), got {self.test_share}")
+        if not 0 <= self.test_size < 1:
+            raise ValueError(f"test_size must be in [0, 1), got {self.test_size}")
         wrong = [epoch for epoch in self.confidence_epochs if not 1 <= epoch <= self.epochs]
         if wrong:
             raise ValueError(f"confidence_epochs must be in [1, {self.epochs}], got {wrong[0]}")
@@ -99,7 +101,7 @@ class Recipe:
             raise ValueError(f"{self.loss} {reason}: train it in a loop of your own")
         if "weight" in self.loss_options:
             raise ValueError("a recipe has no weights of classes, got loss.weight: train with them in a loop of your own")
-        if self.is_open:
+        if self.has_auto:
             check_has_auto(self.loss)
         given = {name: value for name, value in self.loss_options.items() if not (name == "a" and is_auto(value))}
         if (reduction := create_loss(self.loss, **given).reduction) != "mean":
@@ -110,8 +112,8 @@ class Recipe:
             find_model(self.model)
 
     @property
-    def is_open(self) -> bool:
-        """Whether ``loss.a`` is still to be chosen; :func:`noiseproof.train.settled` does it."""
+    def has_auto(self) -> bool:
+        """Whether ``loss.a`` is still to be chosen; :func:`noiseproof.train.resolve_auto` does it."""
         return is_auto(self.loss_options.get("a"))
 
     def criterion(self) -> RobustLoss:
@@ -130,7 +132,7 @@ class Recipe:
         """The fields in which another recipe, or that of a record, differs from this one."""
         ours, theirs = self.as_dict(), other.as_dict() if isinstance(other, Recipe) else dict(other)
         # A record from before a field existed is that of a run with its default.
-        theirs = default_facts() | theirs
+        theirs = default_facts() | current_names(theirs)
         names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
         return [f"{name} is {theirs.get(name)!r}, not {ours.get(name)!r}" for name in names]
 
@@ -145,6 +147,7 @@ def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
     """
     kinds = _kinds()
     facts: dict[str, Any] = {} if recipe is None else {name: getattr(recipe, name) for name in kinds}
+    changes = current_names(changes)
     for name, value in changes.items():
         owner, dot, option = name.partition(".")
         if dot and f"{owner}_options" in kinds:
@@ -168,11 +171,16 @@ def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
     if recipe is not None and "epochs" in changes and "confidence_epochs" not in changes and type(facts["epochs"]) is int:
         # A shorter run keeps the epochs that it reaches.
         facts["confidence_epochs"] = tuple(epoch for epoch in recipe.confidence_epochs if epoch <= facts["epochs"])
-    if recipe is not None and recipe.loss == facts["loss"] and is_auto(facts["loss_options"].get("a")) and not recipe.is_open:
+    if recipe is not None and recipe.loss == facts["loss"] and is_auto(facts["loss_options"].get("a")) and not recipe.has_auto:
         facts["loss_options"] = _left_open(recipe, facts["loss_options"])
     if recipe is not None and not any(name.split(".")[0] in ("loss", "loss_options", "noise", "dataset") for name in changes):
         facts["why"] = recipe.why
     return Recipe(**facts)
+
+
+def current_names(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a recipe, also of an earlier version's, under the names that they have now."""
+    return {RENAMED_FIELDS.get(name, name): value for name, value in facts.items()}
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from noiseproof.io.files import ReadError, is_file, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.train.network import model_code_hash
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.task import Task
+from noiseproof.train.training_data import TrainingData
 from noiseproof.version import __version__
 
 __all__ = ["RECORD", "Epoch", "Record", "check_facts", "environment", "fault_of", "task_facts"]
@@ -79,7 +79,7 @@ class Record:
     """The SHA-256 of each file beside the record of a finished run, by name"""
 
     @staticmethod
-    def of(recipe: Recipe, task: Task, environment: dict[str, Any]) -> Record:
+    def of(recipe: Recipe, task: TrainingData, environment: dict[str, Any]) -> Record:
         facts = recipe.as_dict(), task_facts(recipe, task), environment
         criterion = recipe.criterion()
         constant = criterion.constant(len(task.classes))
@@ -203,7 +203,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:56]} ..."
 
 
-def task_facts(recipe: Recipe, task: Task) -> dict[str, Any]:
+def task_facts(recipe: Recipe, task: TrainingData) -> dict[str, Any]:
     """What identifies the data that a recipe is trained on, and the code of a user's own model."""
     facts: dict[str, Any] = {
         "name": task.name,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from noiseproof.train.record import Epoch
 from noiseproof.train.run import ClassCounts, Predictions
-from noiseproof.train.task import Task
+from noiseproof.train.training_data import TrainingData
 
 __all__ = ["late_fall", "result_of", "warnings_of"]
 
@@ -21,7 +21,7 @@ NAMED = 10
 """Classes that a warning names"""
 
 
-def result_of(task: Task, epoch: Epoch, last: Predictions, tested: ClassCounts | None, left_out: int) -> dict[str, Any]:
+def result_of(task: TrainingData, epoch: Epoch, last: Predictions, tested: ClassCounts | None, left_out: int) -> dict[str, Any]:
     """The last epoch's numbers, from its predictions of the training examples and its counts on the test split."""
     seen, agrees = last.predicted >= 0, last.predicted == task.train.labels
     result: dict[str, Any] = {
@@ -45,7 +45,9 @@ def result_of(task: Task, epoch: Epoch, last: Predictions, tested: ClassCounts |
     return result
 
 
-def warnings_of(loss: str, task: Task, epochs: Sequence[Epoch], last: Predictions, tested: ClassCounts | None) -> list[str]:
+def warnings_of(
+    loss: str, task: TrainingData, epochs: Sequence[Epoch], last: Predictions, tested: ClassCounts | None
+) -> list[str]:
     """Sentences for the user, none if all is well."""
     found = []
     if never := _never_predicted(task, last, tested):
@@ -58,7 +60,7 @@ def warnings_of(loss: str, task: Task, epochs: Sequence[Epoch], last: Prediction
     return found
 
 
-def _never_predicted(task: Task, last: Predictions, tested: ClassCounts | None) -> list[str]:
+def _never_predicted(task: TrainingData, last: Predictions, tested: ClassCounts | None) -> list[str]:
     """The classes that were there to learn and, on the test split if there is one, to find."""
     classes = len(task.classes)
     there = np.bincount(task.train.labels, minlength=classes) > 0

@@ -15,15 +15,15 @@ from torch import Tensor, nn
 
 from noiseproof.data import Examples
 from noiseproof.models.base import Classifier
+from noiseproof.train.batch_loader import BatchLoader, FileLoader, MemoryLoader
 from noiseproof.train.bf16_check import check_bf16
 from noiseproof.train.distributed import Processes
-from noiseproof.train.engine import Engine, Parts, PlainEngine, Steps
-from noiseproof.train.feed import Feed, FileFeed, MemoryFeed
+from noiseproof.train.engine import Engine, EngineInputs, EpochMetrics, PlainEngine
 from noiseproof.train.network import build_network, model_facts, nothing_drawn
 from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.schedule import Schedule
-from noiseproof.train.task import Task
+from noiseproof.train.training_data import TrainingData
 from noiseproof.train.transforms import Transforms
 
 __all__ = ["DivergenceError", "EpochSums", "Predictions", "Run", "RunOptions"]
@@ -64,7 +64,11 @@ class Run:
     """A recipe's network, its data on the device, and the engine that trains it, the plain one unless another is given."""
 
     def __init__(
-        self, recipe: Recipe, task: Task, options: RunOptions | None = None, engine: Callable[[Parts], Engine] = PlainEngine
+        self,
+        recipe: Recipe,
+        task: TrainingData,
+        options: RunOptions | None = None,
+        engine: Callable[[EngineInputs], Engine] = PlainEngine,
     ) -> None:
         options = options or RunOptions()
         self.recipe, self.task, self.options = recipe, task, options
@@ -76,28 +80,28 @@ class Run:
         images = task.train.channels is not None
         layout = torch.channels_last if images and options.device.type == "cuda" else torch.contiguous_format
         self.network: nn.Module = network.to(memory_format=layout)  # type: ignore[call-overload]
-        asked: dict[str, Any] = {name: getattr(recipe, name) for name in ("standardise", "one_scale", "size")}
+        asked: dict[str, Any] = {name: getattr(recipe, name) for name in ("standardise", "global_scaling", "size")}
         self.transforms = Transforms.named(recipe.augment, task.train, memory_format=layout, **asked)
         self.processes = Processes(options.process, options.device)
-        self.feed = self._feed(task.train)
-        self.test_feed = None if task.test is None else self._feed(task.test)
-        self.other_feeds = {name: self._feed(split) for name, split in task.other_tests.items()}
+        self.loader = self._loader(task.train)
+        self.test_loader = None if task.test is None else self._loader(task.test)
+        self.other_loaders = {name: self._loader(split) for name, split in task.other_tests.items()}
         self.test_images_left_out = 0
         self.tested: ClassCounts | None = None
         """Of the test split, at its last evaluation"""
         clean = None if task.clean is None else torch.from_numpy(task.clean).to(options.device)
         soft = None if task.soft is None else torch.from_numpy(task.soft).to(options.device)
         model = self.network, self.criterion
-        self.parts = Parts(recipe, options, *model, self.feed, clean, soft, len(task.classes), self.processes)
+        self.engine_inputs = EngineInputs(recipe, options, *model, self.loader, clean, soft, len(task.classes), self.processes)
         self._check_batches()
-        self.engine = engine(self.parts)
+        self.engine = engine(self.engine_inputs)
 
-    def _feed(self, split: Examples) -> Feed:
+    def _loader(self, split: Examples) -> BatchLoader:
         batch, seed, options = self.recipe.batch, self.recipe.seed, self.options
         shared: dict[str, Any] = {"batch": batch, "seed": seed, "device": options.device, "process": options.process}
         if split.in_memory:
-            return MemoryFeed(split, self.transforms, **shared)
-        return FileFeed(split, self.transforms, workers=options.workers, skip_corrupt=options.skip_corrupt, **shared)
+            return MemoryLoader(split, self.transforms, **shared)
+        return FileLoader(split, self.transforms, workers=options.workers, skip_corrupt=options.skip_corrupt, **shared)
 
     def _check_batches(self) -> None:
         """An error if processes would have no step, or BatchNorm a batch of one example, which several processes leave out."""
@@ -122,8 +126,8 @@ class Run:
         if not isinstance(self.network, Classifier) or not self.task.train.in_memory:
             # A user's network is not called just to try, and a file is not read. BatchNorm of features has one number of each.
             return not any(isinstance(module, nn.BatchNorm1d) for module in self.network.modules())
-        example = next(iter(self.feed.in_order())).inputs[:1]
-        with nothing_drawn(), torch.no_grad(), self.parts.autocast():
+        example = next(iter(self.loader.eval_batches())).inputs[:1]
+        with nothing_drawn(), torch.no_grad(), self.engine_inputs.autocast():
             try:
                 copy.deepcopy(self.network).train()(example)
             except ValueError as error:
@@ -153,7 +157,7 @@ class Run:
             steps = self.engine.train_epoch(epoch, self.lr(epoch), on_batch, lambda losses: self._finite(epoch, losses))
             return self.sums(epoch, steps)
 
-    def sums(self, epoch: int, steps: Steps) -> EpochSums:
+    def sums(self, epoch: int, steps: EpochMetrics) -> EpochSums:
         """Read the epoch's numbers from the device, which waits for it."""
         values = self._finite(epoch, steps.losses)
         examples = self.processes.total_of(steps.examples)
@@ -167,27 +171,27 @@ class Run:
         for step, value in enumerate(values):
             if not math.isfinite(value):
                 raise DivergenceError(
-                    f"the loss is {value} in epoch {epoch + 1}, step {step + 1} of {self.feed.steps()}, "
+                    f"the loss is {value} in epoch {epoch + 1}, step {step + 1} of {self.loader.steps()}, "
                     f"at learning rate {self.lr(epoch):.3g}; try a lower one, or a clip"
                 )
         return values
 
     def accuracy(self) -> float | None:
         self.test_images_left_out = 0
-        if self.test_feed is None:
+        if self.test_loader is None:
             return None
-        self.tested = self._counts_on(self.test_feed)
+        self.tested = self._counts_on(self.test_loader)
         return int(self.tested.right.sum()) / int(self.tested.seen.sum())
 
     def other_accuracies(self) -> dict[str, float]:
-        counts = {name: self._counts_on(feed) for name, feed in self.other_feeds.items()}
+        counts = {name: self._counts_on(loader) for name, loader in self.other_loaders.items()}
         return {name: int(found.right.sum()) / int(found.seen.sum()) for name, found in counts.items()}
 
-    def _counts_on(self, feed: Feed) -> ClassCounts:
+    def _counts_on(self, loader: BatchLoader) -> ClassCounts:
         """Of the examples that could be read: damaged images are left out on request."""
         with self.engine.on_stream():
             counts = torch.zeros(3, len(self.task.classes), dtype=torch.int64, device=self.options.device)
-            for batch, logits in self.engine.evaluated(feed):
+            for batch, logits in self.engine.evaluated(loader):
                 predicted = logits.argmax(1)
                 one = torch.ones_like(predicted)
                 counts[0].index_add_(0, batch.labels, one)
@@ -196,16 +200,16 @@ class Run:
             found = ClassCounts(*self.processes.total(counts).cpu().numpy())
         seen = int(found.seen.sum())
         if not seen:
-            raise ValueError(f"none of the {len(feed)} images to test on could be read")
-        self.test_images_left_out += len(feed) - seen
+            raise ValueError(f"none of the {len(loader)} images to test on could be read")
+        self.test_images_left_out += len(loader) - seen
         return found
 
     def predictions(self) -> Predictions:
         """Of the training examples as they are, without augmentation."""
-        probability = np.zeros(len(self.feed), dtype=np.float32)
-        predicted = np.zeros(len(self.feed), dtype=np.int64)
+        probability = np.zeros(len(self.loader), dtype=np.float32)
+        predicted = np.zeros(len(self.loader), dtype=np.int64)
         with self.engine.on_stream():
-            for batch, logits in self.engine.evaluated(self.feed):
+            for batch, logits in self.engine.evaluated(self.loader):
                 indices = batch.indices.cpu().numpy()
                 given = torch.softmax(logits.float(), 1).gather(1, batch.labels[:, None])[:, 0]
                 probability[indices] = given.cpu().numpy()
@@ -221,16 +225,16 @@ class Run:
         return self._outputs(split, lambda logits: logits)
 
     def _outputs(self, split: Examples, function: Callable[[Tensor], Tensor]) -> NDArray[np.float32]:
-        feed = self.feed if split is self.task.train else self._feed(split)
-        outputs = np.zeros((len(feed), len(self.task.classes)), dtype=np.float32)
-        seen = np.zeros(len(feed), dtype=np.int64)
+        loader = self.loader if split is self.task.train else self._loader(split)
+        outputs = np.zeros((len(loader), len(self.task.classes)), dtype=np.float32)
+        seen = np.zeros(len(loader), dtype=np.int64)
         with self.engine.on_stream():
-            for batch, logits in self.engine.evaluated(feed):
+            for batch, logits in self.engine.evaluated(loader):
                 indices = batch.indices.cpu().numpy()
                 outputs[indices], seen[indices] = function(logits.float()).cpu().numpy(), 1
             outputs, seen = self.processes.gathered(outputs), self.processes.gathered(seen)
-        if feed is not self.feed:
-            feed.close()
+        if loader is not self.loader:
+            loader.close()
         outputs[seen == 0] = np.nan
         return outputs
 
@@ -238,28 +242,28 @@ class Run:
         """The activations ``[N, D]`` before the last layer, as :meth:`probabilities`; None for a network of the user's own."""
         if not isinstance(self.network, Classifier):
             return None
-        feed = self.feed if split is self.task.train else self._feed(split)
-        found = np.full((len(feed), self.network.classifier.in_features), np.nan, dtype=np.float32)
+        loader = self.loader if split is self.task.train else self._loader(split)
+        found = np.full((len(loader), self.network.classifier.in_features), np.nan, dtype=np.float32)
         self.network.eval()
-        with self.engine.on_stream(), torch.no_grad(), self.parts.autocast():
-            for batch in feed.in_order():
+        with self.engine.on_stream(), torch.no_grad(), self.engine_inputs.autocast():
+            for batch in loader.eval_batches():
                 found[batch.indices.cpu().numpy()] = self.network.penultimate(batch.inputs).float().cpu().numpy()
-        if feed is not self.feed:
-            feed.close()
+        if loader is not self.loader:
+            loader.close()
         return found
 
     def close(self) -> None:
         """Free what outlives the last epoch: the processes that decode images, and what the engine holds."""
-        for feed in (self.feed, self.test_feed, *self.other_feeds.values()):
-            if feed is not None:
-                feed.close()
+        for loader in (self.loader, self.test_loader, *self.other_loaders.values()):
+            if loader is not None:
+                loader.close()
         if "engine" in self.__dict__:  # not after release()
             self.engine.close()
 
     def release(self) -> None:
         """Free the memory on the device. Afterwards the run can only be closed."""
         self.engine.close()
-        kept = {name: getattr(self, name) for name in ("feed", "test_feed", "other_feeds")}
+        kept = {name: getattr(self, name) for name in ("loader", "test_loader", "other_loaders")}
         self.__dict__.clear()
         self.__dict__.update(kept)
 

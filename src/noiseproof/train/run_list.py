@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from noiseproof.train.callback import Callback
 from noiseproof.train.checkpoint import epochs_kept
 from noiseproof.train.concurrent import NotStartedError, concurrent_runs, train_concurrently
 from noiseproof.train.loop import Outcome
-from noiseproof.train.observer import Observer
 from noiseproof.train.options import RunOptions
-from noiseproof.train.recipe import Recipe, default_facts
+from noiseproof.train.recipe import Recipe, current_names, default_facts
 from noiseproof.train.record import environment
 from noiseproof.train.runs import BusyError, RunStore, StoredRun, recipe_key
 
@@ -180,7 +180,7 @@ def _rank(run: StoredRun) -> int:
 
 def _key(facts: Mapping[str, Any]) -> str:
     """Fields that this version does not know, and that say nothing, are of a later one."""
-    known = {name: value for name, value in facts.items() if value or name in default_facts()}
+    known = {name: value for name, value in current_names(facts).items() if value or name in default_facts()}
     return recipe_key({**default_facts(), **known, "confidence_epochs": None})
 
 
@@ -248,7 +248,7 @@ def train_runs(
     options: RunOptions | None = None,
     at_once: int | None = None,
     minutes: float | None = None,
-    observer: Callable[[PlannedRun[J]], Observer] = lambda run: Observer(),
+    callback: Callable[[PlannedRun[J]], Callback] = lambda run: Callback(),
     on_outcome: Callable[[PlannedRun[J], Outcome | Exception], None] = lambda run, outcome: None,
 ) -> RunListOutcome[J]:
     """Train the runs that are not over. One that fails or diverges is reported, and the others go on, unless there is no place
@@ -280,7 +280,7 @@ def train_runs(
                 data=data,
                 options=options,
                 at_once=width,
-                observers=[observer(run) for run in part],
+                callbacks=[callback(run) for run in part],
                 may_start=in_time,
                 on_outcome=heard,
             )

@@ -18,7 +18,7 @@ from typing import Any
 
 from noiseproof.io.files import is_dir, locked, make_folder, remove_partial
 from noiseproof.io.text import read_json
-from noiseproof.train.recipe import Recipe, default_facts
+from noiseproof.train.recipe import RENAMED_FIELDS, Recipe, current_names, default_facts
 from noiseproof.train.record import RECORD, Record, check_facts, fault_of
 
 __all__ = ["BusyError", "RunStore", "StoredRun", "claimed", "folder_name", "identity", "recipe_key"]
@@ -68,12 +68,15 @@ def folder_name(recipe: Recipe) -> str:
 
 
 def _not_default(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in recipe.items() if name not in default_facts() or value != default_facts()[name]}
+    defaults = default_facts()
+    return {name: value for name, value in current_names(recipe).items() if name not in defaults or value != defaults[name]}
 
 
 def _digest(facts: Mapping[str, Any]) -> str:
-    """Numbers count by their value: 20 is 20.0."""
-    numbers_by_value = json.loads(json.dumps(facts), parse_int=float)
+    """Numbers count by their value: 20 is 20.0. A field counts by its first name, so that runs of before keep their digest."""
+    first_names = {new: old for old, new in RENAMED_FIELDS.items()}
+    named = {first_names.get(name, name): value for name, value in facts.items()}
+    numbers_by_value = json.loads(json.dumps(named), parse_int=float)
     return hashlib.sha256(json.dumps(numbers_by_value, sort_keys=True).encode()).hexdigest()
 
 

@@ -68,17 +68,17 @@ class Standardise:
     """That the statistics are broadcast in, without the first dimension"""
 
     @staticmethod
-    def of(split: Split, one_scale: bool = False) -> Standardise:
+    def of(split: Split, global_scaling: bool = False) -> Standardise:
         """The statistics of a split, in float64: of two passes, exact for columns far from zero as well."""
         inputs = split.inputs
         axes = (0, 2, 3) if split.channels is not None else (0,)
         shape = tuple(1 if axis in axes else size for axis, size in enumerate(inputs.shape))[1:]
         mean = inputs.mean(axes, dtype=np.float64, keepdims=True)
-        if one_scale:
+        if global_scaling:
             mean[:] = mean.mean()
         square = sum(((part - mean) ** 2).sum(axes, keepdims=True) for part in _parts(inputs))
         std = np.sqrt(square / (inputs.size / mean.size))
-        if one_scale:
+        if global_scaling:
             std[:] = np.sqrt((std**2).mean())
         # Rounding of the mean leaves a constant column a deviation that is not quite 0.
         std[inputs.min(axes, keepdims=True) == inputs.max(axes, keepdims=True)] = 0
@@ -122,11 +122,11 @@ class Transforms:
         split: Examples,
         *,
         standardise: bool = False,
-        one_scale: bool = False,
+        global_scaling: bool = False,
         size: Size | None = None,
         **output: Any,
     ) -> Transforms:
-        """What a recipe's ``augment``, ``standardise``, ``one_scale`` and ``size`` are for its training examples.
+        """What a recipe's ``augment``, ``standardise``, ``global_scaling`` and ``size`` are for its training examples.
 
         ``output`` is the dtype and memory format of the result.
         """
@@ -138,7 +138,7 @@ class Transforms:
         if split.kind == "features":
             if name != "none":
                 raise ValueError(f"augment {name!r} is for images; these inputs are features: use none")
-            return Transforms(None, None, standardise=Standardise.of(split, one_scale) if standardise else None)
+            return Transforms(None, None, standardise=Standardise.of(split, global_scaling) if standardise else None)
         if name in PRESETS:
             preset, normalize = PRESETS[name]
             resize = 256 if name in ("webvision", "clothing1m") else None

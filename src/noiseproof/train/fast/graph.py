@@ -18,16 +18,16 @@ from torch.func import functional_call
 
 from noiseproof.losses import RobustLoss
 from noiseproof.models.base import Classifier
-from noiseproof.train.engine import Engine, Parts, Steps
-from noiseproof.train.fast.lean import LeanWeights, Norm
+from noiseproof.train.batch_loader import Batch, BatchLoader, MemoryLoader
+from noiseproof.train.engine import Engine, EngineInputs, EpochMetrics
+from noiseproof.train.fast.first_conv import FirstConv
+from noiseproof.train.fast.metrics import StepMetrics
 from noiseproof.train.fast.norm import FusedNorm
 from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
+from noiseproof.train.fast.packed_weights import Norm, PackedWeights
 from noiseproof.train.fast.sgd import FusedSgd
 from noiseproof.train.fast.staging import Staging
-from noiseproof.train.fast.stem import StemConv
 from noiseproof.train.fast.streams import RunStreams, SideStream
-from noiseproof.train.fast.tally import Tally
-from noiseproof.train.feed import Batch, Feed, MemoryFeed
 from noiseproof.train.network import nothing_drawn
 
 __all__ = ["GraphEngine", "Kernels"]
@@ -56,27 +56,27 @@ class GraphEngine(Engine):
     _compiled: ClassVar[dict[Any, Callable[..., Any]]] = {}
     """By structure and loss: runs that differ in neither share their code, hence round alike."""
 
-    def __init__(self, parts: Parts, *, kernels: Kernels = "triton") -> None:
-        if not isinstance(parts.network, Classifier) or not isinstance(parts.feed, MemoryFeed):
+    def __init__(self, inputs: EngineInputs, *, kernels: Kernels = "triton") -> None:
+        if not isinstance(inputs.network, Classifier) or not isinstance(inputs.loader, MemoryLoader):
             raise TypeError("the fast engine needs a network of the catalogue and examples in memory")
-        self.parts, self.kernels = parts, kernels
-        self.recipe, self.network, self.criterion, self.feed = parts.recipe, parts.network, parts.criterion, parts.feed
-        device, half = parts.options.device, self.recipe.precision == "bf16"
-        self.lean = LeanWeights(self.network, multiple=8 if half else 4, half=half)
-        self.velocity = torch.zeros_like(self.lean.flat)
-        spans = [(span.start, span.stop - span.start) for span in self.lean.spans.values()]
-        self.fused = FusedSgd(self.recipe, self.lean.flat, self.velocity, self.lean.copy, spans)
+        self.inputs, self.kernels = inputs, kernels
+        self.recipe, self.network, self.criterion, self.loader = inputs.recipe, inputs.network, inputs.criterion, inputs.loader
+        device, half = inputs.options.device, self.recipe.precision == "bf16"
+        self.packed = PackedWeights(self.network, multiple=8 if half else 4, half=half)
+        self.velocity = torch.zeros_like(self.packed.flat)
+        spans = [(span.start, span.stop - span.start) for span in self.packed.spans.values()]
+        self.fused = FusedSgd(self.recipe, self.packed.flat, self.velocity, self.packed.copy, spans)
         self.streams = RunStreams(device)
         self.stream = self.streams.take(priority=-1)  # what the network waits for goes first
-        self.side = SideStream(self.streams.take() if parts.options.at_once == 1 else None)
-        channels, dtype = next(iter(self.lean.leaves.values())).shape[1], torch.bfloat16 if half else torch.float32
+        self.side = SideStream(self.streams.take() if inputs.options.at_once == 1 else None)
+        channels, dtype = next(iter(self.packed.leaves.values())).shape[1], torch.bfloat16 if half else torch.float32
         staged: dict[str, Any] = {"stream": self.streams.take(), "reader": self.stream}
-        self.staging = Staging(self.feed, parts.clean, parts.soft, channels=channels, dtype=dtype, **staged)
-        self.tally = Tally(self.feed.steps(), device)
-        size = next(iter(self.feed.in_order())).inputs.shape[2:]
-        self.examined = torch.zeros((self.feed.evaluation_batch, *size, channels), dtype=dtype, device=device).movedim(-1, 1)
+        self.staging = Staging(self.loader, inputs.clean, inputs.soft, channels=channels, dtype=dtype, **staged)
+        self.metrics = StepMetrics(self.loader.steps(), device)
+        size = next(iter(self.loader.eval_batches())).inputs.shape[2:]
+        self.examined = torch.zeros((self.loader.evaluation_batch, *size, channels), dtype=dtype, device=device).movedim(-1, 1)
         if kernels == "triton":
-            _use_triton_layers(self.lean.template, self.side, device, self.recipe.precision)
+            _use_triton_layers(self.packed.template, self.side, device, self.recipe.precision)
         self._tables: list[Tensor] = []
         self._pool = torch.cuda.graph_pool_handle()
         torch.cuda.current_stream(device).synchronize()
@@ -87,69 +87,71 @@ class GraphEngine(Engine):
             wait([built])
 
     def _build(self) -> None:
-        batch, rest = self.recipe.batch, len(self.feed) % self.recipe.batch
+        batch, rest = self.recipe.batch, len(self.loader) % self.recipe.batch
         cudnn = torch.backends.cudnn
         before = cudnn.benchmark, cudnn.deterministic
         cudnn.benchmark = cudnn.deterministic = True
         try:
-            with nothing_drawn(), torch.cuda.device(self.parts.options.device):
+            with nothing_drawn(), torch.cuda.device(self.inputs.options.device):
                 self.graphs = {size: self._training_graph(size) for size in {batch, rest} - {0}}
                 cudnn.benchmark = False  # trying all algorithms on large evaluation batches can take minutes
                 self.evaluation, self.logits = self._captured(self._evaluate)
         finally:
             cudnn.benchmark, cudnn.deterministic = before
 
-    def train_epoch(self, epoch: int, lr: float, on_batch: Callable[[int], None], check: Callable[[Tensor], object]) -> Steps:
+    def train_epoch(
+        self, epoch: int, lr: float, on_batch: Callable[[int], None], check: Callable[[Tensor], object]
+    ) -> EpochMetrics:
         batch = self.recipe.batch
         self.fused.lr.fill_(lr)
-        self.tally.restart()
+        self.metrics.restart()
         for start, stop in self.staging.parts(epoch):
             for done in range(start, stop, batch):
                 self.graphs[min(batch, stop - done)].replay()
             on_batch(stop)
         if epoch + 1 < self.recipe.epochs:
             self.staging.plan_ahead(epoch + 1)
-        given, clean = self.tally.counts.clone()
+        given, clean = self.metrics.counts.clone()
         for module in self.network.modules():
             if isinstance(module, Norm) and module.num_batches_tracked is not None:
-                module.num_batches_tracked.add_(self.feed.steps())
-        return Steps(self.tally.losses, given, None if self.parts.clean is None else clean, len(self.feed))
+                module.num_batches_tracked.add_(self.loader.steps())
+        return EpochMetrics(self.metrics.losses, given, None if self.inputs.clean is None else clean, len(self.loader))
 
     def optimiser_state(self) -> dict[str, Tensor]:
-        return {f"momentum.{name}": view for name, view in self.lean.views(self.velocity).items()}
+        return {f"momentum.{name}": view for name, view in self.packed.views(self.velocity).items()}
 
     def state_loaded(self) -> None:
-        self.lean.refresh()
+        self.packed.refresh()
 
     def _step(self, size: int, table: Tensor) -> list[Tensor | None]:
         """Train on the next ``size`` staged examples; returns the gradients in the order of the weights."""
-        lean, (network, criterion) = self.lean, self._functions(size)
+        packed, (network, criterion) = self.packed, self._functions(size)
         inputs, labels, target = self.staging.batch(size)
-        logits = network(lean.leaves, lean.buffers, inputs)
+        logits = network(packed.leaves, packed.buffers, inputs)
         loss = criterion(dict(self.criterion.named_buffers()), logits, target)
         ready = self.side.mark()
         self.side.launch(ready, lambda: self._count(logits.detach(), labels, loss.detach()), logits, labels, loss)
-        found = torch.autograd.grad(loss, list(lean.leaves.values()))
+        found = torch.autograd.grad(loss, list(packed.leaves.values()))
         # Not earlier: torch's BatchNorm needs its running means until the backward pass.
-        self.side.launch(ready, lambda: lean.bias_means.add_(lean.bias, alpha=NORM_MOMENTUM))
+        self.side.launch(ready, lambda: packed.bias_means.add_(packed.bias, alpha=NORM_MOMENTUM))
         self.side.join()
         gradients = {
             name: gradient if gradient.stride() == leaf.stride() else torch.empty_like(leaf).copy_(gradient)
-            for (name, leaf), gradient in zip(lean.leaves.items(), found, strict=True)
+            for (name, leaf), gradient in zip(packed.leaves.items(), found, strict=True)
         }
         self.fused.step(table)
-        return [gradients.get(name) for name in lean.spans]
+        return [gradients.get(name) for name in packed.spans]
 
     def _count(self, logits: Tensor, labels: Tensor, loss: Tensor) -> None:
         """Count the step's loss and predictions, and move on in the staged examples."""
-        self.tally.add(logits, labels, loss)
+        self.metrics.add(logits, labels, loss)
         self.staging.row.add_(len(logits))
 
     def _training_graph(self, size: int) -> torch.cuda.CUDAGraph:
         """The step in a graph. The warm-up changes weights and statistics, which are then restored."""
-        kept = [self.lean.flat, self.velocity, self.lean.copy, *self.lean.buffers.values()]
+        kept = [self.packed.flat, self.velocity, self.packed.copy, *self.packed.buffers.values()]
         before = [tensor.clone() for tensor in kept]
-        table = self.fused.table([None] * len(self.lean.spans))
+        table = self.fused.table([None] * len(self.packed.spans))
         graph, gradients = self._captured(lambda: self._step(size, table), self.rewind)
         with self.on_stream():
             table.copy_(self.fused.table(gradients))
@@ -162,7 +164,7 @@ class GraphEngine(Engine):
     def rewind(self) -> None:
         """Make the next step the epoch's first."""
         self.staging.row.zero_()
-        self.tally.restart()
+        self.metrics.restart()
 
     def _captured(self, work: Callable[[], T], prepare: Callable[[], None] = lambda: None) -> tuple[torch.cuda.CUDAGraph, T]:
         """Some work in a graph, and its result there; it runs a few times before, to compile kernels and choose algorithms."""
@@ -190,16 +192,16 @@ class GraphEngine(Engine):
 
     def _evaluate(self) -> Tensor:
         """The logits of :attr:`examined`, by the pass that training takes."""
-        lean = self.lean
-        lean.template.eval()
+        packed = self.packed
+        packed.template.eval()
         try:
             with torch.no_grad():
-                return _pass_of(lean.template)(lean.leaves, lean.evaluation_buffers(), self.examined)
+                return _pass_of(packed.template)(packed.leaves, packed.evaluation_buffers(), self.examined)
         finally:
-            lean.template.train()
+            packed.template.train()
 
-    def evaluated(self, feed: Feed) -> Iterator[tuple[Batch, Tensor]]:
-        for batch in feed.in_order():
+    def evaluated(self, loader: BatchLoader) -> Iterator[tuple[Batch, Tensor]]:
+        for batch in loader.eval_batches():
             self.examined[: len(batch.labels), : batch.inputs.shape[1]].copy_(batch.inputs)
             self.evaluation.replay()
             yield batch, self.logits[: len(batch.labels)]
@@ -207,7 +209,7 @@ class GraphEngine(Engine):
     @contextmanager
     def on_stream(self) -> Iterator[None]:
         """The engine's own stream, after the work launched so far on the current one of its device."""
-        self.stream.wait_stream(torch.cuda.current_stream(self.parts.options.device))
+        self.stream.wait_stream(torch.cuda.current_stream(self.inputs.options.device))
         with torch.cuda.stream(self.stream):
             yield
 
@@ -216,14 +218,14 @@ class GraphEngine(Engine):
 
     def _functions(self, size: int) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
         """The network's pass and the loss, compiled once for all runs with this structure, loss and batch."""
-        shapes = tuple((name, tuple(leaf.shape), leaf.dtype) for name, leaf in self.lean.leaves.items())
+        shapes = tuple((name, tuple(leaf.shape), leaf.dtype) for name, leaf in self.packed.leaves.items())
         inputs = (size, *self.staging.inputs.shape[1:])
-        network, criterion = _pass_of(self.lean.template), _loss_of(self.criterion)
+        network, criterion = _pass_of(self.packed.template), _loss_of(self.criterion)
         if self.kernels == "compiled":
-            network = self._compiled_once((shapes, repr(self.lean.template), inputs), network)
+            network = self._compiled_once((shapes, repr(self.packed.template), inputs), network)
         if self.kernels != "torch" and size == self.recipe.batch:  # compiling is not worth it for one step per epoch
             held = tuple((name, tuple(buffer.shape)) for name, buffer in self.criterion.named_buffers())
-            key = repr(self.criterion), held, self.parts.classes, size, self.parts.soft is None
+            key = repr(self.criterion), held, self.inputs.classes, size, self.inputs.soft is None
             criterion = self._compiled_once(key, criterion)
         return network, criterion
 
@@ -243,8 +245,8 @@ def _use_triton_layers(template: nn.Module, side: SideStream, device: torch.devi
         for name, child in parent.named_children():
             if isinstance(child, Norm):
                 setattr(parent, name, FusedNorm(child, device))
-            elif child is first and StemConv.suits(first):
-                setattr(parent, name, StemConv(first, "ieee" if precision == "float32" else "tf32"))
+            elif child is first and FirstConv.suits(first):
+                setattr(parent, name, FirstConv(first, "ieee" if precision == "float32" else "tf32"))
             elif isinstance(child, nn.Conv2d) and child.bias is None:
                 setattr(parent, name, OverlappedConv(child, side))
             elif isinstance(child, nn.Linear):

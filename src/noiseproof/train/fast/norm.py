@@ -25,7 +25,7 @@ import triton
 from torch import Tensor, nn
 
 from noiseproof.train.fast import norm_kernels as kernels
-from noiseproof.train.fast.twin import paired
+from noiseproof.train.fast.shared_output import with_alias
 
 __all__ = ["FusedNorm"]
 
@@ -150,4 +150,4 @@ class FusedNorm(nn.Module):
             known = (self.running_mean, inverse, self.weight.detach(), self.bias.detach())
             return _activations(x, shortcut, *known, self.unit, relu, pool)[0]
         apply: Any = _Norm.apply
-        return paired(*apply(x, shortcut, self.weight, self.bias, self, relu, pool))
+        return with_alias(*apply(x, shortcut, self.weight, self.bias, self, relu, pool))

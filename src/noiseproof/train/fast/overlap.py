@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from noiseproof.train.fast.shared_output import take_alias
 from noiseproof.train.fast.streams import SideStream
-from noiseproof.train.fast.twin import one_of
 
 __all__ = ["OverlappedConv", "OverlappedLinear"]
 
@@ -45,7 +45,7 @@ class OverlappedConv(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         apply: Any = _Conv.apply
-        result: Tensor = apply(one_of(x), self.weight, self)
+        result: Tensor = apply(take_alias(x), self.weight, self)
         return result
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.train.feed import EpochPlan, MemoryFeed
+from noiseproof.train.batch_loader import EpochPlan, MemoryLoader
 
 __all__ = ["Staging"]
 
@@ -33,7 +33,7 @@ class Staging:
 
     def __init__(
         self,
-        feed: MemoryFeed,
+        loader: MemoryLoader,
         clean: Tensor | None,
         soft: Tensor | None,
         *,
@@ -42,23 +42,23 @@ class Staging:
         stream: torch.cuda.Stream,
         reader: torch.cuda.Stream,
     ) -> None:
-        self.feed, self.clean, self.soft, self.stream, self.reader = feed, clean, soft, stream, reader
+        self.loader, self.clean, self.soft, self.stream, self.reader = loader, clean, soft, stream, reader
         self.planned: dict[int, EpochPlan] = {0: self._plan(0)}
         with torch.cuda.stream(stream):
-            _, self.channels, height, width = feed.examples(self.planned[0].part(0, 1)).shape
-        self.room = min(STAGED * feed.batch, len(feed))
-        device = feed.device
+            _, self.channels, height, width = loader.examples(self.planned[0].part(0, 1)).shape
+        self.room = min(STAGED * loader.batch, len(loader))
+        device = loader.device
         self.inputs = torch.zeros((2 * self.room, height, width, channels), dtype=dtype, device=device)
         self.labels = torch.zeros((2, 2 * self.room), dtype=torch.int64, device=device)
         self.probabilities = None if soft is None else soft.new_zeros((2 * self.room, soft.shape[1]))
         self.row = torch.zeros(1, dtype=torch.int64, device=device)
-        self.offsets = torch.arange(feed.batch, device=device)
+        self.offsets = torch.arange(loader.batch, device=device)
 
     def parts(self, epoch: int) -> Iterator[tuple[int, int]]:
         """The start and end of each part of the epoch, once the steps that read it can be launched."""
         plan = self.planned.pop(epoch, None) or self._plan(epoch)
         self.stream.wait_stream(self.reader)
-        starts = range(0, len(self.feed), self.room)
+        starts = range(0, len(self.loader), self.room)
         free = [torch.cuda.Event(), torch.cuda.Event()]
         ready = [self._fill(plan, 0, 0, None)]
         for place, start in enumerate(starts):
@@ -67,7 +67,7 @@ class Staging:
                 ready.append(self._fill(plan, starts[place + 1], side, free[side] if place else None))
             self.reader.wait_event(ready[place])
             self.row.fill_(place % 2 * self.room)
-            yield start, min(start + self.room, len(self.feed))
+            yield start, min(start + self.room, len(self.loader))
             free[place % 2].record(self.reader)
 
     def plan_ahead(self, epoch: int) -> None:
@@ -83,17 +83,17 @@ class Staging:
 
     def _plan(self, epoch: int) -> EpochPlan:
         with torch.cuda.stream(self.stream):
-            return self.feed.plan(epoch)
+            return self.loader.plan(epoch)
 
     def _fill(self, plan: EpochPlan, start: int, side: int, free: torch.cuda.Event | None) -> torch.cuda.Event:
         """Augment a part of the epoch into one buffer, once that is free; the event marks when it is done."""
-        part = plan.part(start, min(start + self.room, len(self.feed)))
+        part = plan.part(start, min(start + self.room, len(self.loader)))
         rows = slice(side * self.room, side * self.room + len(part.order))
         with torch.cuda.stream(self.stream):
             if free is not None:
                 self.stream.wait_event(free)
-            self.inputs[rows, ..., : self.channels].copy_(self.feed.examples(part).movedim(1, -1))
-            self.labels[0, rows].copy_(self.feed.labels[part.order])
+            self.inputs[rows, ..., : self.channels].copy_(self.loader.examples(part).movedim(1, -1))
+            self.labels[0, rows].copy_(self.loader.labels[part.order])
             if self.clean is not None:
                 self.labels[1, rows].copy_(self.clean[part.order])
             if self.soft is not None and self.probabilities is not None:

@@ -1,4 +1,4 @@
-"""The lean pass computes what the network does, and the network's tensors are views of its own."""
+"""The packed pass computes what the network does, and the network's tensors are views of its own."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch.func import functional_call
 
 import noiseproof
 from noiseproof.models import create_model
-from noiseproof.train.fast.lean import LeanWeights
+from noiseproof.train.fast.packed_weights import PackedWeights
 
 
 @pytest.mark.parametrize("model", ["cnn8", pytest.param("resnet18", marks=pytest.mark.slow)])
@@ -18,16 +18,16 @@ def test_the_lean_pass_is_the_networks_own(model):
         if buffer.is_floating_point():
             buffer.uniform_(0.5, 1.5, generator=generator)
     network.load_state_dict(plain.state_dict())
-    lean = LeanWeights(network, multiple=8, half=False)
-    flat = lean.flat.double()
-    leaves = {name: lean.spans[name].whole(flat).detach().requires_grad_() for name in lean.leaves}
-    buffers = {name: buffer.double() for name, buffer in lean.buffers.items()}
+    packed = PackedWeights(network, multiple=8, half=False)
+    flat = packed.flat.double()
+    leaves = {name: packed.spans[name].whole(flat).detach().requires_grad_() for name in packed.leaves}
+    buffers = {name: buffer.double() for name, buffer in packed.buffers.items()}
     plain.double().train()
     inputs = torch.randn(8, 3, 32, 32, generator=generator, dtype=torch.float64)
     target = torch.randint(10, (8,), generator=generator)
     padded = torch.zeros(8, 8, 32, 32, dtype=torch.float64)
     padded[:, :3] = inputs
-    logits = functional_call(lean.template, {**leaves, **buffers}, (padded,))
+    logits = functional_call(packed.template, {**leaves, **buffers}, (padded,))
     expected = plain(inputs)
     torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-9)
     criterion = noiseproof.JALCE()
@@ -42,7 +42,7 @@ def test_the_lean_pass_is_the_networks_own(model):
         torch.testing.assert_close(own, parameter.grad, rtol=1e-7, atol=1e-12 * largest.item())
         assert gradients[name].abs().sum() - own.abs().sum() < 1e-9
     # The means after a folded bias lie in one vector, to which a step adds the biases.
-    starts = {name: place.start for name, place in lean.spans.items() if name not in leaves}
+    starts = {name: place.start for name, place in packed.spans.items() if name not in leaves}
     first = min(starts.values(), default=0)
     for name, statistic in plain.named_buffers():
         if not statistic.is_floating_point():
@@ -52,21 +52,21 @@ def test_the_lean_pass_is_the_networks_own(model):
         folded = f"{sequence}.{int(number) - 1}.bias" if number.isdigit() else ""
         if name.endswith("running_mean") and folded in starts:
             place = slice(starts[folded] - first, starts[folded] - first + len(statistic))
-            assert lean.bias_means[place].data_ptr() == lean.buffers[name].data_ptr()
-            ours = ours + 0.1 * lean.bias.double()[place]
+            assert packed.bias_means[place].data_ptr() == packed.buffers[name].data_ptr()
+            ours = ours + 0.1 * packed.bias.double()[place]
         torch.testing.assert_close(ours, statistic, rtol=1e-6, atol=1e-6)
 
 
 def test_the_network_stays_a_view_of_the_lean_weights():
     network = create_model("cnn8", 10)
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    lean = LeanWeights(network, multiple=8, half=True)
+    packed = PackedWeights(network, multiple=8, half=True)
     for name, tensor in network.state_dict().items():
         assert torch.equal(tensor, before[name]), name
-    lean.flat.mul_(2)
-    lean.refresh()
+    packed.flat.mul_(2)
+    packed.refresh()
     for name, parameter in network.named_parameters():
         assert torch.equal(parameter, 2 * before[name]), name
-    assert torch.equal(lean.copy, lean.flat[: len(lean.copy)].bfloat16())
-    views = lean.views(lean.flat)
+    assert torch.equal(packed.copy, packed.flat[: len(packed.copy)].bfloat16())
+    views = packed.views(packed.flat)
     assert {name: view.shape for name, view in views.items()} == {n: p.shape for n, p in network.named_parameters()}

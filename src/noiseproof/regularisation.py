@@ -1,4 +1,4 @@
-"""L1 decay as a penalty to add to the loss, which the paper trains JAL and ANL with and torch does not have."""
+"""L1 regularisation as a penalty to add to the loss, which the paper trains JAL and ANL with and torch does not have."""
 
 from __future__ import annotations
 

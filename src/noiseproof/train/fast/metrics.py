@@ -9,13 +9,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["Tally"]
+__all__ = ["StepMetrics"]
 
 TILE = 1024  # logits that one program reads at a time: those of several rows, or a part of one
 
 
 @triton.jit
-def _tally(logits, labels, loss, losses, counts, step, rows, classes, stride, ROWS: tl.constexpr, CLASSES: tl.constexpr):
+def _step_metrics(logits, labels, loss, losses, counts, step, rows, classes, stride, ROWS: tl.constexpr, CLASSES: tl.constexpr):
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, CLASSES)
     inside = row < rows
     largest, predicted = tl.full([ROWS], float("-inf"), tl.float32), tl.zeros([ROWS], tl.int32)
@@ -34,7 +34,7 @@ def _tally(logits, labels, loss, losses, counts, step, rows, classes, stride, RO
         tl.store(step, done + 1)
 
 
-class Tally:
+class StepMetrics:
     """The loss of each step, and how many predictions so far are the given and how many the clean label (:attr:`counts`)."""
 
     def __init__(self, steps: int, device: torch.device) -> None:
@@ -53,4 +53,4 @@ class Tally:
         height = TILE // width
         grid: Any = (triton.cdiv(rows, height),)
         kept, sizes = (self.losses, self.counts, self.step), (rows, classes, logits.stride(0))
-        _tally[grid](logits, labels, loss, *kept, *sizes, ROWS=height, CLASSES=width)
+        _step_metrics[grid](logits, labels, loss, *kept, *sizes, ROWS=height, CLASSES=width)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from noiseproof.data import Augment, ImageFiles, Operation, RandomCrop, Split, load_image_folder
-from noiseproof.train import Recipe, Run, RunOptions, Task
-from noiseproof.train.feed import EpochPlan, FileFeed, MemoryFeed, Rank
+from noiseproof.train import Recipe, Run, RunOptions, TrainingData
+from noiseproof.train.batch_loader import EpochPlan, FileLoader, MemoryLoader, Rank
 from noiseproof.train.transforms import Transforms
 
 CPU = torch.device("cpu")
@@ -21,12 +21,12 @@ def split():
     return Split(x, np.arange(50) % 5)
 
 
-def feed(split, **changes):
+def loader(split, **changes):
     options = {"batch": 16, "seed": 3, "device": CPU} | changes
     if isinstance(split, ImageFiles):
         # Its framing is not random, so that all that differs between two epochs' pictures is the augmentation.
-        return FileFeed(split, Transforms.named("clothing1m", split), workers=0, **options)
-    return MemoryFeed(split, Transforms.named("crop-flip", split), **options)
+        return FileLoader(split, Transforms.named("clothing1m", split), workers=0, **options)
+    return MemoryLoader(split, Transforms.named("crop-flip", split), **options)
 
 
 @pytest.fixture(params=["memory", "files"])
@@ -39,7 +39,7 @@ def gathered(batches):
 
 
 def test_an_epoch_has_every_example_once_with_its_label(examples):
-    made = feed(examples)
+    made = loader(examples)
     sizes = [len(batch.labels) for batch in made.epoch(0)]
     assert len(sizes) == made.steps()
     assert set(sizes[:-1]) == {16}
@@ -49,7 +49,7 @@ def test_an_epoch_has_every_example_once_with_its_label(examples):
 
 
 def test_an_epoch_can_be_made_again_without_those_before_it(examples):
-    made, other = feed(examples), feed(examples)
+    made, other = loader(examples), loader(examples)
     list(made.epoch(0))
     list(made.epoch(1))
     for left, right in zip(gathered(made.epoch(2)), gathered(other.epoch(2)), strict=True):
@@ -57,7 +57,7 @@ def test_an_epoch_can_be_made_again_without_those_before_it(examples):
 
 
 def test_epochs_and_seeds_have_other_orders_and_other_augmentations(examples):
-    made = [gathered(feed(examples, seed=seed).epoch(epoch)) for seed, epoch in ((3, 0), (3, 1), (4, 0))]
+    made = [gathered(loader(examples, seed=seed).epoch(epoch)) for seed, epoch in ((3, 0), (3, 1), (4, 0))]
     for (left, _, first), (right, _, second) in itertools.combinations(made, 2):
         assert not torch.equal(first, second)
         same = torch.equal(left[first.argsort()], right[second.argsort()])
@@ -65,20 +65,20 @@ def test_epochs_and_seeds_have_other_orders_and_other_augmentations(examples):
 
 
 def test_evaluation_sees_every_example_in_order_and_the_same_each_time(examples):
-    inputs, _, indices = gathered(feed(examples).in_order())
+    inputs, _, indices = gathered(loader(examples).eval_batches())
     assert indices.tolist() == list(range(len(examples)))
-    assert torch.equal(inputs, gathered(feed(examples, seed=9).in_order())[0])
+    assert torch.equal(inputs, gathered(loader(examples, seed=9).eval_batches())[0])
 
 
 def test_large_examples_are_evaluated_fewer_at_a_time(split, monkeypatch):
-    monkeypatch.setattr("noiseproof.train.feed.EVALUATION_NUMBERS", 7 * 6 * 6 * 3)
-    assert [len(batch.labels) for batch in feed(split).in_order()] == [7] * 7 + [1]
+    monkeypatch.setattr("noiseproof.train.batch_loader.EVALUATION_NUMBERS", 7 * 6 * 6 * 3)
+    assert [len(batch.labels) for batch in loader(split).eval_batches()] == [7] * 7 + [1]
 
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_processes_share_each_batch_and_together_are_one(split, world):
-    alone = list(feed(split, batch=18).epoch(1))
-    together = [list(feed(split, batch=18, process=Rank(rank, world)).epoch(1)) for rank in range(world)]
+    alone = list(loader(split, batch=18).epoch(1))
+    together = [list(loader(split, batch=18, process=Rank(rank, world)).epoch(1)) for rank in range(world)]
     for step, batch in enumerate(alone):
         parts = [batches[step] for batches in together]
         for k in range(3):
@@ -87,14 +87,14 @@ def test_processes_share_each_batch_and_together_are_one(split, world):
 
 def test_a_process_evaluates_no_batch_without_examples(examples):
     """Of one example two processes have nothing to divide, and ``x.view(len(x), -1)`` of nothing is an error."""
-    feeds = [feed(examples.take([7]), process=Rank(rank, 2)) for rank in range(2)]
-    assert [batch.labels.tolist() for made in feeds for batch in made.in_order()] == [[examples.labels[7]]]
-    for made in feeds:
+    loaders = [loader(examples.take([7]), process=Rank(rank, 2)) for rank in range(2)]
+    assert [batch.labels.tolist() for made in loaders for batch in made.eval_batches()] == [[examples.labels[7]]]
+    for made in loaders:
         made.close()
 
 
 def test_an_augmentation_is_drawn_by_position_and_so_is_the_same_for_any_batch(split):
-    small, large = gathered(feed(split, batch=7).epoch(0)), gathered(feed(split, batch=50).epoch(0))
+    small, large = gathered(loader(split, batch=7).epoch(0)), gathered(loader(split, batch=50).epoch(0))
     assert all(torch.equal(left, right) for left, right in zip(small, large, strict=True))
 
 
@@ -143,7 +143,7 @@ def test_order_and_augmentation_are_independent_streams():
 )
 def test_an_epoch_has_the_steps_it_says_in_every_process(split, count, batch, world, steps):
     for rank in range(world):
-        made = feed(split.take(np.arange(count)), batch=batch, process=Rank(rank, world))
+        made = loader(split.take(np.arange(count)), batch=batch, process=Rank(rank, world))
         assert made.steps() == steps
         assert len(list(made.epoch(0))) == steps
 
@@ -153,7 +153,7 @@ def test_an_epoch_has_the_steps_it_says_in_every_process(split, count, batch, wo
 )
 def test_a_batch_with_fewer_examples_than_processes_is_refused(split, count, batch, way):
     recipe = Recipe(dataset="x", loss="ce", model="mlp", batch=batch)
-    task = Task("x", tuple("abcde"), split.take(np.arange(count)), None, None, {}, {})
+    task = TrainingData("x", tuple("abcde"), split.take(np.arange(count)), None, None, {}, {})
     with pytest.raises(ValueError, match=f"each of the 3 processes, got batch={batch} of {count} examples; start {way}"):
         Run(recipe, task, RunOptions(process=Rank(0, 3)))
 
@@ -161,7 +161,7 @@ def test_a_batch_with_fewer_examples_than_processes_is_refused(split, count, bat
 def test_a_networks_own_random_numbers_depend_on_seed_and_epoch_alone(split):
     def numbers(seed, epoch):
         recipe = Recipe(dataset="x", loss="ce", model="mlp", seed=seed)
-        run = Run(recipe, Task("x", tuple("abcde"), split, None, None, {}, {}), RunOptions())
+        run = Run(recipe, TrainingData("x", tuple("abcde"), split, None, None, {}, {}), RunOptions())
         with run.engine.randomness(epoch):
             return torch.rand(4)
 

@@ -114,7 +114,7 @@ def test_a_share_is_held_out_of_every_class(share):
 def test_a_share_held_out_is_tested_with_clean_labels_where_they_are_known():
     data = images()
     data = dataclasses.replace(data, test=None)
-    made = task("symmetric:0.5", data, test_share=0.2)
+    made = task("symmetric:0.5", data, test_size=0.2)
     assert (len(made.train), len(made.test)) == (32, 8)
     mask = held_out(data.train.labels, 0.2)
     assert np.array_equal(made.test.labels, data.train.labels[mask])
@@ -126,18 +126,18 @@ def test_a_share_held_out_is_tested_with_clean_labels_where_they_are_known():
 
 def test_what_is_held_out_does_not_depend_on_the_seed_or_the_noise():
     data = dataclasses.replace(images(), test=None)
-    first, second = task("none", data, test_share=0.2), task("symmetric:0.5", data, test_share=0.2, seed=9)
+    first, second = task("none", data, test_size=0.2), task("symmetric:0.5", data, test_size=0.2, seed=9)
     assert np.array_equal(first.test.inputs, second.test.inputs)
 
 
 def test_a_share_of_data_with_a_test_split_is_refused():
     with pytest.raises(ValueError, match="for data without a test split; digits has one of 500 examples"):
-        task("none", test_share=0.1)
+        task("none", test_size=0.1)
 
 
 def test_a_share_that_leaves_nothing_is_refused():
-    with pytest.raises(ValueError, match=r"test_share 0\.01 of 40 examples leaves none to test on"):
-        task("none", dataclasses.replace(images(), test=None), test_share=0.01)
+    with pytest.raises(ValueError, match=r"test_size 0\.01 of 40 examples leaves none to test on"):
+        task("none", dataclasses.replace(images(), test=None), test_size=0.01)
 
 
 def test_grey_images_get_their_channel():

@@ -17,7 +17,7 @@ from torch import Tensor
 from noiseproof.data import Augment, ImageFiles, ImageLoader, Split
 from noiseproof.train.transforms import Standardise, Transforms, as_tensor
 
-__all__ = ["SINGLE", "Batch", "EpochPlan", "Feed", "FileFeed", "MemoryFeed", "Rank", "generator_for"]
+__all__ = ["SINGLE", "Batch", "BatchLoader", "EpochPlan", "FileLoader", "MemoryLoader", "Rank", "generator_for"]
 
 ORDER, AUGMENT = 1, 2  # the random streams of an epoch
 EVALUATION_BATCH, EVALUATION_NUMBERS = 1000, 2**24  # limits of an evaluation batch: examples, and numbers in them
@@ -45,14 +45,14 @@ class Batch(NamedTuple):
     indices: Tensor
 
 
-class Feed(Protocol):
+class BatchLoader(Protocol):
     def steps(self) -> int:
         """Batches in an epoch."""
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """The training batches of an epoch, counted from 0."""
 
-    def in_order(self) -> Iterator[Batch]:
+    def eval_batches(self) -> Iterator[Batch]:
         """Every example once, as evaluation sees it."""
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ _inputs_lock = threading.Lock()
 
 
 def _on_device(split: Split, device: torch.device, standardise: Standardise | None) -> Tensor:
-    """The inputs of a split on a device, shared by all feeds of the same array, which they keep: its id stays in use."""
+    """The inputs of a split on a device, shared by all loaders of the same array, which they keep: its id stays in use."""
     key = (id(split.inputs), str(device), standardise)
     with _inputs_lock:
         found = _inputs.get(key)
@@ -113,7 +113,7 @@ def _on_device(split: Split, device: torch.device, standardise: Standardise | No
         return found
 
 
-class MemoryFeed:
+class MemoryLoader:
     """Batches of a split in memory; all of it is on the device."""
 
     def __init__(
@@ -150,7 +150,7 @@ class MemoryFeed:
             part = plan.part(start + share.start, start + share.stop)
             yield Batch(self.examples(part), self.labels[part.order], part.order)
 
-    def in_order(self) -> Iterator[Batch]:
+    def eval_batches(self) -> Iterator[Batch]:
         for start in range(0, len(self), self.evaluation_batch):
             whole = torch.arange(start, min(start + self.evaluation_batch, len(self)), device=self.device)
             indices = whole[self.process.share(len(whole))]
@@ -171,7 +171,7 @@ class MemoryFeed:
         pass
 
 
-class FileFeed:
+class FileLoader:
     """Batches of images that stay in files, decoded in worker processes."""
 
     def __init__(
@@ -227,7 +227,7 @@ class FileFeed:
             theirs = _each_tensor(drawn, lambda tensor, taken=indices: tensor[taken])  # type: ignore[misc]
             yield Batch(self.augment.apply(images, theirs), labels, indices)
 
-    def in_order(self) -> Iterator[Batch]:
+    def eval_batches(self) -> Iterator[Batch]:
         for images, labels, indices in self._test.epoch(0):
             ready = images if self.transforms.test is None else self.transforms.test(images)
             yield Batch(ready, labels, indices)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from noiseproof.models.base import Classifier, round_up
 from noiseproof.train.network import drawing_from
 
-__all__ = ["LeanWeights"]
+__all__ = ["PackedWeights"]
 
 ALIGNMENT = 64
 """Weights start at multiples of this many numbers, so that every view is aligned for any kernel"""
@@ -50,8 +50,8 @@ class Span:
         return self.whole(vector)[tuple(slice(size) for size in self.corner)]
 
 
-class LeanWeights:
-    """A network's parameters and running statistics, arranged for the lean pass.
+class PackedWeights:
+    """A network's parameters and running statistics, arranged for the packed pass.
 
     The network's own tensors become views of the vectors here, so that evaluation and checkpoints see every step.
 

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-__all__ = ["StemConv"]
+__all__ = ["FirstConv"]
 
 POSITIONS = 128  # positions that a program of the forward pass computes
 SPAN = 64  # positions that a program of the backward pass reads at a time
@@ -34,7 +34,7 @@ def _patches(x, row, tap_column, rows, height, width, C: tl.constexpr):
 
 
 @triton.jit
-def _stem_forward(
+def _conv_forward(
     x, w, y, rows, height, width, units,
     UNIT: tl.constexpr, C: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr, OUT: tl.constexpr,
 ):  # fmt: skip
@@ -53,7 +53,7 @@ def _stem_forward(
 
 
 @triton.jit
-def _stem_weights(
+def _conv_weights(
     x, dy, parts, rows, height, width, units, count,
     UNIT: tl.constexpr, C: tl.constexpr, COLUMNS: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr,
     OUT: tl.constexpr,
@@ -74,7 +74,7 @@ def _stem_weights(
     tl.store(here, total, mask=(out < channels)[:, None] & (column < 9 * C)[None, :])
 
 
-class _Stem(torch.autograd.Function):
+class _FirstConv(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, precision: str) -> Tensor:
         if ctx.needs_input_grad[0]:
@@ -87,7 +87,7 @@ class _Stem(torch.autograd.Function):
         rows, units = count * height * width, len(weight) // 8
         grid: Any = (triton.cdiv(rows, POSITIONS), triton.cdiv(len(weight), OUT))
         shared = {"UNIT": 8, "C": inner, "PRECISION": precision, "OUT": OUT, "num_warps": 4}
-        _stem_forward[grid](x, weight, y, rows, height, width, units, ROWS=POSITIONS, **shared)
+        _conv_forward[grid](x, weight, y, rows, height, width, units, ROWS=POSITIONS, **shared)
         ctx.save_for_backward(x, weight)
         ctx.sizes, ctx.shared = (rows, height, width, units), shared
         return y
@@ -99,11 +99,11 @@ class _Stem(torch.autograd.Function):
         parts = torch.empty((PARTS, outer, 3, 3, inner), device=x.device)
         grid: Any = (PARTS, triton.cdiv(outer, OUT))
         columns = triton.next_power_of_2(9 * inner)
-        _stem_weights[grid](x, dy, parts, *ctx.sizes, PARTS, COLUMNS=columns, ROWS=SPAN, **ctx.shared)
+        _conv_weights[grid](x, dy, parts, *ctx.sizes, PARTS, COLUMNS=columns, ROWS=SPAN, **ctx.shared)
         return None, parts.sum(0).to(weight.dtype).permute(0, 3, 1, 2), None
 
 
-class StemConv(nn.Module):
+class FirstConv(nn.Module):
     """A convolution on a network's inputs, to which no gradient goes, on its weights."""
 
     def __init__(self, conv: nn.Conv2d, precision: str) -> None:
@@ -118,6 +118,6 @@ class StemConv(nn.Module):
         return few and conv.bias is None and shape == ((3, 3), (1, 1), (1, 1), (1, 1), 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        apply: Any = _Stem.apply
+        apply: Any = _FirstConv.apply
         result: Tensor = apply(x, self.weight, self.precision)
         return result

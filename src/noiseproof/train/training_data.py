@@ -17,11 +17,11 @@ from noiseproof.noise import NoiseSpec, SoftLabels
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.transforms import PRESETS
 
-__all__ = ["Task", "prepare", "weights_file", "with_noise"]
+__all__ = ["TrainingData", "prepare", "weights_file", "with_noise"]
 
 
 @dataclass(frozen=True)
-class Task:
+class TrainingData:
     """Examples to train on, with the labels as given, and to test on; the clean training labels where they are known."""
 
     name: str
@@ -52,7 +52,7 @@ class Task:
             colours = {1: "grey", 3: "RGB"}.get(self.train.inputs.shape[-1], f"{self.train.inputs.shape[-1]} channels")
             return f"images of {'x'.join(map(str, self.train.inputs.shape[1:3]))} pixels, {colours}"
         shape = "x".join(map(str, self.train.inputs.shape[1:]))
-        how = "standardised by the training examples" + (", all columns by one scale" if recipe.one_scale else "")
+        how = "standardised by the training examples" + (", all columns by one global scale" if recipe.global_scaling else "")
         return f"{shape} features, {how if recipe.standardise else 'as they are'}"
 
     @property
@@ -61,12 +61,12 @@ class Task:
         return None if self.clean is None else self.train.labels != self.clean
 
 
-def prepare(recipe: Recipe, data: str | Path | None = None) -> Task:
+def prepare(recipe: Recipe, data: str | Path | None = None) -> TrainingData:
     """Open the recipe's data set in ``data`` (default: ``$NOISEPROOF_DATA``) and put its noise on the training labels."""
     return with_noise(open_dataset(recipe.dataset, data), recipe, data_root(data))
 
 
-def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Task:
+def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> TrainingData:
     """The data set with the recipe's noise on its training labels, and its share held out to test on."""
     check_classes(dataset, recipe.dataset)
     dataset = _checked_images(_resized(dataset, recipe))
@@ -77,8 +77,8 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Ta
     more: dict[str, Any] = {"columns": dataset.columns}
     if soft is not None:
         more |= {"soft": soft.probabilities, "soft_by_order": soft.fit_by_order_alone(dataset.classes)}
-    task = Task(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root, **more)
-    return _without_test_share(task, recipe.test_share) if recipe.test_share else task
+    task = TrainingData(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root, **more)
+    return _without_test_size(task, recipe.test_size) if recipe.test_size else task
 
 
 def _labelled(
@@ -111,13 +111,13 @@ def _labelled(
     return dataset.train.with_labels(noisy.labels), labels, None, facts
 
 
-def _without_test_share(task: Task, share: float) -> Task:
+def _without_test_size(task: TrainingData, share: float) -> TrainingData:
     """Hold out a share of the examples to test on, with clean labels where known; the noise's rate and hash are of the rest."""
     if task.test is not None:
-        raise ValueError(f"test_share is for data without a test split; {task.name} has one of {len(task.test)} examples")
+        raise ValueError(f"test_size is for data without a test split; {task.name} has one of {len(task.test)} examples")
     mask = held_out(task.train.labels if task.clean is None else task.clean, share)
     if not mask.any() or mask.all():
-        raise ValueError(f"test_share {share} of {len(mask)} examples leaves none to {'train' if mask.all() else 'test'} on")
+        raise ValueError(f"test_size {share} of {len(mask)} examples leaves none to {'train' if mask.all() else 'test'} on")
     test, clean = task.train.take(mask), None
     if task.clean is not None:
         test, clean = test.with_labels(task.clean[mask]), task.clean[~mask]
