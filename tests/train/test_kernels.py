@@ -24,7 +24,7 @@ from noiseproof.train.fast.norm import FusedNorm
 from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
 from noiseproof.train.fast.packed_weights import PackedWeights
 from noiseproof.train.fast.sgd import BLOCK, FusedSgd
-from noiseproof.train.fast.shared_output import one_of
+from noiseproof.train.fast.shared_output import take_alias
 from noiseproof.train.fast.streams import SideStream
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -102,7 +102,7 @@ def test_two_layers_may_read_a_norm(options):
     inputs = [drawn(3, 16, 4, 4, seed=seed).requires_grad_() for seed in range(2 if "shortcut" in options else 1)]
     fused = FusedNorm(norm, DEVICE)
     out = fused.activated(*inputs, pool="pool" in options)
-    readers = [one_of(out), one_of(out)]
+    readers = [take_alias(out), take_alias(out)]
     assert readers[1] is out
     assert readers[0] is not out
     assert readers[0].data_ptr() == out.data_ptr()
