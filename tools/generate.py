@@ -21,6 +21,7 @@ from results import RESULTS, results
 
 from noiseproof import functional, list_losses
 from noiseproof.losses.base import Contract, Reduction
+from noiseproof.losses.facts import CATALOGUE, as_json
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -90,6 +91,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
 WRITTEN: dict[Path, Callable[[], str]] = {
     EVIDENCE: evidence,
     RESULTS: results,
+    CATALOGUE: as_json,
     ROOT / "src" / "noiseproof" / "functional.pyi": stub,
 }
 

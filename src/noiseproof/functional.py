@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from noiseproof.losses.base import DEFAULTS
-from noiseproof.losses.catalog import LossEntry, list_losses
+from noiseproof.losses.catalog import CONTRACT_MEANINGS, LossEntry, describe_parameters, list_losses
 from noiseproof.losses.checks import arguments_of, by_name_error
-from noiseproof.losses.parameters import CONTRACT, describe_parameters
 
 TENSORS = {
     "logits": "[N, K], [K] or [N, K, d1, ...]",
@@ -31,7 +30,7 @@ def _function(entry: LossEntry) -> Callable[..., Tensor]:
             raise by_name_error(entry.function_name, arguments_of(entry.cls.__init__), wrong[0])
         return entry.cls(**options)(logits, target)  # type: ignore[no-any-return]
 
-    return _describe(loss, entry, ("logits", "target"))
+    return _describe(loss, entry)
 
 
 def _head_function(entry: LossEntry) -> Callable[..., Tensor]:
@@ -44,17 +43,15 @@ def _head_function(entry: LossEntry) -> Callable[..., Tensor]:
         given = {"means": means, "root_freedom": root_freedom}
         return torch.func.functional_call(module, given, (features, target))  # type: ignore[no-any-return]
 
-    return _describe(loss, entry, ("features", "target", "means", "root_freedom"), without=("features", "classes"))
+    return _describe(loss, entry, without=("features", "classes"))
 
 
-def _describe(
-    loss: Callable[..., Tensor], entry: LossEntry, tensors: tuple[str, ...], without: tuple[str, ...] = ()
-) -> Callable[..., Tensor]:
+def _describe(loss: Callable[..., Tensor], entry: LossEntry, without: tuple[str, ...] = ()) -> Callable[..., Tensor]:
     """``loss`` with its name, its docstring and the signature that the class has, less some parameters."""
     declared = inspect.signature(entry.cls.__init__).parameters
     options = {name: default for name, default in entry.defaults.items() if name not in without}
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter(name, positional, annotation="Tensor") for name in tensors]
+    parameters = [inspect.Parameter(name, positional, annotation="Tensor") for name in entry.arguments]
     if entry.reads == "predictions":
         parameters[0] = parameters[0].replace(annotation="Tensor | list[Tensor] | tuple[Tensor, ...]")
     for name, default in {**options, **DEFAULTS}.items():
@@ -63,15 +60,15 @@ def _describe(
     loss.__signature__ = inspect.Signature(parameters, return_annotation="Tensor")  # type: ignore[attr-defined]
     loss.__name__ = loss.__qualname__ = entry.function_name
     loss.__module__ = __name__
-    loss.__doc__ = _documentation(entry, list(tensors), list(options))
+    loss.__doc__ = _documentation(entry, list(options))
     return loss
 
 
-def _documentation(entry: LossEntry, tensors: list[str], options: list[str]) -> str:
-    meanings = {**TENSORS, **describe_parameters(entry), **CONTRACT}
+def _documentation(entry: LossEntry, options: list[str]) -> str:
+    meanings = {**TENSORS, **describe_parameters(entry), **CONTRACT_MEANINGS}
     if entry.reads == "predictions":
         meanings["logits"] = "those of each prediction, in a list, or one tensor for equal predictions"
-    lines = [f"    {name}: {meanings[name]}" for name in (*tensors, *options, *CONTRACT)]
+    lines = [f"    {name}: {meanings[name]}" for name in (*entry.arguments, *options, *CONTRACT_MEANINGS)]
     head = f"{entry.title}: the function of :class:`noiseproof.{entry.cls.__name__}`."
     return "\n".join([head, "", "Args:", *lines])
 

@@ -12,9 +12,8 @@ from manual.curves import CLASSES, drawn
 from manual.formulas import tex
 from noiseproof.cli.losses import usage
 from noiseproof.losses import LossEntry, list_losses
-from noiseproof.losses.catalog import FAMILIES, SYMBOLS
+from noiseproof.losses.catalog import FAMILIES, SYMBOLS, describe_parameters
 from noiseproof.losses.expressions import names_in
-from noiseproof.losses.parameters import describe_parameters
 from noiseproof.losses.recommended import recommended_settings
 from noiseproof.theory import check
 

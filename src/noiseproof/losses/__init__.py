@@ -13,38 +13,52 @@ complementary  NL, JNPL                                      on what an example 
 views          GJS                                           on several predictions of one example
 student        Student, StudentAPL                           on features, with parameters of their own
 
-base.py has what all of them share, composition.py their sums, catalog.py what is known of each, parameters.py what their
-parameters mean. linear.py computes any of them from hidden states and a linear head, in_forward.py with its gradient in the
-forward pass. A file added here enters the catalogue by being here.
+base.py has what all of them share, composition.py their sums, catalog.py what is known of each, facts.py and recommended.py
+plain data without torch. linear.py computes any of them from hidden states and a linear head, in_forward.py with its gradient
+in the forward pass. A file added here enters the catalogue by being here.
 """
 
-# ruff: noqa: F403, F405 - a family's __all__ lists its losses, and the package exports them all
+# ruff: noqa: F403 - a family's __all__ lists its losses, and the package exports them all
 
-import sys
+import importlib
+import importlib.util
 from typing import TYPE_CHECKING
 
-from noiseproof.losses import catalog
-from noiseproof.losses.asymmetric import *
-from noiseproof.losses.base import RobustLoss as RobustLoss
-from noiseproof.losses.catalog import *
-from noiseproof.losses.classic import *
-from noiseproof.losses.clipped import *
-from noiseproof.losses.complementary import *
-from noiseproof.losses.composition import Sum as Sum
-from noiseproof.losses.epsilon import *
-from noiseproof.losses.generalized import *
-from noiseproof.losses.in_forward import GradientInForward as GradientInForward
-from noiseproof.losses.joint import *
-from noiseproof.losses.linear import LinearLoss as LinearLoss
-from noiseproof.losses.linear import linear_loss as linear_loss
-from noiseproof.losses.normalized import *
-from noiseproof.losses.pairs import *
-from noiseproof.losses.student import *
-from noiseproof.losses.transformed import *
-from noiseproof.losses.views import *
+if TYPE_CHECKING:
+    from noiseproof.losses.asymmetric import *
+    from noiseproof.losses.base import RobustLoss as RobustLoss
+    from noiseproof.losses.catalog import *
+    from noiseproof.losses.classic import *
+    from noiseproof.losses.clipped import *
+    from noiseproof.losses.complementary import *
+    from noiseproof.losses.composition import Sum as Sum
+    from noiseproof.losses.epsilon import *
+    from noiseproof.losses.generalized import *
+    from noiseproof.losses.in_forward import GradientInForward as GradientInForward
+    from noiseproof.losses.joint import *
+    from noiseproof.losses.linear import LinearLoss as LinearLoss
+    from noiseproof.losses.linear import linear_loss as linear_loss
+    from noiseproof.losses.normalized import *
+    from noiseproof.losses.pairs import *
+    from noiseproof.losses.student import *
+    from noiseproof.losses.transformed import *
+    from noiseproof.losses.views import *
+else:
+    OWN_NAMES = {"RobustLoss": "base", "Sum": "composition", "GradientInForward": "in_forward"}
+    OWN_NAMES |= {"LinearLoss": "linear", "linear_loss": "linear"}
 
-catalog.discover(__name__, __path__)
-
-if not TYPE_CHECKING:  # type checkers follow the star imports; at run time this keeps the names of the modules out
-    __all__ = ["GradientInForward", "LinearLoss", "RobustLoss", "Sum", "linear_loss", *catalog.__all__]
-    __all__ += [name for family in catalog.FAMILIES for name in sys.modules[f"noiseproof.losses.{family}"].__all__]
+    def __getattr__(name):
+        """Import the losses with the first name that is read: what needs no torch, as ``facts``, is imported without it."""
+        if importlib.util.find_spec(f"{__name__}.{name}") is not None:
+            return importlib.import_module(f"{__name__}.{name}")
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        catalog = importlib.import_module(f"{__name__}.catalog")
+        catalog.list_losses()
+        found = {own: getattr(importlib.import_module(f"{__name__}.{module}"), own) for own, module in OWN_NAMES.items()}
+        families = [importlib.import_module(f"{__name__}.{family}") for family in catalog.FAMILIES]
+        found |= {each: getattr(module, each) for module in (catalog, *families) for each in module.__all__}
+        globals().update({**found, "__all__": list(found)})
+        if name in globals():
+            return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

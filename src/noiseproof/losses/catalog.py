@@ -4,23 +4,26 @@ A loss enters it with :func:`register`, above its class. What an entry claims is
 formula, range and conditions and compare them with what the loss does.
 """
 
-import difflib
 import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
+
+from torch import Tensor, nn
 
 from noiseproof.losses.base import RobustLoss, parameters_of
 from noiseproof.losses.composition import Sum
 from noiseproof.losses.expressions import both, names_in, plus, times, with_constants
+from noiseproof.losses.facts import lookup, normalise
 
 __all__ = ["LossEntry", "create_loss", "find_loss", "list_losses", "register", "register_pair"]
 
 L = TypeVar("L", bound=RobustLoss)
 P = TypeVar("P", bound=Sum)
-Kind = Literal["active", "passive", "active + passive", "active + active", "passive + passive", "head", "regularised"]
+Kind = Literal["active", "passive", "active + passive", "active + active", "passive + passive", "head", "regularised", "own"]
 Reads = Literal["statistics", "logits", "features", "predictions"]
 
 
@@ -51,7 +54,8 @@ class LossEntry:
     @property
     def expressions(self) -> tuple[str, ...]:
         """All it states: formula, conditions and range."""
-        return (self.formula, self.symmetric, *([] if self.asymmetric is None else [self.asymmetric]), *(self.range or ()))
+        stated = (self.formula, self.symmetric, self.asymmetric, *(self.range or ()))
+        return tuple(text for text in stated if text)
 
     @property
     def needs_own_loop(self) -> str | None:
@@ -59,6 +63,13 @@ class LossEntry:
         if self.reads in ("features", "predictions"):
             return f"is called on {self.reads}, not on logits"
         return "must be told of the training by calls of its method update" if self.cls.follows_training else None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The tensors that it is called with; the parameters of a head are arguments of its function."""
+        if self.reads == "features":
+            return ("features", "target", "means", "root_freedom")
+        return ("logits", "target")
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -88,6 +99,63 @@ FAMILIES = (
     *("pairs", "epsilon", "transformed", "complementary", "views", "student"),
 )
 
+PARAMETER_MEANINGS = {
+    "a": "of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error",
+    "aul.a": "in (1, inf): the larger, the closer to the mean absolute error",
+    "anorm.a": "what p_y is pulled towards, in [1, inf): the larger, the more robust and the slower to fit",
+    "alpha": "weight of the first loss, in [0, inf)",
+    "base": "the loss that is changed; None: cross entropy",
+    "logit-bias.base": "the loss of the label's probability that is biased; None: mean absolute error",
+    "beta": "weight of the second loss, in [0, inf)",
+    "c": "margin of the labels other than the given one, in [0, inf)",
+    "classes": "number of classes, at least 2",
+    "clip": "what stands for 0 in the logarithm of the label, in (0, 1)",
+    "delta": "norms above 1/delta become delta, in (0, inf)",
+    "detach_focal": "whether the focal weight is a constant to the gradient, as in the code behind the published numbers",
+    "epsilon": "what is added to the label's logit",
+    "ogc.epsilon": "how much steeper than on clean labels the gradient on wrong ones may be, per learning rate, in [0, inf)",
+    "every": "epochs between two steps of lambda, at least 1",
+    "features": "width of the features, at least 1",
+    "gamma": "exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none",
+    "generator": "where the complementary labels are drawn; None: torch's default generator",
+    "growth": "factor of lambda at each of its steps, in (0, inf)",
+    "k": "probabilities below it have no gradient, in (0, 1)",
+    "lam": "weight of the part that is added, in [0, inf)",
+    "ldr.lam": "temperature over the labels, in (0, inf): 0 is a hinge loss, infinity a symmetric loss",
+    "m": "how far epsilon-softmax goes to one-hot, in [0, inf); 0 is softmax",
+    "margin": "how much further away the label's mean counts in training, in [0, inf)",
+    "minimum": "probabilities are clipped below at it, in (0, 0.5) and below 1/K",
+    "normalize": "whether each row of logits is scaled to length 1 first",
+    "offset": "whether the value holds AMSE's constant (a-1)^q / K; the gradient is the same",
+    "p": "exponent, in (0, inf); 1 is 1 - p_y",
+    "pi": "weight of the label against the prediction, in (0, 1): 0 is cross entropy, 1 half the mean absolute error",
+    "q": "exponent, in (0, inf)",
+    "gce.q": "in (0, 1]: 0 is cross entropy, 1 is 1 - p_y",
+    "r": "rate of the smoothing, in (-inf, 1); 0 is cross entropy",
+    "scale": "factor, in (0, inf)",
+    "stage": "nl: all rows; selnl: rows with p_y > 1/K; selpl: cross entropy on rows with p_y > threshold",
+    "t": "number of terms, at least 1; 1 is 1 - p_y",
+    "tau": "the slope in p_y is at most this, in (1, inf): 1 is 1 - p_y, infinity cross entropy",
+    "logitclip.tau": "largest norm of a row of logits, in (0, inf)",
+    "ogc.tau": "the slope in p_y is at most this until the first update, in (1, 1e+07]",
+    "temperature": "the logits are divided by it, in (0, inf)",
+    "threshold": "p_y from which a row is believed in the stage selpl, in [0, 1)",
+    "views": "number of predictions of each example, at least 1",
+}
+"""By parameter, or by ``loss.parameter`` where a loss, and the pairs and relatives in ``SAME_PARAMETERS``, differ."""
+
+SAME_PARAMETERS = {
+    **{"truncated-gce": "gce", "nce+aul": "aul", "nfl+aul": "aul"},
+    **{"amse": "anorm", "jal-ce": "anorm", "jal-fl": "anorm"},
+}
+
+CONTRACT_MEANINGS = {
+    "weight": "factor of each class's loss, [K]",
+    "ignore_index": "the label of rows that count for nothing",
+    "reduction": "none, mean (by the weights of the labels) or sum",
+    "label_smoothing": "share of the target that goes to all classes alike, in [0, 1]",
+}
+
 _entries: dict[str, LossEntry] = {}
 _names: dict[str, LossEntry] = {}
 """What :func:`_lookup` gives, until the next loss is registered."""
@@ -107,21 +175,21 @@ def register(
     reads: Reads = "statistics",
     shift_invariant: bool = True,
 ) -> Callable[[type[L]], type[L]]:
-    """Class decorator: enter a loss into the catalogue, and its reference into its docstring."""
+    """Class decorator: enter a loss into the catalogue, and its hyperparameters and its reference into its docstring."""
 
     def enter(cls: type[L]) -> type[L]:
         entry = LossEntry(
             name, cls, title, tuple(aliases), formula, kind, symmetric, asymmetric, range, reference, reads, shift_invariant
         )
         for key in (name, *entry.aliases):
-            taken = _lookup().get(_normalise(key))
+            taken = _lookup().get(normalise(key))
             if taken is not None and taken.cls.__qualname__ != cls.__qualname__:
                 raise ValueError(f"the name {key!r} of {cls.__name__} is taken by {taken.cls.__name__}")
         names_in(*entry.expressions)  # a text that is no expression fails here, where it is written
         _entries[name] = entry
         _names.clear()
         if cls.__doc__:
-            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\nReference: {reference}."
+            cls.__doc__ = _documentation(entry)
         return cls
 
     return enter
@@ -155,49 +223,91 @@ def register_pair(
     return enter
 
 
+def describe_parameters(entry: LossEntry) -> dict[str, str]:
+    """The meaning of each hyperparameter of a loss; that of one that is not described here is its name."""
+    kind = SAME_PARAMETERS.get(entry.name, entry.name)
+    return {name: PARAMETER_MEANINGS.get(f"{kind}.{name}", PARAMETER_MEANINGS.get(name, name)) for name in entry.defaults}
+
+
+def _documentation(entry: LossEntry) -> str:
+    """The docstring of a class with an ``Args:`` section before its example, if it has none, and its reference."""
+    paragraphs = inspect.cleandoc(entry.cls.__doc__ or "").split("\n\n")
+    if not any(paragraph.startswith("Args:") for paragraph in paragraphs):
+        meanings = {**describe_parameters(entry), "**contract": "The options of :class:`RobustLoss`."}
+        example = [number for number, paragraph in enumerate(paragraphs) if paragraph.startswith(">>>")]
+        section = "\n".join(["Args:", *(f"    {name}: {meaning}" for name, meaning in meanings.items())])
+        paragraphs.insert(example[0] if example else len(paragraphs), section)
+    return "\n\n".join([*paragraphs, f"Reference: {entry.reference}."])
+
+
 def list_losses(kind: Kind | None = None) -> tuple[LossEntry, ...]:
     """All entries, in the order of the families; ``kind`` keeps one kind.
 
     >>> [entry.name for entry in list_losses(kind="passive")][:3]
     ['mae', 'mse', 'rce']
     """
+    _discover()
     kept = (entry for entry in _entries.values() if kind is None or entry.kind == kind)
     return tuple(sorted(kept, key=_family))
 
 
 def find_loss(name: str) -> LossEntry:
-    """The entry with this name, alias or class name; case and the characters between words do not matter.
+    """Return the catalogue's entry of a loss.
 
-    >>> find_loss("JAL-CE").name, find_loss("NCE+RCE").cls.__name__
-    ('jal-ce', 'NCEandRCE')
-    >>> find_loss("gec")
-    Traceback (most recent call last):
-    ValueError: unknown loss 'gec'; did you mean 'gce'? 'noiseproof losses' lists them
+    Args:
+        name: A name, alias or class name, where case and the characters between words do not matter, or ``module:Name``
+            for a class of one's own, a :class:`RobustLoss` or any ``torch.nn.Module`` that is called on logits and target.
+
+    Returns:
+        The entry; one without claims for a class that is not registered.
+
+    Raises:
+        ValueError: If no loss has this name, or the module cannot be imported.
+        TypeError: If the name is no text, or what it names is no class of losses.
+
+    Example:
+        >>> find_loss("JAL-CE").name, find_loss("NCE+RCE").cls.__name__
+        ('jal-ce', 'NCEandRCE')
+        >>> find_loss("gec")
+        Traceback (most recent call last):
+        ValueError: unknown loss 'gec'; did you mean 'gce'? 'noiseproof losses' lists them
     """
-    if not isinstance(name, str):
-        raise TypeError(f"a loss is looked up by its name, got {name!r}")
-    known, wanted = _lookup(), _normalise(name)
-    if wanted in known:
-        return known[wanted]
-    close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
-    near = [key for key in known if key.startswith(wanted)] or sorted(close, key=lambda key: sorted(key) != sorted(wanted))
-    hint = f"did you mean {known[near[0]].name!r}? " if near else ""
-    raise ValueError(f"unknown loss {name!r}; {hint}'noiseproof losses' lists them")
+    _discover()
+    return _user_entry(name) if isinstance(name, str) and ":" in name else lookup(name, _lookup())
 
 
 def create_loss(name: str, **options: Any) -> RobustLoss:
-    """The loss with this name, with these hyper-parameters and contract options.
+    """Create a loss by its name.
 
-    >>> create_loss("jal-ce", a=20.0, reduction="sum")
-    JALCE(alpha=1.0, beta=1.0, a=20.0, q=2.0, offset=True, reduction='sum')
+    Args:
+        name: What :func:`find_loss` accepts: a name of the catalogue, or ``module:Name``.
+        **options: Hyperparameters, and the options of :class:`RobustLoss`.
+
+    Returns:
+        The loss.
+
+    Example:
+        >>> create_loss("jal-ce", a=20.0, reduction="sum")
+        JALCE(alpha=1.0, beta=1.0, a=20.0, q=2.0, offset=True, reduction='sum')
+        >>> import torch
+        >>> loss = create_loss("torch.nn:CrossEntropyLoss", label_smoothing=0.1)
+        >>> round(loss(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # log 4
+        1.3863
     """
     return find_loss(name).cls(**options)
 
 
-def discover(package: str, path: Iterable[str]) -> None:
-    """Import every module of a package, so that each file of losses enters the catalogue by being there."""
-    for module in pkgutil.iter_modules(path):
-        importlib.import_module(f"{package}.{module.name}")
+_discovered = False
+
+
+def _discover() -> None:
+    """Import every module of this package, so that each file of losses enters the catalogue by being there."""
+    global _discovered
+    if not _discovered:
+        _discovered = True
+        package = __name__.rpartition(".")[0]
+        for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+            importlib.import_module(f"{package}.{module.name}")
 
 
 def _as_part(loss: RobustLoss, pair: type[Sum]) -> LossEntry:
@@ -224,10 +334,64 @@ def _family(entry: LossEntry) -> int:
 def _lookup() -> dict[str, LossEntry]:
     """Every entry by each of its names."""
     if not _names:
-        named = ((entry, (entry.name, entry.cls.__name__, entry.function_name, *entry.aliases)) for entry in list_losses())
-        _names.update({_normalise(key): entry for entry, keys in named for key in keys})
+        named = (
+            (entry, (entry.name, entry.cls.__name__, entry.function_name, *entry.aliases))
+            for entry in sorted(_entries.values(), key=_family)
+        )
+        _names.update({normalise(key): entry for entry, keys in named for key in keys})
     return _names
 
 
-def _normalise(name: str) -> str:
-    return name.lower().replace("_", "-").replace(" ", "")
+def _user_entry(name: str) -> LossEntry:
+    """The entry of ``module:Name``, a loss of the user's own; one that is not registered makes no claims."""
+    cls = _user_class(name)
+    for entry in _entries.values():
+        if entry.cls is cls:
+            return replace(entry, name=name, aliases=())
+    title = next(iter((inspect.getdoc(cls) or "").splitlines()), "").rstrip(".") or cls.__name__
+    reads: Reads = "logits" if cls.needs is None else "statistics"
+    return LossEntry(name, cls, title, (), "", "own", "False", None, None, "none", reads, shift_invariant=False)
+
+
+def _user_class(name: str) -> type[RobustLoss]:
+    """The class behind ``module:Name``: a loss of the contract, or any module that is called on logits and target."""
+    module_name, _, class_name = name.partition(":")
+    if not module_name or not class_name or module_name.startswith("."):
+        raise ValueError(f"a loss of your own is named package.module:Class, got {name!r}")
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
+        kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
+        hint = "; it must be on the Python path" if isinstance(error, ModuleNotFoundError) else ""
+        raise ValueError(f"loss {name!r}: cannot import {module_name}: {kind}{' '.join(str(error).split())}{hint}") from error
+    found = getattr(module, class_name, None)
+    if found is None:
+        raise ValueError(f"loss {name!r}: {module_name} has no {class_name!r}")
+    if not isinstance(found, type) or not issubclass(found, nn.Module):
+        given = found.__name__ if isinstance(found, type) else type(found).__name__
+        raise TypeError(f"loss {name!r} must be a subclass of noiseproof.RobustLoss or torch.nn.Module, got {given}")
+    return found if issubclass(found, RobustLoss) else _wrapped(found)
+
+
+def _wrapped(module: type[nn.Module]) -> type[RobustLoss]:
+    """A module that is called on logits and target as a loss: with its own options, reduction and state."""
+
+    class ModuleLoss(RobustLoss):
+        composable = False
+
+        def __init__(self, **options: Any) -> None:
+            made = module(**options)
+            super().__init__(reduction=getattr(made, "reduction", "mean"))
+            self.module = made
+
+        def forward(self, logits: Tensor, target: Tensor, **unknown: Any) -> Tensor:
+            result: Tensor = self.module(logits, target, **unknown)
+            return result
+
+        def __repr__(self) -> str:
+            return repr(self.module)
+
+    ModuleLoss.__init__.__signature__ = inspect.signature(module.__init__)  # type: ignore[attr-defined]
+    ModuleLoss.__name__ = ModuleLoss.__qualname__ = module.__name__
+    ModuleLoss.__doc__, ModuleLoss.__module__ = module.__doc__, module.__module__
+    return ModuleLoss

@@ -145,9 +145,9 @@ def recommended_settings(loss: str) -> tuple[RecommendedSettings, ...]:
         {'alpha': 5.0, 'beta': 1.0, 'a': 20.0}
     """
     if loss not in OPTIONS["images"]:
-        from noiseproof.losses.catalog import find_loss
+        from noiseproof.losses.facts import find_facts
 
-        loss = find_loss(loss).name
+        loss = find_facts(loss).name
     published = {kind: losses[loss] for kind, losses in OPTIONS.items() if loss in losses}
     if not published:
         return ()
