@@ -91,7 +91,7 @@ def test_a_loss_of_ones_own_is_named_by_its_module(own_module):
         (":Loss", "a loss of your own is named package.module:Class, got ':Loss'"),
         (
             "own_losses:torch",
-            "loss 'own_losses:torch' must be a subclass of noiseproof.RobustLoss or torch.nn.Module, got module",
+            "must be a subclass of noiseproof.RobustLoss or torch.nn.Module, got module",
         ),
     ],
 )

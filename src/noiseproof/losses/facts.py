@@ -69,7 +69,7 @@ class LossFacts:
     Example:
         >>> facts = find_facts("JAL-CE")
         >>> facts.title, facts.parameters["a"].default
-        ('Joint asymmetric loss with cross entropy', '30.0')
+        ('Joint asymmetric loss on cross entropy', '30.0')
         >>> print(*facts.usage, sep="\\n")
         criterion = noiseproof.JALCE(alpha=1.0, beta=1.0, a=30.0, q=2.0, offset=True)
         criterion = noiseproof.create_loss("jal-ce")
