@@ -16,7 +16,7 @@ from noiseproof import __version__  # noqa: E402 - after the path
 project = "noiseproof"
 author = "the authors of noiseproof"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_static"]
 root_doc = "index"
 highlight_language = "text"  # indented blocks are shell commands and their output
@@ -26,6 +26,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 
+napoleon_numpy_docstring = False
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 autodoc_type_aliases = {name: name for name in ("ArrayLike", "Labels", "Noise", "Reduction", "Rule", "Weights")}
@@ -74,7 +75,7 @@ def read(app: Sphinx, name: str, content: list[str]) -> None:
 
 
 def columns(app: Sphinx, kind: str, name: str, value: object, options: object, lines: list[str]) -> None:
-    lines[:] = docstrings.as_rest(lines)
+    lines[:] = docstrings.with_definitions(lines)
 
 
 def inherited(app: Sphinx, kind: str, name: str, value: object, skip: bool, options: object) -> bool | None:

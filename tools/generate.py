@@ -15,6 +15,7 @@ from choosing import a_on_cifar, choice_of_a, selection
 from differences import difference_lists
 from evidence import EVIDENCE, evidence
 from kernel_record import kernels, linear
+from manual import command_line, names
 from own_data import own_defaults
 from rare_record import rare_classes
 from results import RESULTS, results
@@ -79,9 +80,11 @@ def _literal(value: object) -> str:
 
 FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "README.md": {"losses": losses_table},
+    ROOT / "docs" / "api.md": {"names": names.overview},
     ROOT / "docs" / "architecture.md": {"rooms": rooms_table, "imports": picture},
     ROOT / "docs" / "audit.md": {"audit": audit_tables},
     ROOT / "docs" / "choosing.md": {"selection": selection, "a": choice_of_a, "cifar": a_on_cifar, "rare": rare_classes},
+    ROOT / "docs" / "command_line.md": {"commands": command_line.reference},
     ROOT / "docs" / "differences.md": {"differences": difference_lists},
     ROOT / "docs" / "many_classes.md": {"linear": linear},
     ROOT / "docs" / "own_data.md": {"defaults": own_defaults},

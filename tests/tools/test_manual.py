@@ -92,11 +92,17 @@ def test_a_link_to_a_test_that_is_not_there_is_found(tmp_path, monkeypatch):
     assert sources.missing_tests() == ["tests/tools/test_manual.py::test_nothing"]
 
 
+def names_in(text):
+    return re.findall(r"^\.\. auto\w+:: (\w+)$", text, re.MULTILINE)
+
+
 @pytest.mark.slow
 def test_the_public_names_of_every_part_are_shown_once():
     names = importlib.import_module("manual.names")
     page = names.reference()
-    shown = re.findall(r"^\.\. auto\w+:: (\w+)$", page, re.MULTILINE)
+    shown = names_in(page)
+    modules = [part.split("\n", 1) for part in page.split(".. currentmodule:: ")[1:]]
+    values = [getattr(importlib.import_module(module), name) for module, text in modules for name in names_in(text)]
     assert {"L1", "audit_labels", "create_loss", "LabelNoise", "required_a", "Recipe", "NoiseRobustClassifier"} <= set(shown)
-    assert len(shown) == len(set(shown))
+    assert len(shown) == len(values) == len({id(value) for value in values})
     assert not {entry.cls.__name__ for entry in noiseproof.list_losses()} & set(shown)

@@ -1,45 +1,14 @@
-"""Docstrings as autodoc reads them: lists in two columns become definitions, what follows ``Args:`` a list of parameters."""
+"""Docstrings as autodoc reads them: lists in two columns become definitions. Sphinx reads ``Args:`` and the like itself."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-__all__ = ["as_rest", "with_definitions", "with_parameters"]
+__all__ = ["with_definitions"]
 
 COLUMNS = re.compile(r"(\S.*?)(?:  +)(?=\S)")
 """A term, a gap of two spaces or more, and where the second column begins"""
-
-
-ARGUMENT = re.compile(r" {4}(\*{0,2}\w+): (.*)")
-
-
-def as_rest(lines: list[str]) -> list[str]:
-    """Both."""
-    return with_definitions(with_parameters(lines))
-
-
-def with_parameters(lines: list[str]) -> list[str]:
-    """The lines of a docstring, with its arguments as fields.
-
-    >>> with_parameters(["Args:", "    x: the first", "        of them", "    y: other", "", "More."])
-    [':param x: the first of them', ':param y: other', '', 'More.']
-    """
-    changed: list[str] = []
-    inside = False
-    for line in lines:
-        if line == "Args:":
-            inside = True
-            continue
-        inside = inside and line.startswith("    ")
-        found = ARGUMENT.match(line) if inside else None
-        if found:
-            changed.append(f":param {found[1]}: {found[2]}")
-        elif inside:
-            changed[-1] += f" {line.strip()}"
-        else:
-            changed.append(line)
-    return changed
 
 
 def with_definitions(lines: list[str]) -> list[str]:
