@@ -18,6 +18,7 @@ from auto_a import CIFAR_WAYS, NOISES, OPTIMISERS, WAYS, a_of, cifar_recipes
 from noiseproof.report.distributions import t_quantile
 from noiseproof.theory.choice import rounded
 from noiseproof.train import Recipe
+from noiseproof.train.recipe import current_names
 
 __all__ = ["a_on_cifar", "choice_of_a", "selection"]
 
@@ -127,8 +128,10 @@ def a_on_cifar() -> str:
 
 
 def _run(recipe: Mapping[str, Any]) -> str:
-    """What tells runs apart; an older record has not all fields."""
-    return json.dumps({**Recipe(dataset="", loss="ce").as_dict(), **recipe, "confidence_epochs": None}, sort_keys=True)
+    """What distinguishes runs; an older record lacks fields or has them under earlier names."""
+    return json.dumps(
+        {**Recipe(dataset="", loss="ce").as_dict(), **current_names(recipe), "confidence_epochs": None}, sort_keys=True
+    )
 
 
 def _by_seed(found: dict[Any, float], optimiser: str, noise: str, a: float) -> dict[int, float]:
