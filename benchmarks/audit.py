@@ -36,8 +36,14 @@ from audit_data import DATA, Examined, opened
 from numpy.typing import NDArray
 
 from noiseproof import audit_labels
-from noiseproof.audit.folds import Plan, Store, cross_validated
-from noiseproof.audit.labels import PLAIN, ROBUST, planned
+from noiseproof.audit.folds import (
+    PLAIN_LOSS,
+    ROBUST_LOSS,
+    CrossValidationPlan,
+    FoldStore,
+    cross_validate,
+    plan_cross_validation,
+)
 from noiseproof.data import Dataset, Examples, held_out
 from noiseproof.noise import NoisyLabels
 from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe
@@ -80,7 +86,7 @@ class Case:
         if way in AUDITS:
             return self.audited(AUDITS[way])
         plan, recipe = self.plain_plan()
-        p = stopped(plan, recipe) if way == "cleanlab stopped" else cross_validated(plan, recipe, Store(None)).probabilities
+        p = stopped(plan, recipe) if way == "cleanlab stopped" else cross_validate(plan, recipe, FoldStore(None)).probabilities
         return by_cleanlab(p.astype(np.float64) / p.sum(1, keepdims=True, dtype=np.float64), self.labels.labels)
 
     def audited(self, quick: bool) -> Answer:
@@ -88,19 +94,19 @@ class Case:
         found = audit_labels(self.data.train.inputs, self.labels.labels, classes=self.data.classes, quick=quick, **asked)
         return Answer(found.p_wrong, found.flagged, found.rate, found.transition, found.rate_interval, found.posterior)
 
-    def planned(self, quick: bool = False) -> tuple[Plan, Recipe]:
+    def planned(self, quick: bool = False) -> tuple[CrossValidationPlan, Recipe]:
         asked: dict[str, Any] = {"model": self.data.model, "epochs": self.epochs, "seed": self.seed, "quick": quick}
         examples = self.data.train.with_labels(self.labels.labels)
-        return planned(examples, self.data.classes, options=RunOptions(self.device), **asked)
+        return plan_cross_validation(examples, self.data.classes, options=RunOptions(self.device), **asked)
 
-    def plain_plan(self) -> tuple[Plan, Recipe]:
+    def plain_plan(self) -> tuple[CrossValidationPlan, Recipe]:
         """The audit's own folds and network, with cross entropy."""
         plan, recipe = self.planned()
-        return plan, self.by(PLAIN, recipe)
+        return plan, self.by(PLAIN_LOSS, recipe)
 
     def by(self, loss: str, recipe: Recipe) -> Recipe:
         """The audit's recipe; for cross entropy with the decay of its own default."""
-        if loss == ROBUST:
+        if loss == ROBUST_LOSS:
             return recipe
         dataset = Dataset("audit", self.data.train, None, self.data.classes)
         own = own_recipe(dataset, "audit", loss, model=self.data.model, seed=self.seed)
@@ -118,7 +124,10 @@ class Case:
         }
         known = self.true_accuracies
         wanted = [
-            (loss, name) for loss in (PLAIN, ROBUST) for name in tasks if name != "true" or (self.seed, loss) not in known
+            (loss, name)
+            for loss in (PLAIN_LOSS, ROBUST_LOSS)
+            for name in tasks
+            if name != "true" or (self.seed, loss) not in known
         ]
         found = together(
             plan,
@@ -126,7 +135,7 @@ class Case:
             len(wanted),
             lambda place, options: self.test_accuracy(self.by(wanted[place][0], recipe), tasks[wanted[place][1]], options),
         )
-        by_loss: dict[str, dict[str, float]] = {PLAIN: {}, ROBUST: {}}
+        by_loss: dict[str, dict[str, float]] = {PLAIN_LOSS: {}, ROBUST_LOSS: {}}
         for (loss, name), accuracy in zip(wanted, found, strict=True):
             by_loss[loss][name] = accuracy
         for loss, accuracies in by_loss.items():
@@ -145,7 +154,7 @@ class Case:
         return float((predicted == test.labels).mean())
 
 
-def together(plan: Plan, recipe: Recipe, count: int, one: Callable[[int, RunOptions], T]) -> list[T]:
+def together(plan: CrossValidationPlan, recipe: Recipe, count: int, one: Callable[[int, RunOptions], T]) -> list[T]:
     """``one(0, options)``, ``one(1, options)``, ..., side by side where the fast engine is used."""
     fast = fast_path_suits(recipe, plan.task.train, plan.options)
     at_once = min(count, concurrent_runs(recipe.model, plan.options.device.type)) if fast else 1
@@ -165,7 +174,7 @@ def by_cleanlab(p: NDArray[Any], given: NDArray[np.int64]) -> Answer:
     return Answer(1 - get_label_quality_scores(given, p), flagged, float(flagged.mean()), noise_matrix.T)
 
 
-def stopped(plan: Plan, recipe: Recipe) -> NDArray[np.float32]:
+def stopped(plan: CrossValidationPlan, recipe: Recipe) -> NDArray[np.float32]:
     """Out-of-fold probabilities after the epoch with the least loss on given labels that were not trained on."""
     task = plan.task
     if plan.fold is None or not task.train.in_memory:

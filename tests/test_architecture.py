@@ -72,7 +72,9 @@ def test_no_part_imports_itself_by_a_detour():
 def test_no_function_has_more_than_sixty_lines(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno - node.lineno < 60, f"{node.name} has {node.end_lineno - node.lineno + 1} lines"
+            text = ast.get_docstring(node, clean=False)  # which may be long
+            lines = node.end_lineno - node.lineno + 1 - (0 if text is None else text.count("\n") + 1)
+            assert lines <= 60, f"{node.name} has {lines} lines"
 
 
 USED = """

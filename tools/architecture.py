@@ -36,7 +36,7 @@ ROOMS = {
         ("data", "io", "losses", "models", "noise", "theory", "version"),
     ),
     "sklearn": ("a scikit-learn classifier on the trainer", ("data", "train")),
-    "audit": ("which labels look wrong, and how many", ("data", "io", "noise", "train")),
+    "audit": ("which labels look wrong, and how many", ("data", "io", "losses", "noise", "train")),
     "advice": (
         "which loss and hyper-parameters, and on what evidence",
         ("audit", "io", "losses", "noise", "theory"),

@@ -14,8 +14,15 @@ from torch import nn
 import noiseproof
 from noiseproof import audit_labels
 from noiseproof.audit import folds
-from noiseproof.audit.folds import HeldOut, Store, cross_validated, evened, stratified_folds
-from noiseproof.audit.labels import _votes, planned
+from noiseproof.audit.folds import (
+    FoldStore,
+    HeldOutPredictions,
+    cross_validate,
+    oversample,
+    plan_cross_validation,
+    stratified_folds,
+)
+from noiseproof.audit.labels import _neighbour_views
 from noiseproof.data import ImageFiles, Split
 from noiseproof.noise import pairflip, symmetric
 from noiseproof.train import Run, RunOptions
@@ -27,7 +34,7 @@ SHORT = {"epochs": 8, "folds": 3, "device": "cpu"}
 @pytest.fixture(autouse=True)
 def _faster(monkeypatch):
     """One thread, on which such small networks are faster, and fewer samples for the interval."""
-    monkeypatch.setattr("noiseproof.audit.probabilities.RESAMPLES", 10)
+    monkeypatch.setattr("noiseproof.audit.estimate.BOOTSTRAP_SAMPLES", 10)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -95,7 +102,10 @@ def test_every_network_has_a_seed_of_its_own(monkeypatch):
 def test_the_same_bytes_as_images_of_other_sides_are_other_data():
     pixels, labels = np.zeros((60, 8, 8, 3), np.uint8), np.arange(60) % 3
     shapes = ((60, 8, 8, 3), (60, 4, 16, 3))
-    plans = [planned(Split(pixels.reshape(shape), labels), ("a", "b", "c"), options=RunOptions())[0] for shape in shapes]
+    plans = [
+        plan_cross_validation(Split(pixels.reshape(shape), labels), ("a", "b", "c"), options=RunOptions())[0]
+        for shape in shapes
+    ]
     assert plans[0].digest != plans[1].digest
 
 
@@ -103,12 +113,12 @@ def test_predictions_are_the_mean_of_the_last_half_of_the_epochs_or_of_as_many_a
     x, true = points(60)
     seen, predict = [], Run.probabilities
     monkeypatch.setattr(Run, "probabilities", lambda run, split: seen.append(predict(run, split)) or seen[-1])
-    plan, recipe = planned(Split(x, true), ("a", "b", "c"), quick=True, epochs=7, options=RunOptions())
-    assert folds.AVERAGED == 8  # as docs/audit.md says
+    plan, recipe = plan_cross_validation(Split(x, true), ("a", "b", "c"), quick=True, epochs=7, options=RunOptions())
+    assert folds.EPOCHS_AVERAGED == 8  # as docs/audit.md says
     for most, averaged in ((8, 3), (2, 2)):
         seen.clear()
-        monkeypatch.setattr(folds, "AVERAGED", most)
-        found = cross_validated(plan, recipe, Store(None)).probabilities
+        monkeypatch.setattr(folds, "EPOCHS_AVERAGED", most)
+        found = cross_validate(plan, recipe, FoldStore(None)).probabilities
         assert len(seen) == averaged
         np.testing.assert_allclose(found, np.mean(seen, 0), rtol=1e-6)
         assert not np.allclose(found, seen[-1], rtol=1e-3)
@@ -167,8 +177,8 @@ def test_a_stored_fold_is_of_the_same_data_labels_and_settings(tmp_path, change,
     x, true = points(60)
     audit_labels(x, true, folder=tmp_path, epochs=2, folds=3, device="cpu")
     asked = []
-    monkeypatch.setattr(folds.Store, "read", lambda self, key, rows, classes: asked.append(key))
-    monkeypatch.setattr(folds, "_trained", lambda *_: (_ for _ in ()).throw(KilledError))
+    monkeypatch.setattr(folds.FoldStore, "read", lambda self, key, rows, classes: asked.append(key))
+    monkeypatch.setattr(folds, "_train_fold", lambda *_: (_ for _ in ()).throw(KilledError))
     if "y" in change:
         true = np.where(np.arange(60) == 7, (true + 1) % 3, true)
     if "x" in change:
@@ -182,21 +192,30 @@ def test_a_stored_fold_is_of_the_same_data_labels_and_settings(tmp_path, change,
     assert not any((tmp_path / f"fold-{key[:24]}.npz").exists() for key in asked)
 
 
+def test_folds_that_were_stored_before_names_changed_are_found(tmp_path):
+    """The files of the networks of the given labels, whose names depend on data and recipe alone, as version 0.1 wrote them."""
+    x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    plan, recipe = plan_cross_validation(Split(x, np.arange(60) % 3), ("0", "1", "2"), folds=2, epochs=1, options=RunOptions())
+    cross_validate(plan, recipe, FoldStore(tmp_path))
+    kept = [path.name for path in tmp_path.glob("*.npz")]
+    assert sorted(kept) == ["fold-849b3e097a7b1a3e0a004f0f.npz", "fold-e1d551fbbb748f231d9c1c91.npz"]
+
+
 def test_a_fold_of_other_soft_labels_is_trained_anew(tmp_path, trained):
     """As they are where features are given the second time."""
     x, true = points(60)
-    plan, recipe = planned(Split(x, true), ("a", "b", "c"), folds=2, epochs=1, options=RunOptions())
+    plan, recipe = plan_cross_validation(Split(x, true), ("a", "b", "c"), folds=2, epochs=1, options=RunOptions())
     soft = np.eye(3, dtype=np.float32)[true]
     for labels in (soft, soft, soft[:, ::-1]):
-        cross_validated(plan, recipe, Store(tmp_path), labels)
+        cross_validate(plan, recipe, FoldStore(tmp_path), labels)
     assert len(trained) == 4
 
 
 def test_votes_are_those_of_the_same_fold():
     """Examples of a class have one direction, and twelve of them are in each fold: all ten neighbours are of their class."""
     true = np.random.default_rng(0).permutation(np.repeat(np.arange(3), 24))
-    plan, _ = planned(Split(np.eye(3)[true], true), ("a", "b", "c"), folds=2, options=RunOptions())
-    (votes,) = _votes(plan, HeldOut(np.eye(3)[true], np.eye(3, dtype=np.float32)[true]), None)
+    plan, _ = plan_cross_validation(Split(np.eye(3)[true], true), ("a", "b", "c"), folds=2, options=RunOptions())
+    (votes,) = _neighbour_views(plan, HeldOutPredictions(np.eye(3)[true], np.eye(3, dtype=np.float32)[true]), None)
     np.testing.assert_allclose(np.exp(votes), np.where(np.eye(3)[true] == 1, 10.5, 0.5) / 11.5, rtol=1e-6)
 
 
@@ -256,7 +275,7 @@ def test_rare_classes_are_repeated_to_half_of_the_most_frequent_one_or_the_mean_
     ):
         labels = np.repeat(np.arange(len(counts)), counts)
         rows = np.random.default_rng(0).permutation(len(labels))
-        found = evened(rows, labels)
+        found = oversample(rows, labels)
         assert np.bincount(labels[found]).tolist() == wanted
         np.testing.assert_array_equal(found[: len(rows)], rows)
         assert len(found) <= 2 * len(rows)
@@ -272,10 +291,10 @@ def test_a_rare_class_is_learnt_and_its_labels_do_not_look_wrong():
     generator = np.random.default_rng(0)
     true = (np.arange(400) % 10 == 0).astype(np.int64)
     x = 4 * np.eye(2)[true] / 2**0.5 + generator.standard_normal((400, 2))
-    plan, recipe = planned(
+    plan, recipe = plan_cross_validation(
         Split(x.astype(np.float32), true), ("a", "b"), epochs=16, folds=3, options=RunOptions(torch.device("cpu"))
     )
-    predicted = cross_validated(plan, recipe, Store(None)).probabilities.argmax(1)
+    predicted = cross_validate(plan, recipe, FoldStore(None)).probabilities.argmax(1)
     assert (predicted == 1)[true == 1].mean() > 0.7
 
 
@@ -343,16 +362,16 @@ def test_without_a_gpu_images_are_learnt_by_a_small_network_which_is_said(tmp_pa
         image.resize((90, 80 + int(path.stem))).save(path)
     files = ImageFiles(tuple(map(str, paths)), given)
     options = {"options": RunOptions(torch.device("cpu")), "quick": True}
-    plan, recipe = planned(files, ("0", "1"), **options)
+    plan, recipe = plan_cross_validation(files, ("0", "1"), **options)
     assert (recipe.model, recipe.optimiser, recipe.size) == ("cnn5", "adam", (32, 32))
     assert plan.task.train.inputs.shape == (60, 32, 32, 3), "they are read once"
     options["options"] = RunOptions(torch.device("cpu"), skip_corrupt=True)
-    plan, recipe = planned(files, ("0", "1"), **options)
+    plan, recipe = plan_cross_validation(files, ("0", "1"), **options)
     assert (recipe.model, recipe.size, plan.task.train.in_memory) == ("cnn5", None, False)
-    assert planned(files, ("0", "1"), model="resnet18", **options)[1].model == "resnet18"
+    assert plan_cross_validation(files, ("0", "1"), model="resnet18", **options)[1].model == "resnet18"
     options["options"] = RunOptions(torch.device("cuda"))
-    assert planned(Split(pixels, given), ("0", "1"), **options)[1].model == "resnet18"
-    assert planned(files, ("0", "1"), **options)[1].model == "resnet50"
+    assert plan_cross_validation(Split(pixels, given), ("0", "1"), **options)[1].model == "resnet18"
+    assert plan_cross_validation(files, ("0", "1"), **options)[1].model == "resnet50"
 
 
 @pytest.mark.parametrize("sizes", [1, 2])
@@ -428,16 +447,16 @@ def test_digits(noise, least):
 
 
 @pytest.fixture
-def side_by_side(monkeypatch):
+def concurrently(monkeypatch):
     """Folds are trained three at a time, as on a GPU."""
     monkeypatch.setattr(folds, "fast_path_suits", lambda *_: True)
     monkeypatch.setattr(folds, "concurrent_runs", lambda *_: 3)
 
 
-def test_folds_side_by_side_are_put_together_as_folds_in_turn_are(side_by_side, monkeypatch):
+def test_folds_trained_concurrently_are_put_together_as_folds_in_turn_are(concurrently, monkeypatch):
     """The three are in training at the same time, and end in another order than they began."""
     x, true = points(rows=30)
-    plan, recipe = planned(Split(x, true), ("a", "b", "c"), folds=3, epochs=1, options=RunOptions())
+    plan, recipe = plan_cross_validation(Split(x, true), ("a", "b", "c"), folds=3, epochs=1, options=RunOptions())
     together = threading.Barrier(3, timeout=20)
     turns, told = [threading.Event() for _ in range(4)], []
     turns[3].set()
@@ -448,18 +467,18 @@ def test_folds_side_by_side_are_put_together_as_folds_in_turn_are(side_by_side, 
         assert turns[number + 1].wait(20)  # the last ends first
         turns[number].set()
         assert options.at_once == 3
-        return HeldOut(np.full((len(held), 3), number, np.float32), held.inputs.astype(np.float32))
+        return HeldOutPredictions(np.full((len(held), 3), number, np.float32), held.inputs.astype(np.float32))
 
-    monkeypatch.setattr(folds, "_trained", trained)
-    found = cross_validated(plan, recipe, Store(None), on_epoch=lambda *facts: told.append(facts))
+    monkeypatch.setattr(folds, "_train_fold", trained)
+    found = cross_validate(plan, recipe, FoldStore(None), on_epoch=lambda *facts: told.append(facts))
     np.testing.assert_array_equal(found.probabilities[:, 0], plan.fold)
     np.testing.assert_array_equal(found.features, x.astype(np.float32))
     assert sorted(told) == [(number, 1, "trained") for number in range(3)]
 
 
-def test_a_fold_that_fails_stops_those_beside_it(side_by_side, monkeypatch):
+def test_a_fold_that_fails_stops_those_beside_it(concurrently, monkeypatch):
     x, true = points(rows=30)
-    plan, recipe = planned(Split(x, true), ("a", "b", "c"), folds=3, epochs=10**6, options=RunOptions())
+    plan, recipe = plan_cross_validation(Split(x, true), ("a", "b", "c"), folds=3, epochs=10**6, options=RunOptions())
     started, stopped = threading.Barrier(3, timeout=20), []
 
     class Run:
@@ -480,5 +499,5 @@ def test_a_fold_that_fails_stops_those_beside_it(side_by_side, monkeypatch):
 
     monkeypatch.setattr(folds, "start_run", Run)
     with pytest.raises(ValueError, match="no more"):
-        cross_validated(plan, recipe, Store(None))
+        cross_validate(plan, recipe, FoldStore(None))
     assert sorted(stopped) == [False, False, True]

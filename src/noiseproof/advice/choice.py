@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from noiseproof.advice.evidence import FAR, Case, Cell, Kind, Measured, family_of, nearest
 from noiseproof.audit import Audit
-from noiseproof.audit.tables import rate_in
+from noiseproof.audit.files import saved_rate
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.losses.recommended import KINDS_OF_DATA, DataKind, RecommendedSettings, kind_of_data, recommended_settings
 from noiseproof.noise import LabelNoise, from_matrix
@@ -135,7 +135,7 @@ def _noise(noise: Noise | Audit | Path | None, classes: int | None) -> LabelNois
 
 def _rate(noise: Any, known: LabelNoise) -> float:
     """The share of wrong labels; without the frequencies of classes, as if all were equally frequent."""
-    if isinstance(noise, str | Path) and (found := rate_in(Path(noise).expanduser(), known.classes)) is not None:
+    if isinstance(noise, str | Path) and (found := saved_rate(Path(noise).expanduser(), known.classes)) is not None:
         return found
     return float(noise.rate) if hasattr(noise, "rate") and not callable(noise.rate) else known.noise_rate
 

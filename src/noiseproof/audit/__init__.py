@@ -1,18 +1,17 @@
 """Which labels look wrong, how many are, and what they are mistaken for.
 
-mixture        the model: recalibrated predictions of the true label, and a matrix from true to given labels
-neighbours     what the nearest examples are labelled as
-probabilities  audit_probabilities: from predictions of any model on examples it was not trained on
-labels         audit_labels: from examples and labels, with networks of our own
-folds          the cross-validation of audit_labels, and the store of its finished folds
-result         Audit: the answer
-tables         its files, and decisions on it that come back
+labels     audit_labels: from examples and labels, with cross-validated networks
+folds      the cross-validation: folds, recipes, oversampling, the store of finished folds
+estimate   audit_probabilities: from predictions of any model; the noise rate, its interval and the transition matrix
+mixture    the model: views (predictions, labels of nearest neighbours), their recalibration, the posterior
+result     Audit: the result, its warnings and its summary
+files      its files, and decisions on its labels
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
-from noiseproof.audit.probabilities import audit_probabilities
+from noiseproof.audit.estimate import audit_probabilities
 from noiseproof.audit.result import Audit, ClassAudit
 
 __all__ = ["Audit", "ClassAudit", "Progress", "audit_labels", "audit_probabilities"]

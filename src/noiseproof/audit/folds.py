@@ -1,4 +1,4 @@
-"""Cross-validation: which examples are held out together, and what a network that was not trained on them predicts for them."""
+"""Cross-validation: which examples are held out together, how networks are trained, and what they predict."""
 
 from __future__ import annotations
 
@@ -14,28 +14,44 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from noiseproof.audit.doubt import repeated_to
-from noiseproof.data import Examples
+from noiseproof.data import Dataset, Examples
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import ReadError, is_file, write_whole
+from noiseproof.losses.recommended import kind_of_data, recommended_settings
 from noiseproof.noise import label_hash
-from noiseproof.train import Recipe, RunOptions, TrainingData
+from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe, with_noise
 from noiseproof.train.concurrent import concurrent_runs, run_in_threads
 from noiseproof.train.engine_choice import fast_path_suits, start_run
 from noiseproof.train.options import precision_of
+from noiseproof.train.recipe import RENAMED_FIELDS
 from noiseproof.train.runs import claimed
 
-__all__ = ["HeldOut", "Plan", "Progress", "Store", "cross_validated", "evened", "stratified_folds"]
+__all__ = [
+    "CrossValidationPlan", "FoldStore", "HeldOutPredictions", "Progress", "cross_validate", "is_imbalanced", "oversample",
+    "plan_cross_validation", "soft_label_recipe", "stratified_folds", "uses_small_network",
+]  # fmt: skip
 
-AVERAGED = 8
+ROBUST_LOSS, PLAIN_LOSS = "jal-ce", "ce"
+FOLDS = 5
+FEATURE_EPOCHS = 40
+"""Epochs on features; images keep their recipe's"""
+SMALL_IMAGE_LR_MANY_CLASSES = 0.1
+SMALL_NETWORK, THUMBNAIL_SIZE = "cnn5", (32, 32)
+SMALL_NETWORK_SETTINGS: dict[str, Any] = {
+    "optimiser": "adam", "lr": 2e-3, "nesterov": False, "l1": 0.0, "l2": 0.0, "clip": None
+}  # fmt: skip
+SMALL_NETWORK_IMAGES, SMALL_NETWORK_EPOCHS = 300_000, (10, 100)
+"""How images are learnt without a GPU: how many images a network sees in all its epochs, and the fewest and most of these"""
+EPOCHS_AVERAGED = 8
 """The predictions of this many last epochs are averaged, at most half of the epochs"""
-STORED = 1
+STORE_VERSION = 1
 """Of the stored folds; another number when what is stored, or how it is computed, changes"""
 
 
-State = Literal["training", "trained", "trained before"]
+NetworkState = Literal["training", "trained", "trained before"]
 """Of a network: still in training, finished and kept, or kept by an earlier call"""
 
 
@@ -53,19 +69,19 @@ class Progress(NamedTuple):
     done: int
     """Epochs of all networks of the audit that are done"""
     total: int
-    state: State
+    state: NetworkState
 
 
-class HeldOut(NamedTuple):
-    """What networks predict for examples: class probabilities ``[N, K]`` and their features ``[N, D]``, D = 0 for none."""
+class HeldOutPredictions(NamedTuple):
+    """What networks predict for examples: class probabilities ``[N, K]`` and features ``[N, D]``, D = 0 for none."""
 
     probabilities: NDArray[np.float32]
     features: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is cross-validated: the examples with their given labels, and the fold of each; without folds all are trained on."""
+class CrossValidationPlan:
+    """The examples with their given labels, and the fold of each; without folds one network is trained on all of them."""
 
     task: TrainingData
     fold: NDArray[np.int64] | None
@@ -86,7 +102,7 @@ class Plan:
 
 
 def stratified_folds(labels: NDArray[np.int64], folds: int, seed: int) -> NDArray[np.int64]:
-    """The fold of each example, at random; the examples of each class are in as many folds as possible, evenly.
+    """The fold of each example, at random and stratified: the examples of each class are spread evenly over the folds.
 
     >>> stratified_folds(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0)[4:].sum().item()
     1
@@ -98,56 +114,145 @@ def stratified_folds(labels: NDArray[np.int64], folds: int, seed: int) -> NDArra
     return fold
 
 
-def evened(rows: NDArray[np.int64], labels: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
-    """The rows, those of rare classes repeated until each has half as many as the most frequent one, or as the mean class.
+def target_count(counts: NDArray[np.int64]) -> int:
+    """Labels that each class has at least after oversampling: half of the most frequent class's, or the mean of all classes.
 
-    Robust losses would never predict the rarer of two classes with less than half the labels of the other (docs/choosing.md),
-    and all its labels would look wrong. Of a frequent class with few wrong labels most still count for it, however often those
-    among a rare one's are repeated: they become at most half as many. The rows at most double.
+    >>> target_count(np.array([90, 10])), target_count(np.array([73, *[3] * 9])), target_count(np.array([20, 10]))
+    (45, 10, 10)
+    """
+    return int(min(counts.max() / 2, counts.sum() / np.count_nonzero(counts)))
 
-    >>> evened(np.arange(9), np.array([0, 0, 0, 0, 0, 0, 0, 0, 1])).tolist()
+
+def is_imbalanced(labels: NDArray[np.int64]) -> bool:
+    """Whether some class is rare enough to be oversampled."""
+    counts = np.bincount(labels)
+    return bool(((counts > 0) & (counts < target_count(counts))).any())
+
+
+def oversample(rows: NDArray[np.int64], labels: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
+    """Repeat the rows of rare classes until each class has :func:`target_count` of them.
+
+    Robust losses collapse onto the majority class where the rarer of two classes has less than half the labels of the other
+    (docs/choosing.md), and all its labels would look wrong. Of a frequent class with few wrong labels most still count for it,
+    however often the wrong ones among a rare class are repeated: they become at most half as many. The rows at most double.
+
+    >>> oversample(np.arange(9), np.array([0, 0, 0, 0, 0, 0, 0, 0, 1])).tolist()
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8]
     """
     counts = np.bincount(labels[rows])
-    least = repeated_to(counts)
+    target = target_count(counts)
     order = np.random.default_rng(seed).permutation(rows)
-    rare = np.flatnonzero((counts > 0) & (counts < least))
-    again = [np.resize(order[labels[order] == k], least - counts[k]) for k in rare]
-    return np.concatenate([rows, *again])
+    rare = np.flatnonzero((counts > 0) & (counts < target))
+    repeated = [np.resize(order[labels[order] == k], target - counts[k]) for k in rare]
+    return np.concatenate([rows, *repeated])
 
 
-def cross_validated(
-    plan: Plan,
+def plan_cross_validation(
+    examples: Examples,
+    names: tuple[str, ...],
+    *,
+    folds: int = FOLDS,
+    quick: bool = False,
+    model: str | None = None,
+    epochs: int | None = None,
+    seed: int = 0,
+    options: RunOptions,
+) -> tuple[CrossValidationPlan, Recipe]:
+    """The folds of the examples, and the recipe of the networks that are trained on the given labels."""
+    if not quick and not 2 <= folds <= len(examples):
+        raise ValueError(f"folds must be in [2, {len(examples)}], the number of examples, got {folds}")
+    dataset = Dataset("audit", examples, None, names)
+    recipe = _robust_recipe(dataset, model, seed, options)
+    recipe = recipe if epochs is None else override(recipe, {"epochs": epochs})
+    task = with_noise(dataset, recipe)
+    fold = None if quick else stratified_folds(examples.labels, folds, seed)
+    plan = CrossValidationPlan(task, fold, seed, options, data_digest(task))
+    return plan, override(recipe, {"batch": _batch_size(recipe.batch, plan)})
+
+
+def uses_small_network(examples: Examples, model: str | None, device: torch.device) -> bool:
+    """Whether examples are learnt by the small network: images, where there is no GPU and no other network is named."""
+    return model is None and examples.kind != "features" and device.type == "cpu"
+
+
+def _robust_recipe(dataset: Dataset, model: str | None, seed: int, options: RunOptions) -> Recipe:
+    """The recipe for the given labels, by the kind of the examples."""
+    examples, gpu = dataset.train, options.device.type == "cuda"
+    size = "none" if options.skip_corrupt else None  # damaged files can be left out batch by batch, not of images in memory
+    if uses_small_network(examples, model, options.device):
+        recipe = own_recipe(dataset, "audit", ROBUST_LOSS, model=SMALL_NETWORK, size=size, seed=seed, gpu=gpu)
+        if examples.kind == "files" and recipe.size is None and not options.skip_corrupt:
+            recipe = own_recipe(dataset, "audit", ROBUST_LOSS, model=SMALL_NETWORK, size=THUMBNAIL_SIZE, seed=seed, gpu=gpu)
+        epochs = int(np.clip(SMALL_NETWORK_IMAGES // len(examples), *SMALL_NETWORK_EPOCHS))
+        return override(recipe, SMALL_NETWORK_SETTINGS | {"epochs": epochs})
+    recipe = own_recipe(dataset, "audit", ROBUST_LOSS, model=model, size=size, seed=seed, gpu=gpu)
+    changes: dict[str, Any] = {"epochs": FEATURE_EPOCHS} if examples.kind == "features" else {}
+    if recipe.l2 and recipe.augment == "crop-flip":
+        changes |= _small_image_settings(len(dataset.classes))
+    if gpu and examples.kind != "features" and torch.cuda.is_bf16_supported(including_emulation=False):
+        changes["precision"] = "bf16"  # twice as fast as tf32, and what is published for CIFAR comes out the same in it
+    return override(recipe, changes)
+
+
+def _small_image_settings(classes: int) -> dict[str, Any]:
+    """The robust loss's recommended settings for small images; those of few classes are the loss's defaults."""
+    kind = kind_of_data("images", classes)
+    found = next(settings for settings in recommended_settings(ROBUST_LOSS) if settings.kind == kind)
+    regularisation = {"l1": found.l1, "l2": found.l2}
+    if kind == "images":
+        return regularisation
+    return {**regularisation, "lr": SMALL_IMAGE_LR_MANY_CLASSES, "loss_options": dict(found.options)}
+
+
+def _batch_size(batch: int, plan: CrossValidationPlan) -> int:
+    """The recipe's, or one less and so on: no last batch may be one example, on which BatchNorm cannot train."""
+    trained = [plan.parts(number)[1] for number in range(plan.folds)]
+    sizes = {len(rows) for kept in trained for rows in (kept, oversample(kept, plan.task.train.labels))}
+    while batch > 2 and any(size % batch == 1 for size in sizes):
+        batch -= 1
+    return batch
+
+
+def soft_label_recipe(plan: CrossValidationPlan, recipe: Recipe) -> Recipe:
+    """Cross entropy with its own default regularisation, if that is of the same optimiser, for half the epochs."""
+    dataset = Dataset("audit", plan.task.train, None, plan.task.classes)
+    plain = own_recipe(dataset, "audit", PLAIN_LOSS, model=recipe.model, size=recipe.size or "none", seed=plan.seed)
+    decay = {"l1": plain.l1, "l2": plain.l2} if plain.optimiser == recipe.optimiser else {}
+    return override(recipe, {"loss": PLAIN_LOSS, "loss_options": {}, **decay, "epochs": max(1, recipe.epochs // 2)})
+
+
+def cross_validate(
+    plan: CrossValidationPlan,
     recipe: Recipe,
-    store: Store,
+    store: FoldStore,
     soft: NDArray[np.float32] | None = None,
-    on_epoch: Callable[[int, int, State], object] = lambda fold, epoch, state: None,
-) -> HeldOut:
+    on_epoch: Callable[[int, int, NetworkState], object] = lambda fold, epoch, state: None,
+) -> HeldOutPredictions:
     """The predictions for every example by the network that was trained without its fold, on ``soft`` labels if given.
 
-    Without them the labels of rare classes are repeated, see :func:`evened`: predictions are as of more even classes, for which
-    the biases of the mixture make up.
+    Without them rare classes are oversampled, see :func:`oversample`: predictions are those of more balanced classes, which the
+    biases of the mixture correct.
 
     A fold that is in the store is not trained again. ``on_epoch`` gets the fold, from 0, the epochs done, and its state; it may
-    be called from several threads: on the fast engine the folds are trained side by side.
+    be called from several threads: on the fast engine the folds are trained concurrently.
     """
     stopping = threading.Event()
     at_once = min(plan.folds, concurrent_runs(recipe.model, plan.options.device.type))
     if not fast_path_suits(recipe, plan.task.train, plan.options):
-        at_once = 1  # plain runs share torch's generator, and are no faster side by side
+        at_once = 1  # plain runs share torch's generator, and are no faster concurrently
     options = replace(plan.options, at_once=at_once)
 
-    def one(number: int) -> tuple[NDArray[np.int64], HeldOut]:
+    def one(number: int) -> tuple[NDArray[np.int64], HeldOutPredictions]:
         held, kept = plan.parts(number)
         seed = int(np.random.SeedSequence((plan.seed, number, soft is not None)).generate_state(1)[0])
         mine = replace(recipe, seed=seed)
-        kept = evened(kept, plan.task.train.labels) if soft is None else kept
+        kept = oversample(kept, plan.task.train.labels) if soft is None else kept
         key = _key(plan, mine, kept, soft)
         found = store.read(key, len(held), len(plan.task.classes))
-        state: State = "trained before" if found is not None else "trained"
+        state: NetworkState = "trained before" if found is not None else "trained"
         if found is None:
             task = replace(plan.task, train=plan.task.train.take(kept), soft=None if soft is None else soft[kept])
-            found = _trained(mine, task, plan.task.train.take(held), options, partial(on_epoch, number), stopping)
+            found = _train_fold(mine, task, plan.task.train.take(held), options, partial(on_epoch, number), stopping)
             store.write(key, found)
         on_epoch(number, recipe.epochs, state)
         return held, found
@@ -160,15 +265,15 @@ def cross_validated(
     return _joined(parts, len(plan.task.train))
 
 
-def _trained(
+def _train_fold(
     recipe: Recipe,
     task: TrainingData,
     held: Examples,
     options: RunOptions,
-    on_epoch: Callable[[int, State], object],
+    on_epoch: Callable[[int, NetworkState], object],
     stopping: threading.Event,
-) -> HeldOut:
-    averaged = min(AVERAGED, max(1, recipe.epochs // 2))
+) -> HeldOutPredictions:
+    averaged = min(EPOCHS_AVERAGED, max(1, recipe.epochs // 2))
 
     def on_batch(done: int) -> None:
         if stopping.is_set():
@@ -187,33 +292,34 @@ def _trained(
     finally:
         run.close()
     nothing = np.zeros((len(held), 0), dtype=np.float32)
-    return HeldOut((total / averaged).astype(np.float32), nothing if features is None else features)
+    return HeldOutPredictions((total / averaged).astype(np.float32), nothing if features is None else features)
 
 
 class _StoppedError(Exception):
     """Another fold has failed, or all are to stop."""
 
 
-def _joined(parts: list[tuple[NDArray[np.int64], HeldOut]], rows: int) -> HeldOut:
+def _joined(parts: list[tuple[NDArray[np.int64], HeldOutPredictions]], rows: int) -> HeldOutPredictions:
     whole = [np.empty((rows, array.shape[1]), dtype=np.float32) for array in parts[0][1]]
     for held, found in parts:
         for into, array in zip(whole, found, strict=True):
             into[held] = array
-    return HeldOut(*whole)
+    return HeldOutPredictions(*whole)
 
 
-def _key(plan: Plan, recipe: Recipe, kept: NDArray[np.int64], soft: NDArray[np.float32] | None) -> str:
+def _key(plan: CrossValidationPlan, recipe: Recipe, kept: NDArray[np.int64], soft: NDArray[np.float32] | None) -> str:
+    first_names = {new: old for old, new in RENAMED_FIELDS.items()}  # so that folds of before are found
     facts = {
-        "stored": STORED,
+        "stored": STORE_VERSION,
         "data": plan.digest,
         "kept": label_hash(kept),
-        "recipe": recipe.as_dict() | {"dataset": ""},
+        "recipe": {first_names.get(name, name): value for name, value in recipe.as_dict().items()} | {"dataset": ""},
         "soft": None if soft is None else hashlib.sha256(np.ascontiguousarray(soft).data).hexdigest(),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def digest_of(task: TrainingData) -> str:
+def data_digest(task: TrainingData) -> str:
     """Of the examples and the given labels: files count by path, size and time of change, arrays by their content."""
     digest = hashlib.sha256(f"{label_hash(task.train.labels)} {len(task.classes)}".encode())
     if task.train.in_memory:
@@ -226,7 +332,7 @@ def digest_of(task: TrainingData) -> str:
     return digest.hexdigest()
 
 
-class Store:
+class FoldStore:
     """Finished folds in a folder, each a file that is named by what it was computed from; without a folder none is kept."""
 
     def __init__(self, folder: str | Path | None) -> None:
@@ -244,20 +350,20 @@ class Store:
                     left.unlink()
             yield
 
-    def read(self, key: str, rows: int, classes: int) -> HeldOut | None:
+    def read(self, key: str, rows: int, classes: int) -> HeldOutPredictions | None:
         """What is stored, None if nothing is or it is damaged: it is computed again then."""
         if self.folder is None or not is_file(path := self.folder / _name(key)):
             return None
         try:
             with NpzFile(path) as file:
-                arrays = [file.array(name) for name in HeldOut._fields]
+                arrays = [file.array(name) for name in HeldOutPredictions._fields]
         except (ReadError, KeyError):
             return None
         if arrays[0].shape != (rows, classes) or arrays[1].ndim != 2 or len(arrays[1]) != rows:
             return None
-        return HeldOut(*arrays) if all(array.dtype == np.float32 for array in arrays) else None
+        return HeldOutPredictions(*arrays) if all(array.dtype == np.float32 for array in arrays) else None
 
-    def write(self, key: str, found: HeldOut) -> None:
+    def write(self, key: str, found: HeldOutPredictions) -> None:
         if self.folder is not None:
             write_whole(self.folder / _name(key), lambda path: _save(path, found._asdict()))
 

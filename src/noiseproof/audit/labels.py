@@ -1,4 +1,4 @@
-"""An audit from examples and their given labels: our own networks, cross-validated, make the predictions."""
+"""``audit_labels``: an audit from examples and their given labels, with predictions of cross-validated networks."""
 
 from __future__ import annotations
 
@@ -11,37 +11,36 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.audit.folds import HeldOut, Plan, Progress, State, Store, cross_validated, digest_of, evened, stratified_folds
-from noiseproof.audit.mixture import Labels, Mixture, View, fit_mixture, log_view
-from noiseproof.audit.neighbours import neighbour_votes
-from noiseproof.audit.probabilities import checked_features, concluded, fitted, part_of, posterior_of
+from noiseproof.audit.estimate import NoiseEstimate, check_features, estimate_noise
+from noiseproof.audit.folds import (
+    FOLDS,
+    PLAIN_LOSS,
+    ROBUST_LOSS,
+    SMALL_NETWORK,
+    CrossValidationPlan,
+    FoldStore,
+    HeldOutPredictions,
+    NetworkState,
+    Progress,
+    cross_validate,
+    is_imbalanced,
+    plan_cross_validation,
+    soft_label_recipe,
+    uses_small_network,
+)
+from noiseproof.audit.mixture import Labels, View, fit_mixture, fit_views, log_view, neighbour_votes, posterior_of, rows_to_fit
 from noiseproof.audit.result import Audit
-from noiseproof.data import DataError, Dataset, Examples, Split
+from noiseproof.data import DataError, Examples, Split
 from noiseproof.data.dataset import as_split
-from noiseproof.train import Recipe, RunOptions, override, own_recipe, with_noise
+from noiseproof.train import RunOptions
 
-__all__ = ["SMALL_NETWORK", "audit_labels", "learnt_small", "planned"]
+__all__ = ["audit_labels"]
 
-ROBUST, PLAIN = "jal-ce", "ce"
-FOLDS = 5
-EPOCHS = 40
-"""Of features; images keep their recipe's"""
-MANY = 50
-SMALL_IMAGES: dict[bool, dict[str, Any]] = {
-    False: {"l1": 5e-5, "l2": 0.0},
-    True: {"l1": 5e-6, "l2": 0.0, "lr": 0.1, "loss_options": {"alpha": 5.0, "beta": 1.0, "a": 20.0}},
-}
-"""What JAL-CE is published with for small images, of few classes and of many (CIFAR-10 and CIFAR-100)"""
-SMALL_NETWORK, SMALL_SIDE = "cnn5", (32, 32)
-SMALL: dict[str, Any] = {"optimiser": "adam", "lr": 2e-3, "nesterov": False, "l1": 0.0, "l2": 0.0, "clip": None}
-SMALL_SEEN, SMALL_EPOCHS = 300_000, (10, 100)
-SMALL_NOTE = (
+SMALL_NETWORK_NOTE = (
     f"without a GPU the images were learnt by a small network, {SMALL_NETWORK}, at about 32x32 pixels: what it cannot tell "
     "looks wrong; a larger one on a GPU, or features of a pretrained model, would judge better"
 )
-"""How images are learnt without a GPU: the size of files that are of no small size themselves, how many images a network sees,
-which makes their epochs, and the least and most of these"""
-NAMED = 10  # classes that a note names
+MAX_CLASSES_NAMED = 10  # in a note
 
 
 def audit_labels(
@@ -61,82 +60,99 @@ def audit_labels(
     workers: int = 2,
     skip_corrupt: bool = False,
 ) -> Audit:
-    """Which labels look wrong, from examples and the labels ``y`` that they were given.
+    """Find label errors in examples and the labels that they were given.
 
-    ``x`` are features ``[N, D]``, images as uint8 ``[N, H, W]`` or ``[N, H, W, C]``, or a :class:`noiseproof.data.Split` or
-    :class:`noiseproof.data.ImageFiles`, whose own labels are taken where ``y`` is left out. Labels count from 0.
+    Networks are trained with JAL-CE, each without one of the folds, and predict the labels of that fold. Their predictions and
+    the labels of the nearest neighbours determine how likely each label is wrong. Networks trained with cross entropy on these
+    probabilities as soft labels repeat that, more accurately. docs/audit.md explains the method and how good it is.
 
-    Networks are trained by JAL-CE, each without one of ``folds`` folds, and predict the labels of that fold. Predictions and
-    the labels of the nearest examples, by ``features`` if given, say which labels are likely wrong; networks trained by cross
-    entropy on these opinions as soft labels say it again, better. ``quick`` trains one network on all labels, which JAL-CE does
-    not memorise, and is less exact. docs/audit.md has the way in full, and what it is worth.
+    Args:
+        x: Features ``[N, D]``, uint8 images ``[N, H, W]`` or ``[N, H, W, C]``, or a :class:`noiseproof.data.Split` or
+            :class:`noiseproof.data.ImageFiles`.
+        y: The given labels ``[N]``, integers from 0; the labels of ``x`` itself by default.
+        classes: The names of the classes; their numbers by default.
+        features: Features ``[N, D]`` by which the nearest neighbours are found, instead of the networks' own.
+        folds: The number of folds of the cross-validation.
+        quick: Train one network on all labels, which JAL-CE does not memorise. It is faster and less accurate.
+        model: A network's name; by default that of :func:`noiseproof.train.own_recipe` for the kind of data, and for images
+            without a GPU a small one, ``cnn5``.
+        epochs: The epochs of each network; by default those of the recipe for the kind of data.
+        seed: Seed of the folds, the networks and the bootstrap. The same seed gives the same audit on the same machine.
+        folder: Where finished folds are kept; the same call does not train them again.
+        progress: Called with a :class:`Progress` after each epoch.
+        device: ``auto``, or a device of torch.
+        workers: Processes that decode image files.
+        skip_corrupt: Leave out damaged image files instead of raising an error.
 
-    ``model`` and ``epochs`` change the recipe, that of :func:`noiseproof.train.own_recipe` for the kind of the data; without a
-    GPU images are learnt by a small network, ``cnn5``, unless ``model`` names another. With a ``folder`` finished folds are
-    kept there, and the same call does not train them again. ``progress`` is told after each epoch. The same ``seed`` gives the
-    same answer on the same machine.
+    Returns:
+        The audit: how likely each label is wrong, the noise rate with an interval, the transition matrix.
+
+    Raises:
+        ValueError: If examples, labels, features, classes and folds do not fit together, or an image cannot be read.
+        TypeError: If there are no labels.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0, 0], [9, 9]], 30, axis=0)
+        >>> y = np.repeat([0, 1], 30)
+        >>> y[7] = 1
+        >>> audit_labels(x, y, quick=True, epochs=20, device="cpu").flagged.nonzero()[0].tolist()
+        [7]
     """
     examples = _examples(x, y, classes)
     names = tuple(classes) if classes is not None else tuple(map(str, range(int(examples.labels.max()) + 1)))
     asked: dict[str, Any] = {"folds": folds, "quick": quick, "model": model, "epochs": epochs, "seed": seed}
-    plan, recipe = planned(examples, names, options=_options(device, workers, skip_corrupt), **asked)
+    plan, recipe = plan_cross_validation(examples, names, options=_options(device, workers, skip_corrupt), **asked)
     given = plan.task.train.labels
-    own = None if features is None else checked_features(features, len(given))
-    tell, store = _Told(progress, plan.folds, recipe.epochs, 0 if quick else _half(recipe.epochs)), Store(folder)
+    own = None if features is None else check_features(features, len(given))
+    recipes = {"given labels": recipe} if quick else {"given labels": recipe, "soft labels": soft_label_recipe(plan, recipe)}
+    counter = _EpochCounter(progress, plan.folds, {stage: each.epochs for stage, each in recipes.items()})
+    store, agreement = FoldStore(folder), None
     with store.claimed():
-        first = cross_validated(plan, recipe, store, on_epoch=tell.of("given labels"))
+        first = cross_validate(plan, recipe, store, on_epoch=counter.of("given labels"))
         unread = np.asarray(np.isnan(first.probabilities).any(1))
-        votes = _votes(plan, first, own)
+        votes = _neighbour_views(plan, first, own)
         views = [log_view(_known(first, unread, given)), *votes]
-        part = part_of(views[0], np.random.default_rng(seed))
-        found = fitted([view[part] for view in views], given[part])
-        posterior = posterior_of(found, views, given)
-        mutual: float | None = None
+        part = rows_to_fit(views[0], np.random.default_rng(seed))
+        mixture = fit_views([view[part] for view in views], given[part])
         if not quick:
-            second = cross_validated(plan, _soft_recipe(plan, recipe), store, posterior, tell.of("soft labels"))
+            soft = posterior_of(mixture, views, given)
+            second = cross_validate(plan, recipes["soft labels"], store, soft, counter.of("soft labels"))
             views = [log_view(_known(second, unread, given)), *votes]
-            found = fit_mixture([view[part] for view in views], given[part], transition=found.transition)
-            posterior = posterior_of(found, views, given)
-            mutual = float((first.probabilities.argmax(1) == second.probabilities.argmax(1))[~unread].mean())
-    notes = [SMALL_NOTE] if learnt_small(examples, model, plan.options.device) else []
-    return _answer(plan, found, views, posterior, first, [*notes, *_notes(plan, unread)], own is not None, mutual)
+            mixture = fit_mixture([view[part] for view in views], given[part], transition=mixture.transition)
+            agreement = float((first.probabilities.argmax(1) == second.probabilities.argmax(1))[~unread].mean())
+    generator = np.random.default_rng(plan.seed)
+    estimate = estimate_noise(mixture, views, given, generator, agreement, oversampled=is_imbalanced(given))
+    notes = [SMALL_NETWORK_NOTE] if uses_small_network(examples, model, plan.options.device) else []
+    return _audit(plan, estimate, first, [*notes, *_notes(plan, unread)], own is not None)
 
 
-def _answer(
-    plan: Plan,
-    model: Mixture,
-    views: list[View],
-    posterior: NDArray[np.float32],
-    first: HeldOut,
-    notes: list[str],
-    own_features: bool,
-    mutual: float | None,
+def _audit(
+    plan: CrossValidationPlan, estimate: NoiseEstimate, first: HeldOutPredictions, notes: list[str], own_features: bool
 ) -> Audit:
     given = plan.task.train.labels
     read = np.isfinite(first.probabilities).all(1)
     agreement = float((first.probabilities.argmax(1) == given)[read].mean())
-    found = concluded(model, views, posterior, given, np.random.default_rng(plan.seed), mutual)
     if plan.fold is None:
-        how = f"one network trained on all labels with {ROBUST}, its predictions in sample"
+        how = f"one network trained on all labels with {ROBUST_LOSS}, its predictions in sample"
     else:
-        how = f"{plan.folds}-fold cross-validation with {ROBUST}, then with {PLAIN} on soft labels, predictions out of sample"
-    opinion = "features that were given" if own_features else "the network's features" if first.features.shape[1] else ""
-    how += f"; labels of the nearest examples by {opinion}" if opinion else ""
+        how = f"{plan.folds}-fold cross-validation with {ROBUST_LOSS}, then with {PLAIN_LOSS} on soft labels"
+        how += ", predictions out of sample"
+    compared = "features that were given" if own_features else "the network's features" if first.features.shape[1] else ""
+    how += f"; labels of the nearest examples by {compared}" if compared else ""
     how += "; maximum likelihood of a transition matrix and recalibrated predictions"
     return Audit(
         given,
-        posterior,
         agreement=agreement,
         classes=plan.task.classes,
         how=how,
         fold=plan.fold,
         out_of_sample=plan.fold is not None,
         notes=tuple(notes),
-        **found._asdict(),
+        **estimate._asdict(),
     )
 
 
-def _notes(plan: Plan, unread: NDArray[np.bool_]) -> list[str]:
+def _notes(plan: CrossValidationPlan, unread: NDArray[np.bool_]) -> list[str]:
     """What a reader must know of the training."""
     found = []
     counts = np.bincount(plan.task.train.labels, minlength=len(plan.task.classes))
@@ -150,8 +166,8 @@ def _notes(plan: Plan, unread: NDArray[np.bool_]) -> list[str]:
         ):
             if chosen.any():
                 names = [plan.task.classes[k] for k in np.flatnonzero(chosen)]
-                more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-                found.append(f"classes {text}: {', '.join(names[:NAMED])}{more}")
+                more = f" and {len(names) - MAX_CLASSES_NAMED} more" if len(names) > MAX_CLASSES_NAMED else ""
+                found.append(f"classes {text}: {', '.join(names[:MAX_CLASSES_NAMED])}{more}")
     if unread.any():
         found.append(f"{int(unread.sum())} images could not be read: nothing is known of their labels")
     return found
@@ -179,80 +195,13 @@ def _examples(x: ArrayLike | Examples, y: ArrayLike | None, classes: Sequence[st
     return examples
 
 
-def planned(
-    examples: Examples,
-    names: tuple[str, ...],
-    *,
-    folds: int = FOLDS,
-    quick: bool = False,
-    model: str | None = None,
-    epochs: int | None = None,
-    seed: int = 0,
-    options: RunOptions,
-) -> tuple[Plan, Recipe]:
-    """The folds of the examples, and the recipe for their given labels."""
-    if not quick and not 2 <= folds <= len(examples):
-        raise ValueError(f"folds must be in [2, {len(examples)}], the number of examples, got {folds}")
-    dataset = Dataset("audit", examples, None, names)
-    recipe = _robust_recipe(dataset, model, seed, options)
-    recipe = recipe if epochs is None else override(recipe, {"epochs": epochs})
-    task = with_noise(dataset, recipe)
-    fold = None if quick else stratified_folds(examples.labels, folds, seed)
-    plan = Plan(task, fold, seed, options, digest_of(task))
-    return plan, override(recipe, {"batch": _batch(recipe.batch, plan)})
-
-
-def learnt_small(examples: Examples, model: str | None, device: torch.device) -> bool:
-    """Whether examples are learnt by the small network: images, where there is no GPU, and no other network is named."""
-    return model is None and examples.kind != "features" and device.type == "cpu"
-
-
-def _robust_recipe(dataset: Dataset, model: str | None, seed: int, options: RunOptions) -> Recipe:
-    """For the given labels, by the kind of the examples."""
-    examples, gpu = dataset.train, options.device.type == "cuda"
-    size = "none" if options.skip_corrupt else None  # damaged files can be left out batch by batch, not of images in memory
-    if learnt_small(examples, model, options.device):
-        recipe = own_recipe(dataset, "audit", ROBUST, model=SMALL_NETWORK, size=size, seed=seed, gpu=gpu)
-        if examples.kind == "files" and recipe.size is None and not options.skip_corrupt:
-            recipe = own_recipe(dataset, "audit", ROBUST, model=SMALL_NETWORK, size=SMALL_SIDE, seed=seed, gpu=gpu)
-        return override(recipe, SMALL | {"epochs": int(np.clip(SMALL_SEEN // len(examples), *SMALL_EPOCHS))})
-    recipe = own_recipe(dataset, "audit", ROBUST, model=model, size=size, seed=seed, gpu=gpu)
-    changes: dict[str, Any] = {"epochs": EPOCHS} if examples.kind == "features" else {}
-    if recipe.l2 and recipe.augment == "crop-flip":
-        changes |= SMALL_IMAGES[len(dataset.classes) >= MANY]
-    if gpu and examples.kind != "features" and torch.cuda.is_bf16_supported(including_emulation=False):
-        changes["precision"] = "bf16"  # twice as fast as tf32, and what is published for CIFAR comes out the same in it
-    return override(recipe, changes)
-
-
-def _batch(batch: int, plan: Plan) -> int:
-    """The recipe's, or one less and so on: no last batch may be one example, on which BatchNorm cannot train."""
-    trained = [plan.parts(number)[1] for number in range(plan.folds)]
-    sizes = {len(rows) for kept in trained for rows in (kept, evened(kept, plan.task.train.labels))}
-    while batch > 2 and any(size % batch == 1 for size in sizes):
-        batch -= 1
-    return batch
-
-
-def _soft_recipe(plan: Plan, recipe: Recipe) -> Recipe:
-    """Cross entropy with the decay of its own default, if that is of the same optimiser, for half the epochs."""
-    dataset = Dataset("audit", plan.task.train, None, plan.task.classes)
-    plain = own_recipe(dataset, "audit", PLAIN, model=recipe.model, size=recipe.size or "none", seed=plan.seed)
-    decay = {"l1": plain.l1, "l2": plain.l2} if plain.optimiser == recipe.optimiser else {}
-    return override(recipe, {"loss": PLAIN, "loss_options": {}, **decay, "epochs": _half(recipe.epochs)})
-
-
-def _half(epochs: int) -> int:
-    return max(1, epochs // 2)
-
-
 def _options(device: str | torch.device, workers: int, skip_corrupt: bool) -> RunOptions:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     return RunOptions(torch.device(device), workers, skip_corrupt)
 
 
-def _votes(plan: Plan, first: HeldOut, own: NDArray[np.floating] | None) -> list[View]:
+def _neighbour_views(plan: CrossValidationPlan, first: HeldOutPredictions, own: NDArray[np.floating] | None) -> list[View]:
     """The labels of the nearest examples, as a list of one view or none.
 
     Features that were given compare all examples, those of networks only the examples of one fold: each network has its own.
@@ -265,34 +214,34 @@ def _votes(plan: Plan, first: HeldOut, own: NDArray[np.floating] | None) -> list
         return []
     votes = np.empty((len(given), classes), dtype=np.float32)
     for number in range(plan.folds):
-        mine = np.arange(len(given)) if plan.fold is None else np.flatnonzero(plan.fold == number)
+        mine, _ = plan.parts(number)
         votes[mine] = neighbour_votes(np.nan_to_num(first.features[mine]), given[mine], classes, device=device)
     return [log_view(votes)]
 
 
-def _known(found: HeldOut, unread: NDArray[np.bool_], given: Labels) -> NDArray[np.floating]:
+def _known(found: HeldOutPredictions, unread: NDArray[np.bool_], given: Labels) -> NDArray[np.floating]:
     """The probabilities; as the labels are distributed where an image could not be read."""
     p = found.probabilities.copy()
     p[unread] = np.bincount(given, minlength=p.shape[1]) / len(given)
     return p
 
 
-class _Told:
+class _EpochCounter:
     """Counts the epochs of all networks for the caller's progress."""
 
-    def __init__(self, progress: Callable[[Progress], object] | None, folds: int, first: int, second: int) -> None:
-        self.progress, self.folds, self.epochs = progress, folds, {"given labels": first, "soft labels": second}
+    def __init__(self, progress: Callable[[Progress], object] | None, folds: int, epochs: dict[str, int]) -> None:
+        self.progress, self.folds, self.epochs = progress, folds, epochs
         self.done: dict[tuple[str, int], int] = {}
         self.lock = threading.Lock()
 
-    def of(self, stage: str) -> Callable[[int, int, State], None]:
+    def of(self, stage: str) -> Callable[[int, int, NetworkState], None]:
         total, epochs = self.folds * sum(self.epochs.values()), self.epochs[stage]
 
-        def told(fold: int, epoch: int, state: State) -> None:
+        def report(fold: int, epoch: int, state: NetworkState) -> None:
             if self.progress is not None:
-                with self.lock:  # folds that are trained side by side tell it in turn
+                with self.lock:  # folds that are trained concurrently report in turn
                     self.done[stage, fold] = epoch
                     done = sum(self.done.values())
                     self.progress(Progress(stage, fold + 1, self.folds, epoch, epochs, done, total, state))
 
-        return told
+        return report

@@ -1,4 +1,4 @@
-"""The answer of an audit, and its files."""
+"""The result of an audit: the posterior of every label, the noise, class by class, warnings, a summary."""
 
 from __future__ import annotations
 
@@ -11,32 +11,46 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.audit.files import save_audit
 from noiseproof.audit.mixture import expected_counts
-from noiseproof.audit.tables import save_audit
+from noiseproof.io.text import printable
 
-__all__ = ["Audit", "ClassAudit", "Confusion"]
+__all__ = ["Audit", "AuditSummary", "ClassAudit", "Confusion"]
 
-MOST_FLAGGED = 0.5
-LEAST_AGREEMENT, LEAST_FOUND = 0.4, 0.85
+MAX_FLAGGED_SHARE = 0.5
+MIN_AGREEMENT, MIN_AGREEMENT_OF_RIGHT = 0.4, 0.85
 """Predictions are weak that agree with fewer of the labels than the first, or than the second of those that should be right.
 On digits with a few pixels left and no or 20 % noise the latter is 0.75 to 0.83 where the rate is 8 to 37 points too high, 0.93
 where it is 2; with all pixels and up to 40 % noise 0.89 or more"""
-FEW = 50
+MIN_LABELS_PER_CLASS = 50
 """Labels to a class below which unsure predictions fit those at hand too well: of 10 classes with 5, 10 and 20 labels each,
 none wrong, and predictions right in two of three, the interval began above 0 in 58, 51 and 10 of 60 draws, with 50 in none"""
-CLEAN = 0.005
+CLEAN_RATE = 0.005
 """A rate below this is hardly any; by weak predictions it is no bound"""
-PERHAPS_NONE = 0.02
-"""A rate from which on it is said that the interval begins at 0: the labels may all be right"""
-CLOSE = 0.15
+MIN_RATE_WARNED = 0.02
+"""A rate from which on a warning says that the interval begins at 0: the labels may all be right"""
+CLOSE_SECOND = 0.15
 """By how much the clean label must lead the next one in its row of T for suggestions between the two to be more than guesses"""
-
-PAIRS = 1000
+MAX_CONFUSIONS, MAX_CONFUSIONS_LISTED = 1000, 100
+"""Pairs of classes in an audit, and in :meth:`Audit.as_dict`"""
+MAX_NAMED = 3  # confusions and classes in a summary
+MAX_NAME_LENGTH = 40
+STANDS_OUT, STANDS_OUT_BY, MOST_OF_ALL = 3, 5, 2 / 3
+"""A confusion stands out that has this many times the wrong labels that it would have if all pairs had as many, and so many
+more, which of up to 50 classes one has by chance in 2 % of cases or fewer, of 100 in 8 %; or this share of all wrong labels"""
 
 
 @dataclass(frozen=True)
 class ClassAudit:
-    """What was found among the labels of one class."""
+    """What was found among the labels of one class.
+
+    Example:
+        >>> import noiseproof
+        >>> p = np.array([[0.9, 0.1], [0.1, 0.9]] * 100)
+        >>> found = noiseproof.audit_probabilities(p, [0, 1] * 99 + [1, 1], classes=["cat", "dog"]).per_class[1]
+        >>> found.name, found.given, found.flagged
+        ('dog', 101, 1)
+    """
 
     label: int
     name: str
@@ -54,11 +68,11 @@ class ClassAudit:
     """The label that its examples are given most often besides"""
     warning: str = ""
     mostly_flagged: bool = False
-    """Too many are flagged for the flags to be trusted: the class may be rare, and swamped by noise"""
+    """Too many are flagged for the flags to be trusted: the class may be rare, and most of its labels noise"""
 
     @property
     def estimated(self) -> bool:
-        """Whether there are examples to estimate its row of the matrix by; the row is that of the mean rate if not."""
+        """Whether there are examples to estimate its row of the matrix from; if not, the row is that of the mean rate."""
         return self.expected >= 1
 
 
@@ -91,7 +105,19 @@ class Confusion(NamedTuple):
 
 @dataclass(frozen=True)
 class Audit:
-    """For every label how likely it is wrong and what is likely right; how many are wrong; how they came about."""
+    """How likely each label is wrong and which label is likely right; the noise rate; the transition matrix.
+
+    :func:`noiseproof.audit_labels` and :func:`noiseproof.audit_probabilities` return it.
+
+    Example:
+        >>> import noiseproof
+        >>> p = np.array([[0.9, 0.1], [0.1, 0.9]] * 100)
+        >>> audit = noiseproof.audit_probabilities(p, [0, 1] * 99 + [1, 1], classes=["cat", "dog"])
+        >>> audit.flagged.nonzero()[0].tolist(), audit.classes[audit.suggested[198]]
+        ([198], 'cat')
+        >>> print(audit)
+        0.5% of 200 labels are wrong (95 % interval 0.0% to 1.5%); 1 are flagged; predictions and given labels agree in 99.5%
+    """
 
     given: NDArray[np.int64]
     posterior: NDArray[np.float32]
@@ -99,9 +125,9 @@ class Audit:
     transition: NDArray[np.float64]
     """``transition[i, j]``: the estimated probability that an example of class i is given the label j"""
     rate: float
-    """The expected share of wrong labels"""
+    """The noise rate: the expected share of wrong labels"""
     rate_interval: tuple[float, float]
-    """From errors of the predictions taken for wrong labels to all labels led by doubt, and 95 % for sampling"""
+    """From errors of the predictions taken for wrong labels to all labels of ambiguous examples, and 95 % for sampling"""
     agreement: float
     """The share of examples whose given label is the one predicted; low where predictions are weak or the noise is high"""
     classes: tuple[str, ...]
@@ -114,7 +140,7 @@ class Audit:
     notes: tuple[str, ...] = ()
     """What to know of how the predictions were made; part of the warnings"""
     least_rate: float | None = None
-    """The rate if easy and hard examples of a class are mistaken alike, no label led by doubt; None if that is the rate"""
+    """The rate if noise is class-conditional: easy and ambiguous examples are mistaken alike; None if that is the rate"""
 
     @functools.cached_property
     def p_wrong(self) -> NDArray[np.float32]:
@@ -133,6 +159,7 @@ class Audit:
 
     @functools.cached_property
     def per_class(self) -> tuple[ClassAudit, ...]:
+        """The classes, in the order of their labels."""
         number = len(self.classes)
         given = np.bincount(self.given, minlength=number).tolist()
         flagged = np.bincount(self.given[self.flagged], minlength=number).tolist()
@@ -142,27 +169,27 @@ class Audit:
         found = []
         for label, name in enumerate(self.classes):
             rival, kept = int(others[label].argmax()), float(self.transition[label, label])
-            rate, most = wrong[label] / max(given[label], 1), flagged[label] > MOST_FLAGGED * given[label]
+            rate, most = wrong[label] / max(given[label], 1), flagged[label] > MAX_FLAGGED_SHARE * given[label]
             one = ClassAudit(label, name, given[label], flagged[label], rate, expected[label], kept, rival, "", most)
-            close = kept - others[label, rival] < CLOSE
+            close = kept - others[label, rival] < CLOSE_SECOND
             found.append(replace(one, warning=_warning(one, self.classes[rival] if close else None)))
         return tuple(found)
 
     @functools.cached_property
     def confusions(self) -> tuple[Confusion, ...]:
-        """Pairs of a likely and a given label, the most frequent first, up to ``PAIRS`` of half an example or more."""
+        """Pairs of a likely and a given label, the most frequent first, up to ``MAX_CONFUSIONS`` of half an example or more."""
         number = len(self.classes)
         expected, flags = expected_counts(self.posterior, self.given).T, np.zeros((number, number), dtype=np.int64)
         np.add.at(flags, (self.given, self.suggested), self.flagged)
         np.fill_diagonal(expected, 0.0)
-        order = np.argsort(-expected, axis=None, kind="stable")[: min(PAIRS, int((expected >= 0.5).sum()))]
+        order = np.argsort(-expected, axis=None, kind="stable")[: min(MAX_CONFUSIONS, int((expected >= 0.5).sum()))]
         pairs = zip(*(axis.tolist() for axis in np.unravel_index(order, expected.shape)), strict=True)
         return tuple(Confusion(true, given, float(expected[given, true]), int(flags[given, true])) for given, true in pairs)
 
     @property
     def weak(self) -> bool:
         """Whether the predictions are too weak for the rate to be more than a bound: what they cannot tell looks wrong."""
-        return self.agreement < max(LEAST_AGREEMENT, LEAST_FOUND * (1 - self._least))
+        return self.agreement < max(MIN_AGREEMENT, MIN_AGREEMENT_OF_RIGHT * (1 - self._least))
 
     @property
     def _least(self) -> float:
@@ -173,8 +200,8 @@ class Audit:
         """What a reader should know before acting on it; what concerns all labels first, then class by class."""
         found = list(self.notes)
         there = len(np.unique(self.given))
-        if len(self.given) < FEW * there:
-            said = f"there are {len(self.given)} labels of {there} classes, fewer than {FEW} to a class"
+        if len(self.given) < MIN_LABELS_PER_CLASS * there:
+            said = f"there are {len(self.given)} labels of {there} classes, fewer than {MIN_LABELS_PER_CLASS} to a class"
             found.insert(0, f"{said}: unless predictions are sure, the rate is likely too high, and its interval too")
         if self.weak:
             said = (
@@ -184,10 +211,10 @@ class Audit:
                 "they are weak, and what they cannot tell counts as wrong; the rate is likely too high, unless labels are "
                 "wrong mostly where examples are hard: look at those flagged"
             )
-            if self.rate < CLEAN:
+            if self.rate < CLEAN_RATE:
                 follows = "they are so weak that nothing is known of any label"
             found.insert(0, f"{said}: {follows}")
-        elif self.rate_interval[0] == 0 and self.rate >= PERHAPS_NONE:
+        elif self.rate_interval[0] == 0 and self.rate >= MIN_RATE_WARNED:
             said = "the interval begins at 0: errors of the predictions would explain all that looks wrong"
             found.insert(0, f"{said}, and every label may be right; look at those flagged before you act on the rate")
         return (*found, *(f"class {each.name}: {each.warning}" for each in self.per_class if each.warning))
@@ -198,17 +225,83 @@ class Audit:
         share += f" (95 % interval {low:.1%} to {high:.1%})"
         return f"{share}; {int(self.flagged.sum())} are flagged; predictions and given labels agree in {self.agreement:.1%}"
 
+    def summary(self) -> AuditSummary:
+        """Return how noisy the labels are, how certain that is, what is confused with what, and where to look first.
+
+        Returns:
+            A headline and sentences; ``str`` of it is the text.
+
+        Example:
+            >>> import noiseproof
+            >>> p = np.array([[0.9, 0.1], [0.1, 0.9]] * 100)
+            >>> print(noiseproof.audit_probabilities(p, [0, 1] * 99 + [1, 1]).summary().headline)
+            Hardly any of the 200 labels looks wrong: 0.5 %
+        """
+        return AuditSummary(_headline(self), _sentences(self))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the audit without its arrays, as JSON can hold it.
+
+        Returns:
+            The rate, its interval, warnings, the classes, and up to 100 confusions.
+
+        Example:
+            >>> import noiseproof
+            >>> p = np.array([[0.9, 0.1], [0.1, 0.9]] * 100)
+            >>> noiseproof.audit_probabilities(p, [0, 1] * 99 + [1, 1]).as_dict()["flagged"]
+            1
+        """
+        return {
+            "examples": len(self.given),
+            "rate": self.rate,
+            "rate_interval": self.rate_interval,
+            "flagged": int(self.flagged.sum()),
+            "agreement": self.agreement,
+            "weak": self.weak,
+            "out_of_sample": self.out_of_sample,
+            "how": self.how,
+            "warnings": self.warnings,
+            "classes": [vars(each) for each in self.per_class],
+            "confusions": [each._asdict() for each in self.confusions[:MAX_CONFUSIONS_LISTED]],
+        }
+
     def save(self, folder: str | Path, *, paths: Sequence[str] | None = None) -> None:
-        """Write ``audit.csv``, a line for each label, ``transition.csv`` and ``posterior.npz``; ``paths`` name the examples.
+        """Write ``audit.csv``, a line for each label, ``transition.csv`` and ``posterior.npz``.
 
         In ``audit.csv`` text that a spreadsheet would take for a formula has an apostrophe before it. ``posterior.npz`` has
-        arrays ``posterior``, ``given`` and ``classes``; 'noiseproof train --labels' takes it as soft labels.
+        arrays ``posterior``, ``given`` and ``classes``; ``noiseproof train --labels`` reads it as soft labels.
+
+        Args:
+            folder: Where the files are written; it is created if it is not there.
+            paths: A name for each example.
+
+        Raises:
+            ValueError: If there is not one path for each label.
+
+        Example:
+            >>> import noiseproof, tempfile
+            >>> p = np.array([[0.9, 0.1], [0.1, 0.9]] * 100)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     noiseproof.audit_probabilities(p, [0, 1] * 99 + [1, 1]).save(folder)
+            ...     sorted(path.name for path in Path(folder).iterdir())
+            ['audit.csv', 'posterior.npz', 'transition.csv']
         """
         save_audit(self, Path(folder), paths)
 
     def datalab_columns(self) -> dict[str, NDArray[Any]]:
-        """The columns that cleanlab's ``Datalab.get_issues("label")`` has: whether a label is flagged, its score in [0, 1],
-        which is lower the likelier the label is wrong, and the given and the likely label by name."""
+        """Return the columns of cleanlab's ``Datalab.get_issues("label")``.
+
+        Returns:
+            Whether each label is flagged, its score in [0, 1], which is lower the likelier the label is wrong, and the given
+            and the likely label by name.
+
+        Example:
+            >>> import noiseproof
+            >>> p = np.array([[0.9, 0.1], [0.1, 0.9]] * 100)
+            >>> columns = noiseproof.audit_probabilities(p, [0, 1] * 99 + [1, 1]).datalab_columns()
+            >>> columns["is_label_issue"].sum().item(), columns["predicted_label"][198].item()
+            (1, '0')
+        """
         names = np.asarray(self.classes)
         return {
             "is_label_issue": self.flagged,
@@ -216,3 +309,65 @@ class Audit:
             "given_label": names[self.given],
             "predicted_label": names[self.suggested],
         }
+
+
+class AuditSummary(NamedTuple):
+    """What an audit found, in a headline and sentences."""
+
+    headline: str
+    sentences: list[str]
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *self.sentences])
+
+
+def _headline(audit: Audit) -> str:
+    count, high = len(audit.given), audit.rate_interval[1]
+    if audit.weak and audit.rate < CLEAN_RATE:
+        return f"Predictions are too weak to say which of the {count:,} labels are wrong"
+    if audit.rate < CLEAN_RATE:
+        return f"Hardly any of the {count:,} labels looks wrong: {percent(audit.rate)}"
+    if audit.weak:
+        perhaps = f"perhaps {percent(audit.rate)}, by predictions too weak to say more"
+        return f"At most about {percent(high)} of the {count:,} labels are wrong, {perhaps}"
+    return f"About {percent(audit.rate)} of the {count:,} labels are wrong"
+
+
+def _sentences(audit: Audit) -> list[str]:
+    count, flagged, (low, high) = len(audit.given), int(audit.flagged.sum()), audit.rate_interval
+    flags = "1 label is flagged" if flagged == 1 else f"{flagged:,} labels are flagged"
+    where = "out of sample" if audit.out_of_sample else "in sample"
+    sentences = [
+        f"95 % interval {percent(low)} to {percent(high)}; {flags}, more likely wrong than right.",
+        f"Predictions ({where}) agree with {percent(audit.agreement)} of the labels, perfect ones would with "
+        f"{percent(1 - audit.rate)}: the further apart, the weaker the predictions and the less sure the rate.",
+    ]
+    names = [short_name(name) for name in audit.classes]
+    if pairs := audit.confusions[:MAX_NAMED]:
+        listed = ", ".join(f"{names[each.true]} labelled as {names[each.given]} ({each.expected:.0f})" for each in pairs)
+        wrong = count * audit.rate
+        threshold = min(STANDS_OUT * wrong / (len(names) * (len(names) - 1)) + STANDS_OUT_BY, MOST_OF_ALL * wrong)
+        begin = "Most often" if pairs[0].expected > threshold else "No confusion stands out; most often"
+        sentences.append(f"{begin}: {listed}.")
+    worst = sorted((each for each in audit.per_class if each.flagged), key=lambda each: -each.rate)[:MAX_NAMED]
+    if worst:
+        listed = ", ".join(f"{names[each.label]} ({each.flagged:,} of {each.given:,} flagged)" for each in worst)
+        sentences.append(f"Look first at the labels {listed}.")
+    return sentences
+
+
+def short_name(name: str) -> str:
+    """A class's or column's name as it may be shown, cut where it is long."""
+    shown = printable(name)
+    return shown if len(shown) <= MAX_NAME_LENGTH else shown[: MAX_NAME_LENGTH - 1] + "…"
+
+
+def percent(share: float) -> str:
+    """A share in percent; one that is not quite 0 or 1 is not rounded to it.
+
+    >>> percent(0.1234), percent(0.9999), percent(0.0), percent(0.00004)
+    ('12.3 %', 'over 99.9 %', '0.0 %', 'under 0.1 %')
+    """
+    if 0 < share < 0.001:
+        return "under 0.1 %"
+    return "over 99.9 %" if 0.999 < share < 1 else f"{100 * share:.1f} %"

@@ -136,12 +136,12 @@ def _given(labels: str | None) -> str:
 
 
 def _features(file: str, rows: int) -> NDArray[Any]:
-    from noiseproof.audit.probabilities import checked_features
+    from noiseproof.audit.estimate import check_features
     from noiseproof.cli.matrices import read_matrix
 
     found = read_matrix(file, "features")
     with _named(file):
-        return checked_features(found, rows)
+        return check_features(found, rows)
 
 
 @contextmanager
@@ -178,7 +178,7 @@ def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None
 
 def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out: Path, shown_by: Console | None) -> Audit:
     from noiseproof.audit import audit_labels
-    from noiseproof.audit.labels import SMALL_NETWORK, learnt_small
+    from noiseproof.audit.folds import SMALL_NETWORK, uses_small_network
     from noiseproof.cli.audit_view import Followed
     from noiseproof.cli.doubts import table_doubts
     from noiseproof.cli.plan import device_named
@@ -194,7 +194,7 @@ def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out
                 sys.path.insert(0, os.getcwd())  # where a user's own module usually is
             options = {name: value for name, value in how.items() if value is not None}
             options |= {"folder": out / "folds", "device": device_named(device)}
-            if shown_by is not None and learnt_small(dataset.train, how["model"], options["device"]):
+            if shown_by is not None and uses_small_network(dataset.train, how["model"], options["device"]):
                 text = f"no GPU: the images are learnt by a small network, {SMALL_NETWORK}; --model names another"
                 shown_by.print(text, highlight=False, soft_wrap=True)
             return audit_labels(dataset.train, classes=dataset.classes, progress=followed, **options)
@@ -231,15 +231,9 @@ def _write(
 
 def _decided(dataset: Dataset, place: str, decisions: Path, out: Path, as_json: bool) -> None:
     """Write the data as the decisions make them."""
-    from noiseproof.audit.tables import read_decisions
-    from noiseproof.data.cleaned import write_cleaned
-    from noiseproof.io.files import ReadError
+    from noiseproof.audit.files import apply_decisions
 
-    found = read_decisions(decisions, dataset.train.labels, dataset.classes)
-    if not found.kept.any():
-        raise ReadError(decisions, "every example is dropped, and no data are left")
-    out.mkdir(parents=True, exist_ok=True)
-    written = write_cleaned(dataset, place, found.labels, found.kept, out)
+    found, written = apply_decisions(dataset, place, decisions, out)
     if as_json:
         typer.echo(json.dumps({"file": str(written), **found.counts, "examples": int(found.kept.sum())}))
         return

@@ -17,11 +17,9 @@ from noiseproof.audit import Progress as Told
 from noiseproof.cli.output import Console, console, warn
 from noiseproof.cli.progress import LINE_SECONDS, duration
 from noiseproof.io.text import printable
-from noiseproof.report.audit_page import verdict
 
 __all__ = ["Followed", "as_json_text", "print_verdict", "print_warnings"]
 
-CONFUSIONS = 100  # in the JSON object
 WARNED = 8
 LONG = 30 * 60  # seconds that a person may want to avoid
 SHORTER = "--quick trains one network instead of {}; features of a pretrained model, audited as they are, need no large network"
@@ -90,7 +88,7 @@ class Followed:
 
 def print_verdict(audit: Audit, name: str, out: Path, commands: Mapping[str, str]) -> None:
     """The verdict in a few lines, warnings, where its files are, and what to do next: commands by what each is for."""
-    found = verdict(audit)
+    found = audit.summary()
     _print(f"[bold]{escape(printable(name))}: {escape(found.headline[0].lower() + found.headline[1:])}[/]")
     for sentence in found.sentences:
         _print(escape(sentence))
@@ -115,18 +113,4 @@ def _print(line: str) -> None:
 
 
 def as_json_text(audit: Audit, out: Path) -> str:
-    facts = {
-        "folder": str(out),
-        "examples": len(audit.given),
-        "rate": audit.rate,
-        "rate_interval": audit.rate_interval,
-        "flagged": int(audit.flagged.sum()),
-        "agreement": audit.agreement,
-        "weak": audit.weak,
-        "out_of_sample": audit.out_of_sample,
-        "how": audit.how,
-        "warnings": audit.warnings,
-        "classes": [vars(each) for each in audit.per_class],
-        "confusions": [each._asdict() for each in audit.confusions[:CONFUSIONS]],
-    }
-    return json.dumps(facts)
+    return json.dumps({"folder": str(out), **audit.as_dict()})

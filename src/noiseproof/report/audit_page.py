@@ -13,13 +13,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit import Audit
-from noiseproof.audit.result import CLEAN
+from noiseproof.audit.result import AuditSummary, percent, short_name
 from noiseproof.data import DataError, Dataset
 from noiseproof.data.images import example_image
 from noiseproof.io.text import cell, printable
@@ -27,32 +26,21 @@ from noiseproof.report import charts
 from noiseproof.report.templates import environment
 from noiseproof.version import __version__
 
-__all__ = ["Verdict", "audit_page", "verdict"]
+__all__ = ["audit_page"]
 
-SHOWN = 200  # examples
-SIDE = 96  # pixels of a thumbnail's longer side
-SMALL = 48  # images up to this are shown pixel by pixel
-BYTES = 3 * 2**20
+MAX_EXAMPLES = 200
+THUMBNAIL_SIDE = 96  # pixels of a thumbnail's longer side
+MAX_ENLARGED_SIDE = 48  # images up to this are shown pixel by pixel
+MAX_THUMBNAIL_BYTES = 3 * 2**20
 """Of all thumbnails together; examples after that are shown without"""
-VALUES = 8  # features of an example that are shown
-WORD = 40  # characters of a name of a class or a column
-PATH = 200
-TABLE, CHART = 20, 100
+MAX_VALUES = 8  # features of an example that are shown
+MAX_PATH_LENGTH = 200
+MAX_TABLE_CLASSES, MAX_CHART_CLASSES = 20, 100
 """Classes up to which the matrix is a table, and beyond that a picture"""
-ROWS = 100  # classes in the table of classes
-WARNED = 6  # warnings at the top
-PAIRS = 12
+MAX_CLASSES_LISTED = 100  # classes in the table of classes
+MAX_WARNINGS = 6  # warnings at the top
+MAX_CONFUSIONS = 12
 SHADES = 9
-STANDS_OUT, BY_CHANCE, MOST = 3, 5, 2 / 3
-"""A confusion stands out that has this many times the wrong labels that it would have if all pairs had as many, and so many
-more, which of up to 50 classes one has by chance in 2 % of cases or fewer, of 100 in 8 %; or this share of all wrong labels"""
-
-
-class Verdict(NamedTuple):
-    """What an audit says, in a headline and sentences."""
-
-    headline: str
-    sentences: list[str]
 
 
 @dataclass(frozen=True)
@@ -78,38 +66,6 @@ class Suspect:
         return self.given, self.suggested
 
 
-def verdict(audit: Audit) -> Verdict:
-    """How noisy, how sure, what is confused with what, and where to look first."""
-    count, flagged, (low, high) = len(audit.given), int(audit.flagged.sum()), audit.rate_interval
-    if audit.weak and audit.rate < CLEAN:
-        headline = f"Predictions are too weak to say which of the {count:,} labels are wrong"
-    elif audit.rate < CLEAN:
-        headline = f"Hardly any of the {count:,} labels looks wrong: {percent(audit.rate)}"
-    elif audit.weak:
-        perhaps = f"perhaps {percent(audit.rate)}, by predictions too weak to say more"
-        headline = f"At most about {percent(high)} of the {count:,} labels are wrong, {perhaps}"
-    else:
-        headline = f"About {percent(audit.rate)} of the {count:,} labels are wrong"
-    flags = "1 label is flagged" if flagged == 1 else f"{flagged:,} labels are flagged"
-    where = "out of sample" if audit.out_of_sample else "in sample"
-    sentences = [
-        f"95 % interval {percent(low)} to {percent(high)}; {flags}, more likely wrong than right.",
-        f"Predictions ({where}) agree with {percent(audit.agreement)} of the labels, perfect ones would with "
-        f"{percent(1 - audit.rate)}: the further apart, the weaker the predictions and the less sure the rate.",
-    ]
-    names = [short(name) for name in audit.classes]
-    if pairs := audit.confusions[:3]:
-        said = ", ".join(f"{names[each.true]} labelled as {names[each.given]} ({each.expected:.0f})" for each in pairs)
-        wrong = count * audit.rate
-        most = min(STANDS_OUT * wrong / (len(names) * (len(names) - 1)) + BY_CHANCE, MOST * wrong)
-        sentences.append(f"{'Most often' if pairs[0].expected > most else 'No confusion stands out; most often'}: {said}.")
-    worst = sorted((each for each in audit.per_class if each.flagged), key=lambda each: -each.rate)[:3]
-    if worst:
-        said = ", ".join(f"{names[each.label]} ({each.flagged:,} of {each.given:,} flagged)" for each in worst)
-        sentences.append(f"Look first at the labels {said}.")
-    return Verdict(headline, sentences)
-
-
 def audit_page(
     audit: Audit,
     dataset: Dataset | None = None,
@@ -119,32 +75,34 @@ def audit_page(
     facts: Mapping[str, str] | None = None,
     commands: Mapping[str, str] | None = None,
     made: str = "",
-    shown: int = SHOWN,
+    shown: int = MAX_EXAMPLES,
 ) -> str:
     """The whole file.
 
     ``dataset`` has the audited examples as its training split, for pictures or features; ``paths`` name them. ``facts`` say how
     it was made and ``commands`` what to do next, by a sentence for each; ``made`` is a date.
     """
-    names = [short(name) for name in audit.classes]
+    names = [short_name(name) for name in audit.classes]
     found = suspects(audit, dataset, paths, shown)
     pairs = Counter(each.pair for each in found)
     script = resources.files("noiseproof.report").joinpath("audit_page.js").read_text(encoding="utf-8")
     templates = environment()
     templates.globals |= {"percent": percent, "probability": probability, "shade": _shade}
-    classes = sorted(audit.per_class, key=lambda each: -each.rate * each.given)[:ROWS]
-    listed, said = audit.warnings, verdict(audit)
+    classes = sorted(audit.per_class, key=lambda each: -each.rate * each.given)[:MAX_CLASSES_LISTED]
+    listed, summary = audit.warnings, audit.summary()
     return templates.get_template("audit_page.html").render(
         audit=audit,
-        verdict=Verdict(said.headline, [text.replace(" %", "\N{NO-BREAK SPACE}%") for text in said.sentences]),
-        title=short(title),
+        summary=AuditSummary(summary.headline, [text.replace(" %", "\N{NO-BREAK SPACE}%") for text in summary.sentences]),
+        title=short_name(title),
         names=names,
         cells=[cell(name) for name in audit.classes],
-        warnings=[printable(text) for text in listed[:WARNED]],
-        further=len(listed) - WARNED,
-        matrix=audit.transition.tolist() if len(names) <= TABLE else None,
-        chart=charts.matrix(audit.transition, "Transition matrix") if TABLE < len(names) <= CHART else None,
-        confusions=audit.confusions[:PAIRS],
+        warnings=[printable(text) for text in listed[:MAX_WARNINGS]],
+        further=len(listed) - MAX_WARNINGS,
+        matrix=audit.transition.tolist() if len(names) <= MAX_TABLE_CLASSES else None,
+        chart=charts.matrix(audit.transition, "Transition matrix")
+        if MAX_TABLE_CLASSES < len(names) <= MAX_CHART_CLASSES
+        else None,
+        confusions=audit.confusions[:MAX_CONFUSIONS],
         classes=sorted(classes, key=lambda each: each.label),
         class_warnings=[printable(each.warning) for each in audit.per_class],
         how=audit.how[:1].upper() + audit.how[1:],
@@ -166,7 +124,7 @@ def suspects(audit: Audit, dataset: Dataset | None, paths: Sequence[str] | None,
     most = min(most, int(audit.flagged.sum()) or 10)
     order = np.argsort(-audit.p_wrong, kind="stable")[:most]
     careful = [each.mostly_flagged for each in audit.per_class]
-    left, found = BYTES, []
+    left, found = MAX_THUMBNAIL_BYTES, []
     for index in order.tolist():
         given, suggested = int(audit.given[index]), int(audit.suggested[index])
         path = "" if paths is None else paths[index]
@@ -176,7 +134,7 @@ def suspects(audit: Audit, dataset: Dataset | None, paths: Sequence[str] | None,
             left -= len(picture)
         values = [] if dataset is None or picture else _values(dataset, index)
         sure = float(audit.p_wrong[index]), float(audit.posterior[index, suggested])
-        named = printable(path)[-PATH:], cell(path)
+        named = printable(path)[-MAX_PATH_LENGTH:], cell(path)
         found.append(Suspect(index, *named, given, suggested, *sure, picture, small, values, careful[given]))
     return found
 
@@ -192,10 +150,10 @@ def thumbnail(dataset: Dataset, index: int) -> tuple[str, bool]:
     import PIL.Image
 
     image, file = PIL.Image.fromarray(pixels), io.BytesIO()
-    if small := max(image.size) <= SMALL:
+    if small := max(image.size) <= MAX_ENLARGED_SIDE:
         image.save(file, "PNG")
     else:
-        image.thumbnail((SIDE, SIDE))
+        image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
         image.save(file, "JPEG", quality=75)
     return f"data:image/{'png' if small else 'jpeg'};base64,{base64.b64encode(file.getvalue()).decode()}", small
 
@@ -205,24 +163,8 @@ def _values(dataset: Dataset, index: int) -> list[tuple[str, str]]:
     if not dataset.train.in_memory:
         return []
     row: NDArray[np.floating] = dataset.train.inputs[index].reshape(-1)
-    names = dataset.columns or [str(k) for k in range(min(len(row), VALUES))]
-    return [(short(name), f"{value:.4g}") for name, value in zip(names, row[:VALUES].tolist(), strict=False)]
-
-
-def short(name: str) -> str:
-    shown = printable(name)
-    return shown if len(shown) <= WORD else shown[: WORD - 1] + "…"
-
-
-def percent(share: float) -> str:
-    """A share that is not said to be 0 or 1 where it is not quite.
-
-    >>> percent(0.1234), percent(0.9999), percent(0.0), percent(0.00004)
-    ('12.3 %', 'over 99.9 %', '0.0 %', 'under 0.1 %')
-    """
-    if 0 < share < 0.001:
-        return "under 0.1 %"
-    return "over 99.9 %" if 0.999 < share < 1 else f"{100 * share:.1f} %"
+    names = dataset.columns or [str(k) for k in range(min(len(row), MAX_VALUES))]
+    return [(short_name(name), f"{value:.4g}") for name, value in zip(names, row[:MAX_VALUES].tolist(), strict=False)]
 
 
 def probability(p: float) -> str:

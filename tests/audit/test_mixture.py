@@ -10,16 +10,15 @@ import pytest
 
 import noiseproof
 from noiseproof import audit
-from noiseproof.audit.mixture import expected_counts, fit_mixture, log_view
-from noiseproof.audit.neighbours import neighbour_votes
-from noiseproof.audit.probabilities import RESAMPLES, _refitted, _sampling, fitted, part_of
+from noiseproof.audit.estimate import BOOTSTRAP_SAMPLES, _refit, _sampling_error
+from noiseproof.audit.mixture import expected_counts, fit_mixture, fit_views, log_view, neighbour_votes, rows_to_fit
 from noiseproof.noise import pairflip, symmetric
 
 
 @pytest.fixture(autouse=True)
 def _faster(monkeypatch):
     """Fewer samples for the interval, where it is not what is tested."""
-    monkeypatch.setattr("noiseproof.audit.probabilities.RESAMPLES", 10)
+    monkeypatch.setattr("noiseproof.audit.estimate.BOOTSTRAP_SAMPLES", 10)
 
 
 def drawn(rows, matrix, seed=0, sharpness=2.5):
@@ -77,21 +76,21 @@ def test_a_model_fitted_again_to_its_own_examples_stays():
     """Of two views too: a few iterations from the start would be far from it."""
     p, _, given = drawn(800, pairflip(4, 0.4).matrix, seed=2)
     views = [log_view(p), log_view(drawn(800, np.eye(4), seed=3)[0])]
-    model = fitted(views, given)
-    again = _refitted(model, views, given)
+    model = fit_views(views, given)
+    again = _refit(model, views, given)
     np.testing.assert_allclose(again.transition, model.transition, atol=1e-3)
     np.testing.assert_allclose(again.weights, model.weights, atol=1e-3)
 
 
 def test_the_rows_of_a_part_are_different_ones(monkeypatch):
-    monkeypatch.setattr("noiseproof.audit.probabilities.FITTED", 3 * 90)
-    part = part_of(np.zeros((100, 3)), np.random.default_rng(0))
+    monkeypatch.setattr("noiseproof.audit.mixture.MAX_FITTED", 3 * 90)
+    part = rows_to_fit(np.zeros((100, 3)), np.random.default_rng(0))
     assert len(np.unique(part)) == len(part) == 90
 
 
 def test_the_interval_covers_the_rate_in_most_trials(monkeypatch):
     """At 95 % one expects 19 of 20."""
-    monkeypatch.setattr("noiseproof.audit.probabilities.RESAMPLES", RESAMPLES)
+    monkeypatch.setattr("noiseproof.audit.estimate.BOOTSTRAP_SAMPLES", BOOTSTRAP_SAMPLES)
     noise = symmetric(4, 0.25)
     inside = 0
     for seed in range(20):
@@ -103,13 +102,13 @@ def test_the_interval_covers_the_rate_in_most_trials(monkeypatch):
 
 def test_fewer_examples_are_drawn_anew_of_many_and_the_spread_is_that_of_all(monkeypatch):
     """500 of 3,000 vary 2.4 times as much as all of them."""
-    monkeypatch.setattr("noiseproof.audit.probabilities.RESAMPLES", RESAMPLES)
+    monkeypatch.setattr("noiseproof.audit.estimate.BOOTSTRAP_SAMPLES", BOOTSTRAP_SAMPLES)
     p, _, given = drawn(3_000, symmetric(2, 0.2).matrix)
     model = fit_mixture([log_view(p)], given)
     halves = {}
     for resampled in (0, 2 * len(p)):
-        monkeypatch.setattr("noiseproof.audit.probabilities.RESAMPLED", resampled)
-        halves[resampled] = _sampling(model, [log_view(p)], given, np.random.default_rng(0))
+        monkeypatch.setattr("noiseproof.audit.estimate.MAX_RESAMPLED", resampled)
+        halves[resampled] = _sampling_error(model, [log_view(p)], given, np.random.default_rng(0))
     assert halves[0] == pytest.approx(halves[2 * len(p)], rel=0.5)
 
 
@@ -206,7 +205,7 @@ def test_votes_do_not_depend_on_the_size_of_a_block(monkeypatch):
     generator = np.random.default_rng(0)
     features, labels = generator.standard_normal((50, 3)), generator.integers(3, size=50)
     whole = neighbour_votes(features, labels, 3)
-    monkeypatch.setattr("noiseproof.audit.neighbours.BLOCK", 120)
+    monkeypatch.setattr("noiseproof.audit.mixture.SIMILARITY_BLOCK", 120)
     np.testing.assert_array_equal(neighbour_votes(features, labels, 3), whole)
 
 
@@ -262,8 +261,8 @@ def test_the_files(tmp_path):
 
 
 def test_many_rows_are_fitted_in_part_and_answered_in_whole(monkeypatch):
-    monkeypatch.setattr("noiseproof.audit.probabilities.FITTED", 4 * 1_500)
-    monkeypatch.setattr("noiseproof.audit.doubt.BLOCK", 4 * 700)
+    monkeypatch.setattr("noiseproof.audit.mixture.MAX_FITTED", 4 * 1_500)
+    monkeypatch.setattr("noiseproof.audit.mixture.BLOCK_SIZE", 4 * 700)
     p, true, given = drawn(4_500, symmetric(4, 0.2).matrix)
     found = audit.audit_probabilities(p, given)
     assert len(found.posterior) == 4_500

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from noiseproof.audit import Audit
-from noiseproof.audit.tables import read_decisions
+from noiseproof.audit.files import read_decisions
 from noiseproof.data import Dataset, Split, from_arrays
-from noiseproof.report.audit_page import BYTES, audit_page, verdict
+from noiseproof.report.audit_page import MAX_THUMBNAIL_BYTES, audit_page
 
 CLASSES = ("cat", "dog", "=cow()")
 HOSTILE = "</title></option></script><script>alert(1)</script><img src=x onerror=alert(2)>\" onmouseover='alert(3)' x=\""
@@ -49,7 +49,7 @@ def text(audit):
 
 
 def test_the_verdict_says_how_noisy_how_sure_and_where_to_look(audit):
-    said = verdict(audit)
+    said = audit.summary()
     assert re.fullmatch(r"About \d\d\.\d % of the 60 labels are wrong", said.headline)
     assert said.sentences[0].endswith("12 labels are flagged, more likely wrong than right.")
     assert "Predictions (out of sample) agree with 80.0 % of the labels, perfect ones would with" in said.sentences[1]
@@ -62,7 +62,7 @@ def test_a_rate_by_weak_predictions_is_called_a_bound(agreement, rate, weak):
     """Of digits: eight pixels of clean ones, all pixels with 40 % of pairs confused; and predictions that miss most."""
     audit = dataclasses.replace(made(), agreement=agreement, rate=rate)
     assert audit.weak is weak
-    assert verdict(audit).headline.startswith("At most about" if weak else "About")
+    assert audit.summary().headline.startswith("At most about" if weak else "About")
     assert any("they are weak" in text for text in audit.warnings) is weak
     tile = f"<li><b>{100 * rate:.1f} %</b>{'perhaps ' if weak else ''}wrong, "  # the end of the interval is the bound
     assert tile in audit_page(audit)
@@ -78,7 +78,7 @@ def test_no_confusion_stands_out_where_wrong_labels_are_spread_evenly(classes):
     posterior = np.eye(classes, dtype=np.float32)[true]
     names = tuple(map(str, range(classes)))
     audit = Audit(given, posterior, np.eye(classes), rate, (rate, rate), 1 - rate, names, "by hand")
-    assert verdict(audit).sentences[2].startswith("No confusion stands out; most often: ")
+    assert audit.summary().sentences[2].startswith("No confusion stands out; most often: ")
 
 
 def test_a_row_of_the_matrix_that_is_not_estimated_is_not_shown_as_numbers():
@@ -92,7 +92,7 @@ def test_a_row_of_the_matrix_that_is_not_estimated_is_not_shown_as_numbers():
 
 def test_weak_predictions_that_find_nothing_do_not_call_labels_clean():
     audit = dataclasses.replace(made(), agreement=0.6, rate=0.001)
-    assert verdict(audit).headline == "Predictions are too weak to say which of the 60 labels are wrong"
+    assert audit.summary().headline == "Predictions are too weak to say which of the 60 labels are wrong"
     assert audit.warnings[0].endswith("they are so weak that nothing is known of any label")
 
 
@@ -103,14 +103,14 @@ def test_of_two_classes_a_confusion_stands_out_if_it_has_most_of_the_wrong_label
         posterior = np.eye(2, dtype=np.float32)[np.where(np.isin(np.arange(100), flipped), 1 - given, given)]
         audit = Audit(given, posterior, np.eye(2), 0.2, (0.1, 0.3), 0.8, ("a", "b"), "by hand")
         assert (
-            verdict(audit).sentences[2].startswith("Most often: b labelled as a (20)" if stands else "No confusion stands out")
+            audit.summary().sentences[2].startswith("Most often: b labelled as a (20)" if stands else "No confusion stands out")
         )
 
 
 def test_clean_labels_are_called_clean():
     posterior = np.tile(np.array([[0.9995, 0.0005], [0.0005, 0.9995]], np.float32), (50, 1))
     audit = Audit(np.arange(100) % 2, posterior, np.eye(2), 0.0005, (0.0, 0.002), 0.99, ("a", "b"), "by hand")
-    assert verdict(audit).headline == "Hardly any of the 100 labels looks wrong: under 0.1 %"
+    assert audit.summary().headline == "Hardly any of the 100 labels looks wrong: under 0.1 %"
     assert "No label is more likely wrong than right. These come nearest to it." in audit_page(audit)
 
 
@@ -141,7 +141,7 @@ def test_the_page_stays_small():
     large = audit_page(many, images(6_000, 64), shown=1000)
     assert large.count("<li data-index") == 1000
     assert 100 < large.count("data:image/jpeg") < 1000
-    assert len(large) < BYTES + 1_500_000
+    assert len(large) < MAX_THUMBNAIL_BYTES + 1_500_000
     assert audit_page(many, images(6_000, 12)).count("<li data-index") == 200
 
 

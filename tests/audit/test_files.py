@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noiseproof.audit import Audit, audit_probabilities
-from noiseproof.audit.tables import COLUMNS, read_decisions
+from noiseproof.audit.files import AUDIT_COLUMNS, read_decisions
 from noiseproof.io.text import cell
 
 CLASSES = ("=cat()", "dog", "b\x1b[2J,ird", "'-fish")
@@ -32,7 +32,7 @@ def rows_of(path):
 def test_the_columns_say_what_was_found(audit, tmp_path):
     audit.save(tmp_path, paths=["a.png", "=1+1", "@x\x00y", "-2"])
     rows = rows_of(tmp_path / "audit.csv")
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == AUDIT_COLUMNS
     assert [row["index"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["fold"] for row in rows] == ["0", "1", "0", "1"]
     assert [row["flagged"] for row in rows] == ["0", "1", "1", "0"]
@@ -113,7 +113,7 @@ def test_the_audits_own_file_with_a_column_more_is_decisions(audit, tmp_path):
     audit.save(tmp_path)
     rows = rows_of(tmp_path / "audit.csv")
     with (tmp_path / "d.csv").open("w", encoding="utf-8-sig", newline="") as file:  # as a spreadsheet may save it
-        writer = csv.DictWriter(file, [*COLUMNS, "decision"], delimiter=";")
+        writer = csv.DictWriter(file, [*AUDIT_COLUMNS, "decision"], delimiter=";")
         writer.writeheader()
         for row, decision in zip(rows, ["keep", "Relabel", "", ""], strict=True):
             writer.writerow({**row, "decision": decision})

@@ -1,4 +1,4 @@
-"""The files of an audit, and a person's decisions on it."""
+"""The files of an audit, and a person's decisions on its labels."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from noiseproof.noise import load_labels, read_soft_labels
 
 if TYPE_CHECKING:
     from noiseproof.audit.result import Audit
+    from noiseproof.data import Dataset
 
-__all__ = ["COLUMNS", "DECISIONS", "Decided", "rate_in", "read_decisions", "save_audit"]
+__all__ = ["AUDIT_COLUMNS", "DECISIONS", "Decisions", "apply_decisions", "read_decisions", "save_audit", "saved_rate"]
 
-COLUMNS = ("index", "path", "given", "suggested", "p_wrong", "p_suggested", "flagged", "fold", "warning")
+AUDIT_COLUMNS = ("index", "path", "given", "suggested", "p_wrong", "p_suggested", "flagged", "fold", "warning")
 DECISIONS = ("keep", "relabel", "drop")
-POSTERIOR = "posterior.npz"
-UNSURE = "no label is more likely than not"
+POSTERIOR_FILE = "posterior.npz"
+NO_LIKELY_LABEL = "no label is more likely than not"
 
 
 def save_audit(audit: Audit, folder: Path, paths: Sequence[str] | None) -> None:
@@ -33,23 +34,22 @@ def save_audit(audit: Audit, folder: Path, paths: Sequence[str] | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     names = [cell(name) for name in audit.classes]
     matrix = ([name, *(f"{share:.6f}" for share in row)] for name, row in zip(names, audit.transition.tolist(), strict=True))
-    _write_csv(folder / "audit.csv", [COLUMNS, *_lines(audit, names, paths)])
+    _write_csv(folder / "audit.csv", [AUDIT_COLUMNS, *_lines(audit, names, paths)])
     _write_csv(folder / "transition.csv", [["true \\ given", *names], *matrix])
-    write_whole(folder / POSTERIOR, lambda path: _write_posterior(audit, path))
+    write_whole(folder / POSTERIOR_FILE, lambda path: _write_posterior(audit, path))
 
 
 def _lines(audit: Audit, names: list[str], paths: Sequence[str] | None) -> Iterator[tuple[object, ...]]:
     rows = np.arange(len(audit.given))
     likeliest = audit.posterior[rows, audit.suggested]
-    doubts = [cell(each.warning) for each in audit.per_class]
-    unsure = audit.flagged & (likeliest < 0.5)
-    columns = (audit.given, audit.suggested, audit.p_wrong, likeliest, audit.flagged, unsure)
+    warnings = [cell(each.warning) for each in audit.per_class]
+    columns = (audit.given, audit.suggested, audit.p_wrong, likeliest, audit.flagged, audit.flagged & (likeliest < 0.5))
     folds = [""] * len(rows) if audit.fold is None else audit.fold.tolist()
     found = zip(*(column.tolist() for column in columns), folds, strict=True)
-    for index, (given, suggested, wrong, likely, flagged, open_, fold) in enumerate(found):
-        doubt = "; ".join(filter(None, (doubts[given], UNSURE if open_ else "")))
+    for index, (given, suggested, wrong, likely, flagged, unsure, fold) in enumerate(found):
+        warning = "; ".join(filter(None, (warnings[given], NO_LIKELY_LABEL if unsure else "")))
         path = "" if paths is None else cell(paths[index])
-        yield index, path, names[given], names[suggested], f"{wrong:.6f}", f"{likely:.6f}", int(flagged), fold, doubt
+        yield index, path, names[given], names[suggested], f"{wrong:.6f}", f"{likely:.6f}", int(flagged), fold, warning
 
 
 def _write_posterior(audit: Audit, path: Path) -> None:
@@ -57,9 +57,9 @@ def _write_posterior(audit: Audit, path: Path) -> None:
         np.savez(file, posterior=audit.posterior, given=audit.given, classes=np.asarray(audit.classes))
 
 
-def rate_in(folder: Path, classes: int) -> float | None:
-    """The share of wrong labels that the audit in a folder found; None if its posteriors are not there."""
-    if not is_file(path := folder / POSTERIOR):
+def saved_rate(folder: Path, classes: int) -> float | None:
+    """The noise rate of the audit that was saved in a folder; None if its posteriors are not there."""
+    if not is_file(path := folder / POSTERIOR_FILE):
         return None
     found = read_soft_labels(path, len(load_labels(path, "given")), classes)
     return None if found is None else 1 - float(found.probabilities[np.arange(len(found.given)), found.given].mean(dtype=float))
@@ -71,8 +71,8 @@ def _write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
     write_whole(path, lambda beside: beside.write_text(text.getvalue(), encoding="utf-8"))
 
 
-class Decided(NamedTuple):
-    """What a person made of the given labels."""
+class Decisions(NamedTuple):
+    """The labels after a person's decisions."""
 
     labels: NDArray[np.int64]
     kept: NDArray[np.bool_]
@@ -81,7 +81,7 @@ class Decided(NamedTuple):
     """How many decisions of each kind there are"""
 
 
-def read_decisions(path: str | Path, given: NDArray[np.int64], classes: Sequence[str]) -> Decided:
+def read_decisions(path: str | Path, given: NDArray[np.int64], classes: Sequence[str]) -> Decisions:
     """Apply the decisions in a CSV file, as the page exports it, to the given labels.
 
     It has a header with ``index``, from 0, and ``decision``: keep, relabel, drop, or nothing. What is relabelled gets the class
@@ -121,7 +121,21 @@ def read_decisions(path: str | Path, given: NDArray[np.int64], classes: Sequence
         kept[index] = decision != "drop"
         seen.add(index)
         counts[decision] += 1
-    return Decided(labels, kept, counts)
+    return Decisions(labels, kept, counts)
+
+
+def apply_decisions(dataset: Dataset, place: str, path: Path, folder: Path) -> tuple[Decisions, Path]:
+    """Write the data with decisions applied, as ``cleaned.npz`` or ``cleaned.csv``; return the decisions and the file.
+
+    ``place`` is where the data set was opened.
+    """
+    found = read_decisions(path, dataset.train.labels, dataset.classes)
+    if not found.kept.any():
+        raise ReadError(path, "every example is dropped, and no data are left")
+    from noiseproof.data.cleaned import write_cleaned  # which an audit of probabilities does without
+
+    folder.mkdir(parents=True, exist_ok=True)
+    return found, write_cleaned(dataset, place, found.labels, found.kept, folder)
 
 
 def _index(where: str, text: str, count: int) -> int:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from noiseproof import audit_probabilities
-from noiseproof.audit.doubt import led_by_doubt, sharpened
-from noiseproof.audit.mixture import Mixture, fit_mixture, log_view
-from noiseproof.audit.probabilities import concluded, posterior_of
+from noiseproof.audit.estimate import estimate_noise, posterior_and_rates, temperature_scaled
+from noiseproof.audit.folds import is_imbalanced
+from noiseproof.audit.mixture import Mixture, fit_mixture, log_view, posterior_of
 from noiseproof.noise import symmetric
 
 ROWS, CLASSES = 4_000, 5
@@ -14,15 +14,15 @@ ROWS, CLASSES = 4_000, 5
 
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch):
-    monkeypatch.setattr("noiseproof.audit.probabilities.RESAMPLES", 10)
+    monkeypatch.setattr("noiseproof.audit.estimate.BOOTSTRAP_SAMPLES", 10)
 
 
 def picked(p, generator):
     return (p.cumsum(1) < generator.random((len(p), 1))).sum(1).clip(max=p.shape[1] - 1)
 
 
-def led(share, slips, unsure=1.0, seed=0):
-    """Easy and hard examples: predictions ``p``, true labels drawn from them, and given ones that slipped in a share ``slips``,
+def ambiguous(share, flips, unsure=1.0, seed=0):
+    """Easy and hard examples: predictions ``p``, true labels drawn from them, and given ones that changed in a share ``flips``,
     whatever the example, and in a share ``share`` were drawn from ``p ** (1 / unsure)``, by somebody who cannot tell either."""
     generator = np.random.default_rng(seed)
     scores = generator.standard_normal((ROWS, CLASSES)) * generator.uniform(0.5, 12, (ROWS, 1))
@@ -30,12 +30,12 @@ def led(share, slips, unsure=1.0, seed=0):
     p, blunt = p / p.sum(1, keepdims=True), blunt / blunt.sum(1, keepdims=True)
     true = picked(p, generator)
     kind = generator.random(ROWS)
-    slipped = picked(np.full((ROWS, CLASSES), 1 / CLASSES), generator)
-    given = np.where(kind < share, picked(blunt, generator), np.where(kind < share + slips, slipped, true))
+    flipped = picked(np.full((ROWS, CLASSES), 1 / CLASSES), generator)
+    given = np.where(kind < share, picked(blunt, generator), np.where(kind < share + flips, flipped, true))
     return p, true, given
 
 
-def test_labels_have_the_same_likelihood_however_many_are_led_by_doubt():
+def test_labels_have_the_same_likelihood_however_many_are_ambiguous():
     """The statement that the interval rests on, by its formula, and the posterior by Bayes' rule from it."""
     generator = np.random.default_rng(0)
     q, transition = generator.dirichlet(np.ones(4), 50), generator.dirichlet(np.ones(4), 4) / 2 + np.eye(4) / 2
@@ -50,22 +50,21 @@ def test_labels_have_the_same_likelihood_however_many_are_led_by_doubt():
         assert joint.min() >= 0
         np.testing.assert_allclose(joint.sum(1), mixture)
         right = (joint[np.arange(50), given, given] / mixture[np.arange(50), given]).mean()
-        found = plain.copy()
-        rates = led_by_doubt(model, [log_view(q)], found, given, counted=True)
+        found, rates = posterior_and_rates(model, [log_view(q)], given, ambiguous=True)
         if share == 0:
-            assert rates.least == pytest.approx(1 - right)
+            assert rates.class_conditional == pytest.approx(1 - right)
         elif share == 1:
-            assert rates.most == pytest.approx(1 - right)
+            assert rates.all_ambiguous == pytest.approx(1 - right)
         else:
             assert rates.rate == pytest.approx(1 - right)
             exact = joint[np.arange(50), :, given] / mixture[np.arange(50), given, None]
             np.testing.assert_allclose(found, exact, atol=1e-6)
 
 
-@pytest.mark.parametrize(("share", "slips"), [(0.2, 0.05), (0.5, 0.1), (0.8, 0.0)])
-def test_the_interval_covers_labels_that_are_led_by_doubt(share, slips):
+@pytest.mark.parametrize(("share", "flips"), [(0.2, 0.05), (0.5, 0.1), (0.8, 0.0)])
+def test_the_interval_covers_labels_of_ambiguous_examples(share, flips):
     """Easy and hard mistaken alike, which is the least rate, is far from the truth."""
-    p, true, given = led(share, slips)
+    p, true, given = ambiguous(share, flips)
     found, rate = audit_probabilities(p, given), (true != given).mean()
     assert found.least_rate < rate - 0.03
     assert found.rate_interval[0] <= rate <= found.rate_interval[1]
@@ -74,24 +73,23 @@ def test_the_interval_covers_labels_that_are_led_by_doubt(share, slips):
 def test_what_predictions_dispute_beyond_the_wrong_labels_are_their_own_errors():
     """Half of the labels are not what is predicted, and by the posterior two in eight are wrong."""
     q = np.array([[0.6, 0.4]] * 8)
-    posterior = np.where(np.arange(16).reshape(8, 2) % 2 == 0, 0.75, 0.25).astype(np.float32)
-    posterior[4:] = posterior[4:, ::-1]
     given = np.array([0, 0, 0, 0, 1, 1, 1, 1])
-    model = Mixture(np.ones(1), np.zeros(2), np.full((2, 2), 0.5), 0.0)
-    rates = led_by_doubt(model, [log_view(q)], posterior, given, counted=False)
-    assert (rates.least, rates.disputed) == pytest.approx((0.25, 0.25))
+    model = Mixture(np.ones(1), np.zeros(2), np.array([[14, 2], [7, 9]]) / 16, 0.0)
+    posterior, rates = posterior_and_rates(model, [log_view(q)], given)
+    np.testing.assert_allclose(posterior, [[0.75, 0.25]] * 4 + [[0.25, 0.75]] * 4, atol=1e-6)
+    assert (rates.class_conditional, rates.disputed) == pytest.approx((0.25, 0.25))
 
 
-def test_networks_that_agree_show_that_labels_are_led_by_doubt():
+def test_networks_that_agree_show_that_examples_are_ambiguous():
     """Labels by somebody less sure than the networks make a fit less sure than they are; their agreement corrects it. Of
-    the labels a fifth is led by doubt, and four in five of a quarter slip to another class."""
-    p, true, given = led(0.2, 0.25, unsure=3.0)
+    the labels a fifth is drawn from the predictions, and four in five of a quarter change to another class."""
+    p, true, given = ambiguous(0.2, 0.25, unsure=3.0)
     views, rows = [log_view(p)], np.arange(ROWS)
     model = fit_mixture(views, given)
-    posterior, wrong = posterior_of(model, views, given), true != given
-    before = 1 - posterior[rows, given]
-    mutual = (p.argmax(1) == true).mean()
-    found = concluded(model, views, posterior, given, np.random.default_rng(0), mutual)
+    before, wrong = 1 - posterior_of(model, views, given)[rows, given], true != given
+    agreement = (p.argmax(1) == true).mean()
+    found = estimate_noise(model, views, given, np.random.default_rng(0), agreement)
+    posterior = found.posterior
     after = 1 - posterior[rows, given]
     assert before.mean() < wrong.mean() - 0.03
     assert found.rate == pytest.approx(wrong.mean(), abs=0.03)
@@ -103,14 +101,12 @@ def test_networks_that_agree_show_that_labels_are_led_by_doubt():
 
 
 def test_networks_that_differ_change_nothing():
-    """They are no surer than the fit: nothing shows that labels are led by doubt."""
-    p, _, given = led(0.0, 0.2)
+    """They are no surer than the fit: nothing shows that examples are ambiguous."""
+    p, _, given = ambiguous(0.0, 0.2)
     views = [log_view(p)]
     model = fit_mixture(views, given)
-    posterior = posterior_of(model, views, given)
-    before = posterior.copy()
-    found = concluded(model, views, posterior, given, np.random.default_rng(0), 0.6)
-    np.testing.assert_array_equal(posterior, before)
+    found = estimate_noise(model, views, given, np.random.default_rng(0), 0.6)
+    np.testing.assert_array_equal(found.posterior, posterior_of(model, views, given))
     assert found.rate == found.least_rate
 
 
@@ -126,9 +122,10 @@ def test_where_a_class_is_rare_the_interval_begins_lower_by_as_many_as_two_netwo
     views = [log_view(np.full((ROWS, CLASSES), 0.001) + 0.995 * np.eye(CLASSES)[off])]
     model = fit_mixture(views, true)
     begins = {}
-    for mutual in (None, 0.99, 0.9):
-        posterior = posterior_of(model, views, true)
-        begins[mutual] = concluded(model, views, posterior, true, np.random.default_rng(0), mutual).rate_interval[0]
+    assert is_imbalanced(true) is rare
+    for agreement in (None, 0.99, 0.9):
+        found = estimate_noise(model, views, true, np.random.default_rng(0), agreement, oversampled=is_imbalanced(true))
+        begins[agreement] = found.rate_interval[0]
     assert begins[None] > 0.07
     assert begins[0.99] == pytest.approx(begins[None] - 0.01 * rare, abs=0.005)
     assert begins[0.9] == 0 if rare else begins[0.9] > 0.07
@@ -136,13 +133,13 @@ def test_where_a_class_is_rare_the_interval_begins_lower_by_as_many_as_two_netwo
 
 @pytest.mark.parametrize("agreement", [0.9, 0.97])
 def test_predictions_are_made_as_sure_as_networks_agree(agreement):
-    p, _, given = led(0.3, 0.2)
+    p, _, given = ambiguous(0.3, 0.2)
     views = [log_view(p)]
     model = fit_mixture(views, given)
     assert model.predicted(views).max(1).mean() < agreement
-    sharp = sharpened(model, views, agreement)
-    assert sharp.predicted(views).max(1).mean() == pytest.approx(agreement, abs=1e-4)
-    np.testing.assert_array_equal(sharp.predicted(views).argmax(1), model.predicted(views).argmax(1))
+    scaled = temperature_scaled(model, views, agreement)
+    assert scaled.predicted(views).max(1).mean() == pytest.approx(agreement, abs=1e-4)
+    np.testing.assert_array_equal(scaled.predicted(views).argmax(1), model.predicted(views).argmax(1))
 
 
 def test_the_interval_is_narrow_where_predictions_are_sure():
