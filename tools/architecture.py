@@ -45,15 +45,19 @@ ROOMS = {
         "records of runs, and pages and pictures of them",
         ("audit", "data", "io", "version"),
     ),
+    "comparison": (
+        "losses compared on the same seeds: paired statistics, the table",
+        ("data", "io", "losses", "noise", "report", "train"),
+    ),
     "paper": (
         "everything that repeats one paper: cells, recipes, order of runs, agreement, tables, figures, page",
-        ("data", "io", "losses", "noise", "report", "train", "version"),
+        ("comparison", "data", "io", "losses", "noise", "report", "train", "version"),
     ),
     "demo": ("`noiseproof demo`", ("io", "losses", "paper", "train")),
     "cli": (
         "the command line; a verb is a file",
         (
-            *("advice", "audit", "data", "demo", "functional", "io", "losses", "models", "noise", "paper"),
+            *("advice", "audit", "comparison", "data", "demo", "functional", "io", "losses", "models", "noise", "paper"),
             *("report", "theory", "train", "version"),
         ),
     ),

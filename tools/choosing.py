@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 from auto_a import CIFAR_WAYS, NOISES, OPTIMISERS, WAYS, a_of, cifar_recipes
 
-from noiseproof.report.distributions import t_quantile
+from noiseproof.comparison.paired import t_quantile
 from noiseproof.theory.choice import rounded
 from noiseproof.train import Recipe
 from noiseproof.train.recipe import current_names

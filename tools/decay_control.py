@@ -6,11 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from noiseproof.comparison.paired import paired_mean
 from noiseproof.paper import recipe
 from noiseproof.paper.groups import Group, groups_of
 from noiseproof.paper.leads import lead_of, said_of_lead
 from noiseproof.report import merge, read_records
-from noiseproof.report.paired import mean_of
 from noiseproof.report.records import setting
 from noiseproof.report.words import named_seeds
 
@@ -80,7 +80,7 @@ def _leads(both: Mapping[str, Pair]) -> list[str]:
         rows.append([loss, own, *parts, lead.first.text, lead.second.text, str(lead.lead.n)])
     if not rows:
         return []
-    best = max(said, key=lambda loss: mean_of(list(_accuracies(both[loss][1]).values())).value, default=None)
+    best = max(said, key=lambda loss: paired_mean(list(_accuracies(both[loss][1]).values())).value, default=None)
     head = [
         "JAL-CE minus",
         "its decay",
@@ -129,7 +129,7 @@ def _accuracy(group: Group | None) -> str:
 def _difference(pair: Pair) -> str:
     ours, theirs = map(_accuracies, pair)
     values = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-    return mean_of(values).text if values else ""
+    return paired_mean(values).text if values else ""
 
 
 def _weights(pair: Pair) -> tuple[str, str]:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from noiseproof.comparison.paired import Sample, holm
 from noiseproof.paper.agreement import Point, Usual, compare, mean_difference, ranking, spread, usual_spreads
-from noiseproof.report.paired import Sample, holm
 
 LOSSES, COLUMNS = 13, 9
 

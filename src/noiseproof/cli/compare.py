@@ -52,7 +52,7 @@ TestNoise = Annotated[
         metavar="NOISE", help="How wrong the test labels are: 0.3, symmetric:0.3, a matrix's file, an audit's folder."
     ),
 ]
-Format = Annotated[str, typer.Option("--format", help="table, markdown, json or csv.")]
+Format = Annotated[str, typer.Option("--format", help="table, markdown, latex, json or csv.")]
 Png = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the accuracies of all seeds.")]
 
 
@@ -102,8 +102,8 @@ def compare(
     from noiseproof.cli.compare_runs import Runs
     from noiseproof.cli.loss_lists import parse_decays, parse_losses
     from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from
+    from noiseproof.comparison.result import FORMATS
     from noiseproof.io.files import is_dir
-    from noiseproof.report.comparison import FORMATS
     from noiseproof.train import RunOptions, RunStore
     from noiseproof.train.network import check_model
 
@@ -143,8 +143,7 @@ def _run(runs: Runs, jobs: int | None, how: str, png: Path | None) -> None:
     """Train what is missing, and show the comparison; all but that goes to stderr where a program may read it."""
     from noiseproof.cli.compare_runs import PLAIN
     from noiseproof.cli.doubts import data_doubts
-    from noiseproof.io.files import write_whole
-    from noiseproof.report.comparison import FORMATS, Compared, draw
+    from noiseproof.comparison.result import FORMATS, Comparison
 
     shown = console if how == "table" else Console(stderr=True)
     facts = runs.facts()
@@ -154,12 +153,12 @@ def _run(runs: Runs, jobs: int | None, how: str, png: Path | None) -> None:
     errors = runs.train(jobs, shown)
     entrants = [runs.entrant(one) for one in runs.field]
     facts |= {"test_noise": runs.said_noise} if runs.said_noise else {}
-    compared = Compared(facts, entrants, tuple(runs.said_of_test()))
+    compared = Comparison(facts, entrants, tuple(runs.said_of_test()))
     if how == "table":
         shown.print()
     echo(FORMATS[how](compared))
     if png is not None:
-        write_whole(png, lambda path: draw(compared, path))
+        compared.plot(png)
         shown.print(f"picture in {png}", **PLAIN)
     if errors:
         fail(f"{_count(len(errors), 'run')} failed, which the same command tries again; the first: {errors[0]}")

@@ -13,10 +13,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from noiseproof.cli.compare_labels import noise_of_test_labels, on_clean_labels, said_of_correction, said_of_labels
 from noiseproof.cli.compare_processes import Advance, in_processes, in_words
+from noiseproof.comparison.result import CompetitorResult
 from noiseproof.io.files import is_file
 from noiseproof.noise import LabelNoise
-from noiseproof.report.classes import said_of_classes
-from noiseproof.report.comparison import Entrant
+from noiseproof.report.records import describe_missed_classes
 from noiseproof.train import Recipe, RunOptions, RunStore, StoredRun, TrainingData, identity
 from noiseproof.train.record import RECORD, task_facts
 from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, train_runs
@@ -113,7 +113,7 @@ class Runs:
     def _name(self, one: Competitor) -> str:
         return one.loss if len({other.loss for other in self.field}) == len(self.field) else f"{one.loss}, decay {one.decay}"
 
-    def entrant(self, one: Competitor) -> Entrant:
+    def entrant(self, one: Competitor) -> CompetitorResult:
         """What its runs gave."""
         found = {seed: self.planned(seed, recipe) for seed, recipe in one.recipes.items()}
         finished = {seed: run.stored.facts for seed, run in found.items() if run.stored and run.status == "finished"}
@@ -127,7 +127,7 @@ class Runs:
         if self.test_noise is not None:
             accuracies = {seed: self._corrected(found[seed].stored, one.recipes[seed], self.test_noise) for seed in accuracies}
         percent = {seed: 100 * share for seed, share in accuracies.items()}
-        return Entrant(one.loss, one.decay, percent, diverged, failed, said_of_classes(finished.values()))
+        return CompetitorResult(one.loss, one.decay, percent, diverged, failed, describe_missed_classes(finished.values()))
 
     def _corrected(self, run: StoredRun | None, recipe: Recipe, noise: LabelNoise) -> float:
         if run is None:

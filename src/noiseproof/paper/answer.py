@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from noiseproof.comparison.paired import ALPHA, holm, t_quantile
 from noiseproof.paper import Cell
 from noiseproof.paper.agreement import MeanDifference
 from noiseproof.paper.measured import CellResult, average, usual_spread
-from noiseproof.report.distributions import t_quantile
-from noiseproof.report.paired import ALPHA, holm
 from noiseproof.report.words import counted, named_seeds
 
 __all__ = ["DATASETS", "VERDICTS", "Answer", "answer"]

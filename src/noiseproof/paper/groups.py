@@ -17,13 +17,13 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from noiseproof import paper
+from noiseproof.comparison.paired import Sample
 from noiseproof.data.known import NAMES
 from noiseproof.io.files import is_dir, is_file
 from noiseproof.losses import find_loss, list_losses
 from noiseproof.paper.measured import DIVERGED, CellResult
 from noiseproof.paper.plan import NOT_COMPARED, run_facts
 from noiseproof.report.folders import BINS, RECORD, run_line
-from noiseproof.report.paired import Sample
 from noiseproof.report.records import number, numbers, read_records, setting
 
 __all__ = ["Found", "Group", "command", "groups_of", "message_of", "read_runs", "warnings_of", "weakest_class"]

@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from noiseproof.comparison.paired import MIN_SEEDS, PairedMean, paired_mean
 from noiseproof.paper.answer import OWN
 from noiseproof.paper.groups import Group
-from noiseproof.report.paired import LEAST, Mean, mean_of
 
 __all__ = ["Lead", "lead_of", "leads_among", "said_of_lead"]
 
@@ -25,12 +25,12 @@ Accuracies = Mapping[int, float]
 class Lead:
     """Of one loss over another, in points, within the seeds that all four kinds of runs have."""
 
-    lead: Mean
-    decay: Mean
-    loss: Mean
-    first: Mean
+    lead: PairedMean
+    decay: PairedMean
+    loss: PairedMean
+    first: PairedMean
     """Of the loss over the other where both have the first decay, the one's own"""
-    second: Mean
+    second: PairedMean
     """Where both have the second, the other's own"""
 
 
@@ -46,11 +46,11 @@ def lead_of(one: tuple[Accuracies, Accuracies], other: tuple[Accuracies, Accurac
         return None
     rows = [tuple(runs[seed] for runs in (*one, *other)) for seed in seeds]
     return Lead(
-        lead=mean_of([a - d for a, _, _, d in rows]),
-        decay=mean_of([(a - b + c - d) / 2 for a, b, c, d in rows]),
-        loss=mean_of([(a - c + b - d) / 2 for a, b, c, d in rows]),
-        first=mean_of([a - c for a, _, c, _ in rows]),
-        second=mean_of([b - d for _, b, _, d in rows]),
+        lead=paired_mean([a - d for a, _, _, d in rows]),
+        decay=paired_mean([(a - b + c - d) / 2 for a, b, c, d in rows]),
+        loss=paired_mean([(a - c + b - d) / 2 for a, b, c, d in rows]),
+        first=paired_mean([a - c for a, _, c, _ in rows]),
+        second=paired_mean([b - d for _, b, _, d in rows]),
     )
 
 
@@ -68,7 +68,7 @@ def said_of_lead(found: Lead, losses: tuple[str, str], decays: tuple[str, str]) 
         f"{found.decay.text} and the loss {found.loss.text}; with the same decay {one} minus {other} is "
         f"{found.first.text} ({first}) and {found.second.text} ({second})."
     )
-    if found.lead.n < LEAST:
+    if found.lead.n < MIN_SEEDS:
         return f"{text} Seeds: {found.lead.n}, too few for intervals."
     if found.lead.may_be_zero:
         return f"{text} The difference is no more than seeds explain."

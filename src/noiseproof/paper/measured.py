@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from noiseproof.comparison.paired import Sample
 from noiseproof.paper import PROFILES, Cell, cells
 from noiseproof.paper.agreement import Agreement, MeanDifference, Point, Usual, compare, mean_difference, usual_spreads
 from noiseproof.paper.plan import NOT_COMPARED, run_facts
-from noiseproof.report.classes import count_classes, never_right, said_of_classes
-from noiseproof.report.paired import Sample
-from noiseproof.report.records import EMPTY, merge
+from noiseproof.report.records import EMPTY, count_classes, describe_missed_classes, merge, never_right
 
 __all__ = ["DIVERGED", "CellResult", "Joined", "average", "join", "usual_spread"]
 
@@ -73,7 +72,7 @@ class CellResult:
     @property
     def classes(self) -> str:
         """On which classes its runs are never right, in a few words."""
-        return said_of_classes(self.counted) if self.told_by_class else ""
+        return describe_missed_classes(self.counted) if self.told_by_class else ""
 
     @property
     def published(self) -> Sample:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.comparison.paired import PairedRanking, Sample, rank_paired
 from noiseproof.io.text import printable
 from noiseproof.noise import NoiseSpec
 from noiseproof.paper import PROFILES, cells
@@ -20,7 +21,6 @@ from noiseproof.paper.measured import DIVERGED, join
 from noiseproof.paper.profiles import beside, said_of_profiles, text_or_code, text_results
 from noiseproof.paper.tables import View, notes_on, summary, views
 from noiseproof.report import charts
-from noiseproof.report.paired import Comparison, Sample, compare_paired
 from noiseproof.report.records import merge, number
 from noiseproof.report.templates import environment
 from noiseproof.report.words import counted, named_seeds
@@ -181,17 +181,17 @@ def _matrix(spec: str, classes: int, title: str) -> charts.Svg | None:
         return None
 
 
-def _own(groups: Iterable[Group]) -> list[tuple[str, Comparison, dict[str, Group]]]:
+def _own(groups: Iterable[Group]) -> list[tuple[str, PairedRanking, dict[str, Group]]]:
     """The runs on data that the paper has no numbers of, the losses of each noise compared on the seeds they share."""
     found = []
     for title, members in by_noise(group for group in groups if not group.is_published).items():
         named = {group.name: group for group in members if group.accuracies}
         accuracies = {name: group.accuracies for name, group in named.items()}
-        found.append((title, compare_paired(accuracies, np.random.default_rng(0)), named))
+        found.append((title, rank_paired(accuracies, np.random.default_rng(0)), named))
     return found
 
 
-def _decays(groups: Iterable[Group]) -> list[tuple[str, Comparison, dict[str, Group], list[str]]]:
+def _decays(groups: Iterable[Group]) -> list[tuple[str, PairedRanking, dict[str, Group], list[str]]]:
     """The losses under L1 and under L2, where at least one was trained with another decay than the paper's; and in words."""
     coded = [group for group in groups if group.profile == PROFILES[0] and group.changes is not None]
     kept = [group for group in coded if set(group.changes or ()) <= {"l1", "l2", "precision"}]
@@ -201,7 +201,7 @@ def _decays(groups: Iterable[Group]) -> list[tuple[str, Comparison, dict[str, Gr
         if not all(group.has_published_decay for group in named.values()):
             accuracies = {name: group.accuracies for name, group in named.items()}
             same = [group for group in named.values() if group.recipe.get("precision") == group.precision]
-            found.append((title, compare_paired(accuracies, np.random.default_rng(0)), named, leads_among(same)))
+            found.append((title, rank_paired(accuracies, np.random.default_rng(0)), named, leads_among(same)))
     return found
 
 

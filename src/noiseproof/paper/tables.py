@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from noiseproof.comparison.paired import ALPHA, holm
 from noiseproof.paper import PROFILES
 from noiseproof.paper.agreement import Point, Ranking, ranking, spread
 from noiseproof.paper.measured import DIVERGED, CellResult, average
-from noiseproof.report.classes import count_classes, never_right
-from noiseproof.report.paired import ALPHA, holm
+from noiseproof.report.records import count_classes, never_right
 from noiseproof.report.words import counted, named_seeds
 
 __all__ = ["FORMATS", "View", "formatted", "marked", "notes_on", "papers", "summary", "views"]

@@ -11,14 +11,17 @@ from typing import Any
 
 from noiseproof.data.known import NAMES
 from noiseproof.io.files import ReadError, write_whole
-from noiseproof.io.text import all_lines, excerpt, parse_json
+from noiseproof.io.text import all_lines, excerpt, parse_json, printable
 
 __all__ = [
     "EMPTY",
     "check_record",
     "compact",
+    "count_classes",
+    "describe_missed_classes",
     "identity",
     "merge",
+    "never_right",
     "number",
     "numbers",
     "read_records",
@@ -31,6 +34,8 @@ OBSERVED = ("confidence_epochs",)
 """Fields of a recipe that change what is kept of a run, not the run."""
 RESULTS = 200
 """Different results of one run that are kept: each further one is compared with all of them"""
+MAX_CLASSES_NAMED = 2
+"""Classes that are named; of more, only their number is reported"""
 EMPTY: tuple[Any, ...] = (None, False, 0, "", [], {})
 """What fields of recipes say nothing with"""
 
@@ -185,3 +190,45 @@ def _plain(value: Any) -> Any:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
+
+
+def count_classes(record: Mapping[str, Any]) -> int:
+    """How many classes the record has accuracies of; older ones have them of none."""
+    return len(numbers(record["result"].get("accuracy_by_class")))
+
+
+def never_right(record: Mapping[str, Any]) -> list[int]:
+    """The classes of which no test example is right. Whether such a class was predicted where it is wrong, they do not tell.
+
+    >>> never_right({"result": {"accuracy_by_class": [0.9, 0.0, None, 0.001]}})
+    [1]
+    """
+    return [k for k, share in enumerate(numbers(record["result"].get("accuracy_by_class"))) if share == 0.0]
+
+
+def describe_missed_classes(runs: Iterable[Mapping[str, Any]]) -> str:
+    """On which classes the runs of a cell are never right, in a few words; nothing where each is right on all.
+
+    >>> dog = {"result": {"accuracy_by_class": [0.8, 0.0]}, "task": {"class_names": ["cat", "dog"]}}
+    >>> describe_missed_classes([dog]), describe_missed_classes([dog, {"result": {"accuracy_by_class": [0.8, 0.7]}}])
+    ('never right on dog', '1 of 2 runs never right on dog')
+    """
+    told = [run for run in runs if count_classes(run)]
+    missed = {tuple(never_right(run)): run for run in told if never_right(run)}
+    if not missed:
+        return ""
+    (one, run), most = next(iter(missed.items())), max(map(len, missed))
+    if len(missed) == 1 and most <= MAX_CLASSES_NAMED:
+        what = " or ".join(_class_name(run, k) for k in one)
+    else:
+        up_to = "up to " if min(map(len, missed)) < most else ""
+        what = f"{up_to}{most} of {count_classes(run)} classes"
+    some = sum(bool(never_right(run)) for run in told)
+    return f"{f'{some} of {len(told)} runs ' if len(told) > 1 else ''}never right on {what}"
+
+
+def _class_name(record: Mapping[str, Any], k: int) -> str:
+    task = record.get("task")
+    names = task.get("class_names") if isinstance(task, dict) else None
+    name = names[k] if isinstance(names, list) and k < len(names) else None
+    return printable(name) if isinstance(name, str) and not name.isdecimal() else f"class {k}"

@@ -1,0 +1,314 @@
+"""The result of a comparison: a table with paired intervals and groups, as text, Markdown, LaTeX, JSON, CSV or a picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noiseproof.comparison.paired import (
+    BOOTSTRAP_DRAWS,
+    MIN_BOOTSTRAP_SEEDS,
+    MIN_SEEDS,
+    PairedRanking,
+    RankedCompetitor,
+    Sample,
+    rank_paired,
+)
+from noiseproof.io.files import write_whole
+
+__all__ = ["FORMATS", "Comparison", "CompetitorResult"]
+
+HEADER = ("loss", "regularisation", "mean", "std", "n", "difference to the best", "group")
+CSV_COLUMNS = ("loss", "decay", "mean", "std", "n", "difference", "low", "high", "basis", "groups", "diverged", "failed")
+CSV_COLUMNS += ("missed", "accuracies")
+NUMBER_COLUMNS = (2, 3, 4)
+LATEX_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
+    c: f"\\{c}" for c in "&%$#_{}"
+}
+
+
+@dataclass(frozen=True)
+class CompetitorResult:
+    """A loss with its regularisation: the test accuracies of its runs in percent, by seed, and the seeds without one."""
+
+    loss: str
+    regularisation: str
+    accuracies: dict[int, float]
+    diverged: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+    missed_classes: str = ""
+    """The classes that its runs never predict correctly, which an accuracy over all classes hides"""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run gave an accuracy."""
+        return not (self.diverged or self.failed)
+
+    @property
+    def missing(self) -> str:
+        """How many runs have no accuracy, and why."""
+        counts = {"diverged": len(self.diverged), "failed": len(self.failed)}
+        total = len(self.accuracies) + sum(counts.values())
+        return ", ".join(f"{count} of {total} {what}" for what, count in counts.items() if count)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Losses ranked by mean test accuracy, with paired intervals and groups; ``print`` shows the table.
+
+    A competitor with a missing run is not ranked: its other seeds may be the easy ones.
+
+    Example:
+        >>> few = [CompetitorResult("ce", "none", {1: 95.1, 2: 96.4, 3: 95.0}),
+        ...        CompetitorResult("mae", "none", {1: 80.3, 2: 76.2, 3: 77.2})]
+        >>> found = Comparison({"data": "digits"}, few)
+        >>> found.verdict(), found.groups
+        ('best: ce; ahead of all others', {'ce': 'a', 'mae': 'b'})
+    """
+
+    setting: dict[str, Any]
+    """What all runs have in common"""
+    competitors: Sequence[CompetitorResult]
+    test_notes: tuple[str, ...] = ()
+    """What to know of the labels that the losses are tested on"""
+    errors: tuple[str, ...] = ()
+    """The runs that failed, and why; the same call tries them again"""
+    ranking: PairedRanking = field(init=False)
+
+    def __post_init__(self) -> None:
+        ranked = {str(k): one.accuracies for k, one in enumerate(self.competitors) if one.complete}
+        object.__setattr__(self, "ranking", rank_paired(ranked, np.random.default_rng(0)))
+
+    def rows(self) -> list[tuple[CompetitorResult, RankedCompetitor | None, str]]:
+        """From best to worst, each with the letters of its groups; those not ranked come last."""
+        ranked = [(self.competitors[int(one.name)], one, self._letters(one.name)) for one in self.ranking.competitors]
+        return ranked + [(one, None, "") for one in self.competitors if not one.complete]
+
+    @property
+    def groups(self) -> dict[str, str]:
+        """The letters of each competitor; two share a letter if and only if their paired interval includes 0."""
+        return {self._name(one): letters.replace(" ", "") for one, _, letters in self.rows()}
+
+    @property
+    def _seeds(self) -> int:
+        return min((one.sample.n for one in self.ranking.competitors), default=0)
+
+    def _letters(self, name: str) -> str:
+        if self._seeds < MIN_SEEDS:
+            return ""  # a letter would claim what is not known
+        letters = [*string.ascii_lowercase, *(f"({k})" for k in range(27, 1 + len(self.ranking.groups)))]
+        return "".join(letter if name in group else " " for letter, group in zip(letters, self.ranking.groups, strict=False))
+
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each competitor, as JSON and CSV have it."""
+        found = []
+        for one, ranked, letters in self.rows():
+            sample = Sample.of(list(one.accuracies.values()))
+            found.append(
+                {
+                    "loss": one.loss,
+                    "decay": one.regularisation,
+                    "mean": sample and sample.mean,
+                    "std": sample and sample.std,
+                    "n": len(one.accuracies),
+                    "difference": ranked and ranked.difference,
+                    "interval": ranked and ranked.interval,
+                    "basis": ranked and ranked.basis,
+                    "groups": letters.replace(" ", ""),
+                    "accuracies": one.accuracies,
+                    "diverged": one.diverged,
+                    "failed": one.failed,
+                    "missed": one.missed_classes,
+                }
+            )
+        return found
+
+    def verdict(self) -> str:
+        """The ranking in a sentence."""
+        ranked = [self._name(self.competitors[int(one.name)]) for one in self.ranking.competitors]
+        if len(ranked) < 2:
+            return "nothing to rank: fewer than two losses finished all their runs"
+        if self._seeds < MIN_SEEDS:
+            return f"highest mean: {ranked[0]}; intervals and groups need at least {MIN_SEEDS} seeds"
+        best = self.ranking.competitors[0].name
+        near = {name for group in self.ranking.groups if best in group for name in group} - {best}
+        equal = [self._name(self.competitors[int(one.name)]) for one in self.ranking.competitors if one.name in near]
+        rest = f"statistically indistinguishable from it: {', '.join(equal)}" if equal else "ahead of all others"
+        return f"best: {ranked[0]}; {rest}"
+
+    def _name(self, one: CompetitorResult) -> str:
+        several = sum(other.loss == one.loss for other in self.competitors) > 1
+        return f"{one.loss} with {one.regularisation}" if several else one.loss
+
+    def notes(self) -> list[str]:
+        """How the numbers were made and what they do not say."""
+        n, count = self._seeds, len(self.ranking.competitors)
+        notes = [
+            "test accuracy in the last epoch, in percent; a seed has the same noise, split, initial weights and order for all",
+            *self.test_notes,
+        ]
+        if count > 1 and n >= MIN_SEEDS:
+            how = (
+                f"paired bootstrap, {BOOTSTRAP_DRAWS:,} resamples of the {n} seeds"
+                if n >= MIN_BOOTSTRAP_SEEDS
+                else f"paired differences of {n} seeds, Student's t: a bootstrap needs {MIN_BOOTSTRAP_SEEDS}"
+            )
+            pairs = count * (count - 1) // 2
+            many = f" (of {pairs} pairs of equal losses, {0.05 * pairs:.2g} would be separated by chance)" if pairs > 1 else ""
+            notes += [
+                f"difference to the best: mean and 95 % interval ({how})",
+                "group: two losses share a letter if the interval of their difference includes 0; neither intervals nor groups "
+                f"are corrected for the number of pairs{many}",
+                "the seeds are the unit: other seeds on these data, not other data",
+            ]
+        notes += [
+            f"{self._name(one)}: {one.missed_classes}, which its accuracy hides"
+            for one in self.competitors
+            if one.missed_classes
+        ]
+        for one in self.competitors:
+            for what, seeds in (("diverged", one.diverged), ("failed", one.failed)):
+                if seeds:
+                    rest = "; mean of the others" if one.accuracies else ""
+                    notes.append(f"{self._name(one)}: not ranked, {what} with seed {', '.join(map(str, seeds))}{rest}")
+        return notes
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        """The table as text, without its header."""
+        rows = []
+        for place, (one, ranked, letters) in enumerate(self.rows()):
+            sample = Sample.of(list(one.accuracies.values()))
+            mean = "-" if sample is None else f"{sample.mean:.2f}"
+            deviation = "-" if sample is None or sample.std is None else f"{sample.std:.2f}"
+            difference = _difference(one, ranked) if place or ranked is None else "best"
+            rows.append((one.loss, one.regularisation, mean, deviation, str(len(one.accuracies)), difference, letters))
+        return rows
+
+    def __str__(self) -> str:
+        lines = [HEADER, *self._cells()]
+        if not any(line[-1] for line in lines[1:]):
+            lines = [line[:-1] for line in lines]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = [
+            "  ".join(
+                text.rjust(width) if k in NUMBER_COLUMNS else text.ljust(width)
+                for k, (text, width) in enumerate(zip(line, widths, strict=True))
+            )
+            for line in lines
+        ]
+        return "\n".join([*(line.rstrip() for line in table), "", self.verdict(), "", *self.notes()])
+
+    def to_markdown(self) -> str:
+        """The setting, the table, the verdict and the notes as Markdown."""
+        rows = [HEADER, ("---", "---", "---:", "---:", "---:", "---", "---"), *self._cells()]
+        table = "\n".join(f"| {' | '.join(' '.join(cell.split()) for cell in row)} |" for row in rows)
+        setting = ", ".join(f"{key} {value}" for key, value in self.setting.items() if key != "seeds")
+        return "\n\n".join([setting, table, f"**{self.verdict()}**", "\n".join(f"- {note}" for note in self.notes())])
+
+    def to_latex(self) -> str:
+        """The table as LaTeX, with the rules of the package booktabs; the verdict and the notes are comments."""
+        rows = [
+            " & ".join("".join(LATEX_SPECIAL.get(c, c) for c in " ".join(cell.split())) for cell in row)
+            for row in self._cells()
+        ]
+        head, body = " & ".join(HEADER), "".join(f"{row} \\\\\n" for row in rows)
+        notes = "".join(f"% {' '.join(note.split())}\n" for note in (self.verdict(), *self.notes()))
+        rules = f"\\toprule\n{head} \\\\\n\\midrule\n{body}\\bottomrule\n"
+        return f"{notes}\\begin{{tabular}}{{llrrrll}}\n{rules}\\end{{tabular}}"
+
+    def to_json(self) -> str:
+        """The setting, :meth:`table`, the verdict and the notes as one JSON object."""
+        facts = {"setting": self.setting, "losses": self.table(), "verdict": self.verdict(), "notes": self.notes()}
+        return json.dumps(facts, indent=1)
+
+    def to_csv(self) -> str:
+        """:meth:`table` as CSV with a header; seeds and accuracies are lists with spaces between."""
+        out = io.StringIO()
+        writer = csv.DictWriter(out, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        for row in self.table():
+            low, high = row["interval"] or (None, None)
+            lists = {key: " ".join(map(str, row[key])) for key in ("diverged", "failed")}
+            accuracies = " ".join(f"{seed}:{value:g}" for seed, value in row["accuracies"].items())
+            writer.writerow({**row, **lists, "low": low, "high": high, "accuracies": accuracies})
+        return out.getvalue().rstrip("\n")
+
+    def plot(self, path: str | Path) -> None:
+        """Draw a dot for each seed, a bar for the mean, and the intervals of the differences, as a PNG file.
+
+        Args:
+            path: The file to write; it is written whole or not at all.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+        """
+        figure = _figure(self)
+        write_whole(Path(path), lambda place: figure.savefig(place, format="png", dpi=130))
+
+
+FORMATS = {
+    "table": str,
+    "markdown": Comparison.to_markdown,
+    "latex": Comparison.to_latex,
+    "json": Comparison.to_json,
+    "csv": Comparison.to_csv,
+}
+"""The formats of the command line"""
+
+
+def _difference(one: CompetitorResult, ranked: RankedCompetitor | None) -> str:
+    if ranked is None:
+        return one.missing
+    if ranked.interval is None:
+        return f"{_signed(ranked.difference):>6}  too few seeds"
+    low, high = ranked.interval
+    return f"{_signed(ranked.difference):>6}  [{_signed(low)}, {_signed(high)}]"
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 2) + 0.0:+.2f}"  # adding 0.0 removes the sign of a zero
+
+
+def _figure(found: Comparison) -> Any:
+    """The interval of a difference is drawn from the mean of the best."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    rows = found.rows()
+    figure = Figure(figsize=(7, 1.3 + 0.45 * len(rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axis = figure.subplots()
+    best = found.ranking.competitors[0].sample.mean if found.ranking.competitors else 0.0
+    for place, (one, ranked, _) in enumerate(rows):
+        values = list(one.accuracies.values())
+        axis.plot(values, [place] * len(values), "o", color="#2b6cb0", alpha=0.6, markersize=5, mew=0)
+        if values:
+            axis.plot([sum(values) / len(values)], [place], "|", color="black", markersize=16, mew=1.5)
+        if ranked is not None and ranked.interval is not None:
+            axis.plot([best + end for end in ranked.interval], [place + 0.25] * 2, "-", color="#dd6b20", linewidth=2)
+        if ranked is None:
+            place_of_text = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8, "color": "#c1121f"}
+            axis.annotate(one.missing, (0.01, place), **place_of_text)
+    if found.ranking.competitors:
+        axis.axvline(best, color="0.7", linewidth=1, zorder=0)
+    several = len({one.regularisation for one in found.competitors}) > 1
+    names = [f"{one.loss}, {one.regularisation}" if several else one.loss for one, _, _ in rows]
+    labels = [f"{name}  {''.join(letters.split())}" for name, (_, _, letters) in zip(names, rows, strict=True)]
+    axis.set_yticks(range(len(rows)), labels)
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.set_xlabel(
+        "test accuracy, %: dots are seeds, | their mean; orange: 95 % interval of the\n"
+        "difference to the best, drawn from the best's mean",
+        fontsize=9,
+    )
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_title(f"{found.setting.get('data', '')}, {found.setting.get('noise', '')}", fontsize=10)
+    return figure
