@@ -162,7 +162,7 @@ def test_options_are_parsed_at_the_commas_outside_brackets():
         (("ce,gce", *SHORT, "--set", "loss.q=0.5"), "write the loss's options in LOSSES, such as 'jal-ce(q=20)'"),
         (("ce,gce",), "--data PLACE for data of your own, or --dataset digits"),
         (("ce,gce", "--dataset", "digit"), "did you mean 'digits/ce'?"),
-        (("ce,gce", *SHORT, "--format", "xml"), "--format must be one of table, markdown, json, csv, got 'xml'"),
+        (("ce,gce", *SHORT, "--format", "xml"), "--format must be one of table, markdown, latex, json, csv, got 'xml'"),
         (("ce,gce", *SHORT, "--png", "gone/x.png"), "gone: no such folder for --png"),
         (("ce,gce", *SHORT, "--test-noise", "0.4"), "--test-noise is for labels as given; with --noise or --labels, here"),
         (("jal-ce(a=auto)", "--dataset", "digits"), "the recipe puts no noise on the labels"),
