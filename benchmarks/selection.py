@@ -31,9 +31,9 @@ from noiseproof.audit import audit_labels
 from noiseproof.data import Dataset, Examples, held_out
 from noiseproof.noise import LabelNoise, clean_accuracy, from_matrix, from_spec
 from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe, with_noise
-from noiseproof.train.engine_choice import start_run
-from noiseproof.train.options import precision_of
+from noiseproof.train.engine import precision_of
 from noiseproof.train.record import environment
+from noiseproof.train.run import start_run
 
 LOSSES = ("ce", "gce", "nce+rce", "nce+agce", "anl-ce", "jal-ce")
 NOISES = ("symmetric:0.2", "symmetric:0.4", "symmetric:0.6", "pairflip:0.2", "pairflip:0.4")

@@ -32,9 +32,8 @@ import torch
 from noiseproof.data import from_arrays
 from noiseproof.paper import recipe
 from noiseproof.train import Recipe, Run, RunOptions, TrainingData, with_noise
-from noiseproof.train.engine import Engine, EngineInputs, PlainEngine
+from noiseproof.train.engine import Engine, EngineInputs, PlainEngine, precision_of
 from noiseproof.train.fast.graph import GraphEngine, Kernels
-from noiseproof.train.options import precision_of
 from noiseproof.train.recipe import Precision
 from noiseproof.train.record import environment
 

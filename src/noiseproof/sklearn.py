@@ -22,8 +22,8 @@ from torch import nn
 
 from noiseproof.data import Dataset, from_arrays
 from noiseproof.train import Recipe, RunOptions, TrainingData, own_recipe, resolve_auto, with_noise
-from noiseproof.train.engine_choice import start_run
-from noiseproof.train.options import precision_of
+from noiseproof.train.engine import precision_of
+from noiseproof.train.run import start_run
 from noiseproof.train.transforms import Standardise
 
 try:

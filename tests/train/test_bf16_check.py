@@ -2,27 +2,27 @@
 
 import pytest
 
-from noiseproof.train import bf16_check
+from noiseproof.train import engine
 
 
 @pytest.fixture(autouse=True)
 def _anew():
-    bf16_check.check_bf16.cache_clear()
+    engine.check_bf16.cache_clear()
     yield
-    bf16_check.check_bf16.cache_clear()
+    engine.check_bf16.cache_clear()
 
 
 def test_where_bf16_works_nothing_is_said(monkeypatch, tmp_path):
     """Nor where the trial cannot be made, or fails for a reason of its own."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "queue.py").write_text("raise ImportError")
-    bf16_check.check_bf16()
-    bf16_check.check_bf16.cache_clear()
-    monkeypatch.setattr(bf16_check, "TRIAL", "import no_such_module")
-    bf16_check.check_bf16()
-    bf16_check.check_bf16.cache_clear()
+    engine.check_bf16()
+    engine.check_bf16.cache_clear()
+    monkeypatch.setattr(engine, "BF16_TRIAL", "import no_such_module")
+    engine.check_bf16()
+    engine.check_bf16.cache_clear()
     monkeypatch.setattr("sys.executable", None)
-    bf16_check.check_bf16()
+    engine.check_bf16()
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,6 @@ def test_where_bf16_works_nothing_is_said(monkeypatch, tmp_path):
     ],
 )
 def test_where_it_does_not_the_way_out_is_said(trial, reason, monkeypatch):
-    monkeypatch.setattr(bf16_check, "TRIAL", trial)
+    monkeypatch.setattr(engine, "BF16_TRIAL", trial)
     with pytest.raises(ValueError, match=rf"bf16 does not work with torch on this CPU \({reason}\); set precision=float32"):
-        bf16_check.check_bf16()
+        engine.check_bf16()

@@ -13,8 +13,7 @@ import torch
 from noiseproof.data import from_arrays
 from noiseproof.train import Recipe, Run, RunOptions, with_noise
 from noiseproof.train.batch_loader import Batch
-from noiseproof.train.engine import PlainEngine
-from noiseproof.train.options import precision_of
+from noiseproof.train.engine import PlainEngine, precision_of
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

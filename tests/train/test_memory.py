@@ -48,7 +48,7 @@ class Broken(nn.Sequential):
 def hungry(digits, tmp_path, monkeypatch):
     (tmp_path / "my_hungry.py").write_text(MODELS, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("noiseproof.train.memory.gc.collect", lambda: 0)  # it takes a second among all tests
+    monkeypatch.setattr("noiseproof.train.run.gc.collect", lambda: 0)  # it takes a second among all tests
     return override(digits, {"model": "my_hungry:Hungry", "optimiser": "sgd", "lr": 0.1, "batch": 128})
 
 
@@ -68,7 +68,7 @@ def test_it_says_when_nothing_fits(hungry):
 
 def test_of_runs_side_by_side_fewer_are_to_be_trained_at_once_and_nothing_is_tried(hungry, monkeypatch):
     """Another batch would be another run, and what fits now need not fit beside the others."""
-    monkeypatch.setattr("noiseproof.train.memory.largest_batch", None)
+    monkeypatch.setattr("noiseproof.train.run.largest_batch", None)
     with pytest.raises(
         OutOfMemoryError, match=r"batch 128 in 5 runs side by side: train 2 at once \(at_once=2, .* or set a smaller batch"
     ):

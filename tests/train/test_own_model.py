@@ -18,7 +18,7 @@ from noiseproof.train import (
     train,
     with_noise,
 )
-from noiseproof.train.engine_choice import pools_evenly
+from noiseproof.train.engine import pools_evenly
 from noiseproof.train.network import build_network, model_code_hash
 from tests.helpers.own import grey_folder, recipe
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from noiseproof.train import Epoch, Predictions, override, prepare, train
-from noiseproof.train.result import late_fall, result_of, warnings_of
+from noiseproof.train.record import late_fall, result_of, warnings_of
 from noiseproof.train.run import ClassCounts
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from noiseproof.train.schedule import Schedule
+from noiseproof.train.recipe import Schedule
 
 EPOCHS = 17
 

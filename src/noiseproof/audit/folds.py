@@ -24,9 +24,9 @@ from noiseproof.losses.recommended import kind_of_data, recommended_settings
 from noiseproof.noise import label_hash
 from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe, with_noise
 from noiseproof.train.concurrent import concurrent_runs, run_in_threads
-from noiseproof.train.engine_choice import fast_path_suits, start_run
-from noiseproof.train.options import precision_of
+from noiseproof.train.engine import fast_path_suits, precision_of
 from noiseproof.train.recipe import RENAMED_FIELDS
+from noiseproof.train.run import start_run
 from noiseproof.train.runs import claimed
 
 __all__ = [

@@ -16,7 +16,7 @@ from noiseproof.cli.plan import Plan
 from noiseproof.cli.progress import duration
 from noiseproof.train import Callback, Epoch, Recipe, Record, RunOptions, TrainingData
 from noiseproof.train.callback import CallbackList
-from noiseproof.train.engine_choice import fast_path_suits
+from noiseproof.train.engine import fast_path_suits
 
 __all__ = [
     "EveryNth", "Legend", "as_json_text", "class_line", "print_recipe", "print_result", "print_start", "result_line",

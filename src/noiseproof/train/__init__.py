@@ -1,25 +1,19 @@
 """Training: one loop, its recipe, its record, and two engines, of which the fast one on CUDA computes the same.
 
-recipe         Recipe, everything that a result depends on
+recipe         Recipe, everything that a result depends on; the schedules of the learning rate
 defaults       the default recipe for data of your own
-training_data  the data set with the labels of the recipe's noise
-auto           resolve_auto: the a that loss.a=auto stands for
+training_data  TrainingData, the data set with the labels of the recipe's noise; resolve_auto, the a that loss.a=auto stands for
 transforms     the augmentations by name
 batch_loader   batches, from memory or from image files, a function of seed and epoch
 network        the recipe's network
+engine         how a run computes its epochs: RunOptions, the plain engine, and which engine suits
 update         one step of the optimiser on all weights at once
-schedule       the learning rate by epoch
-options        where and how a run is computed
-run            one network in training
-engine         how a run computes its epochs: the plain engine
 fast           the fast engine, a step in a CUDA graph
-engine_choice  which of them: start_run
+run            one network in training, and which batch fits into the memory
 loop           train: epochs, records, checkpoints, resuming
 callback       what is called while a run goes on
-record         what a run writes about itself
-result         the numbers of a finished run, and warnings of what they hide
-checkpoint     the state of a run on disk
-confidence     how sure a run was of each given label, as a file
+record         what a run writes about itself, its result and warnings
+checkpoint     the state of a run on disk, and how sure it was of each given label
 runs           the runs in a folder, found by what they are
 trained        a finished run's network for new examples: load, with its preprocessing
 preprocessing  how the inputs of a trained network are prepared
@@ -27,24 +21,20 @@ concurrent     several runs on one device at the same time
 run_list       many runs in order: what is finished is not run again
 ray_executor   a list of runs on the machines of a Ray cluster
 distributed    several processes that train one network
-memory         which batch would fit when the memory does not
-bf16_check     whether this CPU computes in bf16
 """
 
-from noiseproof.train.auto import resolve_auto
 from noiseproof.train.callback import Callback
 from noiseproof.train.checkpoint import CheckpointError
 from noiseproof.train.concurrent import train_concurrently
 from noiseproof.train.defaults import own_recipe
+from noiseproof.train.engine import RunOptions
 from noiseproof.train.loop import Outcome, train
-from noiseproof.train.memory import OutOfMemoryError
-from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Epoch, Record
-from noiseproof.train.run import DivergenceError, Predictions, Run
+from noiseproof.train.run import DivergenceError, OutOfMemoryError, Predictions, Run
 from noiseproof.train.runs import RunStore, StoredRun, folder_name, identity
 from noiseproof.train.trained import TrainedClassifier, load
-from noiseproof.train.training_data import TrainingData, prepare, with_noise
+from noiseproof.train.training_data import TrainingData, prepare, resolve_auto, with_noise
 
 __all__ = [
     "Callback",

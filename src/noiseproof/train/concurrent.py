@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from noiseproof.data import data_root, open_dataset
-from noiseproof.train.auto import resolve_auto
 from noiseproof.train.callback import Callback, CallbackList
-from noiseproof.train.engine_choice import fast_path_suits
+from noiseproof.train.engine import RunOptions, fast_path_suits, precision_of
 from noiseproof.train.loop import Loop, Outcome
-from noiseproof.train.options import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import task_facts
 from noiseproof.train.runs import RunStore
-from noiseproof.train.training_data import with_noise
+from noiseproof.train.training_data import resolve_auto, with_noise
 
 __all__ = ["NotStartedError", "concurrent_runs", "run_in_threads", "train_concurrently"]
 

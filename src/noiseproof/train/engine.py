@@ -1,29 +1,96 @@
-"""How a run computes its epochs. The plain engine, torch's operations one by one, defines what a run computes."""
+"""How and where a run computes its epochs. The plain engine, torch's operations one by one, defines what a run computes."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from noiseproof.data import Examples, Split
 from noiseproof.losses import RobustLoss
-from noiseproof.train.batch_loader import Batch, BatchLoader, generator_for
+from noiseproof.models import find_model
+from noiseproof.train.batch_loader import SINGLE, Batch, BatchLoader, Rank, generator_for
 from noiseproof.train.distributed import Processes
 from noiseproof.train.network import logits_of
-from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.update import Weights, update_for
 
-__all__ = ["Engine", "EngineInputs", "EpochMetrics", "PlainEngine"]
+__all__ = [
+    "Engine", "EngineInputs", "EpochMetrics", "PlainEngine", "RunOptions", "check_bf16", "fast_path_suits", "pools_evenly",
+    "precision_of",
+]  # fmt: skip
 
-NETWORK = 3  # the stream of random numbers for the network itself, for dropout say
+NETWORK_STREAM = 3  # of random numbers, for the network itself, for dropout say
 CHECK_STEPS = 100
 """The losses are checked every so many steps: a long epoch should not go on for hours after it has diverged"""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The device, the workers, and how to compute."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    workers: int = 2
+    skip_corrupt: bool = False
+    deterministic: bool = False
+    fast: bool = True
+    """Whether to use the fast engine on CUDA where it can be used"""
+    at_once: int = 1
+    """Runs that use the device at the same time: with several, the fast engine keeps to one stream, not to slow the others"""
+    process: Rank = SINGLE
+
+    def __post_init__(self) -> None:
+        if str(self.device) == "cuda" and torch.cuda.is_available():
+            # Each thread has its own current device.
+            object.__setattr__(self, "device", torch.device("cuda", torch.cuda.current_device()))
+
+
+@contextlib.contextmanager
+def precision_of(recipe: Recipe, deterministic: bool) -> Iterator[None]:
+    """Set torch's switches for the recipe's precision, and restore them afterwards."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = (matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, torch.are_deterministic_algorithms_enabled())
+    matmul.allow_tf32 = cudnn.allow_tf32 = recipe.precision != "float32"
+    cudnn.benchmark = False  # algorithms chosen by their time would round differently in every process
+    if deterministic:  # without it torch refuses matrix products on CUDA; cuBLAS reads it once, so it is not restored
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before[:3]
+        torch.use_deterministic_algorithms(before[3])
+
+
+BF16_TRIAL = """
+import torch
+x = torch.ones(2, 64, 8, 8, dtype=torch.bfloat16, requires_grad=True)
+w = torch.ones(64, 64, 3, 3, dtype=torch.bfloat16, requires_grad=True)
+y = torch.nn.functional.conv2d(x, w, padding=1).mean((2, 3))
+(y @ torch.ones(64, 64, dtype=torch.bfloat16)).sum().backward()
+"""
+
+
+@functools.cache
+def check_bf16() -> None:
+    """A ValueError if a small network in bf16 fails on the CPU, but not if it cannot be tried or fails for another reason."""
+    if not sys.executable or getattr(sys, "frozen", False):
+        return
+    tried = subprocess.run([sys.executable, "-P", "-c", BF16_TRIAL], capture_output=True, text=True, check=False)
+    last = tried.stderr.strip().rpartition("\n")[2]
+    reason = f"signal {-tried.returncode}" if tried.returncode < 0 else last
+    if tried.returncode < 0 or last.startswith("RuntimeError"):
+        raise ValueError(f"bf16 does not work with torch on this CPU ({reason}); set precision=float32")
 
 
 @dataclass(frozen=True)
@@ -143,5 +210,33 @@ class PlainEngine(Engine):
         options = self.inputs.options
         with torch.random.fork_rng(devices=[options.device] if options.device.type == "cuda" else []):
             rank = (options.process.rank,) if options.process.rank else ()
-            torch.manual_seed(generator_for(self.inputs.recipe.seed, epoch, NETWORK, *rank).initial_seed())
+            torch.manual_seed(generator_for(self.inputs.recipe.seed, epoch, NETWORK_STREAM, *rank).initial_seed())
             yield
+
+
+DRAWING_LOSSES = ("nl", "jnpl")
+"""Losses that draw classes at random in every step: only the plain engine seeds their draws for each epoch."""
+
+
+def fast_path_suits(recipe: Recipe, train: Examples, options: RunOptions) -> bool:
+    """Whether it is SGD on images in memory with a network of the catalogue, in one process on CUDA, and wanted."""
+    return (
+        options.fast
+        and options.device.type == "cuda"
+        and options.process.world == 1
+        and not options.deterministic
+        and recipe.optimiser == "sgd"
+        and recipe.loss not in DRAWING_LOSSES
+        and ":" not in recipe.model
+        and recipe.model != "mlp"
+        and train.in_memory
+        and pools_evenly(recipe.model, train)
+        and len(train) >= recipe.batch
+        and importlib.util.find_spec("triton") is not None
+    )
+
+
+def pools_evenly(model: str, train: Split) -> bool:
+    """Whether cnn8's three poolings halve every side, as the kernels need: 32, 40, ... 64 pixels, but not 28."""
+    sides = train.sides
+    return find_model(model) != "cnn8" or sides is None or not any(side % 8 for side in sides)

@@ -16,20 +16,26 @@ import torch
 from torch import Tensor
 
 from noiseproof.io.files import checksum, is_file
-from noiseproof.train.auto import resolve_auto
 from noiseproof.train.callback import Callback
-from noiseproof.train.checkpoint import CHECKPOINT, CheckpointError, read_checkpoint, write_checkpoint, write_tensors
-from noiseproof.train.confidence import CONFIDENCE, as_tensors, read_confidence, take_predictions, write_confidence
+from noiseproof.train.checkpoint import (
+    CHECKPOINT,
+    CONFIDENCE,
+    CheckpointError,
+    as_tensors,
+    read_checkpoint,
+    read_confidence,
+    take_predictions,
+    write_checkpoint,
+    write_confidence,
+    write_tensors,
+)
 from noiseproof.train.distributed import answering
-from noiseproof.train.engine_choice import start_run
-from noiseproof.train.memory import advice_on_memory
-from noiseproof.train.options import RunOptions, precision_of
+from noiseproof.train.engine import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import RECORD, Epoch, Record, environment
-from noiseproof.train.result import result_of, warnings_of
-from noiseproof.train.run import INPUT_FACTS, DivergenceError, Predictions, Run
+from noiseproof.train.record import RECORD, Epoch, Record, environment, result_of, warnings_of
+from noiseproof.train.run import INPUT_FACTS, DivergenceError, Predictions, Run, advice_on_memory, start_run
 from noiseproof.train.runs import claimed, identity
-from noiseproof.train.training_data import TrainingData, prepare
+from noiseproof.train.training_data import TrainingData, prepare, resolve_auto
 
 __all__ = ["Loop", "Outcome", "train"]
 

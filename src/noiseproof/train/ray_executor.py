@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from noiseproof.train.concurrent import NotStartedError, concurrent_runs, train_concurrently
+from noiseproof.train.engine import RunOptions
 from noiseproof.train.loop import Outcome
-from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import DivergenceError
 from noiseproof.train.run_list import DISK_ERRORS, J, PlannedRun, RunCosts, RunListOutcome, machine_name, run_batches

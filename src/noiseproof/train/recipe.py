@@ -15,10 +15,9 @@ from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.models import find_model
 from noiseproof.noise.sampling import Rule
 from noiseproof.theory.choice import check_has_auto, is_auto, with_a
-from noiseproof.train.schedule import Schedule
 from noiseproof.train.transforms import check_augmentation
 
-__all__ = ["RENAMED_FIELDS", "Recipe", "current_names", "default_facts", "override"]
+__all__ = ["RENAMED_FIELDS", "Recipe", "Schedule", "current_names", "default_facts", "override"]
 
 Optimiser = Literal["sgd", "adam"]
 Precision = Literal["float32", "tf32", "bf16"]
@@ -267,3 +266,51 @@ def _checked_size(value: Any) -> tuple[int, int] | None:
 
 
 IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+SCHEDULES = {"constant": 0, "cosine": 0, "exponential": 1, "step": 2}
+"""The schedules by name, and how many numbers follow each"""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the learning rate goes from epoch to epoch; it is constant within one.
+
+    constant             1
+    cosine               (1 + cos(pi e/E)) / 2 in epoch e = 0, 1, ... of E: 1 in the first, nearly 0 in the last
+    exponential:FACTOR   FACTOR^e
+    step:EPOCH:FACTOR    FACTOR^(e // EPOCH)
+
+    >>> [round(Schedule.parse("cosine").factor(epoch, 4), 4) for epoch in range(4)]
+    [1.0, 0.8536, 0.5, 0.1464]
+    """
+
+    form: str
+    numbers: tuple[float, ...] = ()
+
+    @staticmethod
+    def parse(text: str) -> Schedule:
+        form, *parts = text.split(":")
+        if form not in SCHEDULES:
+            raise ValueError(f"schedule must be one of constant, cosine, exponential:FACTOR, step:EPOCH:FACTOR, got {text!r}")
+        try:
+            numbers = tuple(float(part) for part in parts)
+        except ValueError:
+            numbers = ()
+        if (
+            len(numbers) != SCHEDULES[form]
+            or len(parts) != SCHEDULES[form]
+            or any(not (n > 0 and math.isfinite(n)) for n in numbers)
+        ):
+            raise ValueError(f"schedule {form} takes {SCHEDULES[form]} positive numbers after colons, got {text!r}")
+        return Schedule(form, numbers)
+
+    def factor(self, epoch: int, epochs: int) -> float:
+        """What the learning rate is multiplied with in ``epoch``, counted from 0."""
+        if self.form == "cosine":
+            return (1 + math.cos(math.pi * epoch / epochs)) / 2
+        if self.form == "exponential":
+            return math.pow(self.numbers[0], epoch)
+        if self.form == "step":
+            return math.pow(self.numbers[1], epoch // self.numbers[0])
+        return 1.0

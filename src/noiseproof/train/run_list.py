@@ -18,8 +18,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from noiseproof.train.callback import Callback
 from noiseproof.train.checkpoint import epochs_kept
 from noiseproof.train.concurrent import NotStartedError, concurrent_runs, train_concurrently
+from noiseproof.train.engine import RunOptions
 from noiseproof.train.loop import Outcome
-from noiseproof.train.options import RunOptions
 from noiseproof.train.recipe import Recipe, current_names, default_facts
 from noiseproof.train.record import environment
 from noiseproof.train.runs import BusyError, RunStore, StoredRun, recipe_key

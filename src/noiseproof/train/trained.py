@@ -22,10 +22,9 @@ from noiseproof.io.files import checksum, is_dir, is_file
 from noiseproof.io.text import excerpt, parse_json, read_json
 from noiseproof.models import create_model, load_weights
 from noiseproof.models.weights import weights_header
-from noiseproof.train.bf16_check import check_bf16
+from noiseproof.train.engine import check_bf16, precision_of
 from noiseproof.train.loop import WEIGHTS
 from noiseproof.train.network import drawing_from, logits_of, model_code_hash, nothing_drawn, user_model
-from noiseproof.train.options import precision_of
 from noiseproof.train.preprocessing import Preprocessing
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import RECORD, Record, fault_of

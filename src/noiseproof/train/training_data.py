@@ -1,4 +1,4 @@
-"""What a run trains on: the data set with the recipe's noise on its labels, and the clean labels where they are known."""
+"""What a run trains on: the data set with the recipe's noise on its labels, and ``loss.a=auto`` resolved for that noise."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from noiseproof import noise
 from noiseproof.data import Dataset, Examples, Split, check_classes, data_root, held_out, in_memory, in_memory_at, open_dataset
 from noiseproof.io.files import checksum, find_file
-from noiseproof.noise import NoiseSpec, SoftLabels
+from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels, SoftLabels
+from noiseproof.theory.choice import AUTO, chosen_options
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.transforms import PRESETS
 
-__all__ = ["TrainingData", "prepare", "weights_file", "with_noise"]
+__all__ = ["TrainingData", "prepare", "resolve_auto", "weights_file", "with_noise"]
 
 
 @dataclass(frozen=True)
@@ -169,3 +170,53 @@ def _with_channel(split: Split) -> Split:
 
 def weights_file(file: str, root: Path | None) -> Path:
     return find_file(file, root, "file of weights", "say where it is, weights=PATH, or start without one, weights=none")
+
+
+NOISE_SOURCES = (
+    "say it, loss.a=auto:0.3 for a share of wrong labels, auto:symmetric:0.3, auto:FILE for a transition matrix, or "
+    "auto:FOLDER for an audit, which 'noiseproof audit DATA --quick' makes"
+)
+
+
+def resolve_auto(recipe: Recipe, data: TrainingData) -> Recipe:
+    """The recipe with ``loss.a`` as a number, if it is ``auto``, and the reasons in its ``why``.
+
+    >>> from noiseproof.train import prepare
+    >>> recipe = Recipe(dataset="digits", loss="jal-ce", loss_options={"a": "auto"}, noise="symmetric:0.4")
+    >>> resolve_auto(recipe, prepare(recipe)).loss_options
+    {'a': 18.0, 'beta': 1.6666666666666667}
+    """
+    if not recipe.has_auto:
+        return recipe
+    source = str(recipe.loss_options["a"]).partition(":")[2]
+    classes = len(data.classes)
+    try:
+        noise = _parsed(source) if source else _noise_of_labels(recipe, data)
+        options = {name: value for name, value in recipe.loss_options.items() if name != "a"}
+        chosen, found = chosen_options(recipe.loss, options, noise, classes=classes)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"loss.a={AUTO}{':' * bool(source)}{source}: {error}") from error
+    return dataclasses.replace(recipe, loss_options=chosen, why=found.reasons)
+
+
+def _parsed(source: str) -> float | str:
+    """A rate, or a noise as text."""
+    try:
+        return float(source)
+    except ValueError:
+        return source
+
+
+def _noise_of_labels(recipe: Recipe, data: TrainingData) -> LabelNoise | NoisyLabels:
+    """The noise that the recipe puts on the labels: as it is asked for, or as it came out where it has no matrix."""
+    if data.soft is not None:
+        raise ValueError(f"the labels are soft, and what is wrong with them is not known; {NOISE_SOURCES}")
+    if recipe.noise == "none":
+        raise ValueError(
+            f"the recipe puts no noise on the labels, and that of the labels as given is not known; {NOISE_SOURCES}"
+        )
+    spec, classes = NoiseSpec.parse(recipe.noise), len(data.classes)
+    if spec.has_matrix:
+        return spec.of(data.name).matrix(classes)
+    clean = np.asarray(data.clean)  # which noise from a file of labels and by instance always leaves
+    return NoisyLabels.compare(clean, data.train.labels, classes)
