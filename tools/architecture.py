@@ -1,132 +1,273 @@
-"""The rooms of the package, who may import whom, and the picture of who does; docs/architecture.md and the tests read it."""
+"""The boxes of the package, which box may import which, their diagram, and the walks of docs/architecture.md."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parent.parent / "src" / "noiseproof"
-FACE = "noiseproof"
-"""The package itself, that is ``__init__.py``, which imports the losses."""
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "noiseproof"
+PACKAGE = "noiseproof"
+"""The package itself, that is ``__init__.py``, which imports what is asked of it"""
+FOUNDATION = {
+    "checks": "checks of numbers with one wording for all errors",
+    "classes": "names of the classes of known data sets",
+    "io": "files written whole or not at all, and files of others read within limits",
+    "keyed_random": "random numbers that are a function of their keys",
+    "version": "the version",
+}
+"""Folders and files that every box may import, and that import no box"""
 
-ROOMS = {
-    "version": ("the version", ()),
-    "io": ("files written whole or not at all; files of others, read without trust, within limits", ()),
-    "classes": ("what classes of known data sets are called", ()),
-    "keyed_random": ("random numbers that are a function of their keys", ()),
-    "checks": ("checks of numbers, with one wording for all errors", ()),
-    "core": ("row statistics, the one operation that reads logits, its backends", ()),
-    "kernels": ("passes over the logits and programs as Triton kernels, for CUDA", ("core", "program")),
-    "program": ("a loss as a program: elementary operations that give a row's value and slopes", ("core",)),
-    "statistics": ("what a loss of your own reads", ("core",)),
-    "regularisation": ("L1 regularisation as a penalty to add to a loss", ("checks",)),
-    "losses": ("the contract, one file per family, the catalogue, linear heads", ("checks", "core", "program")),
-    "functional": ("one function per loss", ("losses",)),
-    "integrations": ("losses in the loops of other frameworks", ("core", "io", "losses", "regularisation")),
-    "noise": (
-        "transition matrices, sampling, label files, `kind:rate`",
-        ("checks", "classes", "io", "keyed_random"),
-    ),
-    "theory": ("which losses tolerate which noise, the required `a`", ("checks", "losses", "noise")),
-    "data": ("readers, downloads, loaders, augmentation", ("checks", "classes", "io", "keyed_random")),
-    "models": ("networks by name, weights", ("checks", "io")),
-    "train": (
-        "recipe, engines, loop, records, the store of runs",
-        ("data", "io", "losses", "models", "noise", "theory", "version"),
-    ),
-    "sklearn": ("a scikit-learn classifier on the trainer", ("data", "train")),
-    "audit": ("which labels look wrong, and how many", ("data", "io", "losses", "noise", "train")),
-    "advice": (
-        "which loss and hyper-parameters, and on what evidence",
-        ("audit", "io", "losses", "noise", "theory"),
-    ),
-    "report": (
-        "records of runs, and pages and pictures of them",
-        ("audit", "data", "io", "version"),
-    ),
-    "comparison": (
-        "losses compared on the same seeds: paired statistics, the table",
-        ("data", "io", "losses", "noise", "report", "train"),
-    ),
-    "paper": (
-        "everything that repeats one paper: cells, recipes, order of runs, agreement, tables, figures, page",
-        ("comparison", "data", "io", "losses", "noise", "report", "train", "version"),
-    ),
-    "demo": ("`noiseproof demo`", ("io", "losses", "paper", "train")),
-    "cli": (
-        "the command line; a verb is a file",
+
+@dataclass(frozen=True)
+class Box:
+    """A box of the diagram: one or more folders and files directly below ``src/noiseproof``.
+
+    Attributes:
+        contains: What is in it, for the table of the page.
+        look_first: The file in which to begin to read.
+        may_import: Other boxes that its files may import.
+        modules: Its folders and files, if there are others than the one of its name.
+    """
+
+    contains: str
+    look_first: str
+    may_import: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+
+
+BOXES = {
+    "cli": Box(
+        "the command line: a verb is a file that parses, calls one function and prints what it returns",
+        "cli/__init__.py",
         (
-            *("advice", "audit", "comparison", "data", "demo", "functional", "io", "losses", "models", "noise", "paper"),
-            *("report", "theory", "train", "version"),
+            *(
+                "advice",
+                "audit",
+                "comparison",
+                "core",
+                "data",
+                "losses",
+                "models",
+                "noise",
+                "paper",
+                "report",
+                "theory",
+                "train",
+            ),
+            *("integrations",),
         ),
+        ("cli", "demo"),
+    ),
+    "comparison": Box(
+        "`noiseproof.compare`: losses on the same seeds, with paired intervals, groups, tables",
+        "comparison/__init__.py",
+        ("audit", "data", "losses", "models", "noise", "report", "theory", "train"),
+    ),
+    "audit": Box(
+        "which labels look wrong, and how many: cross-validation, mixture model, noise estimate",
+        "audit/labels.py",
+        ("data", "losses", "noise", "train"),
+    ),
+    "advice": Box(
+        "which loss and hyperparameters suit the data, and on what evidence",
+        "advice/choice.py",
+        ("audit", "data", "losses", "noise", "theory"),
+    ),
+    "train": Box(
+        "recipe, engines, training loop, checkpoints, records, lists of runs (local or on Ray)",
+        "train/loop.py",
+        ("data", "losses", "models", "noise", "theory"),
+    ),
+    "report": Box("pages and figures of runs and audits, from their records", "report/__init__.py", ("audit", "data")),
+    "integrations": Box(
+        "losses in other frameworks' training loops; a scikit-learn classifier",
+        "sklearn.py",
+        ("core", "data", "losses", "train"),
+        ("integrations", "sklearn"),
+    ),
+    "data": Box("readers of tables, arrays and images, splits, loaders, augmentation", "data/places.py"),
+    "models": Box("networks by name, pretrained weights", "models/catalog.py"),
+    "theory": Box("which loss tolerates which noise, the required `a`", "theory/conditions.py", ("losses", "noise")),
+    "noise": Box("transition matrices, sampling of noisy labels, label files, `kind:rate`", "noise/matrix.py"),
+    "losses": Box(
+        "the contract of `F.cross_entropy`, one file per family of losses, the catalogue, L1 regularisation",
+        "losses/base.py",
+        ("core",),
+        ("losses", "functional", "regularisation"),
+    ),
+    "core": Box(
+        "row statistics, the pass over the logits and its gradient, backends; a loss as a recorded program",
+        "core/operation.py",
+        (),
+        ("core", "program", "statistics"),
+    ),
+    "kernels": Box("the same passes as Triton kernels for CUDA, registered with core", "kernels/__init__.py", ("core",)),
+    "paper": Box(
+        "everything that repeats one paper: cells, recipes, official data sets, tables, figures, verdicts",
+        "paper/cells.py",
+        ("comparison", "data", "losses", "models", "noise", "report", "theory", "train"),
     ),
 }
-"""Each part of the package: what it holds, and which other parts it may import. Kernels plug into core."""
+"""At most fourteen boxes of the product, and the paper"""
+
+
+def box_of(part: str) -> str:
+    """The box that a folder or file directly below ``src/noiseproof`` belongs to; "foundation" and "" are no boxes."""
+    if part in FOUNDATION:
+        return "foundation"
+    return next((name for name, box in BOXES.items() if part in (box.modules or (name,))), "")
 
 
 def imported_parts(path: Path) -> Iterator[str]:
-    """The parts that a file imports, by whatever statement, at whatever depth; ``FACE`` for the package itself."""
-    package = path.relative_to(SOURCE.parent).parts[:-1]
+    """The parts that a file imports, by whatever statement, at whatever depth; ``PACKAGE`` for the package itself."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (_part(alias.name) for alias in node.names if _is_ours(alias.name))
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
-            module = ".".join(name for name in (base, node.module) if name)
-            if module == FACE:
-                yield from (_part(f"{FACE}.{alias.name}") for alias in node.names)
-            elif _is_ours(module):
-                yield _part(module)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from _imported_by(node, path)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_dotted_module(node.value):
             yield _part(node.value)  # importlib.import_module("noiseproof.train")
 
 
+def _imported_by(node: ast.Import | ast.ImportFrom, path: Path) -> list[str]:
+    """The parts of the package that one statement imports."""
+    if isinstance(node, ast.Import):
+        return [_part(alias.name) for alias in node.names if _is_ours(alias.name)]
+    package = path.relative_to(SOURCE.parent).parts[:-1]
+    base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+    module = ".".join(name for name in (base, node.module) if name)
+    if module == PACKAGE:
+        return [_part(f"{PACKAGE}.{alias.name}") for alias in node.names]
+    return [_part(module)] if _is_ours(module) else []
+
+
 def _is_ours(module: str) -> bool:
-    return module == FACE or module.startswith(f"{FACE}.")
+    return module == PACKAGE or module.startswith(f"{PACKAGE}.")
 
 
 def _is_dotted_module(text: str) -> bool:
     """Whether text is the full name of a module of ours, as importlib and patches take it."""
     place = SOURCE.joinpath(*text.split(".")[1:])
-    return text.startswith(f"{FACE}.") and text.isascii() and (place.is_dir() or place.with_suffix(".py").is_file())
+    return text.startswith(f"{PACKAGE}.") and text.isascii() and (place.is_dir() or place.with_suffix(".py").is_file())
 
 
 def _part(module: str) -> str:
-    name = module.split(".")[1] if "." in module else FACE
-    return name if (SOURCE / name).is_dir() or (SOURCE / f"{name}.py").is_file() else FACE
+    name = module.split(".")[1] if "." in module else PACKAGE
+    return name if (SOURCE / name).is_dir() or (SOURCE / f"{name}.py").is_file() else PACKAGE
 
 
 def part_of(path: Path) -> str:
     """The part that a file of the package belongs to."""
     name = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    return FACE if name in {"__init__", "__main__"} else name
+    return PACKAGE if name in {"__init__", "__main__"} else name
+
+
+def paper_imports(path: Path) -> Iterator[tuple[int, bool]]:
+    """Where a file imports the paper: the line, and whether that happens inside a function, when it is called."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    typing_only = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    inside = {id(node) for block in (*functions, *typing_only) for node in ast.walk(block)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom) and "paper" in _imported_by(node, path):
+            yield node.lineno, id(node) in inside
 
 
 def imports() -> dict[str, set[str]]:
-    """For each part, the other parts that its files import."""
-    found: dict[str, set[str]] = {part: set() for part in ROOMS}
+    """For each folder and file, the others that its files import."""
+    found: dict[str, set[str]] = {}
     for path in sorted(SOURCE.rglob("*.py")):
-        if (part := part_of(path)) != FACE:
+        if (part := part_of(path)) != PACKAGE:
             found.setdefault(part, set()).update(set(imported_parts(path)) - {part})
     return found
 
 
-def picture() -> str:
-    """A Mermaid diagram of the imports, without those that a longer way implies."""
-    found = imports()
+def box_imports() -> dict[str, set[str]]:
+    """For each box, the other boxes that it imports, without the foundation."""
+    found: dict[str, set[str]] = {name: set() for name in BOXES}
+    for part, others in imports().items():
+        if (box := box_of(part)) in found:
+            found[box] |= {box_of(other) for other in others} & (set(BOXES) - {box})
+    return found
 
-    def reached(part: str) -> set[str]:
-        return found[part].union(*(reached(other) for other in found[part]))
+
+def picture() -> str:
+    """A Mermaid diagram of the imports between boxes, without those that a longer way implies."""
+    found = box_imports()
+
+    def reached(box: str) -> set[str]:
+        return found[box].union(*(reached(other) for other in found[box]))
 
     lines = ["```mermaid", "graph TD"]
-    for part, others in found.items():
+    for box, others in found.items():
         direct = others.difference(*(reached(other) for other in others))
-        lines += [f"  {part} --> {other}" for other in sorted(direct)] or [f"  {part}"]
+        lines += [f"  {box} --> {other}" for other in sorted(direct)] or [f"  {box}"]
     return "\n".join([*lines, "```"])
 
 
-def rooms_table() -> str:
-    """The rooms, and who may import whom, as a Markdown table."""
-    rows = (f"| `{part}` | {holds} | {', '.join(f'`{name}`' for name in may)} |" for part, (holds, may) in ROOMS.items())
-    return "\n".join(["| room | holds | may import |", "|---|---|---|", *rows])
+def boxes_table() -> str:
+    """The boxes as a Markdown table: what each contains, where to look first, what it imports; and the foundation."""
+    used = box_imports()
+    rows = []
+    for name, box in BOXES.items():
+        parts = ", ".join(_link(part) for part in box.modules or (name,))
+        imported = ", ".join(sorted(used[name]))
+        rows.append(f"| **{name}** | {parts} | {box.contains} | {_link(box.look_first)} | {imported} |")
+    head = ["| box | where | contains | look first | imports |", "|---|---|---|---|---|"]
+    lines = ", ".join(f"{_link(part)} ({contains})" for part, contains in FOUNDATION.items())
+    return "\n".join([*head, *rows, "", f"Foundation, which every box may import: {lines}."])
+
+
+def _link(name: str) -> str:
+    """A file or folder of the source as a link that a code host follows."""
+    path = SOURCE / name
+    shown = path if path.exists() else path.with_suffix(".py")
+    return f"[`{shown.relative_to(SOURCE)}`](../{shown.relative_to(ROOT)})"
+
+
+WALKS = {
+    "A call of a loss": "loss jal-ce",
+    "Training on a CSV file": "noiseproof train jal-ce --data table.csv --quiet --set epochs=2",
+    "An audit of a CSV file": "noiseproof audit table.csv --quiet",
+}
+"""What the page walks through, with the words after ``tools/walk.py --short``"""
+
+
+def walks() -> str:
+    """Each walk as ``tools/walk.py`` prints it, in processes of their own, so that nothing is prepared."""
+    with tempfile.TemporaryDirectory() as folder:
+        _write_table(Path(folder, "table.csv"))
+        started = {title: _start(words, folder) for title, words in WALKS.items()}
+        parts = []
+        for title, process in started.items():
+            printed, errors = process.communicate()
+            if process.returncode:
+                raise RuntimeError(f"tools/walk.py {WALKS[title]} failed: {errors}")
+            parts.append(
+                f"### {title}\n\n    tools/walk.py {WALKS[title]}\n\n```text\n{printed.split(START_OF_WALK)[1].strip()}\n```"
+            )
+    return "\n\n".join(parts)
+
+
+START_OF_WALK = "walk:\n"
+"""What separates the lines that a command prints from those of its walk"""
+
+
+def _start(words: str, folder: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(ROOT / "tools" / "walk.py"), "--short", *words.split()]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _write_table(path: Path) -> None:
+    """A table of four features and two classes, of which some labels are wrong."""
+    lines = ["a,b,c,d,label"]
+    for row in range(200):
+        right = row % 2
+        features = [((37 * row + 11 * column) % 101) / 100 + (right if column < 2 else 0) for column in range(4)]
+        label = 1 - right if row % 9 == 0 else right
+        lines.append(",".join([*(f"{value:.2f}" for value in features), ("no", "yes")[label]]))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

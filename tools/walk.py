@@ -5,6 +5,7 @@
     tools/walk.py loss jal-ce
     tools/walk.py python -c "import noiseproof; noiseproof.list_losses()"
     tools/walk.py --files noiseproof audit table.csv
+    tools/walk.py --short noiseproof audit table.csv
 
 What is counted: functions that were called, each once, and the files that contain them.
 - A verb of the command line is followed from its own function on, without the parsing of its options.
@@ -35,7 +36,10 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "noiseproof"
 BATCH_SIZE, CLASSES = 64, 10
 """Shape of the logits of ``loss NAME``"""
 INDENT_LIMIT = 12
+SHORT_INDENT_LIMIT = 6
 """Deeper calls are not indented further."""
+SHORT_FUNCTIONS = 3
+"""How many functions of a file ``--short`` prints"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,6 +235,22 @@ def full_text(walk: Walk, width: int = 128) -> str:
     return "\n".join([*(line.rstrip() for line in lines), counts(walk)])
 
 
+def short_text(walk: Walk, width: int = 100) -> str:
+    """A line for each file, in order of first call and indented by depth, with the first functions that are called in it."""
+    names: dict[str, list[str]] = {}
+    depths: dict[str, int] = {}
+    for function in walk.functions:
+        names.setdefault(function.file, []).append(function.name)
+        depths.setdefault(function.file, function.depth)
+    lines = []
+    for file, called in names.items():
+        line = f"{'  ' * min(depths[file], SHORT_INDENT_LIMIT)}{file}: {called[0]}"
+        for name in called[1:SHORT_FUNCTIONS]:
+            line = f"{line}, {name}" if len(f"{line}, {name}") <= width else line
+        lines.append(line)
+    return "\n".join([*lines, counts(walk)])
+
+
 def counts(walk: Walk) -> str:
     """One line: files, functions, changes of module."""
     return f"{len(walk.files)} files, {len(walk.functions)} functions, {walk.changes} changes of module"
@@ -240,6 +260,7 @@ def main() -> None:
     """Parse the command line, walk, print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--files", action="store_true", help="Print the counts and the list of files only.")
+    parser.add_argument("--short", action="store_true", help="Print one line a file, with its first functions.")
     parser.add_argument("--source", type=Path, default=SOURCE, help="The package to follow; it must be the one imported.")
     parser.add_argument("command", choices=("noiseproof", "loss", "python"))
     parser.add_argument("words", nargs=argparse.REMAINDER, help="What follows the command.")
@@ -254,7 +275,10 @@ def main() -> None:
         walk = walk_loss(given.words[0], source)
     else:
         walk = walk_python(given.words, source)
-    print("\n".join([counts(walk), *(f"  {file}" for file in walk.files)]) if given.files else full_text(walk))
+    if given.files:
+        print("\n".join([counts(walk), *(f"  {file}" for file in walk.files)]))
+    else:
+        print("walk:", short_text(walk) if given.short else full_text(walk), sep="\n")
 
 
 if __name__ == "__main__":

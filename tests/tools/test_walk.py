@@ -59,6 +59,7 @@ def printed(package, *words):
 def test_functions_are_printed_once_in_order_of_first_call_without_what_an_import_runs(package):
     lines = printed(package, "python", "-c", "from noiseproof.outer import start; start()")
     assert lines == [
+        "walk:",
         "outer.py: start",
         "  inner.py: Box.__init__, Box.size",
         "  outer.py: later",
@@ -73,7 +74,7 @@ def test_files_alone_are_printed_with_the_counts(package):
 
 def test_threads_are_followed(package):
     code = "import threading; from noiseproof import inner; t = threading.Thread(target=inner.in_a_thread); t.start(); t.join()"
-    assert printed(package, "python", "-c", code)[0] == "inner.py: in_a_thread"
+    assert printed(package, "python", "-c", code)[1] == "inner.py: in_a_thread"
 
 
 def test_a_call_of_a_loss_begins_at_the_contract_and_ends_in_its_backward_pass():

@@ -25,12 +25,16 @@ def inside(text: str) -> str:
 
     >>> inside("[`test_it`](../tests/x/test_y.py), [here](../CONTRIBUTING.md#house-rules), [code](../tools/generate.py)")
     '[`test_it`](tests.md#test-it), [here](contributing.md#house-rules), code (`tools/generate.py`)'
+    >>> inside("[`losses/base.py`](../src/noiseproof/losses/base.py)")
+    '`losses/base.py`'
     """
     text = LINKED_TEST.sub(lambda found: f"[`{found[1]}`](tests.md#{_anchor(found[1])})", text)
 
     def changed(found: re.Match[str]) -> str:
         words, place, at = found[1], found[2], found[3] or ""
-        return f"[{words}]({PAGES_OUTSIDE[place]}{at})" if place in PAGES_OUTSIDE else f"{words} (`{place}`)"
+        if place in PAGES_OUTSIDE:
+            return f"[{words}]({PAGES_OUTSIDE[place]}{at})"
+        return words if words.startswith("`") and place.endswith(words.strip("`")) else f"{words} (`{place}`)"
 
     return OUTSIDE.sub(changed, text)
 
