@@ -11,8 +11,6 @@ from tools import docstrings
 
 NOT_YET = {
     *(
-        "noiseproof.advice",
-        "noiseproof.audit",
         "noiseproof.checks",
         "noiseproof.classes",
         "noiseproof.data",

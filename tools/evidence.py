@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from noiseproof.advice.evidence import FILE
+from noiseproof.advice.choice import EVIDENCE_FILE
 from noiseproof.data import load_digits
 from noiseproof.noise import NoiseSpec
 
 __all__ = ["EVIDENCE", "evidence"]
 
-EVIDENCE = FILE
+EVIDENCE = EVIDENCE_FILE
 RECORDS = Path(__file__).resolve().parent.parent / "records"
 TRAINED = ("reproduction.jsonl", "control.jsonl", "auto_a.jsonl")
 """Records of whole runs, of which only those with the paper's hyper-parameters of the loss are taken"""

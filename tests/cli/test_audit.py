@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 
 from noiseproof.audit.folds import Progress
 from noiseproof.cli import app
-from noiseproof.cli.audit_view import Followed
+from noiseproof.cli.audit import AuditProgress
 from noiseproof.cli.output import Console
 from noiseproof.data import open_dataset
 
@@ -179,7 +180,7 @@ def test_other_labels_can_be_audited():
 
 def test_networks_are_trained_and_those_of_a_stopped_audit_are_not_trained_again(monkeypatch):
     arrays()
-    told = Followed.__call__
+    told = AuditProgress.__call__
 
     def terminated(self, progress):
         told(self, progress)
@@ -187,10 +188,10 @@ def test_networks_are_trained_and_those_of_a_stopped_audit_are_not_trained_again
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Followed, "__call__", terminated)
+        patch.setattr(AuditProgress, "__call__", terminated)
         stopped = audit("mine.npz", *SHORT, "--out", "out")
     assert stopped.exit_code == 143
-    assert stopped.stderr == "stopped; the same command goes on after 2 of 4 networks in out\n"
+    assert stopped.stderr == "stopped; the same command resumes after 2 of 4 networks in out\n"
     assert not Path("out/audit.csv").exists()
     done = audit("mine.npz", *SHORT, "--out", "out")
     assert done.exit_code == 0, done.output
@@ -218,9 +219,9 @@ def interrupted(*_, **__):
 def test_an_audit_that_will_be_long_says_once_what_is_shorter(monkeypatch, seconds, said):
     """The first of 300 epochs takes this long, the limit being half an hour."""
     clock = iter([0.0] + [seconds] * 100)
-    monkeypatch.setattr("noiseproof.cli.audit_view.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(sys.modules["noiseproof.cli.audit"], "time", SimpleNamespace(monotonic=lambda: next(clock)))
     out = io.StringIO()
-    followed = Followed(Console(file=out))
+    followed = AuditProgress(Console(file=out))
     for epoch in (1, 2):
         followed(Progress("given labels", 1, 5, epoch, 40, epoch, 300, "training"))
     assert out.getvalue().count("--quick trains one network instead of 10") == said

@@ -1,10 +1,8 @@
-"""Which loss, hyper-parameters and decay for a noise, and on what evidence.
+"""Which loss, hyperparameters and regularisation suit the noise and the data, and on what evidence.
 
-evidence   what was measured, from the records, and what of it is nearest to a case
-choice     advise: the advice, with the reason and the evidence of each part
+choice     advise: the advice, with the reason of each part; what was measured, and what of it is nearest to a case
 """
 
-from noiseproof.advice.choice import Advice, Part, advise
-from noiseproof.advice.evidence import Case, Cell, cells, nearest
+from noiseproof.advice.choice import Advice, AdvicePart, Case, Evidence, MeasuredLoss, advise, load_evidence, nearest_evidence
 
-__all__ = ["Advice", "Case", "Cell", "Part", "advise", "cells", "nearest"]
+__all__ = ["Advice", "AdvicePart", "Case", "Evidence", "MeasuredLoss", "advise", "load_evidence", "nearest_evidence"]

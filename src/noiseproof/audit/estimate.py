@@ -24,9 +24,10 @@ from numpy.typing import ArrayLike, NDArray
 from noiseproof.audit import mixture
 from noiseproof.audit.mixture import Floats, Labels, Mixture, View, fit_mixture, fit_views, log_view, posterior_of
 from noiseproof.audit.result import Audit
+from noiseproof.io.text import excerpt
 from noiseproof.noise import symmetric
 
-__all__ = ["NoiseEstimate", "audit_probabilities", "check_features", "estimate_noise"]
+__all__ = ["NoiseEstimate", "audit_probabilities", "check_features", "column_classes", "estimate_noise"]
 
 BOOTSTRAP_SAMPLES, BOOTSTRAP_ITERATIONS = 40, 15
 MAX_RESAMPLED, MIN_ROWS_RESAMPLED = 2**17, 500
@@ -35,12 +36,12 @@ MAX_LIKELIHOOD_DROP = 1.92
 """By how much less the log-likelihood of what is ruled out at 95 % is: half the quantile of chi-squared"""
 PROFILE_ITERATIONS, PROFILE_HALVINGS = 50, 6
 MIN_ROWS_PER_CLASS = 10
-"""Examples of a class that a row of T needs to be fitted again, and a doubt about the order of the columns"""
+"""Examples of a class that a row of T needs to be fitted again, and a warning about the order of the columns"""
 MAX_SCALE, SCALE_HALVINGS = 64.0, 20
 MAX_CALIBRATED = 2**22  # numbers of a view that the confidence of predictions is measured on
 SUM_TOLERANCE = 1e-3  # by how much the sum of probabilities may differ from 1
 ROUNDED_SUM_TOLERANCE = 0.05  # within which sums look as if they were meant to be 1
-MAX_PAIRS_NAMED = 5  # pairs of classes in a warning
+MAX_PAIRS_NAMED, MAX_CLASSES_NAMED = 5, 10  # pairs of classes in a warning, classes in an error
 
 
 def audit_probabilities(
@@ -282,6 +283,21 @@ def check_probabilities(probabilities: ArrayLike, labels: ArrayLike) -> tuple[ND
     if len(np.unique(given)) < 2:
         raise ValueError(f"there must be labels of at least two classes, got {len(np.unique(given))}; nothing can be mistaken")
     return p if p.dtype.kind == "f" else p.astype(np.float64), given.astype(np.int64)
+
+
+def column_classes(probabilities: NDArray[np.floating], classes: Sequence[str]) -> tuple[str, ...]:
+    """The names of the columns of predictions, by the classes of the data.
+
+    Classes that are numbered may have more columns than the data have classes: the last ones have no example.
+    """
+    columns = probabilities.shape[1] if probabilities.ndim == 2 else 0
+    if columns > len(classes) and tuple(classes) == tuple(map(str, range(len(classes)))):
+        return tuple(map(str, range(columns)))
+    if columns > 1 and columns != len(classes):
+        more = ", ..." if len(classes) > MAX_CLASSES_NAMED else ""
+        named = ", ".join(excerpt(name, 40) for name in classes[:MAX_CLASSES_NAMED]) + more
+        raise ValueError(f"{columns} columns, and the data have {len(classes)} classes: {named}; one for each, in this order")
+    return tuple(classes)
 
 
 def _hint_for(p: NDArray[np.floating]) -> str:

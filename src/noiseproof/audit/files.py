@@ -68,7 +68,7 @@ def saved_rate(folder: Path, classes: int) -> float | None:
 def _write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
-    write_whole(path, lambda beside: beside.write_text(text.getvalue(), encoding="utf-8"))
+    write_whole(path, lambda partial: partial.write_text(text.getvalue(), encoding="utf-8"))
 
 
 class Decisions(NamedTuple):

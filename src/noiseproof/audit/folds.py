@@ -130,11 +130,11 @@ def is_imbalanced(labels: NDArray[np.int64]) -> bool:
 
 
 def oversample(rows: NDArray[np.int64], labels: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
-    """Repeat the rows of rare classes until each class has :func:`target_count` of them.
+    """Repeat the rows of minority classes until each class has :func:`target_count` of them.
 
     Robust losses collapse onto the majority class where the rarer of two classes has less than half the labels of the other
     (docs/choosing.md), and all its labels would look wrong. Of a frequent class with few wrong labels most still count for it,
-    however often the wrong ones among a rare class are repeated: they become at most half as many. The rows at most double.
+    however often the wrong ones among a minority class are repeated: they become at most half as many. The rows at most double.
 
     >>> oversample(np.arange(9), np.array([0, 0, 0, 0, 0, 0, 0, 0, 1])).tolist()
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8]
@@ -230,8 +230,8 @@ def cross_validate(
 ) -> HeldOutPredictions:
     """The predictions for every example by the network that was trained without its fold, on ``soft`` labels if given.
 
-    Without them rare classes are oversampled, see :func:`oversample`: predictions are those of more balanced classes, which the
-    biases of the mixture correct.
+    Without them minority classes are oversampled, see :func:`oversample`: predictions are those of more balanced classes, which
+    the biases of the mixture correct.
 
     A fold that is in the store is not trained again. ``on_epoch`` gets the fold, from 0, the epochs done, and its state; it may
     be called from several threads: on the fast engine the folds are trained concurrently.

@@ -181,7 +181,7 @@ def _examples(x: ArrayLike | Examples, y: ArrayLike | None, classes: Sequence[st
         if examples.in_memory:
             examples = Split(as_split(examples.inputs, examples.labels, count, where).inputs, examples.labels, examples.paths)
     elif y is None:
-        raise TypeError("audit_labels needs the given labels y beside the examples x")
+        raise TypeError("audit_labels needs the given labels y of the examples x")
     else:
         inputs = np.asarray(x)
         if inputs.ndim == 2 and inputs.dtype.kind in "iub":  # no image has two dimensions less one

@@ -44,6 +44,18 @@ more, which of up to 50 classes one has by chance in 2 % of cases or fewer, of 1
 class ClassAudit:
     """What was found among the labels of one class.
 
+    Attributes:
+        label: The class as a label.
+        name: Its name.
+        given: Examples with this label.
+        flagged: Those of them that are probably wrong.
+        rate: The expected share of them that is wrong.
+        expected: How many examples are of this class, by the posterior.
+        kept: ``transition[label, label]``: the probability that an example of this class has its own label.
+        mistaken_for: The other label that its examples are given most often.
+        warning: What to know before acting on it.
+        mostly_flagged: Too many are flagged for the flags to be trusted: the class may be rare, and most of its labels noise.
+
     Example:
         >>> import noiseproof
         >>> p = np.array([[0.9, 0.1], [0.1, 0.9]] * 100)
@@ -55,20 +67,13 @@ class ClassAudit:
     label: int
     name: str
     given: int
-    """Examples with this label"""
     flagged: int
-    """Those of them that are probably wrong"""
     rate: float
-    """The expected share of them that is wrong"""
     expected: float
-    """How many examples are of this class, by the posterior"""
     kept: float
-    """``transition[label, label]``: the probability that an example of this class has its own label"""
     mistaken_for: int
-    """The label that its examples are given most often besides"""
     warning: str = ""
     mostly_flagged: bool = False
-    """Too many are flagged for the flags to be trusted: the class may be rare, and most of its labels noise"""
 
     @property
     def estimated(self) -> bool:
@@ -109,6 +114,22 @@ class Audit:
 
     :func:`noiseproof.audit_labels` and :func:`noiseproof.audit_probabilities` return it.
 
+    Attributes:
+        given: The given labels ``[N]``.
+        posterior: The probability ``[N, K]`` of every class to be the true one.
+        transition: ``transition[i, j]`` is the estimated probability that an example of class i is given the label j.
+        rate: The noise rate: the expected share of wrong labels.
+        rate_interval: From errors of the predictions taken for wrong labels to all labels of ambiguous examples, and 95 % for
+            sampling.
+        agreement: The share of examples whose given label is the predicted one; low if predictions are weak or noise is high.
+        classes: The names of the classes.
+        how: How it was computed, in a sentence.
+        fold: The fold ``[N]`` that each example was held out in; None if none was held out.
+        out_of_sample: Whether the predictions are of networks that were not trained on the example.
+        notes: What to know of how the predictions were made; part of the warnings.
+        least_rate: The rate if noise is class-conditional: easy and ambiguous examples are mistaken alike; None if that is the
+            rate.
+
     Example:
         >>> import noiseproof
         >>> p = np.array([[0.9, 0.1], [0.1, 0.9]] * 100)
@@ -121,26 +142,16 @@ class Audit:
 
     given: NDArray[np.int64]
     posterior: NDArray[np.float32]
-    """The probability ``[N, K]`` of every class to be the true one"""
     transition: NDArray[np.float64]
-    """``transition[i, j]``: the estimated probability that an example of class i is given the label j"""
     rate: float
-    """The noise rate: the expected share of wrong labels"""
     rate_interval: tuple[float, float]
-    """From errors of the predictions taken for wrong labels to all labels of ambiguous examples, and 95 % for sampling"""
     agreement: float
-    """The share of examples whose given label is the one predicted; low where predictions are weak or the noise is high"""
     classes: tuple[str, ...]
     how: str
-    """How it was computed, in a sentence"""
     fold: NDArray[np.int64] | None = None
-    """The fold ``[N]`` that each example was held out in; None if the audit did not hold any out"""
     out_of_sample: bool = True
-    """Whether the predictions are of networks that were not trained on the example"""
     notes: tuple[str, ...] = ()
-    """What to know of how the predictions were made; part of the warnings"""
     least_rate: float | None = None
-    """The rate if noise is class-conditional: easy and ambiguous examples are mistaken alike; None if that is the rate"""
 
     @functools.cached_property
     def p_wrong(self) -> NDArray[np.float32]:

@@ -10,37 +10,40 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 from rich.markup import escape
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
 
-from noiseproof.cli.output import Console, console, errors_reported, warn
+from noiseproof.cli.output import Console, console, errors_reported, printable, warn
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from noiseproof.audit import Audit
+    from noiseproof.audit import Audit, Progress
     from noiseproof.data import Dataset
 
-__all__ = ["audit"]
+__all__ = ["AuditProgress", "audit"]
 
 PLACE = "An .npz file, a CSV of features with labels, an image folder, a list of image files, or a data set's name."
 Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE)]
 Labels = Annotated[str | None, typer.Option(metavar="FILE", help="The labels to audit, instead of the data's own.")]
-LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="Which column of a CSV has the labels.")]
+LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of a CSV that contains the labels.")]
 Features = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Features [N, D], .npy or .npz: the nearest examples by them are heard too.")
+    str | None, typer.Option(metavar="FILE", help="Features [N, D], .npy or .npz, by which the nearest neighbours are found.")
 ]
 Probabilities = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Your model's out-of-sample predictions [N, K], .npy, .npz or .csv: no training."),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Train one network on all labels; several times faster, less exact.")]
-Folds = Annotated[int | None, typer.Option(help="Of the cross-validation; 5 if not said.", min=2)]
-Epochs = Annotated[int | None, typer.Option(help="Of each network; by the kind of data if not said.", min=1)]
-Seed = Annotated[int, typer.Option(help="Of the folds and the networks.", min=0, max=2**32 - 1)]
+Quick = Annotated[bool, typer.Option("--quick", help="Train one network on all labels; several times faster, less accurate.")]
+Folds = Annotated[int | None, typer.Option(help="Folds of the cross-validation; 5 by default.", min=2)]
+Epochs = Annotated[int | None, typer.Option(help="Epochs of each network; by default they depend on the kind of data.", min=1)]
+Seed = Annotated[int, typer.Option(help="Seed of the folds, the networks and the bootstrap.", min=0, max=2**32 - 1)]
 Model = Annotated[str | None, typer.Option(help="cnn5, cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")]
 Decisions = Annotated[
@@ -50,11 +53,12 @@ Shown = Annotated[int, typer.Option("--examples", metavar="N", help="Suspicious 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Workers = Annotated[int, typer.Option(help="Processes that decode image files.", min=0)]
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print the verdict only, and warnings on stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print the summary only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
-PAGE = "audit.html"
-NAMED = 10
-"""Classes that an error names"""
+MAX_WARNINGS = 8
+LONG_SECONDS = 30 * 60
+"""An audit that takes longer suggests what is faster"""
+FASTER = "--quick trains one network instead of {}; features of a pretrained model, audited as they are, need no large network"
 
 
 def audit(
@@ -93,60 +97,47 @@ def audit(
     audit.csv with a column *decision* added will do as well.
 
     A CSV of features has a header, or numbers from the first line on. The labels are in the column called label, class, target
-    or y, or in the last; --label-column says another. All others are numbers, but for one called id, name or path.
+    or y, or in the last; --label-column names another. All others are numbers, but for one called id, name or path.
     """
-    from noiseproof.cli.audit_view import as_json_text, print_verdict, print_warnings
-    from noiseproof.cli.given_labels import with_given
-    from noiseproof.data import open_dataset
-
     place = data if label_column is None else f"{data}#{label_column}"
     training = {"quick": quick, "folds": folds, "epochs": epochs, "model": model}
     with errors_reported():
+        from noiseproof.cli.given_labels import with_given
+        from noiseproof.data import open_dataset
+
         dataset = with_given(open_dataset(place), labels)
         if decisions is not None:
-            _decided(dataset, place, decisions, out, as_json)
+            _apply_decisions(dataset, place, decisions, out, as_json)
             return
-        near = None if features is None else _features(features, len(dataset.train))
-        found = None if probabilities is None else _by_probabilities(dataset, probabilities, near, seed, training)
+        near = None if features is None else _read_features(features, len(dataset.train))
+        found = None if probabilities is None else _audit_predictions(dataset, probabilities, near, seed, training)
     if found is None:
-        how = {**training, "features": near, "seed": seed, "workers": workers, "skip_corrupt": skip_corrupt}
-        shown_by = None if quiet else Console(stderr=True) if as_json else console
-        found = _trained(dataset, place, how, device, out, shown_by)
+        options = {**training, "features": near, "seed": seed, "workers": workers, "skip_corrupt": skip_corrupt}
+        shown_on = None if quiet else Console(stderr=True) if as_json else console
+        found = _audit_by_training(dataset, place, options, device, out, shown_on)
     with errors_reported():
-        commands = _next(place, labels, out)
-        _write(found, dataset, place, labels, commands, seed, out, examples)
+        from noiseproof.report.audit_page import write_audit
+
+        commands = write_audit(found, dataset, out, place=place, labels=labels, seed=seed, shown=examples)
     if as_json:
-        print_warnings(found)
-        typer.echo(as_json_text(found, out))
+        _print_warnings(found)
+        typer.echo(json.dumps({"folder": str(out), **found.as_dict()}))
     else:
-        print_verdict(found, dataset.name, out, commands)
+        _print_summary(found, dataset.name, out, commands)
 
 
-def _next(place: str, labels: str | None, out: Path) -> dict[str, str]:
-    """What to run after an audit, by what it is for."""
-    data, folder, soft = (shlex.quote(word) for word in (place, str(out), str(out / "posterior.npz")))
-    return {
-        "for the loss and settings that suit such labels": f"noiseproof advise {data}{_given(labels)} --noise {folder}",
-        "to train on the probability of every class": f"noiseproof train jal-ce --data {data} --labels {soft}",
-    }
-
-
-def _given(labels: str | None) -> str:
-    return "" if labels is None else f" --labels {shlex.quote(labels)}"
-
-
-def _features(file: str, rows: int) -> NDArray[Any]:
+def _read_features(file: str, rows: int) -> NDArray[Any]:
     from noiseproof.audit.estimate import check_features
     from noiseproof.cli.matrices import read_matrix
 
     found = read_matrix(file, "features")
-    with _named(file):
+    with _file_named(file):
         return check_features(found, rows)
 
 
 @contextmanager
-def _named(file: str) -> Iterator[None]:
-    """Say the file of an error."""
+def _file_named(file: str) -> Iterator[None]:
+    """Begin an error with the file that it is about."""
     from noiseproof.io.files import file_and_name
 
     try:
@@ -155,52 +146,47 @@ def _named(file: str) -> Iterator[None]:
         raise ValueError(f"{file_and_name(file)[0]}: {error}") from error
 
 
-def _by_probabilities(dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]) -> Audit:
+def _audit_predictions(
+    dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]
+) -> Audit:
     from noiseproof.audit import audit_probabilities
+    from noiseproof.audit.estimate import column_classes
     from noiseproof.cli.matrices import read_predictions
-    from noiseproof.io.files import ReadError
-    from noiseproof.io.text import excerpt
 
-    if said := [name for name, value in training.items() if value]:
-        raise ValueError(f"with --probabilities nothing is trained, so --{said[0]} says nothing; leave one of the two out")
-    classes = dataset.classes
-    p = read_predictions(file, classes)
-    if p.ndim == 2 and p.shape[1] > len(classes) and classes == tuple(map(str, range(len(classes)))):
-        classes = tuple(map(str, range(p.shape[1])))  # the last classes have no example
-    if p.ndim == 2 and p.shape[1] > 1 and p.shape[1] != len(classes):
-        named = ", ".join(excerpt(name, 40) for name in classes[:NAMED]) + (", ..." if len(classes) > NAMED else "")
-        raise ReadError(
-            file, f"{p.shape[1]} columns, and the data have {len(classes)} classes: {named}; one for each, in this order"
-        )
-    with _named(file):
+    if unused := [name for name, value in training.items() if value]:
+        raise ValueError(f"with --probabilities nothing is trained, so --{unused[0]} says nothing; leave one of the two out")
+    p = read_predictions(file, dataset.classes)
+    with _file_named(file):
+        classes = column_classes(p, dataset.classes)
         return audit_probabilities(p, dataset.train.labels, features=features, classes=classes, seed=seed)
 
 
-def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out: Path, shown_by: Console | None) -> Audit:
+def _audit_by_training(
+    dataset: Dataset, place: str, options: dict[str, Any], device: str, out: Path, shown_on: Console | None
+) -> Audit:
     from noiseproof.audit import audit_labels
     from noiseproof.audit.folds import SMALL_NETWORK, uses_small_network
-    from noiseproof.cli.audit_view import Followed
     from noiseproof.cli.doubts import table_doubts
     from noiseproof.cli.plan import device_named
     from noiseproof.data import check_classes
     from noiseproof.train import OutOfMemoryError
 
-    with sigterm_as_ctrl_c() as stopped, Followed(shown_by) as followed, errors_reported():
+    with sigterm_as_ctrl_c() as stopped, AuditProgress(shown_on) as progress, errors_reported():
         check_classes(dataset, place)
         for text in table_doubts(dataset.columns, dataset.train, dataset.train.labels, dataset.classes):
             warn(text)
         try:
-            if ":" in (how["model"] or ""):
+            if ":" in (options["model"] or ""):
                 sys.path.insert(0, os.getcwd())  # where a user's own module usually is
-            options = {name: value for name, value in how.items() if value is not None}
-            options |= {"folder": out / "folds", "device": device_named(device)}
-            if shown_by is not None and uses_small_network(dataset.train, how["model"], options["device"]):
+            given = {name: value for name, value in options.items() if value is not None}
+            given |= {"folder": out / "folds", "device": device_named(device)}
+            if shown_on is not None and uses_small_network(dataset.train, options["model"], given["device"]):
                 text = f"no GPU: the images are learnt by a small network, {SMALL_NETWORK}; --model names another"
-                shown_by.print(text, highlight=False, soft_wrap=True)
-            return audit_labels(dataset.train, classes=dataset.classes, progress=followed, **options)
+                shown_on.print(text, highlight=False, soft_wrap=True)
+            return audit_labels(dataset.train, classes=dataset.classes, progress=progress, **given)
         except KeyboardInterrupt:
-            followed.close()
-            way = f"goes on after {followed.done} of {followed.networks} networks" if followed.done else "starts anew"
+            progress.close()
+            way = f"resumes after {progress.done} of {progress.networks} networks" if progress.done else "starts anew"
             text = f"stopped; the same command {way} in {escape(str(out))}"
             Console(stderr=True).print(text, highlight=False, soft_wrap=True)
             raise typer.Exit(stopped.status) from None
@@ -208,29 +194,8 @@ def _trained(dataset: Dataset, place: str, how: dict[str, Any], device: str, out
             raise ValueError(str(error)) from error
 
 
-def _write(
-    found: Audit, dataset: Dataset, place: str, labels: str | None, after: dict[str, str], seed: int, out: Path, examples: int
-) -> None:
-    from noiseproof.io.files import write_whole
-    from noiseproof.report.audit_page import audit_page
-
-    paths = dataset.train.paths
-    found.save(out, paths=paths)
-    again = f"noiseproof audit {shlex.quote(place)}{_given(labels)} --decisions decisions.csv --out {shlex.quote(str(out))}"
-    commands = {f"{purpose[0].upper()}{purpose[1:]}:": command for purpose, command in after.items()}
-    commands["Or decide above, export, and write the data with your decisions:"] = again
-    facts = {"data": place, "labels": labels or "the data's own", "seed": str(seed)}
-    facts |= {} if dataset.test is None else {"not audited": f"the test split, {len(dataset.test):,} examples"}
-    facts |= {f"SHA-256 of {name}": digest for name, digest in list(dataset.sources.items())[:8]}
-    made = time.strftime("%Y-%m-%d")
-    text = audit_page(
-        found, dataset, paths=paths, title=dataset.name, facts=facts, commands=commands, made=made, shown=examples
-    )
-    write_whole(out / PAGE, lambda path: path.write_text(text, encoding="utf-8"))
-
-
-def _decided(dataset: Dataset, place: str, decisions: Path, out: Path, as_json: bool) -> None:
-    """Write the data as the decisions make them."""
+def _apply_decisions(dataset: Dataset, place: str, decisions: Path, out: Path, as_json: bool) -> None:
+    """Write the data with the decisions applied, and print how many there are."""
     from noiseproof.audit.files import apply_decisions
 
     found, written = apply_decisions(dataset, place, decisions, out)
@@ -240,5 +205,97 @@ def _decided(dataset: Dataset, place: str, decisions: Path, out: Path, as_json: 
     counts = ", ".join(
         f"{count} {word}" for word, count in zip(("kept", "relabelled", "dropped"), found.counts.values(), strict=True)
     )
-    console.print(f"{counts} by decision; {int(found.kept.sum())} examples in {escape(str(written))}", soft_wrap=True)
-    console.print(f"next: noiseproof train jal-ce --data {escape(shlex.quote(str(written)))}", soft_wrap=True)
+    _print(f"{counts} by decision; {int(found.kept.sum())} examples in {escape(str(written))}")
+    _print(f"next: noiseproof train jal-ce --data {escape(shlex.quote(str(written)))}")
+
+
+def _print_summary(audit: Audit, name: str, out: Path, commands: dict[str, str]) -> None:
+    """The summary in a few lines, warnings, where its files are, and what to run next."""
+    headline, sentences = audit.summary()
+    _print(f"[bold]{escape(printable(name))}: {escape(headline[0].lower() + headline[1:])}[/]")
+    for sentence in sentences:
+        _print(escape(sentence))
+    _print_warnings(audit)
+    _print(f"{escape(str(out / 'audit.html'))} shows the most suspicious and takes decisions; audit.csv lists all labels")
+    for purpose, command in commands.items():
+        _print(f"next, {purpose}: {escape(command)}")
+
+
+def _print_warnings(audit: Audit) -> None:
+    """The first ones, on stderr."""
+    for text in audit.warnings[:MAX_WARNINGS]:
+        warn(text)
+    if (further := len(audit.warnings) - MAX_WARNINGS) > 0:
+        warn(f"and {further} more, in audit.html with the classes")
+
+
+def _print(line: str) -> None:
+    console.print(line, highlight=False, soft_wrap=True)
+
+
+class AuditProgress:
+    """Shows how far the training of an audit is: a bar on a terminal, else lines, one for each network at least."""
+
+    def __init__(self, shown_on: Console | None) -> None:
+        self.shown_on = shown_on
+        self.bar: Bar | None = None
+        self.done = self.networks = 0
+        self.start = self.printed = time.monotonic()
+        self.first = 0
+        self.hinted = False
+
+    def __enter__(self) -> Self:
+        if self.shown_on is not None and self.shown_on.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[left]}"))
+            self.bar = Bar(*columns, console=self.shown_on, expand=True, transient=True)
+            self.task = self.bar.add_task("", total=None, left="")
+            self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Restore the terminal."""
+        if self.bar is not None:
+            self.bar.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        from noiseproof.cli.progress import LINE_SECONDS
+
+        stored, ended = progress.state == "trained before", progress.state != "training"
+        if stored:  # which does not measure the pace
+            self.start, self.first = time.monotonic(), progress.done
+        one_stage = progress.total == progress.folds * progress.epochs and progress.stage == "given labels"
+        self.networks = progress.folds * (1 if one_stage else 2)
+        self.done += ended
+        self._hint(progress)
+        label = f"{progress.stage}, network {progress.fold}/{progress.folds}"
+        if self.bar is not None:
+            left = self._left(progress)
+            self.bar.update(self.task, completed=progress.done, total=progress.total, description=label, left=left)
+        elif self.shown_on is not None and (
+            ended or (progress.epoch < progress.epochs and time.monotonic() - self.printed >= LINE_SECONDS)
+        ):
+            self.printed = time.monotonic()
+            how = "trained before" if stored else f"epoch {progress.epoch}/{progress.epochs}  {self._left(progress)}"
+            self.shown_on.print(f"{label}  {how}", markup=False, highlight=False, soft_wrap=True)
+
+    def _hint(self, progress: Progress) -> None:
+        """Print once what is faster, where the first epoch shows that it will take long."""
+        from noiseproof.cli.progress import duration
+
+        if self.hinted or self.shown_on is None or progress.done == self.first:
+            return
+        self.hinted = True
+        if self.networks > 1 and (left := self._seconds_left(progress)) > LONG_SECONDS:
+            text = f"about {duration(left)} to go; {FASTER.format(self.networks)}"
+            self.shown_on.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _left(self, progress: Progress) -> str:
+        from noiseproof.cli.progress import duration
+
+        return "" if progress.done == self.first else f"{duration(self._seconds_left(progress))} left"
+
+    def _seconds_left(self, progress: Progress) -> float:
+        return (progress.total - progress.done) * (time.monotonic() - self.start) / (progress.done - self.first)

@@ -9,24 +9,30 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import shlex
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit import Audit
+from noiseproof.audit.files import POSTERIOR_FILE
 from noiseproof.audit.result import AuditSummary, percent, short_name
 from noiseproof.data import DataError, Dataset
 from noiseproof.data.images import example_image
+from noiseproof.io.files import write_whole
 from noiseproof.io.text import cell, printable
 from noiseproof.report import charts
 from noiseproof.report.templates import environment
 from noiseproof.version import __version__
 
-__all__ = ["audit_page"]
+__all__ = ["audit_page", "write_audit"]
 
 MAX_EXAMPLES = 200
 THUMBNAIL_SIDE = 96  # pixels of a thumbnail's longer side
@@ -38,7 +44,8 @@ MAX_PATH_LENGTH = 200
 MAX_TABLE_CLASSES, MAX_CHART_CLASSES = 20, 100
 """Classes up to which the matrix is a table, and beyond that a picture"""
 MAX_CLASSES_LISTED = 100  # classes in the table of classes
-MAX_WARNINGS = 6  # warnings at the top
+MAX_WARNINGS = 6  # at the top
+MAX_SOURCES = 8  # files whose digest is named
 MAX_CONFUSIONS = 12
 SHADES = 9
 
@@ -117,6 +124,41 @@ def audit_page(
         made=made,
         version=__version__,
     )
+
+
+def write_audit(
+    audit: Audit,
+    dataset: Dataset,
+    folder: Path,
+    *,
+    place: str,
+    labels: str | None = None,
+    seed: int = 0,
+    shown: int = MAX_EXAMPLES,
+) -> dict[str, str]:
+    """Write the files of an audit and its page; return the commands to run next, by their purpose.
+
+    ``dataset`` was opened at ``place`` and has the audited examples as its training split; ``labels`` is the file of their
+    labels, if these are not the data's own. The page shows up to ``shown`` examples.
+    """
+    paths = dataset.train.paths
+    audit.save(folder, paths=paths)
+    data, own, to = shlex.quote(place), "" if labels is None else f" --labels {shlex.quote(labels)}", shlex.quote(str(folder))
+    soft = shlex.quote(str(folder / POSTERIOR_FILE))
+    after = {
+        "for the loss and settings that suit such labels": f"noiseproof advise {data}{own} --noise {to}",
+        "to train on the probability of every class": f"noiseproof train jal-ce --data {data} --labels {soft}",
+    }
+    commands = {f"{purpose[0].upper()}{purpose[1:]}:": command for purpose, command in after.items()}
+    again = f"noiseproof audit {data}{own} --decisions decisions.csv --out {to}"
+    commands["Or decide above, export, and write the data with your decisions:"] = again
+    facts = {"data": place, "labels": labels or "the data's own", "seed": str(seed)}
+    facts |= {} if dataset.test is None else {"not audited": f"the test split, {len(dataset.test):,} examples"}
+    facts |= {f"SHA-256 of {name}": digest for name, digest in list(dataset.sources.items())[:MAX_SOURCES]}
+    about: dict[str, Any] = {"title": dataset.name, "facts": facts, "commands": commands, "made": time.strftime("%Y-%m-%d")}
+    text = audit_page(audit, dataset, paths=paths, shown=shown, **about)
+    write_whole(folder / "audit.html", lambda path: path.write_text(text, encoding="utf-8"))
+    return after
 
 
 def suspects(audit: Audit, dataset: Dataset | None, paths: Sequence[str] | None, most: int) -> list[Suspect]:

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 import noiseproof
 from noiseproof import advice, theory
-from noiseproof.advice import evidence
-from noiseproof.advice.evidence import Case, Cell, Measured, cells, family_of, nearest
+from noiseproof.advice import Case, Evidence, choice, load_evidence, nearest_evidence
+from noiseproof.advice import MeasuredLoss as Measured
+from noiseproof.advice.choice import noise_family
 from noiseproof.audit import Audit
 from noiseproof.cli import app
 from noiseproof.cli.loss_lists import parse_losses
@@ -25,13 +26,13 @@ RECORDS = Path(__file__).resolve().parents[2] / "records"
 
 def cell(*losses, **facts):
     usual = {"data": "made", "kind": "features", "classes": 10, "examples": 1000, "noise": "symmetric:0.4", "rate": 0.4}
-    return Cell(**{**usual, "family": "symmetric", "record": "here", "losses": losses, **facts})
+    return Evidence(**{**usual, "family": "symmetric", "record": "here", "losses": losses, **facts})
 
 
 @pytest.fixture
 def measured(monkeypatch):
     def put(*known):
-        monkeypatch.setattr(evidence, "cells", lambda: known)
+        monkeypatch.setattr(choice, "load_evidence", lambda: known)
 
     return put
 
@@ -63,7 +64,7 @@ def test_weights_and_decay_are_the_paper_s_for_the_kind_of_data(measured, kind, 
     assert found.options["alpha"] == alpha
     assert found.options["beta"] * found.options["a"] == pytest.approx(strength)
     assert (found.l1, found.l2) == (l1, l2)
-    assert {part(found, "alpha and beta").basis, part(found, "decay").basis} == {"paper"}
+    assert {part(found, "alpha and beta").basis, part(found, "regularisation").basis} == {"paper"}
 
 
 def test_the_nearest_measurement_is_of_the_same_kind_of_data_and_the_nearest_noise(measured):
@@ -71,11 +72,11 @@ def test_the_nearest_measurement_is_of_the_same_kind_of_data_and_the_nearest_noi
     near, far = cell(*losses), cell(*losses, rate=0.6, noise="symmetric:0.6")
     pair, images = cell(*losses, family="pair", noise="pairflip:0.4"), cell(*losses, kind="images")
     measured(far, pair, images, near)
-    assert nearest(Case("features", 10, 1000, "symmetric", 0.41)) == (near, pytest.approx(0.01))
-    assert nearest(Case("features", 10, 1000, "pair", 0.41))[0] == pair
-    assert nearest(Case("photographs", 10, 1000, "symmetric", 0.41))[0] is None
-    assert nearest(Case(None, 10, 1000, "symmetric", 0.41))[0] is None
-    assert nearest(Case("features", 1000, 1000, "symmetric", 0.41))[1] == pytest.approx(0.01 + 0.1 * 2)
+    assert nearest_evidence(Case("features", 10, 1000, "symmetric", 0.41)) == (near, pytest.approx(0.01))
+    assert nearest_evidence(Case("features", 10, 1000, "pair", 0.41))[0] == pair
+    assert nearest_evidence(Case("photographs", 10, 1000, "symmetric", 0.41))[0] is None
+    assert nearest_evidence(Case(None, 10, 1000, "symmetric", 0.41))[0] is None
+    assert nearest_evidence(Case("features", 1000, 1000, "symmetric", 0.41))[1] == pytest.approx(0.01 + 0.1 * 2)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,11 @@ def test_the_nearest_measurement_is_of_the_same_kind_of_data_and_the_nearest_noi
         (Measured("gce", "none", 92.0, 3.0, 5), Measured("jal-ce", "none", 90.0, 3.0, 5), "jal-ce"),  # error 1.90
         (Measured("gce", "none", 92.0, 2.0, 5), Measured("jal-ce", "none", 90.0, 2.0, 5), "jal-ce"),  # error 1.26
         (Measured("gce", "none", 92.0, 0.1, 2), Measured("jal-ce", "none", 90.0, 0.1, 2), "jal-ce"),  # two seeds
-        (Measured("gce", "none", 90.9, 0.1, 5), Measured("jal-ce", "none", 90.0, 0.1, 5), "jal-ce"),  # less than a point
+        (
+            Measured("gce", "none", 90.9, 0.1, 5),
+            Measured("jal-ce", "none", 90.0, 0.1, 5),
+            "jal-ce",
+        ),  # less than a point
         (Measured("gce", "none", 92.0, None, 1), Measured("jal-ce", "none", 90.0, None, 1), "jal-ce"),  # one seed
         (Measured("gce", "none", 93.5, None, 1), Measured("jal-ce", "none", 90.0, None, 1), "gce"),
     ],
@@ -178,13 +183,13 @@ def test_the_commands_are_of_this_command_line_and_the_loss_in_them_is_the_advis
 
 
 def test_every_cell_of_the_evidence_is_ranked_and_has_at_least_two_losses():
-    for one in cells():
+    for one in load_evidence():
         means = [each.mean for each in one.losses]
         assert means == sorted(means, reverse=True)
         assert len(means) > 1
         assert len({each.loss for each in one.losses}) == len(means)
         assert 0 <= one.rate < 1
-    lines = {str(one) for one in cells() if one.data == "cifar10" and one.noise == "symmetric:0.4"}
+    lines = {str(one) for one in load_evidence() if one.data == "cifar10" and one.noise == "symmetric:0.4"}
     assert any("50,000 examples, 10 classes, symmetric:0.4, 40% wrong; records/reproduction.jsonl" in line for line in lines)
 
 
@@ -196,7 +201,7 @@ def test_no_run_counts_twice_in_the_evidence():
         seeds[one["dataset"], one["noise"].removeprefix("labels:"), one["loss"]].add(one["seed"])
     counted = [
         (each.n, len(seeds[one.data, one.noise, each.loss]))
-        for one in cells()
+        for one in load_evidence()
         if one.record == "records/reproduction.jsonl"
         for each in one.losses
     ]
@@ -214,7 +219,7 @@ def test_no_run_counts_twice_in_the_evidence():
     ],
 )
 def test_the_family_of_a_noise_is_how_it_spreads(noise, family):
-    assert family_of(noise) == family
+    assert noise_family(noise) == family
 
 
 def test_what_is_not_a_kind_of_data_is_refused():
