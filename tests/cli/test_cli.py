@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import noiseproof
 from noiseproof import demo
 from noiseproof.cli import app
-from noiseproof.cli.losses import usage
+from noiseproof.losses.facts import find_facts
 from noiseproof.train import prepare, train
 
 runner = CliRunner()
@@ -47,7 +47,7 @@ def test_the_code_on_a_page_runs(entry):
     given = {"logits": torch.randn(4, width), "features": torch.randn(4, width), "target": torch.arange(4)}
     given |= {"means": torch.randn(10, 512), "root_freedom": torch.ones(10), "noiseproof": noiseproof}
     given |= {"model": torch.nn.Linear(2, 2)}
-    for line in usage(entry):
+    for line in find_facts(entry.name).usage:
         assert line in run("losses", entry.name).output
         exec(line, given)
         if line.startswith("criterion"):
@@ -63,7 +63,7 @@ def test_a_page_explains_the_symbols_it_uses_and_no_others():
     assert "w1, w2: the two largest label weights" in run("losses", "amse").output
 
 
-def test_a_page_says_the_decay_that_belongs_to_the_loss():
+def test_a_page_shows_the_regularisation_that_is_recommended_for_the_loss():
     """The strengths of the paper, where a user looks."""
     page = " ".join(run("losses", "jal-ce").output.split())
     assert "L1 5e-05: small images, 10 classes" in page
@@ -72,8 +72,8 @@ def test_a_page_says_the_decay_that_belongs_to_the_loss():
     assert "decay = noiseproof.L1(model, 5e-05) loss = criterion(logits, target) + decay()" in page
     assert "L1 5e-07: small images, 100 classes" in " ".join(run("losses", "anl-fl").output.split())
     assert "L1" not in run("losses", "gce").output
-    assert "decay not in the paper" in " ".join(run("losses", "dft").output.split())
-    assert "with the decay that belongs to it" in run("losses").output
+    assert "regularisation not in the paper" in " ".join(run("losses", "dft").output.split())
+    assert "with the regularisation that is recommended for it" in run("losses").output
 
 
 def test_a_wrong_name_ends_with_a_hint():

@@ -47,18 +47,25 @@ def _root(
     pass
 
 
-app.command()(losses)
-app.command()(completed(train, name=completion.recipes, noise=completion.noises, model=completion.models))
-app.command()(completed(predict, run=completion.runs))
-app.command()(completed(compare, losses=completion.several_losses, dataset=completion.datasets, noise=completion.noises))
-app.command()(completed(audit, data=completion.datasets, model=completion.models))
-app.command()(completed(advise, data=completion.datasets, noise=completion.noises))
-app.command()(reproduce)
-app.command()(demo)
-app.command()(report)
-app.add_typer(theory.app, name="theory")
-app.add_typer(noise.app, name="noise")
-app.add_typer(data.app, name="data")
+DATA, TRAINING, PAPER = "For your data", "For training", "For the paper"
+"""The headings of ``noiseproof --help``"""
+
+app.command(rich_help_panel=DATA)(completed(audit, data=completion.datasets, model=completion.models))
+app.command(rich_help_panel=DATA)(completed(advise, data=completion.datasets, noise=completion.noises))
+app.add_typer(data.app, name="data", rich_help_panel=DATA)
+app.add_typer(noise.app, name="noise", rich_help_panel=DATA)
+app.command(rich_help_panel=TRAINING)(
+    completed(train, name=completion.recipes, noise=completion.noises, model=completion.models)
+)
+app.command(rich_help_panel=TRAINING)(completed(predict, run=completion.runs))
+app.command(rich_help_panel=TRAINING)(
+    completed(compare, losses=completion.several_losses, dataset=completion.datasets, noise=completion.noises)
+)
+app.command(rich_help_panel=TRAINING)(losses)
+app.add_typer(theory.app, name="theory", rich_help_panel=TRAINING)
+app.command(rich_help_panel=TRAINING)(report)
+app.command(rich_help_panel=TRAINING)(demo)
+app.command(rich_help_panel=PAPER)(reproduce)
 completed(theory.check, loss=completion.losses, noise=completion.noises)
 completed(data.show, dataset=completion.datasets)
 completed(data.fetch, name=completion.downloads)

@@ -21,9 +21,9 @@ def completed(command: F, **completers: Completer) -> F:
 
 
 def losses(incomplete: str) -> list[str]:
-    from noiseproof.losses.catalog import list_losses
+    from noiseproof.losses.facts import list_facts
 
-    return _starting(incomplete, (entry.name for entry in list_losses()))
+    return _starting(incomplete, (facts.name for facts in list_facts()))
 
 
 def several_losses(incomplete: str) -> list[str]:

@@ -22,20 +22,8 @@ __all__ = ["Commands"]
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Of click, or of the copy of it that newer versions of Typer have"""
 RECIPE_FIELDS = (
-    *(
-        "loss_options",
-        "noise_rule",
-        "model_options",
-        "weights",
-        "optimiser",
-        "lr",
-        "momentum",
-        "nesterov",
-        "schedule",
-        "l1",
-        "l2",
-    ),
-    *("l2", "clip", "augment", "epochs", "batch", "precision", "confidence_epochs", "standardise", "one_scale", "size"),
+    *("loss_options", "noise_rule", "model_options", "weights", "optimiser", "lr", "momentum", "nesterov", "schedule", "l1"),
+    *("l2", "clip", "augment", "epochs", "batch", "precision", "confidence_epochs", "standardise", "global_scaling", "size"),
 )
 """What --set changes that has no option of its own, listed so that a mistyped option is answered without importing torch"""
 
