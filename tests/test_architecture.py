@@ -70,7 +70,7 @@ def test_nothing_imports_the_paper_but_the_command_line_inside_functions(path):
         ("import noiseproof", {"noiseproof"}),
         ("from noiseproof import __version__", {"noiseproof"}),
         ("from noiseproof import noise", {"noise"}),
-        ("import noiseproof.data.fetch as f", {"data"}),
+        ("import noiseproof.data.loader as f", {"data"}),
         ("def f():\n    from noiseproof.train import Recipe", {"train"}),
         ("if TYPE_CHECKING:\n    from noiseproof.train import Recipe", {"train"}),
         ("from ..losses import base", {"losses"}),
@@ -141,7 +141,7 @@ def test_what_the_page_adds_works_and_costs_the_files_it_says(tmp_path):
         else:
             assert not path.exists()
         path.write_text(block, encoding="utf-8")
-    assert touched == ["matrix.py", "linear.py", "rings.py", "known.py", "transforms.py"]
+    assert touched == ["matrix.py", "linear.py", "opening.py", "transforms.py"]
     done = subprocess.run(
         [sys.executable, "-c", USED, str(tmp_path / "images.npz")],
         env={"PYTHONPATH": str(tmp_path / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},

@@ -12,7 +12,6 @@ from tools import docstrings
 NOT_YET = {
     *(
         "noiseproof.checks",
-        "noiseproof.classes",
         "noiseproof.data",
         "noiseproof.regularisation",
     ),

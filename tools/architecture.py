@@ -16,7 +16,6 @@ PACKAGE = "noiseproof"
 """The package itself, that is ``__init__.py``, which imports what is asked of it"""
 FOUNDATION = {
     "checks": "checks of numbers with one wording for all errors",
-    "classes": "names of the classes of known data sets",
     "io": "files written whole or not at all, and files of others read within limits",
     "keyed_random": "random numbers that are a function of their keys",
     "version": "the version",
@@ -91,7 +90,7 @@ BOXES = {
         ("core", "data", "losses", "train"),
         ("integrations", "sklearn"),
     ),
-    "data": Box("readers of tables, arrays and images, splits, loaders, augmentation", "data/places.py"),
+    "data": Box("readers of tables, arrays and images, splits, loaders, augmentation", "data/opening.py"),
     "models": Box("networks by name, pretrained weights", "models/catalog.py"),
     "theory": Box("which loss tolerates which noise, the required `a`", "theory/conditions.py", ("losses", "noise")),
     "noise": Box("transition matrices, sampling of noisy labels, label files, `kind:rate`", "noise/matrix.py"),

@@ -6,9 +6,6 @@ import pytest
 import torch
 
 from noiseproof.data import (
-    CIFAR10,
-    CIFAR100,
-    CLOTHING1M,
     IMAGENET,
     Augment,
     ColorJitter,
@@ -17,10 +14,15 @@ from noiseproof.data import (
     RandomResizedCrop,
     ResizeCenterCrop,
     Rotation,
+    evaluation,
+)
+from noiseproof.paper.augmentations import (
+    CIFAR10,
+    CIFAR100,
+    CLOTHING1M,
     cifar10_augment,
     cifar100_augment,
     clothing1m_augment,
-    evaluation,
     webvision_augment,
 )
 

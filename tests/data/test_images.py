@@ -331,7 +331,7 @@ def test_the_readers_import_without_pillow_and_say_how_to_get_it():
     code = """
 import sys
 sys.modules["PIL"] = None
-from noiseproof.data import ImageLoader, load_webvision, read_image
+from noiseproof.data import ImageLoader, load_image_folder, read_image
 try:
     read_image("x.png")
 except ImportError as error:

@@ -1,4 +1,4 @@
-"""Lists of image files: anyone's, WebVision's and Clothing1M's layouts as people have them, and every bad line."""
+"""Lists of image files as people have them, and every bad line."""
 
 import hashlib
 import os
@@ -6,31 +6,14 @@ import os
 import numpy as np
 import pytest
 
-from noiseproof.data import DataError, load_clothing1m, load_list, load_webvision
+from noiseproof.data import DataError, load_list
 from noiseproof.io.files import checksum
-
-SYNSETS = ["n01440764 tench, Tinca tinca", "n02012849 crane", "n03126707 crane", "n03127747 crash helmet"]
-
-
-def touch(root, names):
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(b"")
-
-
-def relative(files, root):
-    return [os.path.relpath(path, root) for path in files.paths]
+from tests.helpers.image_lists import relative, touch, write
 
 
 def of_sizes(*sizes):
     """What ``sources`` has of the images."""
     return {"sizes of the images": hashlib.sha256("".join(f"{size}\n" for size in sizes).encode()).hexdigest()}
-
-
-def write(path, *lines):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
 
 
 def test_the_label_is_the_last_field_after_a_space_a_tab_or_a_comma(tmp_path):
@@ -238,129 +221,6 @@ def test_missing_images_are_found_at_once_or_on_request_later(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"l\.txt:2: no file .*gone\.png \(4 of 5 are missing\); correct the list"):
         load_list(listed)
     assert len(load_list(listed, check_files=False).train) == 5
-
-
-def webvision(root, *, info="info", train="", val="val_images_256"):
-    write(root / info / "train_filelist_google.txt", "google/q0001/a.jpg 0", "google/q0002/b.jpg 1", "google/q0009/z.jpg 3")
-    write(root / info / "val_filelist.txt", "val000001.jpg 3", "val000002.jpg 1", "val000003.jpg 0")
-    write(root / info / "synsets.txt", *SYNSETS)
-    touch(root / train, ["google/q0001/a.jpg", "google/q0002/b.jpg", "google/q0009/z.jpg"])
-    touch(root / val, ["val000001.jpg", "val000002.jpg", "val000003.jpg"])
-    return root
-
-
-@pytest.mark.parametrize(
-    "layout",
-    [{}, {"info": ""}, {"train": "train", "val": "val"}, {"train": "google_resized_256", "val": "val_images"}],
-    ids=str,
-)
-def test_webvision_in_the_layouts_people_have(tmp_path, layout):
-    data = load_webvision(webvision(tmp_path, **layout), classes=3)
-    train = tmp_path / layout.get("train", "")
-    assert relative(data.train, train) == ["google/q0001/a.jpg", "google/q0002/b.jpg"]
-    assert data.train.labels.tolist() == [0, 1]
-    assert relative(data.test, tmp_path / layout.get("val", "val_images_256")) == ["val000002.jpg", "val000003.jpg"]
-    assert data.test.labels.tolist() == [1, 0]
-    assert data.classes == ("tench", "crane (n02012849)", "crane (n03126707)")
-    assert sorted(data.sources) == ["synsets.txt", "train_filelist_google.txt", "val_filelist.txt"]
-
-
-@pytest.mark.parametrize("place", ["", "val/"])
-@pytest.mark.parametrize("names", [["n01440764", "n02012849"], ["0", "1"]], ids=["synsets", "numbers"])
-def test_webvision_is_also_tested_on_folders_of_imagenet(tmp_path, place, names):
-    webvision(tmp_path / "web")
-    touch(tmp_path / "net", [f"{place}{names[0]}/v2.JPEG", f"{place}{names[0]}/v1.JPEG", f"{place}{names[1]}/v3.JPEG"])
-    touch(tmp_path / "net", [f"{place}n03127747/v9.JPEG"])
-    data = load_webvision(tmp_path / "web", classes=2, imagenet=tmp_path / "net")
-    other = data.other_tests["ilsvrc12"]
-    assert [os.path.basename(path) for path in other.paths] == ["v1.JPEG", "v2.JPEG", "v3.JPEG"]
-    assert other.labels.tolist() == [0, 0, 1]
-    assert sorted(data.sources) == ["net", "synsets.txt", "train_filelist_google.txt", "val_filelist.txt"]
-    assert list(data.splits) == ["train", "test", "ilsvrc12"]
-
-
-@pytest.mark.parametrize("place", ["", "val"])
-def test_webvision_is_also_tested_on_a_list_of_imagenet(tmp_path, place):
-    webvision(tmp_path / "web")
-    touch(tmp_path / "net" / place, ["v1.JPEG", "v2.JPEG"])
-    listed = write(tmp_path / "net" / "val.txt", "v1.JPEG 1", "v2.JPEG 999", "v2.JPEG 0")
-    data = load_webvision(tmp_path / "web", classes=2, imagenet=listed)
-    assert relative(data.other_tests["ilsvrc12"], tmp_path / "net" / place) == ["v1.JPEG", "v2.JPEG"]
-    assert data.other_tests["ilsvrc12"].labels.tolist() == [1, 0]
-
-
-def test_what_webvision_lacks_is_said(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no train_filelist_google\.txt there"):
-        load_webvision(tmp_path)
-    webvision(tmp_path)
-    with pytest.raises(DataError, match=r"synsets\.txt: 50 classes wanted, 4 listed"):
-        load_webvision(tmp_path)
-    with pytest.raises(ValueError, match=r"classes must be in \[1, 1000\], got 0"):
-        load_webvision(tmp_path, classes=0)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match="no folder n01440764 or 0 there or in its 'val'"):
-        load_webvision(tmp_path, classes=2, imagenet=tmp_path / "empty")
-    touch(tmp_path / "part", ["val/n01440764/1.JPEG"])
-    with pytest.raises(FileNotFoundError, match="n02012849"):
-        load_webvision(tmp_path, classes=2, imagenet=tmp_path / "part")
-    write(tmp_path / "info" / "val_filelist.txt", "val000001.jpg 3")
-    with pytest.raises(DataError, match=r"val_filelist\.txt: no images of the first 2 classes"):
-        load_webvision(tmp_path, classes=2)
-    (tmp_path / "google").rename(tmp_path / "bing")
-    with pytest.raises(FileNotFoundError, match="no google there"):
-        load_webvision(tmp_path, classes=2)
-
-
-def clothing(root, *, notes="", images="images/"):
-    touch(root, [f"{images}{name}" for name in ("0/01/a.jpg", "1/02/b.jpg", "2/03/c.jpg", "3/04/d.jpg")])
-    write(root / notes / "noisy_train_key_list.txt", "images/1/02/b.jpg", "images/0/01/a.jpg")
-    write(root / notes / "clean_train_key_list.txt", "images/0/01/a.jpg")
-    write(root / notes / "clean_val_key_list.txt", "images/2/03/c.jpg")
-    write(root / notes / "clean_test_key_list.txt", "images/3/04/d.jpg")
-    write(root / notes / "noisy_label_kv.txt", "images/0/01/a.jpg 4", "images/1/02/b.jpg 13", "images/9/99/unused.jpg 1")
-    write(root / notes / "clean_label_kv.txt", "images/0/01/a.jpg 5", "images/2/03/c.jpg 6", "images/3/04/d.jpg 7")
-    return root
-
-
-@pytest.mark.parametrize("notes", ["", "annotations"])
-@pytest.mark.parametrize("images", ["images/", ""])
-def test_clothing1m_in_the_layouts_people_have(tmp_path, notes, images):
-    data = load_clothing1m(clothing(tmp_path, notes=notes, images=images))
-    assert relative(data.train, tmp_path) == [f"{images}1/02/b.jpg", f"{images}0/01/a.jpg"]
-    assert data.train.labels.tolist() == [13, 4]
-    assert relative(data.test, tmp_path) == [f"{images}3/04/d.jpg"]
-    assert data.test.labels.tolist() == [7]
-    assert (len(data.classes), data.classes[0], data.classes[13]) == (14, "T-Shirt", "Underwear")
-    assert len(data.sources) == 4
-
-
-def test_clothing1ms_clean_images_are_had_by_name(tmp_path):
-    data = load_clothing1m(clothing(tmp_path), train="clean_train", test="clean_val")
-    assert data.train.labels.tolist() == [5]
-    assert data.test.labels.tolist() == [6]
-
-
-def test_clothing1ms_own_names_are_used_where_they_are(tmp_path):
-    names = write(clothing(tmp_path) / "category_names_eng.txt", *(f"Class {k}" for k in range(14)))
-    assert load_clothing1m(tmp_path).classes[3] == "Class 3"
-    write(names, "only", "two")
-    with pytest.raises(DataError, match=r"category_names_eng\.txt: 14 names expected, found 2"):
-        load_clothing1m(tmp_path)
-
-
-def test_what_clothing1m_lacks_is_said(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no noisy_train_key_list\.txt there"):
-        load_clothing1m(tmp_path)
-    clothing(tmp_path)
-    write(tmp_path / "clean_test_key_list.txt", "images/3/04/d.jpg", "images/0/00/odd.jpg")
-    with pytest.raises(DataError, match=r"clean_test_key_list\.txt:2: 'images/0/00/odd\.jpg' has no label in clean_label_kv"):
-        load_clothing1m(tmp_path)
-    write(tmp_path / "clean_label_kv.txt", "images/3/04/d.jpg 14")
-    with pytest.raises(DataError, match=r"clean_label_kv\.txt:1: labels must be in \[0, 13\], got 14"):
-        load_clothing1m(tmp_path)
-    (tmp_path / "images/0/01/a.jpg").unlink()
-    with pytest.raises(FileNotFoundError, match=r"noisy_train_key_list\.txt:2: no file .*a\.jpg; correct"):
-        load_clothing1m(tmp_path)
 
 
 def test_labels_are_int64(tmp_path):

@@ -15,7 +15,8 @@ import pytest
 import torch
 from PIL import Image
 
-from noiseproof.data import Centre, DataError, ImageFiles, ImageLoader, RandomPart, Squash, read_image, webvision_augment
+from noiseproof.data import Centre, DataError, ImageFiles, ImageLoader, RandomPart, Squash, read_image
+from noiseproof.paper.augmentations import webvision_augment
 
 COUNT = 23
 

@@ -4,37 +4,34 @@ import io
 import random
 import tarfile
 
-from noiseproof.data import download as downloads
-from noiseproof.data.fetch import fetch
-from noiseproof.data.known import RemoteFile, Source
+from noiseproof.paper.download import RemoteFile, Source, fetch
 from tests.helpers.misbehaving import md5, sha256
 
 PAGE = "http://localhost/about"
-MEMBER = random.Random(0).randbytes(700_000)  # more than four times what gzip reads ahead
-
-
-def _archive():
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
-        entry = tarfile.TarInfo("tiny-bin/data.bin")
-        entry.size = len(MEMBER)
-        tar.addfile(entry, io.BytesIO(MEMBER))
-    return raw.getvalue()
-
-
-CONTENT = _archive()
-CUT = 6 * downloads.CHUNK
+MEMBER = random.Random(0).randbytes(700_000)
 DONE = ["tiny-bin", "tiny.tar.gz"]
 
 
-def sources(address, content=CONTENT, path="/tiny.tar.gz", **options):
-    file = RemoteFile(address + path, md5(content), sha256(content))
-    return {"tiny": Source((file,), "tiny-bin", PAGE, {"data.bin": md5(MEMBER)}, **options)}
+def packed(*members):
+    """An archive of members: a TarInfo, or a name and its bytes."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
+        for member in members:
+            entry, content = (member, b"") if isinstance(member, tarfile.TarInfo) else (tarfile.TarInfo(member[0]), member[1])
+            entry.size = len(content) or entry.size
+            tar.addfile(entry, io.BytesIO(content))
+    return raw.getvalue()
 
 
-def get(server, root, **options):
-    options = {"sources": sources(server.address), "pause": 0.0, "timeout": (2.0, 2.0)} | options
-    return fetch("tiny", root, **options)
+CONTENT = packed(("tiny-bin/data.bin", MEMBER))
+
+
+def source(address, content=CONTENT, path="/tiny.tar.gz", **options):
+    return Source((RemoteFile(address + path, sha256(content)),), "tiny-bin", PAGE, {"data.bin": md5(MEMBER)}, **options)
+
+
+def get(server, root, found=None, **options):
+    return fetch(found or source(server.address), root, **options)
 
 
 def names(folder):

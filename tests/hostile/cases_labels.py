@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from noiseproof import noise
-from noiseproof.data import load_cifar10
+from noiseproof.paper.datasets import load_cifar10
 from tests.hostile.harness import ACCEPTED, Case, command
 
 LABELS = np.array([0, 1, 2, 1])

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noiseproof import noise
-from noiseproof.classes import class_facts
 from noiseproof.keyed_random import random_keys, random_uniform
 from noiseproof.noise.matrix import CORNER, read_matrix_table
 from noiseproof.noise.sampling import _counts, _draw, exact_counts
+from noiseproof.paper.datasets import class_facts
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "cifar_clean_labels.npz"
 BALANCED = {10: np.repeat(np.arange(10), 5000), 100: np.repeat(np.arange(100), 500)}

@@ -9,8 +9,9 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from noiseproof import paper
-from noiseproof.data import CIFAR10, Split, open_dataset
+from noiseproof.data import Split, open_dataset
 from noiseproof.models import create_model
+from noiseproof.paper.augmentations import CIFAR10
 from noiseproof.train import override, train, with_noise
 
 

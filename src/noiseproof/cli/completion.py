@@ -50,16 +50,16 @@ def noises(incomplete: str) -> list[str]:
 
 
 def datasets(incomplete: str) -> list[str]:
-    from noiseproof.data.known import NAMES
+    from noiseproof.data.registry import all_datasets
 
-    return _starting(incomplete, NAMES)
+    return _starting(incomplete, (name for name, known in all_datasets().items() if known.read))
 
 
 def downloads(incomplete: str) -> list[str]:
     """What 'noiseproof data fetch' downloads."""
-    from noiseproof.data.known import SOURCES
+    from noiseproof.data.registry import all_datasets
 
-    return _starting(incomplete, SOURCES)
+    return _starting(incomplete, (name for name, known in all_datasets().items() if known.fetch))
 
 
 def models(incomplete: str) -> list[str]:

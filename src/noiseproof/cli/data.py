@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from noiseproof.data import Dataset, Examples
-    from noiseproof.data.download import Progress
+    from noiseproof.data.registry import NamedDataset, Progress
     from noiseproof.noise import NoisyLabels
 
 app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_help=True)
@@ -44,14 +44,14 @@ class SplitName(StrEnum):
 
 @app.command()
 def fetch(name: Name, data: Root = None) -> None:
-    """Download a data set, check it and unpack it; resumes an interrupted download."""
+    """Download a data set, verify it and unpack it."""
     from noiseproof.data import fetch as fetch_files
 
     try:
         with errors_reported(), _progress() as progress:
             folder = fetch_files(name, data, progress=progress)
     except KeyboardInterrupt:
-        console.print("stopped; the same command continues", highlight=False)
+        console.print("stopped; nothing was left behind", highlight=False)
         raise typer.Exit(130) from None
     said = f"{name} is in {folder}, and its checksums are the published ones"
     console.print(said, markup=False, highlight=False, soft_wrap=True)
@@ -61,10 +61,10 @@ def fetch(name: Name, data: Root = None) -> None:
 def list_sets(data: Root = None) -> None:
     """List the data sets that can be fetched or opened by name, and those that are there."""
     from noiseproof.data import data_root
-    from noiseproof.data.known import ELSEWHERE, NAMES, SOURCES
+    from noiseproof.data.opening import list_datasets
 
     with errors_reported():
-        found = {name: _where(name, data) for name in dict.fromkeys([*NAMES, *SOURCES, *ELSEWHERE])}
+        found = list_datasets(data)
     _print_list(found, data_root(data), "" if data is None else f" --data {shlex.quote(str(data))}")
 
 
@@ -204,36 +204,16 @@ def _class_table(summary: Summary) -> Table:
     return table
 
 
-def _where(name: str, root: Path | None) -> str | None:
-    """Where a named data set is; None if it is not there."""
-    from noiseproof.data import data_root
-    from noiseproof.data.known import NAMES, SOURCES
-    from noiseproof.data.places import find_dataset
-    from noiseproof.io.files import is_file
-
-    if name == "digits":
-        return "comes with scikit-learn"
-    if name in SOURCES and name not in NAMES:  # another form of a data set that has a name
-        folder = data_root(root) / SOURCES[name].folder
-        return str(folder) if all(is_file(folder / file) for file in SOURCES[name].holds) else None
-    try:
-        return str(find_dataset(name, root)) if name in NAMES else None
-    except FileNotFoundError:
-        return None
-
-
-def _print_list(found: dict[str, str | None], root: Path, options: str) -> None:
+def _print_list(found: dict[str, tuple[NamedDataset, str | None]], root: Path, options: str) -> None:
     """``options`` are those of a command that fetches into this root."""
-    from noiseproof.data.known import ELSEWHERE, SOURCES
-
     console.print(f"data sets in {root}", markup=False, highlight=False, soft_wrap=True)
-    for name, place in found.items():
+    for name, (known, place) in found.items():
         if place is not None:
             line = f"  [green]here[/]     {name:16} {escape(place)}"
-        elif name in SOURCES:
+        elif known.fetch:
             line = f"  fetch    {name:16} noiseproof data fetch {name}{escape(options)}"
         else:
-            line = f"  [dim]by hand[/]  {name:16} [dim]{escape(ELSEWHERE[name])}[/]"
+            line = f"  [dim]by hand[/]  {name:16} [dim]{escape(known.by_hand)}[/]"
         console.print(line, highlight=False, soft_wrap=True)
     console.print("or give a place: an .npz file, a list of images, a folder of images or of official files", highlight=False)
 

@@ -154,7 +154,7 @@ def clean_labels(labels: Path | None, name: str | None, dataset: str | None, roo
 
 def _labels_in(file: Path, name: str | None) -> NDArray[np.int64]:
     from noiseproof import noise as label_noise
-    from noiseproof.data.places import find_table
+    from noiseproof.data.opening import find_table
 
     try:
         return label_noise.load_labels(file, name)

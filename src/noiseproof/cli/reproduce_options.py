@@ -12,7 +12,7 @@ from typing import Any
 from noiseproof.cli.plan import device_named
 from noiseproof.cli.queue_view import say
 from noiseproof.data import data_root
-from noiseproof.data.places import find_dataset
+from noiseproof.data.opening import find_dataset
 from noiseproof.io.files import exists, is_file
 from noiseproof.paper import SEEDS, Cell
 from noiseproof.paper.figures import Curve

@@ -1,4 +1,4 @@
-"""A chain of augmentations on a batch of uint8 images, and the chains the experiments use."""
+"""A chain of augmentations on a batch of uint8 images."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ import torch
 from torch import Tensor
 
 from noiseproof.checks import check_range
-from noiseproof.data.color import ColorJitter
 from noiseproof.data.image_operation import Operation, Size, check_images
-from noiseproof.data.indexing import HorizontalFlip, IndexOperation, RandomCrop, Rotation, source_pixels
+from noiseproof.data.indexing import IndexOperation, source_pixels
 from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
 
-__all__ = [
-    "CIFAR10", "CIFAR100", "CLOTHING1M", "IMAGENET", "Augment", "Normalize", "Output", "cifar10_augment", "cifar100_augment",
-    "clothing1m_augment", "evaluation", "webvision_augment",
-]  # fmt: skip
+__all__ = ["IMAGENET", "Augment", "Normalize", "Output", "evaluation"]
 
 BEGINNINGS = (IndexOperation, RandomResizedCrop)
 """Operations that following ones can be fused into, if these only move pixels."""
@@ -31,10 +27,7 @@ class Normalize(NamedTuple):
     std: tuple[float, ...]
 
 
-CIFAR10 = Normalize((0.49139968, 0.48215827, 0.44653124), (0.24703233, 0.24348505, 0.26158768))
-CIFAR100 = Normalize((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
 IMAGENET = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-CLOTHING1M = Normalize((0.6959, 0.6537, 0.6371), (0.3113, 0.3192, 0.3214))
 
 
 class Output(TypedDict, total=False):
@@ -51,10 +44,11 @@ class Augment:
     Consecutive operations that only move pixels are one gather; after a random resized crop they are part of its sampling.
     CPU and CUDA generators draw different numbers from one seed, but :meth:`apply` of the same draw agrees.
 
-    >>> augment = cifar10_augment()
+    >>> from noiseproof.data import HorizontalFlip, RandomCrop
+    >>> augment = Augment((RandomCrop(padding=4), HorizontalFlip()), *IMAGENET)
     >>> images = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
     >>> augment(images, torch.Generator().manual_seed(0))[0, :, 0, 0]
-    tensor([-1.9892, -1.9802, -1.7070])
+    tensor([-2.1179, -2.0357, -1.8044])
     """
 
     operations: Sequence[Operation]
@@ -153,33 +147,12 @@ def _same_device(one: torch.device, other: torch.device) -> bool:
     return one.type == other.type and (one.index or 0) == (other.index or 0)
 
 
-def cifar10_augment(**output: Unpack[Output]) -> Augment:
-    """Crop with padding 4, flip."""
-    return Augment((RandomCrop(padding=4), HorizontalFlip()), *CIFAR10, **output)
-
-
-def cifar100_augment(**output: Unpack[Output]) -> Augment:
-    """Crop with padding 4, flip, then turn by up to 20 degrees, which the published code does and its text omits."""
-    return Augment((RandomCrop(padding=4), HorizontalFlip(), Rotation(degrees=20)), *CIFAR100, **output)
-
-
-def webvision_augment(*, cropped: bool = False, **output: Unpack[Output]) -> Augment:
-    """Random resized crop to 224, flip, colour jitter; ``cropped`` leaves out the first, for images already cropped."""
-    first = () if cropped else (RandomResizedCrop(size=224),)
-    return Augment((*first, HorizontalFlip(), ColorJitter(0.4, 0.4, 0.4, 0.2)), *IMAGENET, **output)
-
-
-def clothing1m_augment(**output: Unpack[Output]) -> Augment:
-    """A crop of 224 and a flip, of images already resized to 256 x 256."""
-    return Augment((RandomCrop(padding=0, size=224), HorizontalFlip()), *CLOTHING1M, **output)
-
-
 def evaluation(
     mean: Sequence[float], std: Sequence[float], *, resize: int | None = None, size: int = 224, **output: Unpack[Output]
 ) -> Augment:
-    """Normalising only (CIFAR), or with ``resize`` (256 for WebVision and Clothing1M) the centre crop ``size`` before it.
+    """Normalising only, or with ``resize`` the centre crop ``size`` before it.
 
-    >>> evaluation(*CIFAR10).operations, evaluation(*IMAGENET, resize=256).operations
+    >>> evaluation(*IMAGENET).operations, evaluation(*IMAGENET, resize=256).operations
     ((), (ResizeCenterCrop(resize=256, size=224),))
     """
     return Augment(() if resize is None else (ResizeCenterCrop(resize, size),), mean, std, **output)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from noiseproof.data.dataset import Dataset
 from noiseproof.data.examples import DataError, ImageFiles
 from noiseproof.data.list_lines import is_name
-from noiseproof.data.places import find_table
+from noiseproof.data.opening import find_table
 from noiseproof.data.tables import relabelled
 from noiseproof.io.files import exists, write_whole
 

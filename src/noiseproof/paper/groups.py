@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from noiseproof import paper
 from noiseproof.comparison.paired import Sample
-from noiseproof.data.known import NAMES
+from noiseproof.data.registry import find_name
 from noiseproof.io.files import is_dir, is_file
 from noiseproof.losses import find_loss, list_losses
 from noiseproof.paper.measured import DIVERGED, CellResult
@@ -89,7 +89,7 @@ class Group:
         noise, names = str(self.recipe.get("noise", "none")), _paper_noises(self.dataset)
         named = names.get(noise, noise).replace(":", " ")
         if named == "none":  # of data of one's own nobody knows
-            return "clean" if self.dataset in NAMES else "labels as given"
+            return "clean" if find_name(self.dataset) else "labels as given"
         # Instance noise is a file of labels in the code; that made from the images has the paper's name too.
         return f"{named}, generated" if noise not in names and noise in names.values() else named
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from noiseproof.data.known import NAMES
+from noiseproof.data.registry import find_name
 from noiseproof.io.files import ReadError, write_whole
 from noiseproof.io.text import all_lines, excerpt, parse_json, printable
 
@@ -134,7 +134,7 @@ def setting(record: Mapping[str, Any], left_out: Collection[str]) -> dict[str, A
     """
     recipe = {name: value for name, value in record["recipe"].items() if name not in left_out and value not in EMPTY}
     sources = (record.get("task") or {}).get("sources")
-    if str(recipe.get("dataset")) not in NAMES and isinstance(sources, dict) and sources:
+    if find_name(str(recipe.get("dataset"))) is None and isinstance(sources, dict) and sources:
         files = {str(name): str(digest) for name, digest in sources.items()}
         if "weights" in recipe:
             recipe["weights"] = files.pop(str(recipe["weights"]), recipe["weights"])

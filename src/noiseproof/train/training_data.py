@@ -16,7 +16,7 @@ from noiseproof.io.files import checksum, find_file
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels, SoftLabels
 from noiseproof.theory.choice import AUTO, chosen_options
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.transforms import PRESETS
+from noiseproof.train.transforms import BASIC_AUGMENTATIONS
 
 __all__ = ["TrainingData", "prepare", "resolve_auto", "weights_file", "with_noise"]
 
@@ -140,7 +140,7 @@ def _resized(dataset: Dataset, recipe: Recipe) -> Dataset:
         return dataset
     if dataset.train.in_memory:
         raise ValueError(f"{dataset.name}: size is for image files, not for arrays {dataset.train.inputs.shape}: size=none")
-    if recipe.augment in PRESETS:
+    if recipe.augment not in BASIC_AUGMENTATIONS:
         return dataset  # their crops are made from the files
     # A network of the user's own is not told how many channels there are.
     keep_rgb = ":" in recipe.model or recipe.model_options.get("in_channels") == 3

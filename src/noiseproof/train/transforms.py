@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from noiseproof.data import (
-    Augment,
-    Centre,
-    Cover,
-    DataError,
-    Examples,
-    Framing,
-    Normalize,
-    RandomPart,
-    Split,
-    Squash,
-    augment,
-    evaluation,
-)  # fmt: skip
+from noiseproof.data import IMAGENET, Augment, Centre, Cover, DataError, Examples, Framing, Normalize, Split, evaluation
+from noiseproof.data.augment import Output
 from noiseproof.data.image_operation import Operation, Size
 from noiseproof.data.indexing import HorizontalFlip, RandomCrop
+from noiseproof.data.registry import AUGMENTATIONS, find_augmentation
 
-__all__ = ["AUGMENTATIONS", "Standardise", "Transforms", "check_augmentation"]
+__all__ = ["BASIC_AUGMENTATIONS", "Standardise", "Transforms", "check_augmentation"]
 
-PRESETS: dict[str, tuple[Callable[..., Augment], Normalize]] = {
-    "cifar10": (augment.cifar10_augment, augment.CIFAR10),
-    "cifar100": (augment.cifar100_augment, augment.CIFAR100),
-    "webvision": (augment.webvision_augment, augment.IMAGENET),
-    "clothing1m": (augment.clothing1m_augment, augment.CLOTHING1M),
-}
-SIMPLE: dict[str, tuple[Operation, ...]] = {
+BASIC_AUGMENTATIONS: dict[str, tuple[Operation, ...]] = {
     "none": (),
     "flip": (HorizontalFlip(),),
     "crop-flip": (RandomCrop(padding=4), HorizontalFlip()),
 }
-AUGMENTATIONS = (*SIMPLE, *PRESETS)
-"""The names for recipes. ``none``, ``flip`` and ``crop-flip`` (padding 4) normalise by the mean and deviation of the training
-images, or by ImageNet's where the images are files; the others are the paper's."""
+"""Augmentations that normalise by the mean and deviation of the training images, or by ImageNet's where the images are files.
+Others are registered by name, with a normalisation of their own."""
 
 
 def check_augmentation(name: str) -> None:
-    if name not in AUGMENTATIONS:
-        raise ValueError(f"augment must be one of {', '.join(AUGMENTATIONS)}, got {name!r}")
+    """A ValueError unless an augmentation has this name."""
+    try:
+        _ = name in BASIC_AUGMENTATIONS or find_augmentation(name)
+    except KeyError:
+        names = ", ".join((*BASIC_AUGMENTATIONS, *AUGMENTATIONS))
+        raise ValueError(f"augment must be one of {names}, got {name!r}") from None
 
 
 ROWS = 4096
@@ -124,7 +110,7 @@ class Transforms:
         standardise: bool = False,
         global_scaling: bool = False,
         size: Size | None = None,
-        **output: Any,
+        **output: Unpack[Output],
     ) -> Transforms:
         """What a recipe's ``augment``, ``standardise``, ``global_scaling`` and ``size`` are for its training examples.
 
@@ -133,18 +119,18 @@ class Transforms:
         check_augmentation(name)
         if standardise and split.kind != "features":
             raise ValueError("standardise is for features; images are normalised by their augmentation: standardise=false")
-        if split.kind == "files":
-            return _for_files(name, size, **output)
         if split.kind == "features":
             if name != "none":
                 raise ValueError(f"augment {name!r} is for images; these inputs are features: use none")
             return Transforms(None, None, standardise=Standardise.of(split, global_scaling) if standardise else None)
-        if name in PRESETS:
-            preset, normalize = PRESETS[name]
-            resize = 256 if name in ("webvision", "clothing1m") else None
-            return Transforms(preset(**output), evaluation(*normalize, resize=resize, **output))
+        if name not in BASIC_AUGMENTATIONS:
+            return Transforms(*find_augmentation(name)(in_files=split.kind == "files", size=size, output=output))
+        if split.kind == "files":
+            centre: Framing = Centre(256, 224) if size is None else Cover(*size)
+            train = Augment(BASIC_AUGMENTATIONS[name], *IMAGENET, **output)
+            return Transforms(train, evaluation(*IMAGENET, **output), centre, centre)
         normalize = _statistics(split)
-        return Transforms(Augment(SIMPLE[name], *normalize, **output), evaluation(*normalize, **output))
+        return Transforms(Augment(BASIC_AUGMENTATIONS[name], *normalize, **output), evaluation(*normalize, **output))
 
     def facts(self, split: Examples) -> dict[str, Any]:
         """What evaluation does to an input, in words and numbers that a record keeps."""
@@ -163,26 +149,6 @@ class Transforms:
             found["operations"] = [repr(operation) for operation in operations]
         found["size"] = list(self.test.sizes(size)[-1])
         return {**found, "scale": 1 / 255, "mean": list(self.test.mean), "std": list(self.test.std)}
-
-
-def _for_files(name: str, size: Size | None, **output: Any) -> Transforms:
-    if name in ("cifar10", "cifar100"):
-        raise ValueError(
-            f"augment {name!r} is for images of 32x32 in memory; for image files use webvision, clothing1m or none"
-        )
-    if name == "clothing1m":
-        if size is not None:
-            raise ValueError("augment 'clothing1m' crops to 224x224; with size=none, or use another augment with your size")
-        squash, test = Squash(256, 256), evaluation(*augment.CLOTHING1M, resize=256, **output)
-        return Transforms(augment.clothing1m_augment(**output), test, squash, squash)
-    centre: Framing = Centre(256, 224) if size is None else Cover(*size)
-    test = evaluation(*augment.IMAGENET, **output)
-    if name == "webvision":
-        if size is not None and size[0] != size[1]:
-            raise ValueError(f"augment 'webvision' makes squares, size must be one number, got {size[0]}x{size[1]}")
-        part = RandomPart(224 if size is None else size[0])
-        return Transforms(augment.webvision_augment(cropped=True, **output), test, part, centre)
-    return Transforms(Augment(SIMPLE[name], *augment.IMAGENET, **output), test, centre, centre)
 
 
 def _statistics(split: Split) -> Normalize:

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from noiseproof.data import from_arrays, lists
-from noiseproof.data.known import ELSEWHERE, NAMES, SOURCES, Named
-from noiseproof.data.places import data_root, find_dataset, open_dataset
+from noiseproof.data import NamedDataset, from_arrays, register_dataset
+from noiseproof.data.opening import data_root, find_dataset, open_dataset
+from noiseproof.data.registry import all_datasets
+from noiseproof.paper import datasets
+from noiseproof.paper.plugin import SOURCES
 
 
 def make_cifar10(folder, python=False):
@@ -120,7 +122,7 @@ def test_idx_files_of_ones_own_in_the_root_are_mnist(tmp_path):
 def test_published_idx_files_in_the_root_are_known_by_their_checksum(tmp_path, monkeypatch, name, other):
     make_idx(tmp_path, ".gz")
     first, *rest = SOURCES[name].files
-    made = dataclasses.replace(first, md5=hashlib.md5((tmp_path / first.name).read_bytes()).hexdigest())
+    made = dataclasses.replace(first, sha256=hashlib.sha256((tmp_path / first.name).read_bytes()).hexdigest())
     monkeypatch.setitem(SOURCES, name, dataclasses.replace(SOURCES[name], files=(made, *rest)))
     assert find_dataset(name, tmp_path) == tmp_path
     with pytest.raises(FileNotFoundError, match=f"{other} is not in .*; the idx files there are taken for {name}'s; move"):
@@ -187,8 +189,8 @@ def test_a_list_of_images_is_opened(tmp_path, suffix):
 
 def test_clothing1m_and_webvision_are_opened_by_name_and_by_place(tmp_path, monkeypatch):
     opened = []
-    monkeypatch.setattr(lists, "load_webvision", lambda folder, imagenet: opened.append(("webvision", folder)))
-    monkeypatch.setattr(lists, "load_clothing1m", lambda folder: opened.append(("clothing1m", folder)))
+    monkeypatch.setattr(datasets, "load_webvision", lambda folder, imagenet: opened.append(("webvision", folder)))
+    monkeypatch.setattr(datasets, "load_clothing1m", lambda folder: opened.append(("clothing1m", folder)))
     for witness in ("webvision/info/train_filelist_google.txt", "clothing1m/annotations/noisy_train_key_list.txt"):
         (tmp_path / witness).parent.mkdir(parents=True)
         (tmp_path / witness).touch()
@@ -202,7 +204,7 @@ def test_clothing1m_and_webvision_are_opened_by_name_and_by_place(tmp_path, monk
 @pytest.mark.parametrize("beside", ["imagenet", "webvision/ILSVRC2012"])
 def test_imagenet_beside_webvision_is_taken_in_a_layout_that_is_read(tmp_path, monkeypatch, inside, beside):
     opened = []
-    monkeypatch.setattr(lists, "load_webvision", lambda folder, imagenet: opened.append(imagenet))
+    monkeypatch.setattr(datasets, "load_webvision", lambda folder, imagenet: opened.append(imagenet))
     for path in ("webvision/info/train_filelist_google.txt", "ilsvrc12/val/ILSVRC2012_val_00000001.JPEG"):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).touch()
@@ -214,12 +216,12 @@ def test_imagenet_beside_webvision_is_taken_in_a_layout_that_is_read(tmp_path, m
     assert opened == [None, tmp_path / beside]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "digits"])
+@pytest.mark.parametrize("name", [name for name, known in all_datasets().items() if known.read and known.folders])
 def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path, name):
     with pytest.raises(FileNotFoundError) as caught:
         open_dataset(name, tmp_path)
     message = str(caught.value)
-    assert message.startswith(f"{name} is not in {tmp_path} (looked there and in {NAMES[name].folders[0]}")
+    assert message.startswith(f"{name} is not in {tmp_path} (looked there and in {all_datasets()[name].folders[0]}")
     assert "--data DIR or $NOISEPROOF_DATA" in message
     assert (f"; 'noiseproof data fetch {name} --data {tmp_path}' downloads it;" in message) == (name in SOURCES)
     with pytest.raises(FileNotFoundError) as caught:
@@ -231,7 +233,8 @@ def test_an_entry_and_a_reader_are_all_that_a_further_data_set_takes(tmp_path, m
     def read(folder, check):
         return from_arrays(np.load(folder / "x.npy"), np.load(folder / "y.npy"), name="further")
 
-    monkeypatch.setitem(NAMES, "further", Named(read, ("further",), ("x.npy",)))
+    monkeypatch.setattr("noiseproof.data.registry.DATASETS", dict(all_datasets()))
+    register_dataset("further", NamedDataset(read, ("further",), ("x.npy",)))
     with pytest.raises(FileNotFoundError, match="further is not in"):
         open_dataset("further", tmp_path)
     (tmp_path / "further").mkdir()
@@ -239,15 +242,6 @@ def test_an_entry_and_a_reader_are_all_that_a_further_data_set_takes(tmp_path, m
     np.save(tmp_path / "further" / "y.npy", np.arange(4))
     for place, root in (("further", tmp_path), (tmp_path, None), (tmp_path / "further", None)):
         assert repr(open_dataset(place, root)) == "Dataset(further: 4 classes, train 4, inputs (2,))"
-
-
-def test_what_is_fetched_is_what_is_looked_for():
-    for name, source in SOURCES.items():
-        opened = name.removesuffix("-python")
-        assert source.folder in NAMES[opened].folders
-        assert opened in SOURCES
-        assert not source.archived or set(NAMES[opened].witnesses) & set(source.holds)
-    assert set(NAMES) - set(SOURCES) <= set(ELSEWHERE)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,157 @@
+"""Data sets and augmentations by name: the package's own, and those of plug-ins.
+
+A plug-in is a module that calls :func:`register_dataset` or :func:`register_augmentation` when it is imported. It is named by
+an entry point of the group ``noiseproof.plugins``, or is called ``plugin`` and lies in a folder of this package. Plug-ins are
+imported when a name is looked up that is not known otherwise. One that is not there adds no names.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from noiseproof.io.files import is_file
+
+if TYPE_CHECKING:
+    from noiseproof.data.augment import Augment, Output
+    from noiseproof.data.dataset import Dataset
+    from noiseproof.data.framing import Framing
+    from noiseproof.data.image_operation import Size
+
+__all__ = ["Augmentation", "NamedDataset", "Pipeline", "Progress", "all_datasets", "find_augmentation", "find_name"]
+__all__ += ["register_augmentation", "register_dataset"]
+
+GROUP = "noiseproof.plugins"
+DATASETS: dict[str, NamedDataset] = {}
+AUGMENTATIONS: dict[str, Augmentation] = {}
+
+Progress = Callable[[str, int, int | None], object]
+"""Called with what is done (a file's name), the bytes done so far, and the total if it is known."""
+
+
+class NamedDataset(NamedTuple):
+    """How a data set with a name is recognised, read and obtained."""
+
+    read: Callable[[Path, bool], Dataset] | None = None
+    """From its folder, and whether to verify published checksums; None for what is downloaded but not opened by this name"""
+    folders: tuple[str, ...] = ()
+    """Where it may be, below the folder of data sets; it may be in that folder itself too"""
+    markers: tuple[str, ...] = ()
+    """Files of which at least one is there if the data set is"""
+    matches: Callable[[Path], bool] | None = None
+    """Whether a folder holds this data set and not another of the same markers"""
+    fetch: Callable[[Path, Progress | None], Path] | None = None
+    """Download it below a folder of data sets; returns its own folder"""
+    by_hand: str = ""
+    """Where it comes from, if it cannot be fetched"""
+
+    def is_in(self, folder: Path) -> bool:
+        """Whether a folder has one of the markers.
+
+        Args:
+            folder: Where to look.
+
+        Returns:
+            True if a file of ``markers`` is there.
+        """
+        return any(is_file(folder / marker) for marker in self.markers)
+
+
+class Pipeline(NamedTuple):
+    """What an augmentation does in training and in evaluation: on the device, and before that to image files."""
+
+    train: Augment
+    test: Augment
+    train_framing: Framing | None = None
+    test_framing: Framing | None = None
+
+
+class Augmentation(Protocol):
+    """Makes the pipeline for images in memory or in files; ``size`` is the one that the user asked for."""
+
+    def __call__(self, *, in_files: bool, size: Size | None, output: Output) -> Pipeline: ...
+
+
+def register_dataset(name: str, dataset: NamedDataset) -> None:
+    """Make a data set known by name to ``open_dataset``, ``fetch`` and the command line.
+
+    Args:
+        name: What users write; one that is known already is replaced.
+        dataset: How it is recognised, read and obtained.
+
+    >>> from noiseproof.data import from_arrays, open_dataset
+    >>> register_dataset("corners", NamedDataset(lambda folder, check: from_arrays([[0.0, 0.0], [1.0, 1.0]], [0, 1])))
+    >>> len(open_dataset("corners").train)
+    2
+    >>> del DATASETS["corners"]
+    """
+    DATASETS[name] = dataset
+
+
+def register_augmentation(name: str, augmentation: Augmentation) -> None:
+    """Make an augmentation known by name to recipes and ``--set augment=NAME``.
+
+    Args:
+        name: What users write; one that is known already is replaced.
+        augmentation: Called with ``in_files``, ``size`` and ``output``; returns the :class:`Pipeline`.
+    """
+    AUGMENTATIONS[name] = augmentation
+
+
+def all_datasets() -> dict[str, NamedDataset]:
+    """All data sets that have a name, those of plug-ins included.
+
+    Returns:
+        The registered data sets by name.
+
+    >>> "digits" in all_datasets()
+    True
+    """
+    _load_plugins()
+    return DATASETS
+
+
+def find_name(name: str) -> NamedDataset | None:
+    """The data set of this name.
+
+    Args:
+        name: As it was registered.
+
+    Returns:
+        The data set, or None if no plug-in has it either.
+    """
+    return DATASETS[name] if name in DATASETS else all_datasets().get(name)
+
+
+def find_augmentation(name: str) -> Augmentation:
+    """The augmentation of this name.
+
+    Args:
+        name: As it was registered.
+
+    Returns:
+        The augmentation.
+
+    Raises:
+        KeyError: No plug-in has it either.
+    """
+    if name not in AUGMENTATIONS:
+        _load_plugins()
+    return AUGMENTATIONS[name]
+
+
+@cache
+def _load_plugins() -> None:
+    package = __name__.partition(".")[0]
+    own = sorted(f"{package}.{path.parent.name}.plugin" for path in Path(__file__).parents[1].glob("*/plugin.py"))
+    named = [point.module for point in entry_points(group=GROUP)]
+    for module in dict.fromkeys([*own, *named]):
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise  # the plug-in is there, and lacks something else

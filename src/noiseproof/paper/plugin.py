@@ -1,0 +1,159 @@
+"""The plug-in of the experiments: their data sets and augmentations by name, official addresses and checksums.
+
+Importing it registers them; :mod:`noiseproof.data.registry` does that when a name is not known otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from noiseproof.data.dataset import Dataset
+from noiseproof.data.idx import IDX_FILES, IDX_MARKERS, load_idx
+from noiseproof.data.registry import NamedDataset, Progress, register_augmentation, register_dataset
+from noiseproof.io.files import checksum, is_file
+from noiseproof.paper import augmentations, datasets
+from noiseproof.paper.download import RemoteFile, Source, fetch
+
+__all__ = ["SOURCES", "published"]
+
+CIFAR = "https://www.cs.toronto.edu/~kriz/"
+MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+FASHION_MNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"  # which has no https
+
+# The owners publish MD5 or SHA-1, which can be forged, and no SHA-256. Those of the downloads are the ones that TensorFlow
+# Datasets (binary CIFAR, MNIST, Fashion-MNIST) and Keras (Python CIFAR) verify for these files; they have not been compared
+# with a download of ours. Those of the binary CIFAR files were computed from files that have the published checksums. For the
+# unpacked Python CIFAR files there is the published MD5 only: the SHA-256 of their archive covers them when they are fetched.
+BINARY_CIFAR = {
+    "cifar-10-batches-bin": {
+        "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+        "data_batch_2.bin": "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+        "data_batch_3.bin": "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+        "data_batch_4.bin": "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+        "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+        "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+    },
+    "cifar-100-binary": {
+        "train.bin": "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29",
+        "test.bin": "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a",
+    },
+}
+
+
+def _cifar(archive: str, folder: str, sha256: str) -> Source:
+    holds = BINARY_CIFAR.get(folder) or datasets.CHECKSUMS[folder]
+    return Source((RemoteFile(CIFAR + archive, sha256),), folder, f"{CIFAR}cifar.html", holds)
+
+
+def _idx(address: str, folder: str, page: str, *sums: str) -> Source:
+    return Source(
+        tuple(RemoteFile(f"{address}{name}.gz", sha) for name, sha in zip(IDX_FILES, sums, strict=True)), folder, page
+    )
+
+
+SOURCES = {
+    "cifar10": _cifar(
+        "cifar-10-binary.tar.gz",
+        "cifar-10-batches-bin",
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    ),
+    "cifar10-python": _cifar(
+        "cifar-10-python.tar.gz",
+        "cifar-10-batches-py",
+        "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+    ),
+    "cifar100": _cifar(
+        "cifar-100-binary.tar.gz",
+        "cifar-100-binary",
+        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+    ),
+    "cifar100-python": _cifar(
+        "cifar-100-python.tar.gz",
+        "cifar-100-python",
+        "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+    ),
+    "mnist": _idx(
+        MNIST,
+        "mnist",
+        "http://yann.lecun.com/exdb/mnist/",
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    ),
+    "fashion-mnist": _idx(
+        FASHION_MNIST,
+        "fashion-mnist",
+        "https://github.com/zalandoresearch/fashion-mnist",
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+    ),
+}
+CIFAR_N = (
+    "no checksum is published for it; take data/{} from https://github.com/UCSC-REAL/cifar-10-100n and pass it as --labels"
+)
+
+
+def published(folder: Path) -> str | None:
+    """Whose idx files a folder has, by the checksum of the training images; None if they are not as published."""
+    images = folder / SOURCES["mnist"].files[0].name
+    found = checksum(images) if is_file(images) else ""
+    return next((name for name in ("mnist", "fashion-mnist") if SOURCES[name].files[0].sha256 == found), None)
+
+
+def _is(name: str, folder: Path) -> bool:
+    return (published(folder) or folder.resolve().name) == name
+
+
+def _read_fashion_mnist(folder: Path, check: bool) -> Dataset:
+    return load_idx(folder, "fashion-mnist", datasets.class_names("fashion-mnist"))
+
+
+def _fetcher(name: str) -> Callable[[Path, Progress | None], Path] | None:
+    return (lambda root, progress: fetch(SOURCES[name], root, progress)) if name in SOURCES else None
+
+
+CIFAR10_FOLDERS = ("cifar-10-batches-bin", "cifar10/cifar-10-batches-bin", "cifar-10-batches-py", "cifar10/cifar-10-batches-py")
+CIFAR100_FOLDERS = ("cifar-100-binary", "cifar100/cifar-100-binary", "cifar-100-python", "cifar100/cifar-100-python")
+DATASETS = {
+    "cifar10": NamedDataset(
+        lambda folder, check: datasets.load_cifar10(folder, check=check),
+        (*CIFAR10_FOLDERS, "cifar10"),
+        ("test_batch.bin", "test_batch"),
+    ),
+    "cifar100": NamedDataset(
+        lambda folder, check: datasets.load_cifar100(folder, check=check),
+        (*CIFAR100_FOLDERS, "cifar100"),
+        ("test.bin", "test"),
+    ),
+    "mnist": NamedDataset(
+        lambda folder, check: load_idx(folder), ("mnist", "MNIST/raw"), IDX_MARKERS, matches=partial(_is, "mnist")
+    ),
+    "fashion-mnist": NamedDataset(
+        _read_fashion_mnist, ("fashion-mnist", "FashionMNIST/raw"), IDX_MARKERS, matches=partial(_is, "fashion-mnist")
+    ),
+    "webvision": NamedDataset(
+        lambda folder, check: datasets.load_webvision(folder, imagenet=datasets.imagenet_beside(folder)),
+        ("webvision",),
+        ("info/train_filelist_google.txt", "train_filelist_google.txt"),
+        by_hand="it is too large to fetch like this; see https://data.vision.ee.ethz.ch/cvl/webvision/dataset2017.html",
+    ),
+    "clothing1m": NamedDataset(
+        lambda folder, check: datasets.load_clothing1m(folder),
+        ("clothing1m",),
+        ("noisy_train_key_list.txt", "annotations/noisy_train_key_list.txt"),
+        by_hand="its owners give it on request; see https://github.com/Cysu/noisy_label",
+    ),
+    "cifar10-python": NamedDataset(folders=("cifar-10-batches-py",), markers=("test_batch",)),
+    "cifar100-python": NamedDataset(folders=("cifar-100-python",), markers=("test",)),
+    "cifar10n": NamedDataset(by_hand=CIFAR_N.format("CIFAR-10_human.pt")),
+    "cifar100n": NamedDataset(by_hand=CIFAR_N.format("CIFAR-100_human.pt")),
+}
+for _name, _dataset in DATASETS.items():
+    register_dataset(_name, _dataset._replace(fetch=_fetcher(_name)))
+for _name in ("cifar10", "cifar100", "webvision", "clothing1m"):
+    register_augmentation(_name, getattr(augmentations, _name))
