@@ -14,7 +14,7 @@ from torch import nn
 import noiseproof
 from noiseproof.losses.recommended import recommended_settings
 from noiseproof.train import Recipe
-from noiseproof.train.update import Weights, update_for
+from noiseproof.train.engine import Optimiser
 
 ROOT = Path(__file__).resolve().parent.parent
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -261,12 +261,11 @@ def test_the_pages_loops_give_the_weights_of_the_trainers_own_l1(heading, optimi
     clip = CLIP if "clip_grad_norm_" in block else None
     recipe = Recipe(dataset="digits", loss="jal-ce", l1=strength, clip=clip, optimiser=optimiser, lr=0.05)
     trained = without_norm()
-    weights = Weights(trained.named_parameters())
-    update = update_for(recipe, weights.flat)
+    ours = Optimiser(recipe, trained)
     for inputs, labels in batches():
-        weights.clear()
+        ours.zero_grad()
         recipe.criterion()(trained(inputs), labels).backward()
-        update(weights.flat, weights.gradient(), recipe.lr)
+        ours.step(recipe.lr)
 
     model = without_norm()
     makers = {

@@ -6,8 +6,7 @@ training_data  TrainingData, the data set with the labels of the recipe's noise;
 transforms     the augmentations by name
 batch_loader   batches, from memory or from image files, a function of seed and epoch
 network        the recipe's network
-engine         how a run computes its epochs: RunOptions, the plain engine, and which engine suits
-update         one step of the optimiser on all weights at once
+engine         how a run computes its epochs: RunOptions, the plain engine on torch.optim, and which engine suits
 fast           the fast engine, a step in a CUDA graph
 run            one network in training, and which batch fits into the memory
 loop           train: epochs, records, checkpoints, resuming

@@ -19,15 +19,15 @@ from torch import Tensor, nn
 from noiseproof.data import Examples, Split
 from noiseproof.losses import RobustLoss
 from noiseproof.models import find_model
+from noiseproof.regularisation import L1
 from noiseproof.train.batch_loader import SINGLE, Batch, BatchLoader, Rank, generator_for
 from noiseproof.train.distributed import Processes
 from noiseproof.train.network import logits_of
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.update import Weights, update_for
 
 __all__ = [
-    "Engine", "EngineInputs", "EpochMetrics", "PlainEngine", "RunOptions", "check_bf16", "fast_path_suits", "pools_evenly",
-    "precision_of",
+    "Engine", "EngineInputs", "EpochMetrics", "Optimiser", "PlainEngine", "RunOptions", "check_bf16", "fast_path_suits",
+    "pools_evenly", "precision_of",
 ]  # fmt: skip
 
 NETWORK_STREAM = 3  # of random numbers, for the network itself, for dropout say
@@ -147,6 +147,70 @@ class Engine(Protocol):
         """Free what is not memory."""
 
 
+class Optimiser:
+    """``torch.optim``'s SGD or Adam for a network, each step in the published order: L1, clip, L2, momentum, step.
+
+    L2 is torch's ``weight_decay``, which it adds after the clip. A parameter without a gradient has one of 0, so that it is
+    regularised like the others; a frozen one is left alone.
+    """
+
+    KEPT: ClassVar[dict[str, dict[str, str]]] = {
+        "sgd": {"momentum": "momentum_buffer"},
+        "adam": {"mean": "exp_avg", "square": "exp_avg_sq"},
+    }
+    """What is kept of each parameter: its name in checkpoints, and torch's"""
+
+    def __init__(self, recipe: Recipe, network: nn.Module) -> None:
+        self.named = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
+        if not self.named:
+            raise ValueError("the model has no parameters to train")
+        self.kept, self.clip = self.KEPT[recipe.optimiser], recipe.clip
+        self.penalty = L1(self.named, recipe.l1) if recipe.l1 else None
+        parameters = list(self.named.values())
+        shared: dict[str, Any] = {"lr": recipe.lr, "weight_decay": recipe.l2}
+        self.torchs: torch.optim.Optimizer
+        if recipe.optimiser == "adam":
+            self.torchs = torch.optim.Adam(parameters, **shared)
+        else:
+            nesterov = recipe.nesterov and recipe.momentum > 0  # without momentum it is the same, and torch refuses it
+            self.torchs = torch.optim.SGD(parameters, momentum=recipe.momentum, nesterov=nesterov, **shared)
+        for parameter in parameters:  # torch would make its state in the first step, after a checkpoint is loaded
+            state = {name: torch.zeros_like(parameter, requires_grad=False) for name in self.kept.values()}
+            if recipe.optimiser == "adam":
+                state["step"] = torch.zeros((), dtype=torch.promote_types(parameter.dtype, torch.float32))
+            self.torchs.state[parameter] = state
+
+    def zero_grad(self) -> None:
+        self.torchs.zero_grad()
+
+    def step(self, lr: float) -> None:
+        """Change the weights by their gradients, at this learning rate."""
+        parameters = list(self.named.values())
+        for parameter in parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        if self.penalty is not None:
+            self.penalty.add_gradient()
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_(parameters, self.clip)
+        for group in self.torchs.param_groups:
+            group["lr"] = lr
+        self.torchs.step()
+
+    def state(self) -> dict[str, Tensor]:
+        """What is kept between steps, by its names in checkpoints; the number of steps is the same for all parameters."""
+        of = self.torchs.state
+        state = {f"{ours}.{name}": of[p][theirs] for ours, theirs in self.kept.items() for name, p in self.named.items()}
+        first = of[next(iter(self.named.values()))]
+        return state | ({"steps.": first["step"]} if "step" in first else {})
+
+    def state_loaded(self) -> None:
+        """Called after the tensors of :meth:`state` were changed."""
+        steps = [kept["step"] for kept in self.torchs.state.values() if "step" in kept]
+        for step in steps[1:]:
+            step.copy_(steps[0])
+
+
 class PlainEngine(Engine):
     """Torch's operations one by one, on any device and in several processes."""
 
@@ -154,8 +218,7 @@ class PlainEngine(Engine):
 
     def __init__(self, inputs: EngineInputs) -> None:
         self.inputs = inputs
-        self.weights = Weights(inputs.network.named_parameters())
-        self.update = update_for(inputs.recipe, self.weights.flat)
+        self.optimiser = Optimiser(inputs.recipe, inputs.network)
         self.joined = inputs.processes.joined(inputs.network, unused=":" in inputs.recipe.model)
 
     def train_epoch(
@@ -179,7 +242,7 @@ class PlainEngine(Engine):
 
     def step(self, batch: Batch, lr: float) -> tuple[Tensor, Tensor]:
         """One step; the loss before it, and the classes predicted."""
-        self.weights.clear()
+        self.optimiser.zero_grad()
         with self.inputs.autocast():
             logits = logits_of(self.joined, batch.inputs, self.inputs.classes)
         target = batch.labels if self.inputs.soft is None else self.inputs.soft[batch.indices]
@@ -187,7 +250,7 @@ class PlainEngine(Engine):
         if not self.inputs.processes.single:
             loss = loss * self.inputs.processes.weight(len(batch.labels))
         loss.backward()
-        self.update(self.weights.flat, self.weights.gradient(), lr)
+        self.optimiser.step(lr)
         return loss.detach(), logits.detach().argmax(1)
 
     def evaluated(self, loader: BatchLoader) -> Iterator[tuple[Batch, Tensor]]:
@@ -198,11 +261,10 @@ class PlainEngine(Engine):
             yield batch, logits  # outside: between two batches the modes would be the caller's, too
 
     def optimiser_state(self) -> dict[str, Tensor]:
-        state: dict[str, Tensor] = {}
-        for key, kept in self.update.state.items():
-            views = self.weights.views(kept) if kept.dim() else {"": kept}
-            state |= {f"{key}.{name}": view for name, view in views.items()}
-        return state
+        return self.optimiser.state()
+
+    def state_loaded(self) -> None:
+        self.optimiser.state_loaded()
 
     @contextlib.contextmanager
     def randomness(self, epoch: int) -> Iterator[None]:

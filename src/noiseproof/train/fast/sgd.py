@@ -3,7 +3,7 @@
 Gathering the gradients into one vector first would move more bytes than the step itself (ResNet-34 on an H200: 284 us of
 430). Here a table says for each block of the weights where its gradient is; in a CUDA graph these addresses stay.
 
-For each weight w with gradient g, as :class:`noiseproof.train.update.Sgd` has it::
+For each weight w with gradient g, as :class:`noiseproof.train.engine.Optimiser` has it::
 
     g1 = g + l1 sign(w)             s = min(1, clip / (|g1| + 1e-6))
     g2 = s g1 + l2 w                v = momentum v + g2

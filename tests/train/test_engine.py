@@ -1,4 +1,4 @@
-"""The update rules do what torch.optim, clip_grad_norm_ and a penalty in the loss do."""
+"""The optimiser does what torch.optim, clip_grad_norm_ and a penalty in the loss do."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from noiseproof.train import Recipe
-from noiseproof.train.update import Weights, update_for
+from noiseproof.train.engine import Optimiser
 
 STEPS, LR = 6, 0.05
 
@@ -29,12 +29,11 @@ def batches():
 
 def ours(recipe, layout):
     model = network(layout)
-    weights = Weights(model.named_parameters())
-    update = update_for(recipe, weights.flat)
+    optimiser = Optimiser(recipe, model)
     for inputs, labels in batches():
-        weights.clear()
+        optimiser.zero_grad()
         F.cross_entropy(model(inputs.to(memory_format=layout)), labels).backward()
-        update(weights.flat, weights.gradient(), recipe.lr)
+        optimiser.step(recipe.lr)
     return model
 
 
@@ -86,21 +85,19 @@ def test_the_weights_are_torchs_after_several_steps(options, optimiser, layout):
 def test_weights_keep_their_values_and_their_layout(layout):
     model = network(layout)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    weights = Weights(model.named_parameters())
+    state = Optimiser(Recipe(dataset="digits", loss="ce"), model).state()
     assert model[0].weight.is_contiguous(memory_format=layout)
+    assert state["momentum.0.weight"].is_contiguous(memory_format=layout)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    weights.flat.zero_()
-    assert all(not parameter.any() for parameter in model.parameters())
 
 
 def test_a_frozen_parameter_is_left_alone_and_an_unused_one_only_decays():
     model = nn.ModuleDict({"used": nn.Linear(3, 2), "unused": nn.Linear(3, 2, bias=False), "frozen": nn.Linear(3, 2)})
     model["frozen"].requires_grad_(False)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    weights = Weights(model.named_parameters())
-    update = update_for(Recipe(dataset="digits", loss="ce", l2=0.5), weights.flat)
+    optimiser = Optimiser(Recipe(dataset="digits", loss="ce", l2=0.5), model)
     model["used"](torch.ones(1, 3)).sum().backward()
-    update(weights.flat, weights.gradient(), 0.1)
+    optimiser.step(0.1)
     assert torch.equal(model["frozen"].weight, before["frozen.weight"])
     assert torch.allclose(model["unused"].weight, before["unused.weight"] * (1 - 0.1 * 0.5))
     assert not torch.equal(model["used"].weight, before["used.weight"])
@@ -108,23 +105,54 @@ def test_a_frozen_parameter_is_left_alone_and_an_unused_one_only_decays():
 
 def test_adam_on_weights_of_bfloat16_is_torchs_and_counts_beyond_256():
     """There 1 - 0.999 is 0, and 256 + 1 is 256; the second weight has no gradient, and 0 / 0 is nan."""
-    flat, theirs = torch.zeros(2, dtype=torch.bfloat16), nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
-    update = update_for(Recipe(dataset="digits", loss="ce", optimiser="adam"), flat)
+    mine, theirs = (nn.Parameter(torch.zeros(2, dtype=torch.bfloat16)) for _ in range(2))
+    ours = Optimiser(Recipe(dataset="digits", loss="ce", optimiser="adam"), nn.ParameterList([mine]))
     optimiser = torch.optim.Adam([theirs], lr=2.0**-7)
     for _ in range(300):
-        theirs.grad = torch.tensor([1.0, 0.0], dtype=torch.bfloat16)
+        mine.grad, theirs.grad = (torch.tensor([1.0, 0.0], dtype=torch.bfloat16) for _ in range(2))
         optimiser.step()
-        update(flat, theirs.grad, 2.0**-7)
-        assert torch.allclose(flat, theirs, rtol=2.0**-6, atol=0)
-    assert update.state["steps"] == 300
+        ours.step(2.0**-7)
+        assert torch.equal(mine, theirs)
+    assert ours.state()["steps."] == 300
 
 
 def test_a_model_without_parameters_is_refused():
     with pytest.raises(ValueError, match="no parameters to train"):
-        Weights(nn.Flatten().named_parameters())
+        Optimiser(Recipe(dataset="digits", loss="ce"), nn.Flatten())
 
 
-def test_parameters_of_two_kinds_are_refused():
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_parameters_of_two_kinds_are_trained_together(optimiser):
     mixed = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2).double()])
-    with pytest.raises(ValueError, match=r"one kind.*float32 and .*float64"):
-        Weights(mixed.named_parameters())
+    before = [parameter.clone() for parameter in mixed.parameters()]
+    ours = Optimiser(Recipe(dataset="digits", loss="ce", optimiser=optimiser, l1=0.1, l2=0.1, clip=1.0), mixed)
+    ours.step(0.1)
+    assert not any(torch.equal(parameter, old) for parameter, old in zip(mixed.parameters(), before, strict=True))
+    assert {name: tensor.dtype for name, tensor in mixed.named_parameters()} == {
+        name.partition(".")[2]: tensor.dtype for name, tensor in ours.state().items() if name.startswith(("mom", "mean"))
+    }
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_a_state_that_was_loaded_gives_the_same_steps(optimiser):
+    recipe = Recipe(dataset="digits", loss="ce", optimiser=optimiser, lr=LR, l1=0.01, l2=0.1, clip=0.5)
+    models = [network(), network()]
+    ours = [Optimiser(recipe, model) for model in models]
+
+    def step(k, inputs, labels):
+        ours[k].zero_grad()
+        F.cross_entropy(models[k](inputs), labels).backward()
+        ours[k].step(LR)
+
+    given = list(batches())
+    for batch in given[:3]:
+        step(0, *batch)
+    models[1].load_state_dict(models[0].state_dict())
+    for name, tensor in ours[1].state().items():
+        tensor.copy_(ours[0].state()[name])
+    ours[1].state_loaded()
+    for batch in given[3:]:
+        step(0, *batch)
+        step(1, *batch)
+    for left, right in zip(*(model.state_dict().values() for model in models), strict=True):
+        assert torch.equal(left, right)
