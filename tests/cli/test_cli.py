@@ -73,7 +73,7 @@ def test_a_page_shows_the_regularisation_that_is_recommended_for_the_loss():
     assert "L1 5e-07: small images, 100 classes" in " ".join(run("losses", "anl-fl").output.split())
     assert "L1" not in run("losses", "gce").output
     assert "regularisation not in the paper" in " ".join(run("losses", "dft").output.split())
-    assert "with the regularisation that is recommended for it" in run("losses").output
+    assert "with its recommended regularisation" in run("losses").output
 
 
 def test_a_wrong_name_ends_with_a_hint():

@@ -14,11 +14,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from noiseproof.cli import app
-from noiseproof.cli.doubts import rare_doubts
 from noiseproof.report.curves import draw_curves
 from noiseproof.train import Callback, Record
 from noiseproof.train.batch_loader import SINGLE
 from noiseproof.train.checkpoint import read_checkpoint
+from noiseproof.train.data_warnings import rare_class_warnings
 from noiseproof.train.distributed import LostProcessError
 
 BUG = """
@@ -189,7 +189,7 @@ def test_a_rare_class_that_a_robust_loss_loses_is_found_from_a_start_by_cross_en
 )
 def test_rare_classes_are_those_beside_a_much_more_frequent_one(counts, said):
     labels = np.repeat(np.arange(len(counts)), counts)
-    (text,) = [*rare_doubts(labels, [*map(str, range(len(counts)))])] or [""]
+    (text,) = [*rare_class_warnings(labels, [*map(str, range(len(counts)))])] or [""]
     assert text.startswith(said)
     assert bool(text) == bool(said)
 

@@ -218,4 +218,4 @@ def test_soft_labels_without_names_are_doubted_where_the_data_have_some(soft, tm
     words = ["train", "ce", "--data", "mine.csv", "--labels", "old.npz", "--set", "epochs=1"]
     done = CliRunner().invoke(app, words, env={"COLUMNS": "200", "TERM": "dumb"})
     assert done.exit_code == 0, done.output
-    assert "old.npz does not say the names of its classes: its columns are taken for no, yes, in this order" in done.stderr
+    assert "old.npz does not name its classes: its columns are taken for no, yes, in this order" in done.stderr

@@ -61,9 +61,9 @@ def advise(
     noiseproof advise --noise symmetric:0.4 --classes 10 --kind images
     """
     from noiseproof.advice import advise as advise_on
-    from noiseproof.cli.doubts import rare_doubts
     from noiseproof.cli.given_labels import with_given
     from noiseproof.data import open_dataset
+    from noiseproof.train.data_warnings import rare_class_warnings
 
     with errors_reported():
         facts: dict[str, Any] = {"classes": classes, "kind": kind, "examples": examples}
@@ -79,7 +79,7 @@ def advise(
             raise ValueError("--audit and --noise both say how wrong the labels are; give one of them")
         found = advise_on(_quick_audit(dataset, device, as_json) if estimate else noise, pretrained=pretrained, **facts)
         if data is not None and found.loss != "ce":
-            rare = rare_doubts(dataset.train.labels, dataset.classes)
+            rare = rare_class_warnings(dataset.train.labels, dataset.classes)
             found = dataclasses.replace(found, warnings=(*found.warnings, *rare))
     if as_json:
         typer.echo(json.dumps(found.as_dict()))

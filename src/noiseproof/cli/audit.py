@@ -166,14 +166,14 @@ def _audit_by_training(
 ) -> Audit:
     from noiseproof.audit import audit_labels
     from noiseproof.audit.folds import SMALL_NETWORK, uses_small_network
-    from noiseproof.cli.doubts import table_doubts
     from noiseproof.cli.plan import device_named
     from noiseproof.data import check_classes
     from noiseproof.train import OutOfMemoryError
+    from noiseproof.train.data_warnings import table_warnings
 
     with sigterm_as_ctrl_c() as stopped, AuditProgress(shown_on) as progress, errors_reported():
         check_classes(dataset, place)
-        for text in table_doubts(dataset.columns, dataset.train, dataset.train.labels, dataset.classes):
+        for text in table_warnings(dataset.columns, dataset.train, dataset.train.labels, dataset.classes):
             warn(text)
         try:
             if ":" in (options["model"] or ""):

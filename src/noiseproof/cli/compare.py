@@ -142,12 +142,12 @@ def _endings(stopped: Stopped) -> Iterator[None]:
 def _run(runs: Runs, jobs: int | None, how: str, png: Path | None) -> None:
     """Train what is missing, and show the comparison; all but that goes to stderr where a program may read it."""
     from noiseproof.cli.compare_runs import PLAIN
-    from noiseproof.cli.doubts import data_doubts
     from noiseproof.comparison.result import FORMATS, Comparison
+    from noiseproof.train.data_warnings import data_warnings
 
     shown = console if how == "table" else Console(stderr=True)
     facts = runs.facts()
-    for text in data_doubts(next(iter(runs.field[0].recipes.values())), runs.task):
+    for text in data_warnings(next(iter(runs.field[0].recipes.values())), runs.task):
         warn(text)
     shown.print(_start(facts, runs), **PLAIN)
     errors = runs.train(jobs, shown)

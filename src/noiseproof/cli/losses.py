@@ -27,7 +27,7 @@ def losses(name: Name = None) -> None:
 
     if name is None:
         console.print(loss_table(list_facts()))
-        hint = "'noiseproof losses NAME' shows one in full, with the regularisation that is recommended for it."
+        hint = "'noiseproof losses NAME' shows one in full, with its recommended regularisation."
         console.print(hint, style="dim")
         return
     with errors_reported():

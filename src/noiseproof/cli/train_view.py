@@ -1,4 +1,4 @@
-"""What ``noiseproof train`` prints: the recipe, the start, what an epoch's numbers are, the result, and doubts."""
+"""What ``noiseproof train`` prints: the recipe, the start, what an epoch's numbers are, the result, and warnings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.doubts import LOST, data_doubts, rare_doubts
 from noiseproof.cli.output import Console, console, printable, warn
 from noiseproof.cli.plan import Plan
 from noiseproof.cli.progress import duration
 from noiseproof.train import Callback, Epoch, Recipe, Record, RunOptions, TrainingData
 from noiseproof.train.callback import CallbackList
+from noiseproof.train.data_warnings import WARM_START_HINT, data_warnings, rare_class_warnings
 from noiseproof.train.engine import fast_path_suits
 
 __all__ = [
@@ -47,7 +47,7 @@ def print_start(plan: Plan, task: TrainingData, options: RunOptions, shown: Cons
     """What is to be run, on ``shown`` if there is one, and warnings in any case."""
     recipe, wrong, before = plan.recipe, task.wrong, Record.read(plan.folder)
     finished = before is not None and before.status == "finished"
-    for text in _doubts(recipe, task, options):
+    for text in _warnings(recipe, task, options):
         warn(text)
     if shown is None:
         return
@@ -71,9 +71,9 @@ def print_start(plan: Plan, task: TrainingData, options: RunOptions, shown: Cons
         shown.print(line, highlight=False, soft_wrap=True)
 
 
-def _doubts(recipe: Recipe, task: TrainingData, options: RunOptions) -> Iterator[str]:
+def _warnings(recipe: Recipe, task: TrainingData, options: RunOptions) -> Iterator[str]:
     """What the user may not have meant."""
-    yield from data_doubts(recipe, task)
+    yield from data_warnings(recipe, task)
     if task.test is None:
         yield "no test split, so no test accuracy will be known; --test-size 0.1 holds out a tenth"
     if options.device.type == "cpu" and recipe.model.startswith("resnet"):
@@ -121,9 +121,9 @@ class EveryNth(CallbackList):
 
 
 def print_result(record: Record, task: TrainingData, folder: Path, quiet: bool, as_json: bool) -> None:
-    rare = record.recipe["loss"] != "ce" and any(rare_doubts(task.train.labels, task.classes))
+    rare = record.recipe["loss"] != "ce" and any(rare_class_warnings(task.train.labels, task.classes))
     for text in record.warnings:
-        warn(f"{text}; {LOST}" if rare and text.startswith("never predicted") else text)
+        warn(f"{text}; {WARM_START_HINT}" if rare and text.startswith("never predicted") else text)
     if as_json:
         typer.echo(as_json_text(record, folder))
         return

@@ -2,6 +2,7 @@
 
 recipe         Recipe, everything that a result depends on; the schedules of the learning rate
 defaults       the default recipe for data of your own
+data_warnings  what may be wrong with the data, before anything is trained
 training_data  TrainingData, the data set with the labels of the recipe's noise; resolve_auto, the a that loss.a=auto stands for
 transforms     the augmentations by name
 batch_loader   batches, from memory or from image files, a function of seed and epoch

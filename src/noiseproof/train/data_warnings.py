@@ -1,4 +1,4 @@
-"""What the user may not have meant by the data, said as warnings before anything is trained."""
+"""Warnings about data before anything is trained: what the user may not have meant."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from numpy.typing import NDArray
 
 from noiseproof.data import Examples
 from noiseproof.io.text import excerpt
-from noiseproof.train import Recipe, TrainingData
+from noiseproof.train.recipe import Recipe
+from noiseproof.train.training_data import TrainingData
 
-__all__ = ["LOST", "data_doubts", "rare_doubts", "table_doubts"]
+__all__ = ["WARM_START_HINT", "data_warnings", "rare_class_warnings", "table_warnings"]
 
-IDENTIFIER = re.compile(r"(?:[_\s.-][iI][dD]|[a-z]I[dD])$")
+IDENTIFIER_NAME = re.compile(r"(?:[_\s.-][iI][dD]|[a-z]I[dD])$")
 """How columns are called that name the rows, if they are not called so alone"""
-CHANCE = 20
+MIN_ROWS_FOR_A_LABEL_COLUMN = 20
 """Rows from which a column of two values goes with two classes by chance less than once in 500,000 times"""
-NAMED = 10
+MAX_CLASSES_NAMED = 10
 """Classes that a warning names"""
-RARE, MOST = 0.1, 0.7
-"""A class is rare with less than this share of the most frequent one's labels, or beside one with more than this share of all:
-docs/choosing.md has what was measured"""
-LOST = "train ce with --set epochs=10 first, then this loss from there, --set weights=RUN/weights.safetensors"
+RARE_SHARE, MAJORITY_SHARE = 0.1, 0.7
+"""A class is rare if it has less than this share of the labels of the most frequent class, or if one class has more than this
+share of all labels: docs/choosing.md contains the measurements"""
+WARM_START_HINT = "train ce with --set epochs=10 first, then this loss from there, --set weights=RUN/weights.safetensors"
 
 
-def data_doubts(recipe: Recipe, task: TrainingData) -> Iterator[str]:
+def data_warnings(recipe: Recipe, task: TrainingData) -> Iterator[str]:
     """Labels that count from 1, or are of other examples or perhaps other classes; classes that are not tested; what
-    :func:`table_doubts` finds."""
+    :func:`table_warnings` finds."""
     given = task.train.labels
     own = given if task.clean is None else task.clean  # noise gives labels to a class that has no example
     if len(absent := np.setdiff1d(np.arange(len(task.classes)), own)):
@@ -47,35 +48,35 @@ def data_doubts(recipe: Recipe, task: TrainingData) -> Iterator[str]:
                 "chance: are they of the same examples, in the same order?"
             )
     if task.soft_by_order:
+        named = ", ".join(task.classes[:MAX_CLASSES_NAMED]) + (", ..." if len(task.classes) > MAX_CLASSES_NAMED else "")
         yield (
-            f"{recipe.noise.removeprefix('labels:')} does not say the names of its classes: its columns are taken for "
-            f"{', '.join(task.classes[:NAMED])}{', ...' if len(task.classes) > NAMED else ''}, in this order; an array "
-            "'classes' beside 'posterior' names them"
+            f"{recipe.noise.removeprefix('labels:')} does not name its classes: its columns are taken for {named}, in this "
+            "order; an array 'classes' beside 'posterior' names them"
         )
-    yield from rare_doubts(given, task.classes)
-    yield from table_doubts(task.columns, task.train, own, task.classes)
+    yield from rare_class_warnings(given, task.classes)
+    yield from table_warnings(task.columns, task.train, own, task.classes)
 
 
 def _named(which: NDArray[np.int64], classes: Sequence[str]) -> str:
-    more = f" and {len(which) - NAMED} more" if len(which) > NAMED else ""
-    return ", ".join(classes[k] for k in which[:NAMED]) + more
+    more = f" and {len(which) - MAX_CLASSES_NAMED} more" if len(which) > MAX_CLASSES_NAMED else ""
+    return ", ".join(classes[k] for k in which[:MAX_CLASSES_NAMED]) + more
 
 
-def rare_doubts(labels: NDArray[np.int64], classes: Sequence[str]) -> Iterator[str]:
+def rare_class_warnings(labels: NDArray[np.int64], classes: Sequence[str]) -> Iterator[str]:
     """Classes so much rarer than another that a robust loss may never predict them."""
     counts = np.bincount(labels, minlength=len(classes))
     largest = int(counts.argmax())
-    beside = counts[largest] > MOST * len(labels)
-    rare = [k for k in np.argsort(counts, kind="stable") if 0 < counts[k] < (1 if beside else RARE) * counts[largest]]
+    beside = counts[largest] > MAJORITY_SHARE * len(labels)
+    rare = [k for k in np.argsort(counts, kind="stable") if 0 < counts[k] < (1 if beside else RARE_SHARE) * counts[largest]]
     if rare:
-        shares = [f"{excerpt(classes[k], 40)} ({counts[k] / len(labels):.1%})" for k in (*rare[:NAMED], largest)]
-        more = f" and {len(rare) - NAMED} more" if len(rare) > NAMED else ""
+        shares = [f"{excerpt(classes[k], 40)} ({counts[k] / len(labels):.1%})" for k in (*rare[:MAX_CLASSES_NAMED], largest)]
+        more = f" and {len(rare) - MAX_CLASSES_NAMED} more" if len(rare) > MAX_CLASSES_NAMED else ""
         which, are, them = ("classes", "are", "them") if rare[1:] else ("class", "is", "it")
         may = f"a robust loss may never predict {them}; docs/choosing.md says what helps"
         yield f"{which} {', '.join(shares[:-1])}{more} {are} rare beside {shares[-1]}: {may}"
 
 
-def table_doubts(
+def table_warnings(
     columns: Sequence[str], examples: Examples, labels: NDArray[np.int64], classes: Sequence[str]
 ) -> Iterator[str]:
     """Features that name the rows or are the label in other words, and classes that differ in capitals alone."""
@@ -90,11 +91,11 @@ def table_doubts(
     there, first, which = np.unique(labels, return_index=True, return_inverse=True)
     for k, column in enumerate(columns):
         values = examples.inputs[:, k]
-        if IDENTIFIER.search(column) and _all_different(values):
+        if IDENTIFIER_NAME.search(column) and _all_different(values):
             yield f"column {column!r} has another whole number on every row, and is trained on: call it id if it is no feature"
         of_class = values[first]
         one_to_one = len(np.unique(of_class)) == len(there) > 1 and bool((of_class[which] == values).all())
-        if one_to_one and len(labels) >= CHANCE:
+        if one_to_one and len(labels) >= MIN_ROWS_FOR_A_LABEL_COLUMN:
             yield f"column {column!r} has one value for each class, and is trained on: leave it out if it is the label"
 
 
