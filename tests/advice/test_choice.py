@@ -253,7 +253,7 @@ def test_the_command_audits_first_if_asked(monkeypatch):
         matrix = symmetric(10, 0.3).matrix
         return Audit(examples.labels, np.eye(10, dtype=np.float32)[examples.labels], matrix, 0.3, (0.2, 0.4), 0.7, classes, "")
 
-    monkeypatch.setattr("noiseproof.audit.audit_labels", quick)
+    monkeypatch.setattr("noiseproof.audit.labels.audit_labels", quick)
     result = run("digits", "--audit")
     assert seen == [(1297, True)]
     assert "30.0% wrong labels, symmetric noise" in result.output

@@ -206,7 +206,7 @@ def test_networks_are_trained_and_those_of_a_stopped_audit_are_not_trained_again
 
 def test_stopped_before_a_network_is_finished_it_starts_anew(monkeypatch):
     arrays()
-    monkeypatch.setattr("noiseproof.audit.audit_labels", interrupted)
+    monkeypatch.setattr("noiseproof.audit.labels.audit_labels", interrupted)
     done = audit("mine.npz", "--out", "out")
     assert (done.exit_code, done.stderr) == (130, "stopped; the same command starts anew in out\n")
 

@@ -25,7 +25,6 @@ from noiseproof.audit import mixture
 from noiseproof.audit.mixture import Floats, Labels, Mixture, View, fit_mixture, fit_views, log_view, posterior_of
 from noiseproof.audit.result import Audit
 from noiseproof.io.text import excerpt
-from noiseproof.noise import symmetric
 
 __all__ = ["NoiseEstimate", "audit_probabilities", "check_features", "column_classes", "estimate_noise"]
 
@@ -131,7 +130,9 @@ def estimate_noise(
     if scaled is not model:
         posterior, rates = posterior_and_rates(scaled, views, given, ambiguous=True)
     counts = mixture.expected_counts(posterior, given)
-    there, usual = counts.sum(1, keepdims=True), symmetric(len(counts), min(max(rates.rate, 0.0), 1.0)).matrix
+    there, rate = counts.sum(1, keepdims=True), min(max(rates.rate, 0.0), 1.0)
+    usual = np.full(counts.shape, rate / (len(counts) - 1))
+    np.fill_diagonal(usual, 1 - rate)
     transition = (counts + np.maximum(1 - there, 0) * usual) / np.maximum(there, 1)
     errors = lowest.disputed if model_agreement is None or not oversampled else max(lowest.disputed, 1 - model_agreement)
     half = _sampling_error(model, views, given, generator)

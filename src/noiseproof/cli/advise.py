@@ -88,7 +88,7 @@ def advise(
 
 
 def _quick_audit(dataset: Dataset, device: str, as_json: bool) -> Audit:
-    from noiseproof.audit import audit_labels
+    from noiseproof.audit.labels import audit_labels
     from noiseproof.cli.audit import AuditProgress
     from noiseproof.cli.plan import device_named
 

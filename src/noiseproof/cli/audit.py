@@ -105,7 +105,7 @@ def audit(
         from noiseproof.cli.given_labels import with_given
         from noiseproof.data import open_dataset
 
-        dataset = with_given(open_dataset(place), labels)
+        dataset = open_dataset(place) if labels is None else with_given(open_dataset(place), labels)
         if decisions is not None:
             _apply_decisions(dataset, place, decisions, out, as_json)
             return
@@ -149,8 +149,7 @@ def _file_named(file: str) -> Iterator[None]:
 def _audit_predictions(
     dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]
 ) -> Audit:
-    from noiseproof.audit import audit_probabilities
-    from noiseproof.audit.estimate import column_classes
+    from noiseproof.audit.estimate import audit_probabilities, column_classes
     from noiseproof.cli.matrices import read_predictions
 
     if unused := [name for name, value in training.items() if value]:
@@ -164,8 +163,8 @@ def _audit_predictions(
 def _audit_by_training(
     dataset: Dataset, place: str, options: dict[str, Any], device: str, out: Path, shown_on: Console | None
 ) -> Audit:
-    from noiseproof.audit import audit_labels
     from noiseproof.audit.folds import SMALL_NETWORK, uses_small_network
+    from noiseproof.audit.labels import audit_labels
     from noiseproof.cli.plan import device_named
     from noiseproof.data import check_classes
     from noiseproof.train import OutOfMemoryError
