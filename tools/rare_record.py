@@ -1,4 +1,4 @@
-"""The table of docs/choosing.md on rare classes, from records/rare_cpu.jsonl."""
+"""The table of docs/choosing.md on class imbalance, from records/rare_cpu.jsonl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["rare_classes"]
 
 
 def rare_classes() -> str:
-    """The share of a rare class's test examples that is predicted right, and how often none is."""
+    """The share of a minority class's test examples that is predicted right, and how often none is."""
     lines = _lines("rare_cpu.jsonl")
     parts = []
     for data, noise in dict.fromkeys((one["data"], one["noise"]) for one in lines):
@@ -25,8 +25,8 @@ def rare_classes() -> str:
         parts.append(_table([named, *(f"{ratio:.0%}" for ratio in ratios)], rows))
     seeds = sorted({one["seed"] for one in lines})
     about = (
-        f"Seeds {seeds[0]} to {seeds[-1]}. How many per cent of the rare class's test examples are predicted right, and in "
-        "brackets of all test examples, in which no class is rare; columns by how frequent it is beside another class. "
+        f"Seeds {seeds[0]} to {seeds[-1]}. Accuracy in % on the minority class's test examples, and in "
+        "brackets on all test examples, which are balanced; columns by its size relative to another class. "
         "`benchmarks/rare_classes.py`; "
     )
     return "\n".join([*parts, about + _where(lines)])

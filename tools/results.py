@@ -111,7 +111,7 @@ def training(lines: list[dict[str, Any]]) -> str:
         "## Speed of training\n\n"
         f"{_where(lines)}. `benchmarks/training.py`: JAL-CE under 80 % symmetric noise, the paper's protocols, images of "
         "random numbers; training without evaluation. Medians of the epochs after the first, with smallest and largest, "
-        "divided by the number of runs side by side. "
+        "divided by the number of concurrent runs. "
         f"The speed-up is over the published script, which takes {PUBLISHED_SCRIPT} s an epoch of CIFAR-10 there.\n\n"
         + _table(head, rows)
     )
@@ -132,7 +132,7 @@ def in_the_queue(runs: list[dict[str, Any]], timed: list[dict[str, Any]]) -> str
     train = epoch * epochs
     return (
         "### A run in the queue\n\n"
-        f"`noiseproof reproduce`, {len(last)} runs on CIFAR-10 of commit {commit}, {width} side by side. A run takes "
+        f"`noiseproof reproduce`, {len(last)} runs on CIFAR-10 of commit {commit}, {width} of them concurrent. A run takes "
         f"{wall:.0f} s (median), and so {share:.1f} s of the device's time; its {epochs} epochs of training alone take "
         f"{train:.1f} s by the table above, {100 * (1 - train / share):.0f} % less. By its own clock it has "
         + ", ".join(f"{seconds:.0f} s for {PHASES[name]}" for name, seconds in phases.items())
@@ -311,7 +311,7 @@ def tests(lines: list[dict[str, Any]]) -> str:
     ]
     return (
         "## Tests on a GPU\n\n"
-        f"{_where(lines)}. Among them: runs side by side give exactly, bit for bit, the losses of each step, the weights and "
+        f"{_where(lines)}. Among them: concurrent runs give exactly, bit for bit, the losses of each step, the weights and "
         "the accuracy of the same runs alone, in bf16 and in TF32 "
         "(`test_runs_side_by_side_give_exactly_what_each_gives_alone`); the fast path gives the plain one's losses in float32 "
         "up to rounding; a run that is killed and started again in deterministic mode ends with the same files to the bit "

@@ -23,8 +23,8 @@ OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#\s]+)(#[^)]*)?\)")
 def inside(text: str) -> str:
     """A page's text with links that stay in the site.
 
-    >>> inside("[`test_it`](../tests/x/test_y.py), [here](../CONTRIBUTING.md#house-rules), [code](../tools/generate.py)")
-    '[`test_it`](tests.md#test-it), [here](contributing.md#house-rules), code (`tools/generate.py`)'
+    >>> inside("[`test_it`](../tests/x/test_y.py), [here](../CONTRIBUTING.md#rules), [code](../tools/generate.py)")
+    '[`test_it`](tests.md#test-it), [here](contributing.md#rules), code (`tools/generate.py`)'
     >>> inside("[`losses/base.py`](../src/noiseproof/losses/base.py)")
     '`losses/base.py`'
     """
