@@ -151,3 +151,15 @@ def test_what_the_page_adds_works_and_costs_the_files_it_says(tmp_path):
         check=False,
     )
     assert done.stdout == "finished finished\n", done.stderr
+
+
+WHOLE_PACKAGE = {"annotations", "architecture", "distribution", "docstrings", "examples", "package", "user_types", "words"}
+"""Tests of the package as a whole, which are the only ones directly in tests/"""
+NO_PACKAGE = {"benchmarks", "docs", "helpers", "hostile", "tools"}
+"""Folders of tests that test something else than a package of src/noiseproof"""
+
+
+def test_the_tests_mirror_the_source():
+    assert {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")} <= WHOLE_PACKAGE
+    folders = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("*.py"))}
+    assert {name for name in folders if not (architecture.SOURCE / name).is_dir()} <= NO_PACKAGE

@@ -16,7 +16,7 @@ from noiseproof.losses.recommended import recommended_settings
 from noiseproof.train import Recipe
 from noiseproof.train.engine import Optimiser
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 STEPS, CLIP, STRENGTH = 5, 0.5, 5e-5
 
