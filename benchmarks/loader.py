@@ -25,10 +25,10 @@ import numpy as np
 import PIL.Image
 from PIL import features
 
-from noiseproof.data import Framing, ImageFiles, ImageLoader, RandomPart, Squash, read_image
+from noiseproof.data import Framing, ImageFiles, ImageLoader, RandomResizedCrop, Resize, read_image
 from noiseproof.data.images import decode, open_file
 
-FRAMINGS: dict[str, Framing] = {"random part 224": RandomPart(224), "squash 256": Squash(256, 256)}
+FRAMINGS: dict[str, Framing] = {"random resized crop 224": RandomResizedCrop(224), "resize 256": Resize(256, 256)}
 
 
 def make_files(folder: Path, count: int) -> ImageFiles:

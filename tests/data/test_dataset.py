@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from noiseproof.data.dataset import from_arrays, load_digits, load_npz
-from noiseproof.data.examples import DataError
+from noiseproof.data.dataset import DataError, from_arrays, load_digits, load_npz
 from noiseproof.io.files import checksum
 
 

@@ -188,8 +188,8 @@ def test_a_marker_between_two_reads_is_counted(monkeypatch):
 
 
 def test_pixels_are_counted_before_they_are_decoded(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "PIXELS", 54)
-    monkeypatch.setattr(images, "WEBP_PIXELS", 50)
+    monkeypatch.setattr(images, "MAX_PIXELS", 54)
+    monkeypatch.setattr(images, "MAX_WEBP_PIXELS", 50)
     assert read_image(save(tmp_path / "x.png", picture(6, 9))).shape == (6, 9, 3)
     for name, most, pixels in (("y.png", 54, picture(5, 11)), ("x.webp", 50, picture(6, 9))):
         with pytest.raises(DataError, match=rf"pixels must be in \[1, {most}\]; resize it, or leave it out"):

@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from noiseproof.data import Centre, DataError, ImageFiles, ImageLoader, RandomPart, Squash, read_image
+from noiseproof.data import DataError, ImageFiles, ImageLoader, RandomResizedCrop, Resize, ResizeCenterCrop, read_image
 from noiseproof.paper.augmentations import webvision_augment
 
 COUNT = 23
@@ -40,7 +40,7 @@ def files(tmp_path_factory):
 
 def loader(files, framing=None, **options):
     options = {"batch_size": 5, "seed": 1, "shuffle": True, "workers": 0, "device": "cpu"} | options
-    return ImageLoader(files, framing or RandomPart(16), **options)
+    return ImageLoader(files, framing or RandomResizedCrop(16), **options)
 
 
 def epoch(loader, n=0):
@@ -74,7 +74,7 @@ def test_a_batch_has_pictures_labels_and_places(files):
 
 
 def test_the_files_come_in_their_order_without_shuffle(files):
-    images, labels, indices, sizes = epoch(loader(files, Squash(30, 41), shuffle=False))
+    images, labels, indices, sizes = epoch(loader(files, Resize(30, 41), shuffle=False))
     assert indices.tolist() == list(range(COUNT))
     assert labels.tolist() == files.labels.tolist()
     assert sizes == [5, 5, 5, 5, 3]
@@ -207,7 +207,7 @@ def test_a_fault_of_the_opener_arrives_with_the_path(files, tmp_path):
         textwrap.dedent(
             """
             import functools, multiprocessing, os, sys, threading, urllib.error
-            from noiseproof.data import DataError, ImageFiles, ImageLoader, Squash
+            from noiseproof.data import DataError, ImageFiles, ImageLoader, Resize
 
             class TwoError(OSError):
                 def __init__(self, code, store):
@@ -238,7 +238,7 @@ def test_a_fault_of_the_opener_arrives_with_the_path(files, tmp_path):
                     for workers in (0, 1):
                         options = dict(batch_size=1, seed=0, shuffle=False, device="cpu", workers=workers)
                         opener = functools.partial(failing, kind=kind)
-                        loader = ImageLoader(files, Squash(8, 8), opener=opener, **options)
+                        loader = ImageLoader(files, Resize(8, 8), opener=opener, **options)
                         try:
                             next(loader.epoch(0))
                         except Exception as error:
@@ -268,7 +268,7 @@ def test_a_fault_of_the_opener_arrives_with_the_path(files, tmp_path):
 def test_an_image_too_long_to_resize_is_a_data_error_with_its_path(tmp_path):
     Image.new("RGB", (20000, 1)).save(tmp_path / "line.png")
     with pytest.raises(DataError, match=r"line\.png: 1 x 20000 pixels would become 256 x 5120000; crop it"):
-        list(loader(ImageFiles((tmp_path / "line.png",), [0]), Centre()).epoch(0))
+        list(loader(ImageFiles((tmp_path / "line.png",), [0]), ResizeCenterCrop()).epoch(0))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -316,12 +316,12 @@ def test_the_workers_end_with_a_main_process_that_is_killed(files, tmp_path):
         textwrap.dedent(
             """
             import multiprocessing, sys, time
-            from noiseproof.data import ImageFiles, ImageLoader, Squash
+            from noiseproof.data import ImageFiles, ImageLoader, Resize
 
             if __name__ == "__main__":
                 paths = sys.argv[1:]
                 files = ImageFiles(paths, [0] * len(paths))
-                loader = ImageLoader(files, Squash(8, 8), batch_size=4, seed=0, shuffle=True, device="cpu", workers=2)
+                loader = ImageLoader(files, Resize(8, 8), batch_size=4, seed=0, shuffle=True, device="cpu", workers=2)
                 batches = loader.epoch(0)
                 next(batches)
                 print(*(child.pid for child in multiprocessing.active_children()), flush=True)
@@ -356,7 +356,7 @@ def test_every_image_is_opened_once_an_epoch_by_the_same_workers(files, tmp_path
         textwrap.dedent(
             """
             import os, sys, torch
-            from noiseproof.data import ImageFiles, ImageLoader, Squash
+            from noiseproof.data import ImageFiles, ImageLoader, Resize
 
             def noted(path):
                 with open(sys.argv[1], "a") as log:
@@ -367,7 +367,7 @@ def test_every_image_is_opened_once_an_epoch_by_the_same_workers(files, tmp_path
                 paths = sys.argv[2:]
                 files = ImageFiles(paths, [0] * len(paths))
                 options = dict(batch_size=4, seed=0, shuffle=True, device="cpu", workers=2)
-                loader = ImageLoader(files, Squash(8, 8), opener=noted, **options)
+                loader = ImageLoader(files, Resize(8, 8), opener=noted, **options)
                 assert sum(len(batch.labels) for n in range(3) for batch in loader.epoch(n)) == 3 * len(paths)
                 print(os.getpid())
             """
@@ -388,7 +388,7 @@ def test_every_image_is_opened_once_an_epoch_by_the_same_workers(files, tmp_path
 
 
 def test_pictures_go_through_the_experiments_augmentation(files):
-    batch = next(loader(files, RandomPart(224)).epoch(0))
+    batch = next(loader(files, RandomResizedCrop(224)).epoch(0))
     augment = webvision_augment(cropped=True)
     assert [type(operation).__name__ for operation in augment.operations] == ["HorizontalFlip", "ColorJitter"]
     assert augment(batch.images, torch.Generator().manual_seed(0)).shape == (5, 3, 224, 224)
@@ -428,7 +428,7 @@ def test_no_files_are_refused():
 def test_the_wrong_kind_of_argument_is_refused_at_once(files):
     with pytest.raises(TypeError, match="files must be ImageFiles, got tuple"):
         loader(files.paths)
-    with pytest.raises(TypeError, match=r"framing must be a Framing \(Squash, Centre, RandomPart\), got 224"):
+    with pytest.raises(TypeError, match=r"framing must be a Framing \(Resize, ResizeCenterCrop, RandomResizedCrop\), got 224"):
         loader(files, 224)
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from noiseproof.data import DataError, open_dataset
-from noiseproof.data.features import read_features
-from noiseproof.data.tables import is_table, relabelled
+from noiseproof.data.tables import is_table, read_features, relabelled
 
 
 def written(folder, *lines, name="t.csv"):

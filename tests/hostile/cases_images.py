@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from noiseproof.data import ImageLoader, load_image_folder, read_image
-from noiseproof.data.framing import Centre
+from noiseproof.data.resizing import ResizeCenterCrop
 from tests.hostile.harness import ACCEPTED, Case, command
 
 
@@ -22,7 +22,7 @@ def shown(path: Path) -> str:
 
 def trained(path: Path) -> object:
     files = load_image_folder(path.parents[1]).train
-    loader = ImageLoader(files, Centre(8, 8), batch_size=4, seed=0, shuffle=False, workers=0, device="cpu")
+    loader = ImageLoader(files, ResizeCenterCrop(8, 8), batch_size=4, seed=0, shuffle=False, workers=0, device="cpu")
     return next(iter(loader.epoch(0))).images
 
 

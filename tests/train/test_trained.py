@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import noiseproof
-from noiseproof.data import Centre, Cover, DataError, ImageFiles, Split, Squash, from_arrays, open_dataset
+from noiseproof.data import DataError, ImageFiles, Resize, ResizeCenterCrop, ResizeCrop, Split, from_arrays, open_dataset
 from noiseproof.models.resnet import BasicBlock, ResNet
 from noiseproof.train import Recipe, Run, RunOptions, TrainedClassifier, load, train, with_noise
 from noiseproof.train.preprocessing import FRAMINGS, OPERATIONS, Preprocessing, _written
@@ -312,13 +312,14 @@ def test_changed_code_of_ones_own_network_is_a_warning_and_other_weights_an_erro
         (place / "own_network.py").write_text(MODULE, encoding="utf-8")
 
 
-@pytest.mark.parametrize("framing", [Centre(256, 224), Cover(28, 20), Squash(256, 300)], ids=repr)
+@pytest.mark.parametrize("framing", [ResizeCenterCrop(256, 224), ResizeCrop(28, 20), Resize(256, 300)], ids=repr)
 def test_a_framing_is_read_from_what_a_record_has_of_it(framing):
     assert _written(FRAMINGS, repr(framing)) == framing
 
 
 @pytest.mark.parametrize(
-    "text", ["Cover(height=1, width=1) ", "Cover(1, 2)", "Cover(height=1, wide=2)", "RandomPart(a=1, b=2)", 3]
+    "text",
+    ["ResizeCrop(height=1, width=1) ", "ResizeCrop(1, 2)", "ResizeCrop(height=1, wide=2)", "RandomPart(a=1, b=2)", 3],
 )
 def test_other_text_is_no_framing(text):
     with pytest.raises(ValueError, match="way to resize images"):

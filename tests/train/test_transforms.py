@@ -135,17 +135,17 @@ def test_the_facts_of_a_preprocessing_repeat_it():
     assert Transforms.named("none", features(x)).facts(features(x)) == {"kind": "features"}
     files = ImageFiles(("a.png",) * 4, np.arange(4))
     facts = Transforms.named("webvision", files).facts(files)
-    assert (facts["size"], facts["framing"]) == ([224, 224], "Centre(resize=256, size=224)")
+    assert (facts["size"], facts["framing"]) == ([224, 224], "ResizeCenterCrop(resize=256, size=224)")
     facts = Transforms.named("clothing1m", files).facts(files)
-    assert (facts["size"], facts["framing"]) == ([224, 224], "Squash(height=256, width=256)")
+    assert (facts["size"], facts["framing"]) == ([224, 224], "Resize(height=256, width=256)")
     assert facts["operations"] == ["ResizeCenterCrop(resize=256, size=224)"]
 
 
 def test_image_files_have_the_size_that_is_asked_for():
     files = ImageFiles(("a.png",) * 4, np.arange(4))
-    assert Transforms.named("flip", files, size=(48, 40)).train_framing.output_size == (48, 40)
+    assert Transforms.named("flip", files, size=(48, 40)).train_framing.frame_size == (48, 40)
     chosen = Transforms.named("webvision", files, size=(96, 96))
-    assert (chosen.train_framing.output_size, chosen.test_framing.output_size) == ((96, 96), (96, 96))
+    assert (chosen.train_framing.frame_size, chosen.test_framing.frame_size) == ((96, 96), (96, 96))
     with pytest.raises(ValueError, match="augment 'webvision' makes squares, size must be one number, got 48x40"):
         Transforms.named("webvision", files, size=(48, 40))
     with pytest.raises(ValueError, match="augment 'clothing1m' crops to 224x224"):

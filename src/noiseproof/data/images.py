@@ -1,41 +1,51 @@
-"""Folders of image files, one per class, and decoding one file. Pillow is imported by the first call that decodes."""
+"""Images: folders of files with one folder per class, decoding one file, and MNIST-style idx files.
+
+Pillow is imported by the first call that decodes.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import gzip
 import hashlib
+import math
 import os
 import stat
+import struct
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.dataset import Dataset
-from noiseproof.data.examples import DataError, Examples, ImageFiles
-from noiseproof.io.files import ReadError, is_dir, open_regular
+from noiseproof.data.dataset import DataError, Dataset, Examples, ImageFiles, Split, as_split, assembled
+from noiseproof.io.arrays import check_size, check_unpacked, fill
+from noiseproof.io.files import ReadError, checksum, is_dir, is_file, open_regular
+from noiseproof.io.text import excerpt
 
 if TYPE_CHECKING:
     import PIL.Image
 
-__all__ = ["EXTENSIONS", "Opener", "class_files", "decode", "example_image", "load_image_folder", "open_file", "read_image"]
+__all__ = ["IDX_FILES", "IDX_MARKERS", "IMAGE_EXTENSIONS", "Opener", "class_files", "decode", "example_image"]
+__all__ += ["load_idx", "load_image_folder", "open_file", "read_idx", "read_image"]
 
-EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"})
-FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "PPM", "TIFF")
-JUNK = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"})
+IMAGE_EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"})
+IMAGE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "PPM", "TIFF")
+IGNORED_NAMES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"})
 """Files and folders of desktops and file servers, in lower case; they are ignored, as are names that start with a dot."""
 TEST_FOLDERS = ("test", "val", "validation")
-PIXELS = 2**26
+MAX_PIXELS = 2**26
 """The most pixels that are decoded. A decoder takes up to 12 bytes for each, so less than a gigabyte."""
-WEBP_PIXELS = 2**25  # WebP's takes 18
-SCANNED = 2**31
+MAX_WEBP_PIXELS = 2**25  # WebP's takes 18
+MAX_SCANNED_PIXELS = 2**31
 """The most pixels of a JPEG times its scans: each goes over all of them, however few its bytes. Encoders write about ten."""
-PROFILES = 16
+MAX_COLOR_PROFILES = 16
 """Colour profiles of a PNG, each of which Pillow unpacks, a kilobyte to a megabyte. By chance pixels may look like a few."""
-SLOW_DECODERS, SLOW_BYTES = frozenset({"ppm", "ppm_plain", "bmp_rle"}), 2**21
+SLOW_DECODERS, MAX_SLOW_BYTES = frozenset({"ppm", "ppm_plain", "bmp_rle"}), 2**21
 """Pillow's decoders that are written in Python, and the largest files that they get: a megabyte takes seconds."""
 Opener = Callable[[str], BinaryIO]
 """Opens a path as a binary file that can seek."""
@@ -48,9 +58,10 @@ def load_image_folder(folder: str | Path, *, name: str | None = None, test: str 
     A folder called ``train`` counts as a split where it holds folders, and as a class where it holds images. Classes and
     images are in the order of their names; the test split may lack classes but not add any.
 
-    Images are those with a name in ``EXTENSIONS``, directly in the class's folder. Links are followed. Hidden files, ``JUNK``,
-    and files beside the class folders are ignored; any other file or folder inside a class is an error, and so is a class
-    without images. ``sources`` has one SHA-256, of every image's relative path, size and label, but not of the pixels.
+    Images are those with a name in ``IMAGE_EXTENSIONS``, directly in the class's folder. Links are followed. Hidden files,
+    ``IGNORED_NAMES``, and files next to the class folders are ignored; any other file or folder inside a class is an error,
+    and so is a class without images. ``sources`` has one SHA-256, of every image's relative path, size and label, but not of
+    the pixels.
 
     >>> load_image_folder("no/such/folder")
     Traceback (most recent call last):
@@ -78,10 +89,10 @@ def read_image(path: str | Path) -> NDArray[np.uint8]:
 
     Grey, palette and CMYK images are converted, transparency is dropped and an EXIF orientation is ignored, as torchvision's
     loader does. Of 16-bit grey the upper eight bits are kept, where Pillow's conversion would turn all but the darkest 1/256
-    white. Of several frames the first is read. The format is that of the content, whatever the suffix, and only ``FORMATS``
-    are tried: Pillow knows others, one of which runs a program.
+    white. Of several frames the first is read. The format is that of the content, whatever the suffix, and only
+    ``IMAGE_FORMATS`` are tried: Pillow knows others, one of which runs a program.
 
-    A file that is damaged, in another format, or larger than ``PIXELS`` or ``PIL.Image.MAX_IMAGE_PIXELS`` is a
+    A file that is damaged, in another format, or larger than ``MAX_PIXELS`` or ``PIL.Image.MAX_IMAGE_PIXELS`` is a
     :class:`DataError`; one that is not a regular file, or cannot be opened or read, is an OSError.
     """
     return np.asarray(decode(os.fspath(path), open_file)).copy()  # Pillow's own pixels cannot be written to
@@ -120,9 +131,9 @@ def decode(path: str, opener: Opener) -> PIL.Image.Image:
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", PIL.Image.DecompressionBombWarning)
         try:
-            if (profiles := _count(file, b"iCCP")) > PROFILES:
+            if (profiles := _count(file, b"iCCP")) > MAX_COLOR_PROFILES:
                 raise ValueError(f"{profiles} colour profiles, and an image has one; save it anew, or leave it out")
-            image = PIL.Image.open(file, formats=FORMATS)
+            image = PIL.Image.open(file, formats=IMAGE_FORMATS)
             _check_cost(image, file)
             image.load()
             return _as_rgb(image)
@@ -131,7 +142,7 @@ def decode(path: str, opener: Opener) -> PIL.Image.Image:
         except (PIL.Image.DecompressionBombWarning, PIL.Image.DecompressionBombError) as error:
             raise DataError(f"{path}: {error}; make it smaller, or leave it out") from error
         except PIL.UnidentifiedImageError as error:
-            raise DataError(f"{path}: not an image; {', '.join(FORMATS)} are read") from error
+            raise DataError(f"{path}: not an image; {', '.join(IMAGE_FORMATS)} are read") from error
         except Exception as error:  # decoders raise many kinds for damaged data
             if isinstance(error, OSError) and error.errno is not None:
                 raise OSError(error.errno, error.strerror, path) from error  # of the disk or the network, without the path
@@ -140,14 +151,19 @@ def decode(path: str, opener: Opener) -> PIL.Image.Image:
 
 def _check_cost(image: PIL.Image.Image, file: BinaryIO) -> None:
     """Refuse what a few bytes could make expensive; called before the pixels are decoded."""
-    most = WEBP_PIXELS if image.format == "WEBP" else PIXELS
+    most = MAX_WEBP_PIXELS if image.format == "WEBP" else MAX_PIXELS
     if not 0 < image.width * image.height <= most:
         raise ValueError(f"{image.width} x {image.height} pixels must be in [1, {most}]; resize it, or leave it out")
     if image.format == "TIFF" and (tile := _tile(image)) > most:
         raise ValueError(f"tiles of {tile} pixels must be in [1, {most}]; save it anew, or leave it out")
-    if any(tile[0] in SLOW_DECODERS for tile in getattr(image, "tile", ())) and (size := _size(file)) > SLOW_BYTES:
-        raise ValueError(f"{size} bytes of {image.format} as text, runs or odd depths, at most {SLOW_BYTES}; save it as PNG")
-    if image.format in ("JPEG", "MPO") and (scans := _count(file, b"\xff\xda")) * image.width * image.height > SCANNED:
+    if any(tile[0] in SLOW_DECODERS for tile in getattr(image, "tile", ())) and (size := _size(file)) > MAX_SLOW_BYTES:
+        raise ValueError(
+            f"{size} bytes of {image.format} as text, runs or odd depths, at most {MAX_SLOW_BYTES}; save it as PNG"
+        )
+    if (
+        image.format in ("JPEG", "MPO")
+        and (scans := _count(file, b"\xff\xda")) * image.width * image.height > MAX_SCANNED_PIXELS
+    ):
         raise ValueError(f"{scans} scans of {image.width} x {image.height} pixels are too many; save it anew, or leave it out")
 
 
@@ -230,7 +246,7 @@ def class_files(folder: Path, labels: dict[str, int], update: Callable[[bytes], 
                 way = f"; if its folders are the classes, give {folder / name}" if len(labels) == 1 else ""
                 raise DataError(f"{entry.path}: a folder; images are expected directly in {folder / name}{way}")
             if not _is_image(entry.name):
-                raise DataError(f"{entry.path}: not an image's name ({' '.join(sorted(EXTENSIONS))}); move it away")
+                raise DataError(f"{entry.path}: not an image's name ({' '.join(sorted(IMAGE_EXTENSIONS))}); move it away")
             try:
                 found = entry.stat()
             except FileNotFoundError as error:
@@ -249,10 +265,86 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     """The entries of a folder, sorted by name, without hidden ones and junk."""
     with os.scandir(folder) as found:
         yield from sorted(
-            (entry for entry in found if not entry.name.startswith(".") and entry.name.lower() not in JUNK),
+            (entry for entry in found if not entry.name.startswith(".") and entry.name.lower() not in IGNORED_NAMES),
             key=lambda entry: entry.name,
         )
 
 
 def _is_image(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in EXTENSIONS
+    return os.path.splitext(name)[1].lower() in IMAGE_EXTENSIONS
+
+
+IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+IDX_MARKERS = ("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "train-images.idx3-ubyte")
+"""Files of which one is there if a folder has idx files"""
+MAX_IDX_DIMENSIONS = 8
+IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+DIGITS = tuple("0123456789")
+
+
+def load_idx(folder: str | Path, name: str = "mnist", classes: tuple[str, ...] = DIGITS) -> Dataset:
+    """Four idx files (MNIST, Fashion-MNIST, ...), gzipped or not, of these classes."""
+    folder = Path(folder)
+    images, labels, test_images, test_labels = (_idx_path(folder, stem) for stem in IDX_FILES)
+    train, test = _idx_split(images, labels, len(classes)), _idx_split(test_images, test_labels, len(classes))
+    sources = {path.name: checksum(path) for path in (images, labels, test_images, test_labels)}
+    return assembled(name, train, test, classes, sources, test_images)
+
+
+def _idx_path(folder: Path, stem: str) -> Path:
+    for name in (stem, f"{stem}.gz", stem.replace("-idx", ".idx")):
+        if is_file(folder / name):
+            return folder / name
+    raise FileNotFoundError(f"{folder}: no {stem} or {stem}.gz")
+
+
+def _idx_split(images: Path, labels: Path, classes: int) -> Split:
+    """Images and labels from their two files; an error about both names the labels' file."""
+    x, y = read_idx(images), read_idx(labels)
+    for path, array, wanted in ((images, x, 3), (labels, y, 1)):
+        if array.ndim != wanted or array.dtype != np.uint8:
+            raise DataError(f"{path}: should hold bytes in {wanted} dimensions, found {array.dtype} in {array.ndim}")
+    if not x.size:
+        raise DataError(f"{images}: there are no images in it, its shape is {x.shape}")
+    return as_split(x[..., None], y, classes, f"{labels} (images from {images.name})")
+
+
+def read_idx(path: str | Path) -> NDArray[Any]:
+    """The array of one idx file, gzipped or not."""
+    path = Path(path)
+    try:
+        with open_regular(path) as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            size = file.seek(0, 2)
+            file.seek(0)
+            with gzip.GzipFile(fileobj=file) if packed else contextlib.nullcontext(file) as stream:
+                return _read_idx(path, stream, size, packed)
+    except ReadError as error:
+        raise DataError(str(error)) from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: damaged gzip data: {error}") from error
+
+
+def _read_idx(path: Path, stream: BinaryIO | gzip.GzipFile, size: int, packed: bool) -> NDArray[Any]:
+    start = stream.read(4)
+    if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in IDX_TYPES:
+        raise DataError(f"{path}: not an idx file: it starts with {start.hex() or 'nothing'}")
+    dimensions, dtype = start[3], np.dtype(IDX_TYPES[start[2]])
+    lengths = stream.read(4 * dimensions)
+    if len(lengths) < 4 * dimensions:
+        raise DataError(f"{path}: truncated in its header")
+    shape = struct.unpack(f">{dimensions}I", lengths)
+    if dimensions > MAX_IDX_DIMENSIONS or math.prod(length or 1 for length in shape) >= 2**48:
+        raise DataError(
+            f"{path}: an array of shape {excerpt(shape)}; at most {MAX_IDX_DIMENSIONS} dimensions and 2**48 numbers are read"
+        )
+    count, what = math.prod(shape), f"shape {shape}"
+    header = 4 + 4 * dimensions
+    promised = header + dtype.itemsize * count
+    if packed:
+        check_unpacked(path, promised, size)
+    else:
+        check_size(path, what, promised, size)
+    array = np.empty(count, dtype)
+    check_size(path, what, promised, header + fill(stream, array) + len(stream.read(1)))
+    return array.reshape(shape).astype(dtype.newbyteorder("="), copy=False)

@@ -1,4 +1,4 @@
-"""Batches from image files: decoded in worker processes, deterministic."""
+"""Image files as pixels: batches decoded in worker processes, deterministic; or all of them in memory, if they are small."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import errno
 import multiprocessing
 import os
 import threading
+import warnings
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,23 +15,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
 
 from noiseproof.checks import check_integer
-from noiseproof.data.examples import DataError, ImageFiles
-from noiseproof.data.framing import Framing
-from noiseproof.data.images import Opener, decode, open_file
+from noiseproof.data.dataset import DataError, Dataset, Examples, ImageFiles, Split
+from noiseproof.data.images import IMAGE_FORMATS, Opener, decode, open_file
+from noiseproof.data.operations import Size
+from noiseproof.data.resizing import Framing, ResizeCrop
 from noiseproof.keyed_random import keyed_order
 
 if TYPE_CHECKING:
     import PIL.Image
 
-__all__ = ["Batch", "ImageLoader"]
+__all__ = ["MAX_DECODED_BYTES", "ImageBatch", "ImageLoader", "common_size", "in_memory_at"]
 
 ORDER, FRAMING = 0, 1  # the streams of random numbers, each a word of its keys
 
 
-class Batch(NamedTuple):
+class ImageBatch(NamedTuple):
     """Images uint8 ``[B, 3, H, W]`` (channels last in memory), labels ``[B]``, and their positions ``[B]`` in the files."""
 
     images: Tensor
@@ -77,7 +81,7 @@ class ImageLoader:
         if not isinstance(files, ImageFiles):
             raise TypeError(f"files must be ImageFiles, got {type(files).__name__}")
         if not isinstance(framing, Framing):
-            raise TypeError(f"framing must be a Framing (Squash, Centre, RandomPart), got {framing!r}")
+            raise TypeError(f"framing must be a Framing (Resize, ResizeCenterCrop, RandomResizedCrop), got {framing!r}")
         self.files, self.framing, self.opener = files, framing, opener
         self.shuffle, self.drop_last, self.skip_corrupt = shuffle, drop_last, skip_corrupt
         self.batch_size = check_integer("batch_size", batch_size, at_least=1)
@@ -98,7 +102,7 @@ class ImageLoader:
         low, high = self._share(0 if self.drop_last else rest)
         return full + (high > low)
 
-    def epoch(self, n: int) -> Iterator[Batch]:
+    def epoch(self, n: int) -> Iterator[ImageBatch]:
         """The batches of epoch ``n``, counted from 0. Beginning an epoch ends the one before it."""
         _check_word("epoch", n)
         self._begun = begun = object()
@@ -112,7 +116,7 @@ class ImageLoader:
         # Dropping the reference would do, unless a traceback still holds it.
         getattr(iterator, "_shutdown_workers", lambda: None)()
 
-    def _batches(self, n: int, begun: object) -> Iterator[Batch]:
+    def _batches(self, n: int, begun: object) -> Iterator[ImageBatch]:
         self._check_begun(n, begun)
         if self._engine is None:
             self._engine = self._start()
@@ -121,7 +125,7 @@ class ImageLoader:
         while (decoded := next(self._iterator, None)) is not None:
             self._report(decoded.faults, len(decoded.indices))
             images, labels, indices = (tensor.to(self.device, non_blocking=True) for tensor in decoded[:3])
-            yield Batch(images.permute(0, 3, 1, 2), labels, indices)
+            yield ImageBatch(images.permute(0, 3, 1, 2), labels, indices)
             self._check_begun(n, begun)  # the next batch would be of the other epoch
 
     def _check_begun(self, n: int, begun: object) -> None:
@@ -211,12 +215,12 @@ class _Sampler:
         return self.requests
 
 
-class _Decoder(Dataset[_Decoded]):
+class _Decoder(TorchDataset[_Decoded]):
     def __init__(self, framing: Framing, seed: int, skip_corrupt: bool, opener: Opener) -> None:
         self.framing, self.seed, self.skip_corrupt, self.opener = framing, seed, skip_corrupt, opener
 
     def __getitem__(self, request: _Request) -> _Decoded:
-        images = np.empty((len(request.paths), *self.framing.output_size, 3), np.uint8)
+        images = np.empty((len(request.paths), *self.framing.frame_size, 3), np.uint8)
         kept: list[int] = []
         faults: list[tuple[str, Exception]] = []
         for k, path in enumerate(request.paths):
@@ -278,3 +282,76 @@ def _check_word(name: str, value: int) -> int:
     if check_integer(name, value, at_least=0) >= 2**64:
         raise ValueError(f"{name} must be in [0, 2**64), got {value}")
     return value
+
+
+MAX_DECODED_BYTES = 2**30
+"""Bytes of decoded images that are kept in memory; more stay in their files"""
+_decoded: weakref.WeakKeyDictionary[ImageFiles, tuple[Size, NDArray[np.uint8]]] = weakref.WeakKeyDictionary()
+"""All runs on the same files share the images."""
+
+
+def common_size(dataset: Dataset, *, at_most: int) -> Size | None:
+    """Height and width of all image files, if they are the same and no side is longer than ``at_most``; only headers are read.
+
+    None also where a file cannot be read: the loader names it.
+    """
+    found: Size | None = None
+    for split in dataset.splits.values():
+        for path in split.paths if not split.in_memory else ():
+            size = _size_in_header(path)
+            if size is None or max(size) > at_most or size != (found or size):
+                return None
+            found = size
+    return found
+
+
+def in_memory_at(dataset: Dataset, size: Size, *, keep_rgb: bool = False) -> Dataset:
+    """The data set with its image files decoded and resized to ``size``; unchanged if they would take too much memory.
+
+    Where every image of the data set is grey they get one channel, unless ``keep_rgb``. A damaged file is a DataError.
+    """
+    splits = {name: split for name, split in dataset.splits.items() if not split.in_memory}
+    if sum(len(split) for split in splits.values()) * size[0] * size[1] * 3 > MAX_DECODED_BYTES:
+        return dataset
+    images = {name: _pixels(split, size) for name, split in splits.items()}
+    if not keep_rgb and all(_is_grey(pixels) for pixels in images.values()):
+        images = {name: pixels[..., :1].copy() for name, pixels in images.items()}
+    ready: dict[str, Examples] = {
+        name: Split(images[name], split.labels, split.paths) if not split.in_memory else split
+        for name, split in dataset.splits.items()
+    }
+    train, test = ready.pop("train"), ready.pop("test", None)
+    return Dataset(dataset.name, train, test, dataset.classes, dataset.sources, ready)
+
+
+def _pixels(files: ImageFiles, size: Size) -> NDArray[np.uint8]:
+    known = _decoded.get(files)
+    if known is not None and known[0] == size:
+        return known[1]
+    framing, pixels = ResizeCrop(*size), np.empty((len(files), *size, 3), np.uint8)
+    for k, path in enumerate(files.paths):
+        try:
+            pixels[k] = np.asarray(framing.frame(decode(path, open_file), ()))
+        except DataError as error:
+            way = "--skip-corrupt leaves out damaged files (train and compare: together with --set size=none)"
+            raise DataError(f"{error}; {way}") from error
+        except ValueError as error:
+            raise DataError(f"{path}: {error}") from error
+    _decoded[files] = size, pixels
+    return pixels
+
+
+def _is_grey(pixels: NDArray[np.uint8]) -> bool:
+    return bool((pixels[..., :1] == pixels[..., 1:]).all())
+
+
+def _size_in_header(path: str) -> Size | None:
+    import PIL.Image
+
+    try:
+        with open_file(path) as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = PIL.Image.open(file, formats=IMAGE_FORMATS)
+            return image.height, image.width
+    except Exception:  # whatever is wrong, the decoder says it with the file's name
+        return None

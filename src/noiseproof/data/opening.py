@@ -1,25 +1,33 @@
-"""Where data sets are kept, and opening one by its name or path."""
+"""Open a data set by name or path, examples to predict, and write a data set anew with other labels."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import difflib
 import os
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from noiseproof.data.dataset import Dataset, load_digits, load_npz
-from noiseproof.data.examples import DataError
-from noiseproof.data.idx import IDX_MARKERS, load_idx
-from noiseproof.data.images import load_image_folder
-from noiseproof.data.lists import load_list
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseproof.data.dataset import DataError, Dataset, Examples, ImageFiles, as_split, load_digits, load_npz
+from noiseproof.data.images import IDX_MARKERS, IMAGE_EXTENSIONS, class_files, load_idx, load_image_folder
+from noiseproof.data.lists import PATH_WORDS, Line, has_header, is_name, listed_files, load_list, text_lines
 from noiseproof.data.registry import NamedDataset, Progress, all_datasets, find_name, register_dataset
-from noiseproof.data.tables import is_table, load_table
-from noiseproof.io.files import file_and_name, is_dir, is_file
+from noiseproof.data.tables import is_table, load_table, read_features, relabelled
+from noiseproof.io.arrays import NpzFile
+from noiseproof.io.files import ReadError, exists, file_and_name, is_dir, is_file, write_whole
+from noiseproof.io.text import excerpt
 
-__all__ = ["data_root", "fetch", "find_dataset", "find_table", "list_datasets", "open_dataset"]
+__all__ = ["Unlabelled", "data_root", "fetch", "find_dataset", "find_table", "list_datasets", "open_dataset"]
+__all__ += ["open_unlabelled", "write_cleaned"]
 
-LISTS = (".txt", ".csv", ".tsv")
+TEXT_SUFFIXES = (".txt", ".csv", ".tsv")
 
 
 def data_root(given: str | Path | None = None) -> Path:
@@ -51,10 +59,9 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
     if (table := find_table(name)) is not None:
         return load_table(*table)
     suffix = path.suffix.lower()
-    if is_file(path) and suffix not in (".npz", *LISTS):
-        raise ValueError(
-            f"{path}: a data set is an .npz file, a list or a table ({', '.join(LISTS)}) or a folder, got {path.suffix!r}"
-        )
+    if is_file(path) and suffix not in (".npz", *TEXT_SUFFIXES):
+        known = f"an .npz file, a list or a table ({', '.join(TEXT_SUFFIXES)}) or a folder"
+        raise ValueError(f"{path}: a data set is {known}, got {path.suffix!r}")
     if is_file(path):
         return load_npz(path) if suffix == ".npz" else load_list(path)
     if len(path.parts) > 1 or path.suffix:
@@ -68,7 +75,7 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
 def find_table(place: str) -> tuple[Path, str | None] | None:
     """The file and the label column that FILE or FILE#COLUMN names, if the file is a table of features."""
     path, column = file_and_name(place)
-    named = path.suffix.lower() in LISTS and is_file(path)
+    named = path.suffix.lower() in TEXT_SUFFIXES and is_file(path)
     return (path, column) if named and (column is not None or is_table(path)) else None
 
 
@@ -171,3 +178,160 @@ register_dataset(
     "digits",
     NamedDataset(lambda folder, check: load_digits(), by_hand="it comes with scikit-learn, so there is nothing to fetch"),
 )
+
+
+TEXT_SUFFIXES = (".txt", ".csv", ".tsv")
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """Examples whose own labels, of which there may be none, do not matter; ``labels`` has them as indices of the classes."""
+
+    examples: Examples
+    labels: NDArray[np.int64] | None
+    names: tuple[str, ...] | None = None
+    """Of the examples: paths, or what a column of a table says"""
+    note: str = ""
+    """Why labels that are there are not used, or how columns differ from those of training"""
+
+
+def open_unlabelled(place: str | Path, classes: Sequence[str], features: int | None, columns: Sequence[str] = ()) -> Unlabelled:
+    """The examples in a place, for a network of these classes that reads so many features, or images if None.
+
+    An .npz file has ``x``, and may have ``y``. A table (.txt, .csv, .tsv) has the features, by the names of ``columns`` or in
+    their order, and may have a column of labels, which FILE#COLUMN names.
+    Images are a file, a list (.txt, .csv, .tsv) of lines "path" or "path label", or a folder with images in it or in a
+    sub-folder for each class. Labels are the numbers of the classes, in tables, lists and folders also their names.
+    """
+    path, column = file_and_name(str(place))
+    suffix = path.suffix.lower()
+    if column is not None and (features is None or suffix not in TEXT_SUFFIXES):
+        raise DataError(f"{place}: FILE#COLUMN says which column of a table of features has the labels; leave #{column} out")
+    if is_dir(path):
+        return _folder(path, classes)
+    if not is_file(path):
+        raise FileNotFoundError(f"{path}: {'no regular file' if exists(path) else 'no such file'} or folder")
+    if suffix == ".npz":
+        return _arrays(path, len(classes))
+    if suffix in TEXT_SUFFIXES:
+        return _list(path, classes) if features is None else _table(path, classes, features, columns, column)
+    if suffix in IMAGE_EXTENSIONS:
+        return _unlabelled(ImageFiles((os.fspath(path),), np.zeros(1, np.int64)))
+    known = ".npz, a table or list (.txt, .csv, .tsv), an image or a folder"
+    raise DataError(f"{path}: examples to predict are {known}, got {suffix!r}")
+
+
+def _arrays(path: Path, classes: int) -> Unlabelled:
+    try:
+        with NpzFile(path) as archive:
+            if "x" not in archive.names:
+                has = ", ".join(excerpt(name) for name in sorted(archive.names)[:20]) or "none"
+                raise DataError(f"{path}: no array named 'x'; it has {has}")
+            inputs, labels = archive.array("x"), archive.array("y") if "y" in archive.names else None
+    except ReadError as error:
+        raise DataError(f"{path}: not a readable .npz file: {error.fault}") from error
+    if labels is None:
+        return Unlabelled(as_split(inputs, np.zeros(inputs.shape[:1] or 1, np.int64), None, f"{path}, x"), None)
+    split = as_split(inputs, labels, classes, f"{path}, x and y")
+    return Unlabelled(split, split.labels)
+
+
+def _table(path: Path, classes: Sequence[str], features: int, columns: Sequence[str], label: str | None) -> Unlabelled:
+    if not features:
+        raise DataError(f"{path}: the run did not keep how many features it reads; save them as an .npz file with x")
+    inputs, labels, names, taken = read_features(path, features, columns, label)
+    split = as_split(inputs, np.zeros(len(inputs), np.int64), None, str(path))
+    found, note = (None, "") if labels is None else _indices(labels, classes)
+    return Unlabelled(split, found, names, "; ".join(filter(None, (taken, note))))
+
+
+def _folder(folder: Path, classes: Sequence[str]) -> Unlabelled:
+    with os.scandir(folder) as entries:
+        found = [entry for entry in entries if not entry.name.startswith(".")]
+        folders = sorted(entry.name for entry in found if entry.is_dir())
+        images = [entry for entry in found if not entry.is_dir() and Path(entry.name).suffix.lower() in IMAGE_EXTENSIONS]
+    if folders and images:
+        raise DataError(f"{folder}: has images and folders; give one of the folders, or move the images into one")
+    if not folders and not images:
+        raise DataError(f"{folder}: no images")
+    if images:
+        return _unlabelled(class_files(folder, {".": 0}, lambda _: None, root=folder))
+    files = class_files(folder, {name: k for k, name in enumerate(folders)}, lambda _: None, root=folder)
+    labels, note = _indices([folders[k] for k in files.labels], classes)
+    return Unlabelled(files, labels, files.paths, note)
+
+
+def _list(path: Path, classes: Sequence[str]) -> Unlabelled:
+    lines = list(text_lines(path))
+    if not lines:
+        raise DataError(f"{path}: no images listed")
+    column = lines[0][1].lower() in PATH_WORDS
+    if column or (not has_header(lines[0][1]) and is_file(path.parent / lines[0][1])):
+        return _unlabelled(listed_files(path, [Line(text, 0, number) for number, text in lines[column:]]))
+    dataset = load_list(path)
+    files = dataset.train
+    if files.in_memory:
+        raise TypeError(f"{path}: image files expected")
+    labels, note = _indices([dataset.classes[k] for k in files.labels], classes)
+    return Unlabelled(files, labels, files.paths, note)
+
+
+def _unlabelled(files: ImageFiles) -> Unlabelled:
+    return Unlabelled(files, None, files.paths)
+
+
+def _indices(labels: Sequence[str], classes: Sequence[str]) -> tuple[NDArray[np.int64] | None, str]:
+    """The labels as indices of the classes, by name or by number, or why there are none."""
+    places = {name: k for k, name in reversed(list(enumerate(classes)))}
+    numbers = {str(k): k for k in range(len(classes))}
+    for known in (places, numbers):
+        if all(label in known for label in labels):
+            return np.array([known[label] for label in labels], np.int64), ""
+    strange = next(label for label in labels if label not in places)
+    return None, f"the labels are not used: {excerpt(strange)!r} is no class of the run"
+
+
+def write_cleaned(dataset: Dataset, place: str, labels: NDArray[np.int64], kept: NDArray[np.bool_], folder: Path) -> Path:
+    """Write the training examples that are kept, with these labels, and return the file's path.
+
+    Tables are copied as ``cleaned.csv``, with all their columns; image files become a list of that name, without the test
+    split; other inputs in memory, with their test split, ``cleaned.npz``. ``place`` is what the data set was opened by.
+    """
+    if not kept.any():
+        raise DataError(f"{place}: no example is left")
+    examples, table = dataset.train, find_table(place)
+    if table is not None:
+        path, column = table
+        to = folder / "cleaned.csv"
+        if exists(to) and to.samefile(path):
+            raise DataError(f"{path}: the data would be written over; choose another folder")
+        write_whole(to, lambda beside: relabelled(path, column, labels, kept, beside))
+        return to
+    if not examples.in_memory:
+        files = examples
+        write_whole(folder / "cleaned.csv", lambda beside: _write_list(files, dataset.classes, labels, kept, beside))
+        return folder / "cleaned.csv"
+    arrays = {"x": examples.inputs[kept], "y": labels[kept]}
+    if dataset.test is not None and dataset.test.in_memory:
+        arrays |= {"x_test": dataset.test.inputs, "y_test": dataset.test.labels}
+    write_whole(folder / "cleaned.npz", lambda beside: _write_arrays(beside, arrays))
+    return folder / "cleaned.npz"
+
+
+def _write_list(
+    files: ImageFiles, classes: tuple[str, ...], labels: NDArray[np.int64], kept: NDArray[np.bool_], to: Path
+) -> None:
+    # A list of names may have no number among them.
+    words = classes if all(map(is_name, classes)) else tuple(map(str, range(len(classes))))
+    with to.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("path", "label"))
+        for k in np.flatnonzero(kept).tolist():
+            if not (path := os.path.abspath(files.paths[k])).isprintable():
+                raise DataError(f"{path!r}: a list cannot have this path; rename the file")
+            writer.writerow((path, words[labels[k]]))
+
+
+def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)

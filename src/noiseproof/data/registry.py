@@ -19,8 +19,8 @@ from noiseproof.io.files import is_file
 if TYPE_CHECKING:
     from noiseproof.data.augment import Augment, Output
     from noiseproof.data.dataset import Dataset
-    from noiseproof.data.framing import Framing
-    from noiseproof.data.image_operation import Size
+    from noiseproof.data.operations import Size
+    from noiseproof.data.resizing import Framing
 
 __all__ = ["Augmentation", "NamedDataset", "Pipeline", "Progress", "all_datasets", "find_augmentation", "find_name"]
 __all__ += ["register_augmentation", "register_dataset"]

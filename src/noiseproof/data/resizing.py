@@ -1,7 +1,10 @@
-"""Augmentations that resample: random resized crop for training, resize and centre crop for evaluation.
+"""Resize and crop images: decoded files in a worker process, batches on the device.
 
-Both are bilinear without antialiasing, in floating point, not rounded to uint8. The convention is that of
-``torch.nn.functional.interpolate(..., mode="bilinear", align_corners=False)``: along a side of h input and s output
+A :class:`Framing` takes a Pillow image of any size to a fixed one, as torchvision does with Pillow images: bilinear with
+antialiasing, rounded to uint8. JPEG's faster decoding at a lower resolution gives other pixels and is not used.
+
+On the device (:class:`~noiseproof.data.Operation`) resizing is bilinear without antialiasing, in floating point, not rounded,
+as ``torch.nn.functional.interpolate(..., mode="bilinear", align_corners=False)`` does it: along a side of h input and s output
 pixels, output pixel i reads at ``clamp((i + 1/2) h/s - 1/2, 0, h - 1)``, between the two pixels around it.
 """
 
@@ -9,18 +12,107 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
 from noiseproof.checks import check_integer, check_range
-from noiseproof.data.image_operation import Operation, Size, in_unit_range, uniform
-from noiseproof.data.indexing import Pixels
+from noiseproof.data.operations import Operation, Pixels, Size, in_unit_range, uniform
+from noiseproof.keyed_random import Word, keyed_uniform
 
-__all__ = ["RandomResizedCrop", "ResizeCenterCrop", "Window"]
+if TYPE_CHECKING:
+    import PIL.Image
 
-TRIES = 10
+__all__ = ["Box", "Framing", "RandomResizedCrop", "Resize", "ResizeCenterCrop", "ResizeCrop", "Window"]
+
+MAX_RESIZED_PIXELS = 2**26  # a line of 1 x 10,000 pixels would become 256 x 2,560,000
+CROP_TRIES = 10
+
+
+class Framing:
+    """From an RGB image of any size to one of :attr:`frame_size`. Subclasses are frozen dataclasses."""
+
+    @property
+    def frame_size(self) -> Size:
+        """Height and width of every framed image."""
+        raise NotImplementedError
+
+    def frame(self, image: PIL.Image.Image, key: tuple[Word, ...]) -> PIL.Image.Image:
+        """Resize an image.
+
+        Args:
+            image: An RGB image.
+            key: Decides what is random, and nothing else does.
+
+        Returns:
+            The resized image.
+
+        Raises:
+            ValueError: The image is too long and narrow.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Resize(Framing):
+    """Resize to ``height`` x ``width``, whatever the image's shape.
+
+    Args:
+        height: Of the result.
+        width: Of the result.
+
+    >>> Resize(32, 48).frame_size
+    (32, 48)
+    """
+
+    height: int = 256
+    width: int = 256
+
+    def __post_init__(self) -> None:
+        check_integer("height", self.height, at_least=1)
+        check_integer("width", self.width, at_least=1)
+
+    @property
+    def frame_size(self) -> Size:
+        return self.height, self.width
+
+    def frame(self, image: PIL.Image.Image, key: tuple[Word, ...]) -> PIL.Image.Image:
+        return _resize(image, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class ResizeCrop(Resize):
+    """Resize as little as covers ``height`` x ``width``, and keep the centre; an image of that size stays as it is.
+
+    Args:
+        height: Of the result.
+        width: Of the result.
+
+    >>> ResizeCrop(32, 32).frame_size
+    (32, 32)
+    """
+
+    def frame(self, image: PIL.Image.Image, key: tuple[Word, ...]) -> PIL.Image.Image:
+        if (image.height, image.width) == self.frame_size:
+            return image
+        scale = max(self.height / image.height, self.width / image.width)
+        # Rounding must not leave a side short.
+        height, width = max(self.height, round(scale * image.height)), max(self.width, round(scale * image.width))
+        _check_resized(image, height, width)
+        top, left = (height - self.height) // 2, (width - self.width) // 2
+        return _resize(image, height, width).crop((left, top, left + self.width, top + self.height))
+
+
+class Box(NamedTuple):
+    """The part of an image that is kept, in whole pixels."""
+
+    top: int
+    left: int
+    height: int
+    width: int
 
 
 @dataclass(frozen=True)
@@ -34,7 +126,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class RandomResizedCrop(Operation):
+class RandomResizedCrop(Operation, Framing):
     """A random part of the image, resized to ``size`` x ``size``.
 
     The part's share of the area is uniform in ``scale`` and its width / height log-uniform in ``ratio``; the first of ten
@@ -58,8 +150,8 @@ class RandomResizedCrop(Operation):
 
     def draw(self, n: int, size: Size, generator: torch.Generator) -> Window:
         height, width = size
-        area = uniform((n, TRIES), *self.scale, generator) * (height * width)
-        ratio = uniform((n, TRIES), math.log(self.ratio[0]), math.log(self.ratio[1]), generator).exp()
+        area = uniform((n, CROP_TRIES), *self.scale, generator) * (height * width)
+        ratio = uniform((n, CROP_TRIES), math.log(self.ratio[0]), math.log(self.ratio[1]), generator).exp()
         # A last column that always fits, the fallback: the first that fits is then always there.
         fallback_height, fallback_width = self.fallback(size)
         heights = F.pad((area / ratio).sqrt().round().long(), (0, 1), value=fallback_height)
@@ -67,7 +159,7 @@ class RandomResizedCrop(Operation):
         fits = (heights > 0) & (heights <= height) & (widths > 0) & (widths <= width)
         first = fits.to(torch.uint8).argmax(dim=1, keepdim=True)
         h, w = heights.gather(1, first).squeeze(1), widths.gather(1, first).squeeze(1)
-        central = first.squeeze(1) == TRIES
+        central = first.squeeze(1) == CROP_TRIES
         top, left = uniform((2, n), 0, 1, generator).unbind()
         return Window(
             top=torch.where(central, (height - h) // 2, (top * (height - h + 1)).long()),
@@ -104,9 +196,33 @@ class RandomResizedCrop(Operation):
         inner = ((index + 0.5) * (length / self.size) - 0.5).clamp(min=0).minimum(length - 1.0)
         return (2 * (inner + start) + 1) / side - 1
 
+    @property
+    def frame_size(self) -> Size:
+        return self.size, self.size
+
+    def frame(self, image: PIL.Image.Image, key: tuple[Word, ...]) -> PIL.Image.Image:
+        box = self.box((image.height, image.width), key)
+        part = image.crop((box.left, box.top, box.left + box.width, box.top + box.height))
+        return _resize(part, self.size, self.size)
+
+    def box(self, size: Size, key: tuple[Word, ...]) -> Box:
+        """The part of an image of ``size`` that is kept, a function of both arguments."""
+        height, width = size
+        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        # A position, then for each try a share of the area and a ratio.
+        top, left, *tries = map(float, keyed_uniform(*key, np.arange(2 + 2 * CROP_TRIES, dtype=np.uint64)))
+        for share, shape in zip(tries[::2], tries[1::2], strict=True):
+            area = height * width * (self.scale[0] + share * (self.scale[1] - self.scale[0]))
+            ratio = math.exp(low + shape * (high - low))
+            h, w = round(math.sqrt(area / ratio)), round(math.sqrt(area * ratio))
+            if 0 < h <= height and 0 < w <= width:
+                return Box(int(top * (height - h + 1)), int(left * (width - w + 1)), h, w)
+        h, w = self.fallback(size)
+        return Box((height - h) // 2, (width - w) // 2, h, w)
+
 
 @dataclass(frozen=True)
-class ResizeCenterCrop(Operation):
+class ResizeCenterCrop(Operation, Framing):
     """For evaluation: the shorter side to ``resize``, keeping the shape, then the central ``size`` x ``size``.
 
     The longer side is rounded down; of an odd margin the even half is cut first. Without resizing, pixels are copied exactly.
@@ -134,3 +250,25 @@ class ResizeCenterCrop(Operation):
         images = F.interpolate(in_unit_range(images), resized, mode="bilinear", align_corners=False)
         top, left = (round((side - self.size) / 2) for side in resized)
         return images[..., top : top + self.size, left : left + self.size]
+
+    @property
+    def frame_size(self) -> Size:
+        return self.size, self.size
+
+    def frame(self, image: PIL.Image.Image, key: tuple[Word, ...]) -> PIL.Image.Image:
+        short = min(image.size)
+        height, width = self.resize * image.height // short, self.resize * image.width // short
+        _check_resized(image, height, width)
+        top, left = round((height - self.size) / 2), round((width - self.size) / 2)
+        return _resize(image, height, width).crop((left, top, left + self.size, top + self.size))
+
+
+def _check_resized(image: PIL.Image.Image, height: int, width: int) -> None:
+    if height * width > MAX_RESIZED_PIXELS:
+        raise ValueError(f"{image.height} x {image.width} pixels would become {height} x {width}; crop it, or leave it out")
+
+
+def _resize(image: PIL.Image.Image, height: int, width: int) -> PIL.Image.Image:
+    import PIL.Image
+
+    return image.resize((width, height), PIL.Image.Resampling.BILINEAR)

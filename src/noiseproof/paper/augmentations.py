@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from noiseproof.data.augment import IMAGENET, Augment, Normalize, Output, evaluation
-from noiseproof.data.color import ColorJitter
-from noiseproof.data.framing import Centre, Cover, Framing, RandomPart, Squash
-from noiseproof.data.image_operation import Size
-from noiseproof.data.indexing import HorizontalFlip, RandomCrop, Rotation
+from noiseproof.data.augment import IMAGENET, Augment, ColorJitter, Normalize, Output, evaluation
+from noiseproof.data.operations import HorizontalFlip, RandomCrop, Rotation, Size
 from noiseproof.data.registry import Pipeline
-from noiseproof.data.resizing import RandomResizedCrop
+from noiseproof.data.resizing import Framing, RandomResizedCrop, Resize, ResizeCenterCrop, ResizeCrop
 
 __all__ = [
     "CIFAR10",
@@ -63,8 +60,8 @@ def webvision(*, in_files: bool, size: Size | None, output: Output) -> Pipeline:
         return Pipeline(webvision_augment(**output), evaluation(*IMAGENET, resize=256, **output))
     if size is not None and size[0] != size[1]:
         raise ValueError(f"augment 'webvision' makes squares, size must be one number, got {size[0]}x{size[1]}")
-    part = RandomPart(224 if size is None else size[0])
-    centre: Framing = Centre(256, 224) if size is None else Cover(*size)
+    part = RandomResizedCrop(224 if size is None else size[0])
+    centre: Framing = ResizeCenterCrop(256, 224) if size is None else ResizeCrop(*size)
     return Pipeline(webvision_augment(cropped=True, **output), evaluation(*IMAGENET, **output), part, centre)
 
 
@@ -74,7 +71,7 @@ def clothing1m(*, in_files: bool, size: Size | None, output: Output) -> Pipeline
         return Pipeline(train, test)
     if size is not None:
         raise ValueError("augment 'clothing1m' crops to 224x224; with size=none, or use another augment with your size")
-    return Pipeline(train, test, Squash(256, 256), Squash(256, 256))
+    return Pipeline(train, test, Resize(256, 256), Resize(256, 256))
 
 
 def _check_in_memory(name: str, in_files: bool) -> None:

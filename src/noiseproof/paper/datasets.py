@@ -16,11 +16,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.dataset import Dataset
-from noiseproof.data.examples import DataError, ImageFiles, Split
+from noiseproof.data.dataset import DataError, Dataset, ImageFiles, Split
 from noiseproof.data.images import class_files
-from noiseproof.data.list_lines import Line, not_empty, read_numbered, text_lines
-from noiseproof.data.lists import checksums, image_files
+from noiseproof.data.lists import Line, checksums, image_files, not_empty, read_numbered, text_lines
 from noiseproof.io.files import checksum, exists, is_dir, is_file
 from noiseproof.io.pickles import read_pickle
 from noiseproof.io.text import excerpt

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from noiseproof.data.examples import DataError
+from noiseproof.data.dataset import DataError
 from noiseproof.data.registry import Progress
 from noiseproof.io.files import checksum, exists, is_file, locked
 from noiseproof.io.text import excerpt

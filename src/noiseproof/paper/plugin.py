@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from noiseproof.data.dataset import Dataset
-from noiseproof.data.idx import IDX_FILES, IDX_MARKERS, load_idx
+from noiseproof.data.images import IDX_FILES, IDX_MARKERS, load_idx
 from noiseproof.data.registry import NamedDataset, Progress, register_augmentation, register_dataset
 from noiseproof.io.files import checksum, is_file
 from noiseproof.paper import augmentations, datasets

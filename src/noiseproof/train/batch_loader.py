@@ -220,7 +220,7 @@ class FileLoader:
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         # Drawn for every file, so that an image's augmentation depends neither on its batch nor on the number of processes.
-        size = self._train.framing.output_size
+        size = self._train.framing.frame_size
         drawn = self.augment.draw(len(self), size, generator_for(self.seed, epoch, AUGMENT))
         drawn = _each_tensor(drawn, lambda tensor: tensor.to(self.device))
         for images, labels, indices in self._train.epoch(epoch):

@@ -13,16 +13,19 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from noiseproof.data import Augment, Centre, Cover, DataError, Examples, Framing, ImageFiles, ImageLoader, Split, Squash
-from noiseproof.data.images import EXTENSIONS
-from noiseproof.data.resizing import ResizeCenterCrop
+from noiseproof.data import Augment, DataError, Examples, Framing, ImageFiles, ImageLoader, Split
+from noiseproof.data.images import IMAGE_EXTENSIONS
+from noiseproof.data.resizing import Resize, ResizeCenterCrop, ResizeCrop
 from noiseproof.io.text import excerpt
 from noiseproof.train.batch_loader import EVALUATION_BATCH, EVALUATION_NUMBERS, FILES_BATCH, Batch, MemoryLoader
 from noiseproof.train.transforms import Standardise, Transforms
 
 __all__ = ["Preprocessing"]
 
-FRAMINGS: dict[str, type[Framing]] = {"Centre": Centre, "Cover": Cover, "Squash": Squash}
+FRAMINGS: dict[str, type[Framing]] = {
+    **{"ResizeCenterCrop": ResizeCenterCrop, "ResizeCrop": ResizeCrop, "Resize": Resize},
+    **{"Centre": ResizeCenterCrop, "Cover": ResizeCrop, "Squash": Resize},  # in older records
+}
 OPERATIONS = {"ResizeCenterCrop": ResizeCenterCrop}
 WRITTEN = re.compile(r"(\w+)\((\w+)=([0-9]{1,5}), (\w+)=([0-9]{1,5})\)")
 PIXELS = 2**24
@@ -64,7 +67,7 @@ class Preprocessing:
         augment = Augment(made, mean, std, memory_format=memory_format)
         framing: Framing | None = _written(FRAMINGS, facts["framing"]) if "framing" in facts else None
         if framing is not None:
-            known = *framing.output_size, len(mean)
+            known = *framing.frame_size, len(mean)
         elif not made:
             known = *_whole_numbers("the images' size", facts.get("size")), len(mean)
         if known is not None:
@@ -123,13 +126,13 @@ class Preprocessing:
         if self.augment is None:
             features = "features" if self.shape is None else f"features [N, {_sizes(self.shape)}]"
             path = files.paths[0]
-            if Path(path).suffix.lower() not in EXTENSIONS:
+            if Path(path).suffix.lower() not in IMAGE_EXTENSIONS:
                 way = f"'noiseproof predict' reads files, and this takes arrays and data frames, got {excerpt(path)!r}"
                 raise DataError(f"the network was trained on {features}: {way}")
             raise DataError(f"the network was trained on {features}, and {excerpt(path)} is an image file")
         if self.shape is None or self._channels not in (1, 3):
             raise DataError(f"the network was trained on images of {self._channels} channels in arrays; give it such an array")
-        framing = self.framing or Cover(*self.shape[:2])
+        framing = self.framing or ResizeCrop(*self.shape[:2])
         # Batches as the run's own: one that decoded its files into memory evaluates them as it does arrays.
         one = max(math.prod(self.network_shape or ()), math.prod(self.shape))
         most = (FILES_BATCH, 4 * EVALUATION_NUMBERS // one) if self.framing else (EVALUATION_BATCH, EVALUATION_NUMBERS // one)

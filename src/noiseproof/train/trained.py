@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from noiseproof.data import DataError, Examples, ImageFiles, Split
 from noiseproof.data.dataset import as_split
-from noiseproof.data.features import misplaced
+from noiseproof.data.tables import misplaced
 from noiseproof.io.files import checksum, is_dir, is_file
 from noiseproof.io.text import excerpt, parse_json, read_json
 from noiseproof.models import create_model, load_weights

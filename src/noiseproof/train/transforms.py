@@ -11,10 +11,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from noiseproof.data import IMAGENET, Augment, Centre, Cover, DataError, Examples, Framing, Normalize, Split, evaluation
+from noiseproof.data import (
+    IMAGENET,
+    Augment,
+    DataError,
+    Examples,
+    Framing,
+    Normalize,
+    ResizeCenterCrop,
+    ResizeCrop,
+    Split,
+    evaluation,
+)
 from noiseproof.data.augment import Output
-from noiseproof.data.image_operation import Operation, Size
-from noiseproof.data.indexing import HorizontalFlip, RandomCrop
+from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop, Size
 from noiseproof.data.registry import AUGMENTATIONS, find_augmentation
 
 __all__ = ["BASIC_AUGMENTATIONS", "Standardise", "Transforms", "check_augmentation"]
@@ -126,7 +136,7 @@ class Transforms:
         if name not in BASIC_AUGMENTATIONS:
             return Transforms(*find_augmentation(name)(in_files=split.kind == "files", size=size, output=output))
         if split.kind == "files":
-            centre: Framing = Centre(256, 224) if size is None else Cover(*size)
+            centre: Framing = ResizeCenterCrop(256, 224) if size is None else ResizeCrop(*size)
             train = Augment(BASIC_AUGMENTATIONS[name], *IMAGENET, **output)
             return Transforms(train, evaluation(*IMAGENET, **output), centre, centre)
         normalize = _statistics(split)
@@ -142,7 +152,7 @@ class Transforms:
         found: dict[str, Any] = {"kind": "images", "channels": len(self.test.mean)}
         if self.test_framing is not None:
             found["framing"] = repr(self.test_framing)
-            size = self.test_framing.output_size
+            size = self.test_framing.frame_size
         elif split.in_memory:
             size = split.inputs.shape[1], split.inputs.shape[2]
         if operations := self.test.operations:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from noiseproof.data import DataError, Dataset, ImageFiles, common_size, decoded, in_memory_at, load_image_folder
+from noiseproof.data import DataError, Dataset, ImageFiles, common_size, in_memory_at, load_image_folder, loader
 
 
 def folder(root, *images, test=()):
@@ -74,23 +74,23 @@ def test_another_size_is_resized_to_cover_it_and_cut(tmp_path):
 
 def test_what_takes_too_much_memory_stays_in_files(tmp_path, monkeypatch):
     data = folder(tmp_path, grey(), grey())
-    monkeypatch.setattr(decoded, "AT_MOST", 2 * 28 * 28 * 3)
+    monkeypatch.setattr(loader, "MAX_DECODED_BYTES", 2 * 28 * 28 * 3)
     assert in_memory_at(data, (28, 28)).train.in_memory
-    monkeypatch.setattr(decoded, "AT_MOST", 2 * 28 * 28 * 3 - 1)
+    monkeypatch.setattr(loader, "MAX_DECODED_BYTES", 2 * 28 * 28 * 3 - 1)
     assert in_memory_at(data, (28, 28)) is data
 
 
-def test_the_same_files_are_decoded_once(tmp_path, monkeypatch):
+def test_the_same_files_are_loader_once(tmp_path, monkeypatch):
     data = folder(tmp_path, grey(), colour())
     first = in_memory_at(data, (28, 28)).train.inputs
-    monkeypatch.setattr(decoded, "decode", None)
+    monkeypatch.setattr(loader, "decode", None)
     assert np.array_equal(in_memory_at(data, (28, 28)).train.inputs, first)
     other = dataclasses.replace(data, train=ImageFiles(data.train.paths, data.train.labels))
     with pytest.raises(TypeError):
         in_memory_at(other, (28, 28))
 
 
-def test_further_examples_to_test_on_are_decoded_too(tmp_path):
+def test_further_examples_to_test_on_are_loader_too(tmp_path):
     data = folder(tmp_path, grey(), grey())
     data = Dataset("more", data.train, None, data.classes, {}, {"other": data.train})
     assert in_memory_at(data, (28, 28)).other_tests["other"].inputs.shape == (2, 28, 28, 1)

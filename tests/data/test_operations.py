@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 
 from noiseproof.data import Augment, HorizontalFlip, RandomCrop, Rotation
-from noiseproof.data.indexing import Crop, Flip, Rotated
+from noiseproof.data.operations import Crop, Flip, Rotated
 
 SHAPES = pytest.mark.parametrize("shape", [(6, 3, 8, 8), (6, 1, 7, 12), (6, 3, 13, 5)], ids=str)
 ALPHA = 1e-9

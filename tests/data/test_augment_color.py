@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from noiseproof.data import ColorJitter
-from noiseproof.data.color import Jitter, shift_hue
+from noiseproof.data.augment import Jitter, shift_hue
 
 ALPHA = 1e-9
 """The false-alarm rate of every statistical test here, were the seeds not fixed."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from noiseproof.data import Centre, RandomPart, RandomResizedCrop, Squash
+from noiseproof.data import RandomResizedCrop, Resize, ResizeCenterCrop
 from noiseproof.keyed_random import keyed_bits, keyed_order, keyed_uniform
 from tests.helpers.usual_rule import DRAWN, assert_parts_are_usual
 
@@ -50,14 +50,14 @@ def resize(pixels, height, width):
 
 def framed(framing, pixels, key=(0, 0, 1, 0)):
     result = np.asarray(framing.frame(Image.fromarray(pixels), key)).astype(int)
-    assert result.shape == (*framing.output_size, 3)
+    assert result.shape == (*framing.frame_size, 3)
     return result
 
 
 @pytest.mark.parametrize("size", [(40, 60), (61, 17), (9, 9), (16, 24)], ids=str)
 def test_squash_resizes_to_the_size_whatever_the_shape(size):
     pixels = picture(*size)
-    found = framed(Squash(16, 24), pixels)
+    found = framed(Resize(16, 24), pixels)
     assert any(np.array_equal(found, expected) for expected in resize(pixels, 16, 24))
 
 
@@ -66,20 +66,20 @@ def test_centre_resizes_the_shorter_side_and_cuts_the_middle(size):
     pixels = picture(*size)
     height, width = (16, int(16 * size[1] / size[0])) if size[0] <= size[1] else (int(16 * size[0] / size[1]), 16)
     top, left = round((height - 12) / 2), round((width - 12) / 2)
-    found = framed(Centre(16, 12), pixels)
+    found = framed(ResizeCenterCrop(16, 12), pixels)
     cut = slice(top, top + 12), slice(left, left + 12)
     assert any(np.array_equal(found, expected[cut]) for expected in resize(pixels, height, width))
 
 
 def test_centre_copies_pixels_where_nothing_is_resized():
     pixels = picture(256, 300)
-    assert np.array_equal(framed(Centre(), pixels), pixels[16:240, 38:262])
+    assert np.array_equal(framed(ResizeCenterCrop(), pixels), pixels[16:240, 38:262])
 
 
 @pytest.mark.parametrize("index", range(6))
 def test_a_random_part_is_the_cut_box_resized(index):
     pixels, key = picture(40, 61), (0, 0, 1, index)
-    framing = RandomPart(13)
+    framing = RandomResizedCrop(13)
     top, left, height, width = framing.box((40, 61), key)
     part = pixels[top : top + height, left : left + width]
     found = framed(framing, pixels, key)
@@ -87,7 +87,7 @@ def test_a_random_part_is_the_cut_box_resized(index):
 
 
 def test_nothing_outside_the_part_shows():
-    framing, key = RandomPart(20), (0, 0, 1, 3)
+    framing, key = RandomResizedCrop(20), (0, 0, 1, 3)
     top, left, height, width = framing.box((50, 50), key)
     pixels = np.full((50, 50, 3), 255, np.uint8)
     pixels[top : top + height, left : left + width] = 0
@@ -95,7 +95,9 @@ def test_nothing_outside_the_part_shows():
     assert (height, width) != (50, 50)
 
 
-@pytest.mark.parametrize("framing", [RandomPart(), RandomPart(scale=(0.02, 0.1), ratio=(0.1, 4.0))], ids=["usual", "wide"])
+@pytest.mark.parametrize(
+    "framing", [RandomResizedCrop(), RandomResizedCrop(scale=(0.02, 0.1), ratio=(0.1, 4.0))], ids=["usual", "wide"]
+)
 @pytest.mark.parametrize("size", [(64, 64), (40, 90), (90, 40), (16, 200)], ids=str)
 def test_parts_are_distributed_as_the_usual_rule_has_them(framing, size):
     ours = np.array([framing.box(size, (5, 2, 1, k)) for k in range(DRAWN)])
@@ -104,28 +106,28 @@ def test_parts_are_distributed_as_the_usual_rule_has_them(framing, size):
 
 @pytest.mark.parametrize(("size", "expected"), [((10, 100), (0, 43, 10, 13)), ((100, 11), (42, 0, 15, 11))])
 def test_the_largest_central_part_is_taken_where_no_try_fits(size, expected):
-    assert {RandomPart(scale=(1, 1)).box(size, (0, 0, 1, k)) for k in range(50)} == {expected}
+    assert {RandomResizedCrop(scale=(1, 1)).box(size, (0, 0, 1, k)) for k in range(50)} == {expected}
 
 
 def test_a_part_as_high_as_the_image_lies_anywhere_along_it():
-    boxes = [RandomPart(scale=(0.5, 0.5), ratio=(1.0, 1.0)).box((10, 20), (0, 0, 1, k)) for k in range(300)]
+    boxes = [RandomResizedCrop(scale=(0.5, 0.5), ratio=(1.0, 1.0)).box((10, 20), (0, 0, 1, k)) for k in range(300)]
     assert {(top, height, width) for top, _, height, width in boxes} == {(0, 10, 10)}
     assert {left for _, left, _, _ in boxes} == set(range(11))  # that one of eleven is missing: 1e-11
 
 
 def test_the_options_are_those_of_the_crop_on_the_device():
-    device, file = RandomResizedCrop(), RandomPart()
+    device, file = RandomResizedCrop(), RandomResizedCrop()
     assert (file.size, file.scale, file.ratio) == (device.size, device.scale, device.ratio)
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Squash(0, 5), r"height must be at least 1, got 0"),
-        (lambda: Squash(5, 0), r"width must be at least 1, got 0"),
-        (lambda: Centre(200, 224), r"resize must be at least 224, got 200"),
-        (lambda: RandomPart(scale=(0.0, 1.0)), r"scale\[0\] must be in \(0, 1\], got 0.0"),
-        (lambda: RandomPart(ratio=(2.0, 1.5)), r"ratio\[0\] must be in \(0, 1.5\], got 2.0"),
+        (lambda: Resize(0, 5), r"height must be at least 1, got 0"),
+        (lambda: Resize(5, 0), r"width must be at least 1, got 0"),
+        (lambda: ResizeCenterCrop(200, 224), r"resize must be at least 224, got 200"),
+        (lambda: RandomResizedCrop(scale=(0.0, 1.0)), r"scale\[0\] must be in \(0, 1\], got 0.0"),
+        (lambda: RandomResizedCrop(ratio=(2.0, 1.5)), r"ratio\[0\] must be in \(0, 1.5\], got 2.0"),
     ],
 )
 def test_bad_options_are_refused_with_the_range(build, message):
