@@ -91,7 +91,7 @@ BOXES = {
         ("integrations", "sklearn"),
     ),
     "data": Box("readers of tables, arrays and images, splits, loaders, augmentation", "data/opening.py"),
-    "models": Box("networks by name, pretrained weights", "models/catalog.py"),
+    "models": Box("networks by name, pretrained weights", "models/base.py"),
     "theory": Box("which loss tolerates which noise, the required `a`", "theory/conditions.py", ("losses", "noise")),
     "noise": Box("transition matrices, sampling of noisy labels, label files, `kind:rate`", "noise/matrix.py"),
     "losses": Box(
