@@ -19,20 +19,20 @@ import torch
 from torch import Tensor
 
 import noiseproof
-from noiseproof.core.backends import VARIABLE
+from noiseproof.core.backends import BACKEND_VARIABLE
 
 DEVICE = "cuda"
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 FEW = ("jal-ce", "jal-fl", "all")
 PLAN = [("all", 10, FP32), ("all", 128256, FP32), ("jal-ce", 128256, BF16), ("jal-ce", 1000, BF16)]
-PLAN += [(name, 128256, FP32) for name in ("ce", "jal-ce", "jal-fl", "anl-ce", "lead")]
-PLAN += [(name, classes, FP32) for classes in (10, 1000) for name in (*FEW[:2], "anl-fl", "lead")]
+PLAN += [(name, 128256, FP32) for name in ("ce", "jal-ce", "jal-fl", "anl-ce", "margin")]
+PLAN += [(name, classes, FP32) for classes in (10, 1000) for name in (*FEW[:2], "anl-fl", "margin")]
 PLAN += [("all", classes, FP32) for classes in (2, 100, 1000, 4097, 32768)]
 PLAN += [("jal-ce", 10, BF16), ("jal-ce", 4096, BF16), ("jal-fl", 32768, FP16), ("anl-ce", 32768, BF16)]
 
 
 def checked(clock: Any, losses: Sequence[str]) -> None:
-    """Every primitive, then whole losses."""
+    """Every row sum, then whole losses."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     cases = importlib.import_module("tests.helpers.kernel_cases")
 
@@ -63,11 +63,11 @@ def errors_of(cases: Any, name: str, classes: int, dtype: torch.dtype, kind: str
 
 @contextmanager
 def backend(name: str) -> Iterator[None]:
-    os.environ[VARIABLE] = name
+    os.environ[BACKEND_VARIABLE] = name
     try:
         yield
     finally:
-        del os.environ[VARIABLE]
+        del os.environ[BACKEND_VARIABLE]
 
 
 def gradient(loss: Any, logits: Tensor, target: Tensor) -> Tensor:

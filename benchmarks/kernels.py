@@ -8,7 +8,7 @@ logits: a reading, then a reading and a writing (and one more reading for a room
 many that moments do not suffice for); of the others it counts the same three. ``copy`` reads and writes the logits once,
 ``graph`` is a step replayed as a CUDA graph, and of ``in forward`` the gradient is made along with the loss: a reading and a
 writing.
-``--check`` compares every primitive with float64 first, prints what fails and goes on; ``--tune`` also times the kernels alone
+``--check`` compares every row sum with float64 first, prints what fails and goes on; ``--tune`` also times the kernels alone
 and in other shapes, ``--alone`` nothing but the kernels, as CUDA graphs, ``--host`` nothing but small batches, by the host's
 clock. What is worth most comes first, and after ``--seconds`` nothing is started. The lines of ``--json`` may be put behind
 those of records/kernels_h200.jsonl: of what is there twice the pages have the last.
@@ -35,7 +35,7 @@ from losses import PLAIN
 from torch import Tensor
 
 import noiseproof
-from noiseproof.core import Primitive, parse
+from noiseproof.core import RowSum, parse
 from noiseproof.train.record import environment
 
 DEVICE = "cuda"
@@ -246,16 +246,16 @@ def timed(run: Step, count: int) -> float:
     return float(first.elapsed_time(last)) / count
 
 
-def passes_of(asked: list[Primitive], batches: Batches) -> dict[str, Step]:
+def passes_of(needs: list[RowSum], batches: Batches) -> dict[str, Step]:
     """The two kernels alone, without autograd and the vectors between them."""
-    from noiseproof.kernels import rows as kernels
+    from noiseproof.kernels import passes as kernels
 
     turns = itertools.cycle([(logits.detach(), target) for logits, target in batches])
-    values, saved = kernels.forward(*next(turns), asked, FP32)
+    values, saved = kernels.forward(*next(turns), needs, FP32)
     grads, out = torch.rand_like(values), torch.empty_like(batches[0][0]).detach()
     return {
-        "forward": lambda: kernels.forward(*next(turns), asked, FP32),
-        "backward": lambda: kernels.backward(grads, *next(turns), values, saved, asked, out),
+        "forward": lambda: kernels.forward(*next(turns), needs, FP32),
+        "backward": lambda: kernels.backward(grads, *next(turns), values, saved, needs, out),
     }
 
 
@@ -267,7 +267,7 @@ def in_forward(name: str, batches: Batches) -> dict[str, Step]:
 
 
 def warmed(cases: list[Case], clock: Clock) -> None:
-    """Compile the kernels of all cases, several at once."""
+    """Compile the kernels of all cases, several at single_pass."""
 
     def one(job: tuple[str, int, torch.dtype]) -> None:
         name, classes, dtype = job
@@ -281,7 +281,7 @@ def warmed(cases: list[Case], clock: Clock) -> None:
     clock.say(warmed=len(jobs))
 
 
-def asked_by(name: str) -> list[Primitive]:
+def asked_by(name: str) -> list[RowSum]:
     """What a loss asks the operation for."""
     needs: Any = noiseproof.create_loss(name).needs
     return [parse(key) for key in sorted({s.key for s in needs if s.key})]
@@ -289,10 +289,14 @@ def asked_by(name: str) -> list[Primitive]:
 
 def reads_twice(name: str, classes: int) -> bool:
     """Whether the first pass reads a row again from memory."""
-    from noiseproof.kernels.slots import moments_suffice
+    from noiseproof.kernels.passes import moments_suffice
 
-    asked = asked_by(name) if name in LOSSES else []
-    return classes > 1024 and any(p.kind in ("focal", "room") for p in asked) and not moments_suffice(tuple(asked), classes)
+    needs = asked_by(name) if name in LOSSES else []
+    return (
+        classes > 1024
+        and any(p.kind in ("focal", "clipped_focal") for p in needs)
+        and not moments_suffice(tuple(needs), classes)
+    )
 
 
 def kernel_times(case: Case, clock: Clock) -> None:
@@ -320,25 +324,27 @@ def repeated(run: Step, count: int) -> None:
 
 def tuned(case: Case, clock: Clock) -> None:
     """Other shapes of the long rows' programs."""
-    from noiseproof.kernels import long as kernels
+    from noiseproof.kernels import passes as kernels
 
     batches = drawn(case)
-    nll, square, focal = Primitive("nll"), Primitive("power", 2.0), Primitive("focal", 0.5)
-    room = Primitive("room", 0.0, 1e-8)
-    plan: list[tuple[str, str, list[Primitive], tuple[int, ...]]]
-    plan = [("LONG", "forward", [nll, square], shape) for shape in ((2, 4), (4, 2), (4, 4), (4, 8), (8, 4))]
-    plan += [("BACK", "backward", [nll, square], shape) for shape in ((4, 2), (4, 2, 4), (4, 2, 16), (4, 4, 4), (8, 2, 4))]
-    plan += [("TWICE", "forward", [nll, room], shape) for shape in ((4, 2), (4, 4), (8, 2), (16, 2))]
-    plan += [("BACK", "backward", [focal, square], shape) for shape in ((4, 2), (4, 2, 4), (8, 1, 4))]
-    for which, key, asked, shape in plan:
+    nll, square, focal = RowSum("nll"), RowSum("power", 2.0), RowSum("focal", 0.5)
+    room = RowSum("clipped_focal", 0.0, 1e-8)
+    plan: list[tuple[str, str, list[RowSum], tuple[int, ...]]]
+    plan = [("LONG_ROWS", "forward", [nll, square], shape) for shape in ((2, 4), (4, 2), (4, 4), (4, 8), (8, 4))]
+    plan += [
+        ("BACKWARD_ROWS", "backward", [nll, square], shape) for shape in ((4, 2), (4, 2, 4), (4, 2, 16), (4, 4, 4), (8, 2, 4))
+    ]
+    plan += [("REREAD_ROWS", "forward", [nll, room], shape) for shape in ((4, 2), (4, 4), (8, 2), (16, 2))]
+    plan += [("BACKWARD_ROWS", "backward", [focal, square], shape) for shape in ((4, 2), (4, 2, 4), (8, 1, 4))]
+    for which, key, needs, shape in plan:
         if clock.left < 5:
             return
         kept = getattr(kernels, which)
-        setattr(kernels, which, kernels.Shape(*shape))
+        setattr(kernels, which, kernels.StreamShape(*shape))
         try:
-            run = passes_of(asked, batches)[key]
+            run = passes_of(needs, batches)[key]
             run()
-            clock.say(tune=which, asked=asked[-1].kind, shape=list(shape), ms=round(min(timed(run, 4) for _ in range(4)), 4))
+            clock.say(tune=which, needs=needs[-1].kind, shape=list(shape), ms=round(min(timed(run, 4) for _ in range(4)), 4))
         except Exception as error:  # a shape that does not compile or fit is said
             clock.failed(f"{which} {shape}", error)
         setattr(kernels, which, kept)

@@ -217,18 +217,18 @@ import json, torch, noiseproof
 assert noiseproof.__file__.startswith({str(tmp_path)!r})
 logits, target = torch.randn(4, 5), torch.tensor([0, 1, 2, 3])
 values = [
-    noiseproof.SquareMiss()(logits, target),
-    noiseproof.create_loss("square-miss")(logits, target),
-    noiseproof.functional.square_miss(logits, target),
+    noiseproof.SquaredError()(logits, target),
+    noiseproof.create_loss("squared-error")(logits, target),
+    noiseproof.functional.squared_error(logits, target),
 ]
 from typer.testing import CliRunner
 from noiseproof.cli import app
-page = CliRunner().invoke(app, ["losses", "square-miss"]).output
+page = CliRunner().invoke(app, ["losses", "squared-error"]).output
 print(json.dumps({{"values": [v.item() for v in values], "page": page, "names": [e.name for e in noiseproof.list_losses()]}}))
 """
     result = json.loads(python(script))
     assert len(set(result["values"])) == 1
-    assert "square-miss" in result["names"]
+    assert "squared-error" in result["names"]
     assert "scale * (1 - p[y])**2" in result["page"]
     tests = [str(ROOT / "tests" / "losses" / name) for name in PROMISES]
     paths = f"pythonpath={tmp_path / 'src'} ."

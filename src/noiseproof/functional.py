@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from noiseproof.losses.arguments import arguments_of, by_name_error
 from noiseproof.losses.base import DEFAULTS
 from noiseproof.losses.catalog import CONTRACT_MEANINGS, LossEntry, describe_parameters, list_losses
-from noiseproof.losses.checks import arguments_of, by_name_error
 
 TENSORS = {
     "logits": "[N, K], [K] or [N, K, d1, ...]",

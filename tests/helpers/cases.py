@@ -17,8 +17,8 @@ NAMES = list(ENTRIES)
 PAIRS = [name for name, entry in ENTRIES.items() if issubclass(entry.cls, Sum)]
 """Losses that are ``alpha * first + beta * second`` and nothing else."""
 DISTINCT = [name for name in NAMES if name not in PAIRS or name in {"jal-ce", "nfl+rce", "ece+mae"}]
-"""All single losses and three pairs: with shared sums, with a focal loss, with what reads the lead. What holds for the parts of
-a sum and for one sum holds for the other pairs, which the tests show to be sums of their parts."""
+"""All single losses and three pairs: with shared sums, with a focal loss, with what reads the margin. What holds for the parts
+of a sum and for one sum holds for the other pairs, which the tests show to be sums of their parts."""
 RANDOM = {"nl", "jnpl"}
 """Losses that draw a complementary label at each call."""
 DETACHED = {"dft", "jnpl"}

@@ -18,17 +18,17 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import noiseproof
-from noiseproof.core import Primitive, register_backend
-from noiseproof.kernels import BACKEND, once, rows, small
+from noiseproof.core import RowSum, register_backend
+from noiseproof.kernels import BACKEND, passes, single_pass, small
 
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int64: "*i64", torch.int32: "*i32"}
 REQUESTS = {
-    "jal-ce": [Primitive("nll"), Primitive("power", 2.0)],
-    "jal-fl": [Primitive("focal", 0.5), Primitive("power", 2.0)],
-    "anl-ce": [Primitive("nll"), Primitive("room", 0.0, 1e-8)],
+    "jal-ce": [RowSum("nll"), RowSum("power", 2.0)],
+    "jal-fl": [RowSum("focal", 0.5), RowSum("power", 2.0)],
+    "anl-ce": [RowSum("nll"), RowSum("clipped_focal", 0.0, 1e-8)],
     "all": [
-        *(Primitive("nll"), Primitive("lead"), Primitive("power", 0.7), Primitive("power", 3.0)),
-        *(Primitive("focal", 1.3), Primitive("room", 0.5, 1e-3, True)),
+        *(RowSum("nll"), RowSum("margin"), RowSum("power", 0.7), RowSum("power", 3.0)),
+        *(RowSum("focal", 1.3), RowSum("clipped_focal", 0.5, 1e-3, True)),
     ],
 }
 FEW = [("jal-ce", 10), ("jal-fl", 128256)]
@@ -79,27 +79,29 @@ def main():
     for name, classes in wanted:
         label = f"{name} {classes}"
         logits, target = torch.zeros((2, classes), dtype=torch.bfloat16), torch.zeros(2, dtype=torch.int64)
-        values, saved = rows.forward(logits, target, REQUESTS[name], torch.float32)
-        rows.backward(torch.zeros_like(values), logits, target, values, saved, REQUESTS[name])
+        values, saved = passes.forward(logits, target, REQUESTS[name], torch.float32)
+        passes.backward(torch.zeros_like(values), logits, target, values, saved, REQUESTS[name])
     register_backend("cpu", BACKEND)
     more = [(9, 64), (9, 100)] if "--all" in sys.argv else []
     for name in PROGRAMS if more else PROGRAMS[:2]:  # the first with so many rows that they are shared out
-        for largest in (0, small.LARGEST):
-            small.LARGEST = largest
+        for largest in (0, small.MAX_LOGITS):
+            small.MAX_LOGITS = largest
             for count, classes in [(9000 if name == "ce" else 4, 10)] + more * (largest > 0):
                 label = f"{name} {count} {classes}"
                 logits = torch.zeros((count, classes), requires_grad=True)
                 noiseproof.create_loss(name)(logits, torch.zeros(count, dtype=torch.int64)).backward()
-    once._held = lambda logits, unit: (4, once._sizes(logits.shape[1], logits.element_size(), SHARED))
-    for name in () if once.held_rows is None else HELD if more else HELD[:1]:
+    single_pass._placement = lambda logits, unit: (4, single_pass._sizes(logits.shape[1], logits.element_size(), SHARED))
+    for name in () if single_pass.single_pass_rows is None else HELD if more else HELD[:1]:
         label = f"{name} held"
         logits = torch.zeros((4, 128256), dtype=torch.bfloat16, requires_grad=True)
         noiseproof.GradientInForward(noiseproof.create_loss(name))(logits, torch.zeros(4, dtype=torch.int64))
     for capability in sys.argv[1].split(","):
         for (what, kernel_name), (kernel, signature, constants, attrs, options) in launches.items():
-            if kernel is once.held_rows and capability != "90":
+            if kernel is single_pass.single_pass_rows and capability != "90":
                 continue
-            source = (source_of_held() if kernel is once.held_rows else ASTSource)(kernel, signature, constants, attrs)
+            source = (source_of_held() if kernel is single_pass.single_pass_rows else ASTSource)(
+                kernel, signature, constants, attrs
+            )
             compiled = triton.compile(source, target=GPUTarget("cuda", int(capability), 32), options=options)
             print(kernel_name, *usage(compiled.asm["cubin"]), capability, what, flush=True)
 

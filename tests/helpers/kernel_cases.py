@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.core import Primitive, reference
-from noiseproof.kernels import rows as kernels
+from noiseproof.core import RowSum, reference
+from noiseproof.kernels import passes as kernels
 
 REQUESTS = {
     "ce": [],
-    "jal-ce": [Primitive("nll"), Primitive("power", 2.0)],
-    "jal-fl": [Primitive("focal", 0.5), Primitive("power", 2.0)],
-    "anl-ce": [Primitive("nll"), Primitive("room", 0.0, 1e-8)],
-    "anl-fl": [Primitive("focal", 0.5, 0.0, True), Primitive("room", 0.5, 1e-3, True)],
-    "lead": [Primitive("lead"), Primitive("power", 1.5), Primitive("focal", 1.3)],
+    "jal-ce": [RowSum("nll"), RowSum("power", 2.0)],
+    "jal-fl": [RowSum("focal", 0.5), RowSum("power", 2.0)],
+    "anl-ce": [RowSum("nll"), RowSum("clipped_focal", 0.0, 1e-8)],
+    "anl-fl": [RowSum("focal", 0.5, 0.0, True), RowSum("clipped_focal", 0.5, 1e-3, True)],
+    "margin": [RowSum("margin"), RowSum("power", 1.5), RowSum("focal", 1.3)],
     "all": [
-        *(Primitive("power", 0.1), Primitive("power", 3.0), Primitive("focal", 2.0)),
-        *(Primitive("room", 2.0, 1e-3), Primitive("lead"), Primitive("nll")),
+        *(RowSum("power", 0.1), RowSum("power", 3.0), RowSum("focal", 2.0)),
+        *(RowSum("clipped_focal", 2.0, 1e-3), RowSum("margin"), RowSum("nll")),
     ],
 }
 """By the loss that asks for them, where one does."""
@@ -72,26 +72,26 @@ def drawn(kind: str, rows: int, classes: int, dtype: torch.dtype, device: str, s
     return z, y.to(device)
 
 
-def errors(logits: Tensor, target: Tensor, asked: list[Primitive], in_place: bool = False, alone: bool = False) -> Errors:
-    """Of the kernels and of the reference, both passes. ``alone`` leaves out the gradients of nll and log_miss, which hide
+def errors(logits: Tensor, target: Tensor, needs: list[RowSum], in_place: bool = False, alone: bool = False) -> Errors:
+    """Of the kernels and of the reference, both passes. ``alone`` leaves out the gradients of nll and log1m, which hide
     those of the sums where the network is sure."""
-    generator = torch.Generator().manual_seed(len(asked))
-    grads = torch.rand((2 + len(asked), len(logits)), generator=generator).to(logits.device)
+    generator = torch.Generator().manual_seed(len(needs))
+    grads = torch.rand((2 + len(needs), len(logits)), generator=generator).to(logits.device)
     if alone:
         grads[:2] = 0.0
-    exact = passes(reference, logits.double(), target, asked, grads.double())
-    plain = passes(reference, logits.float(), target, asked, grads)
+    exact = both_passes(reference, logits.double(), target, needs, grads.double())
+    plain = both_passes(reference, logits.float(), target, needs, grads)
     given = logits.clone() if in_place else logits
-    ours = passes(kernels, given, target, asked, grads, given if in_place else None)
+    ours = both_passes(kernels, given, target, needs, grads, given if in_place else None)
     return Errors(*distances(ours, exact), *distances(plain, exact))
 
 
-def passes(
-    module: Any, logits: Tensor, target: Tensor, asked: list[Primitive], grads: Tensor, out: Tensor | None = None
+def both_passes(
+    module: Any, logits: Tensor, target: Tensor, needs: list[RowSum], grads: Tensor, out: Tensor | None = None
 ) -> Any:
-    """The primitives and the gradient."""
-    values, saved = module.forward(logits, target, asked, grads.dtype)
-    return values, module.backward(grads, logits, target, values, saved, asked, out)
+    """The statistics and the gradient."""
+    values, saved = module.forward(logits, target, needs, grads.dtype)
+    return values, module.backward(grads, logits, target, values, saved, needs, out)
 
 
 def distances(ours: tuple[Tensor, Tensor], exact: tuple[Tensor, Tensor]) -> tuple[float, float]:

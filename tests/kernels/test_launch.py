@@ -110,7 +110,7 @@ def test_a_tensor_that_is_elsewhere_is_not_handed_over_as_an_address(a_device, t
 def test_a_target_or_a_weight_on_another_device_is_refused(classes, monkeypatch):
     """Of a batch that is one kernel, and of another; a kernel would read there, and the device not recover from it."""
     monkeypatch.setattr(backends, "_registered", {DEVICE: BACKEND})
-    monkeypatch.delenv(backends.VARIABLE, raising=False)
+    monkeypatch.delenv(backends.BACKEND_VARIABLE, raising=False)
     logits, target, elsewhere = torch.zeros((4, classes), device=DEVICE), torch.arange(4, device=DEVICE), "meta"
     for loss, labels in (
         (noiseproof.JALCE(), target.to(elsewhere)),

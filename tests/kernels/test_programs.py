@@ -8,7 +8,7 @@ pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 import noiseproof
 from noiseproof.core import backends
 from noiseproof.kernels import BACKEND, program, small
-from noiseproof.losses.programs import programs_of
+from noiseproof.losses.fused import programs_of
 from noiseproof.program import traced
 from tests.helpers.kernel_cases import drawn
 
@@ -24,9 +24,9 @@ FAST = {"jal-ce", "js", "nfl+agce", "anl-fl", "efl+mae", "gce", "fisher-rao"}
 @pytest.fixture(autouse=True)
 def _on_kernels(monkeypatch):
     monkeypatch.setattr(backends, "_registered", {DEVICE: BACKEND})
-    monkeypatch.delenv(backends.VARIABLE, raising=False)
+    monkeypatch.delenv(backends.BACKEND_VARIABLE, raising=False)
     monkeypatch.setattr(program, "BLOCK", 16)
-    monkeypatch.setattr(small, "LARGEST", -1)  # no batch is small
+    monkeypatch.setattr(small, "MAX_LOGITS", -1)  # no batch is small
 
 
 def errors(loss, logits, target):
@@ -55,8 +55,8 @@ def test_the_kernel_of_a_loss_agrees_with_float64(name):
 def test_rows_that_are_shared_out_add_up(monkeypatch):
     """To two programs, each of which goes around twice."""
     logits, target = drawn("random", 60, 10, torch.float32, DEVICE)
-    monkeypatch.setattr(program, "ALONE", 8)
-    monkeypatch.setattr(program, "MOST", 2)
+    monkeypatch.setattr(program, "MAX_ROWS_ALONE", 8)
+    monkeypatch.setattr(program, "MAX_PROGRAMS", 2)
     for reduction in ("mean", "sum"):
         loss = noiseproof.JALCE(reduction=reduction, weight=torch.rand(10)).to(DEVICE)
         assert max(errors(loss, logits, target)) <= 1e-5
@@ -101,10 +101,10 @@ def test_the_text_of_a_kernel_is_made_of_known_expressions_alone():
     assert "exp(r0)" in program.text_of(traced(lambda rows: rows[0].exp(), 2, torch.float32))
 
 
-@pytest.mark.parametrize("largest", [-1, small.LARGEST], ids=["large", "small"])
+@pytest.mark.parametrize("largest", [-1, small.MAX_LOGITS], ids=["large", "small"])
 def test_class_weights_may_lie_apart(largest, monkeypatch):
     """As a column of a table does, and one number for all classes, which a kernel would read as those beside it."""
-    monkeypatch.setattr(small, "LARGEST", largest)
+    monkeypatch.setattr(small, "MAX_LOGITS", largest)
     logits, target = drawn("random", 20, 10, torch.float32, DEVICE)
     table = torch.rand(10, 3, generator=torch.Generator().manual_seed(0)).to(DEVICE) + 0.1
     for weight in (table[:, 1], table[:1, 0].expand(10)):

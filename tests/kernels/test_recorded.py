@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.fixture(autouse=True)
 def _on_kernels(monkeypatch):
     monkeypatch.setattr(backends, "_registered", {DEVICE: BACKEND})
-    monkeypatch.delenv(backends.VARIABLE, raising=False)
+    monkeypatch.delenv(backends.BACKEND_VARIABLE, raising=False)
 
 
 def compiled(loss, **options):
@@ -77,7 +77,7 @@ def test_both_passes_are_the_kernels_where_a_graph_is_run_as_it_is_recorded(loss
 @pytest.mark.parametrize("count", [4, 700])
 def test_a_row_that_is_ignored_has_no_gradient_in_a_graph_either(count, backend, monkeypatch):
     """Whatever is made of its loss."""
-    monkeypatch.setenv(backends.VARIABLE, backend)
+    monkeypatch.setenv(backends.BACKEND_VARIABLE, backend)
     logits, target = drawn("random", count, 30, torch.float32, DEVICE)
     leaf, target[1], up = logits.requires_grad_(), -100, torch.ones(count, device=DEVICE)
     up[1] = torch.nan

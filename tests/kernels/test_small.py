@@ -8,8 +8,8 @@ pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 import noiseproof
 from noiseproof.core import backends
 from noiseproof.kernels import BACKEND, small
-from noiseproof.losses import programs
-from noiseproof.losses.programs import programs_of
+from noiseproof.losses import fused
+from noiseproof.losses.fused import programs_of
 from tests.helpers.kernel_cases import KINDS, drawn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -24,15 +24,15 @@ FAST = {"jal-ce", "js", "nfl+agce", "anl-fl"}
 @pytest.fixture(autouse=True)
 def _on_kernels(monkeypatch):
     monkeypatch.setattr(backends, "_registered", {DEVICE: BACKEND})
-    monkeypatch.delenv(backends.VARIABLE, raising=False)
+    monkeypatch.delenv(backends.BACKEND_VARIABLE, raising=False)
 
 
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Of 16 rows of 10 classes; steps that were found before, which formulas keep, are not used."""
     monkeypatch.setattr(small, "TILE", 256)
-    monkeypatch.setattr(small, "TIMES", 2)
-    monkeypatch.setattr(programs, "_known", {})
+    monkeypatch.setattr(small, "MAX_TURNS", 2)
+    monkeypatch.setattr(fused, "_known", {})
 
 
 def steps_of(loss):
@@ -47,7 +47,7 @@ def errors(loss, logits, target):
     leaf, exact, plain = (logits.detach().clone().requires_grad_() for _ in range(3))
     exact, plain = exact.detach().double().requires_grad_(), plain.detach().float().requires_grad_()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(backends.VARIABLE, "reference")
+        patch.setenv(backends.BACKEND_VARIABLE, "reference")
         values = [loss._by_autograd(exact, target), loss._by_autograd(plain, target)]
     values.insert(0, loss(leaf, target))
     up = torch.rand(values[0].shape, generator=torch.Generator().manual_seed(0)).to(DEVICE)
@@ -118,7 +118,7 @@ def test_a_step_is_found_once_for_a_shape_and_keeps_nothing_without_a_gradient()
 
 
 def test_steps_are_not_kept_without_end(monkeypatch):
-    monkeypatch.setattr(small, "KEPT", 3)
+    monkeypatch.setattr(small, "MAX_STEPS_KEPT", 3)
     loss = noiseproof.GCE(q=0.62).to(DEVICE)
     for rows in range(1, 9):
         loss(*drawn("random", rows, 10, torch.float32, DEVICE))
@@ -131,7 +131,7 @@ def test_only_a_small_batch_of_few_classes_whose_rows_have_no_gaps_is_one_kernel
         loss = noiseproof.GCE(q=0.63).to(DEVICE)
         torch.testing.assert_close(loss(other, target).double(), loss(other.double(), target), rtol=1e-5, atol=0.0)
         assert not steps_of(loss)
-    monkeypatch.setattr(small, "LARGEST", 79)
+    monkeypatch.setattr(small, "MAX_LOGITS", 79)
     loss = noiseproof.GCE(q=0.63).to(DEVICE)
     loss(logits, target)
     assert not steps_of(loss)

@@ -10,8 +10,8 @@ import torch
 from mpmath import mp, mpf
 
 import noiseproof
-from noiseproof.core import Recorded, small
-from noiseproof.losses import in_graph
+from noiseproof.core import Recording, small
+from noiseproof.losses import fused
 from tests.helpers.cases import STATISTIC, build, gradient, tied_rows
 
 LOSSES = {
@@ -31,7 +31,9 @@ LOSSES = {
     "rce": {},
 }
 # A small batch, and one whose logits go in chunks: the same derivation, written twice.
-EITHER = pytest.mark.parametrize("limit", [small.SMALL, pytest.param(0, marks=pytest.mark.slow)], ids=["small", "large"])
+EITHER = pytest.mark.parametrize(
+    "limit", [small.MAX_SMALL_BATCH, pytest.param(0, marks=pytest.mark.slow)], ids=["small", "large"]
+)
 GAPS = [1.0, 1e-1, 1e-3, 1e-5, 1e-7, 1e-8, 1e-9, 1e-12, 1e-15, 1e-17]
 
 
@@ -130,7 +132,7 @@ def worst_error(name, options, logits, y):
 @pytest.mark.parametrize("classes", [2, 10, 100])
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_worst_gradient_of_a_row_sure_of_its_label_is_within_1e5(name, classes, limit, monkeypatch):
-    monkeypatch.setattr(small, "SMALL", limit)
+    monkeypatch.setattr(small, "MAX_SMALL_BATCH", limit)
     errors = {gap: worst_error(name, LOSSES[name], rows(classes, gap, sure_of=0), 0) for gap in GAPS}
     assert max(errors.values()) <= 1e-5, errors
 
@@ -139,15 +141,15 @@ def test_the_worst_gradient_of_a_row_sure_of_its_label_is_within_1e5(name, class
 @pytest.mark.parametrize("classes", [2, 10, 100])
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_worst_gradient_of_a_row_sure_of_another_class_is_within_1e5(name, classes, limit, monkeypatch):
-    monkeypatch.setattr(small, "SMALL", limit)
+    monkeypatch.setattr(small, "MAX_SMALL_BATCH", limit)
     errors = {gap: worst_error(name, LOSSES[name], rows(classes, gap, sure_of=1), 0) for gap in GAPS}
     assert max(errors.values()) <= 1e-5, errors
 
 
 def recorded(loss, logits, target):
     """What a compiler records of a loss."""
-    with Recorded():
-        return in_graph.recorded(loss, logits, target)
+    with Recording():
+        return fused.recorded(loss, logits, target)
 
 
 @pytest.mark.parametrize("classes", [3, 10, 100, 1000])  # with two, a gap is where the losses that clip jump
@@ -157,7 +159,7 @@ def test_a_large_batch_has_the_gradient_of_a_small_one_and_so_have_both_compiled
     loss, target = noiseproof.create_loss(name, reduction="sum"), torch.zeros(len(logits), dtype=torch.long)
     exact = gradient(loss, logits.double(), target)
     for limit in (2**20, 0):
-        monkeypatch.setattr(small, "SMALL", limit)
+        monkeypatch.setattr(small, "MAX_SMALL_BATCH", limit)
         for call in (loss, lambda z, y: recorded(loss, z, y)):
             difference = gradient(call, logits, target).double() - exact
             assert bool((difference.norm(dim=1) <= 1e-5 * exact.norm(dim=1)).all()), limit
@@ -184,7 +186,7 @@ def test_every_function_of_the_statistics_agrees_with_float64_at_every_confidenc
 @EITHER
 def test_far_classes_leave_the_gradient_of_the_others_within_1e5(name, classes, gap, limit, monkeypatch):
     """A label, or another class, far below classes that tie, nearly tie, or do not."""
-    monkeypatch.setattr(small, "SMALL", limit)
+    monkeypatch.setattr(small, "MAX_SMALL_BATCH", limit)
     generator = torch.Generator().manual_seed(classes)
     for scale in (0.0, 1e-4, 1e-2, 1.0):
         logits = scale * torch.randn(4, classes, generator=generator) + 0.3
@@ -219,7 +221,7 @@ def test_where_classes_tie_the_gradient_of_a_power_sum_is_within_1e5(q, classes,
     exact = [exact_gradient(name, options, z, 0) for z in logits]
     counts = [mpmath.norm(each) > 1e-30 for each in exact]
     for limit in (2**30, 0):
-        monkeypatch.setattr(small, "SMALL", limit)
+        monkeypatch.setattr(small, "MAX_SMALL_BATCH", limit)
         for call in (loss, lambda z, y: recorded(loss, z, y), lambda z, y: of_head(loss, z, y)):
             ours = gradient(call, logits, target)
             errors = [error(*each) for each, counted in zip(zip(ours, exact, strict=True), counts, strict=True) if counted]

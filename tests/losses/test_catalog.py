@@ -212,7 +212,7 @@ def test_a_forgotten_comma_in_what_a_loss_needs_is_noticed():
     with pytest.raises(TypeError, match="`needs` of Hasty must be a tuple; one of a single statistic ends in a comma"):
 
         class Hasty(noiseproof.RobustLoss):
-            needs = Statistic.MISS
+            needs = Statistic.P_OTHERS
 
 
 @pytest.mark.parametrize("name", NAMES)

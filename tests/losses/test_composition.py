@@ -25,13 +25,13 @@ def test_the_papers_loss_is_the_sum_of_its_parts():
 
 def test_a_sum_makes_one_pass_over_the_logits(monkeypatch):
     calls = []
-    original = noiseproof.core.statistics.rows_of_primitives
-    monkeypatch.setattr(noiseproof.core.statistics, "rows_of_primitives", lambda *args: calls.append(1) or original(*args))
+    original = noiseproof.core.statistics.statistics_of_rows
+    monkeypatch.setattr(noiseproof.core.statistics, "statistics_of_rows", lambda *args: calls.append(1) or original(*args))
     logits, target = draw(8, 10)
     loss = NCE() + 3.0 * AMSE() + 0.5 * (GCE() + FL(gamma=2.0))
     loss._by_autograd(logits, target)
     assert len(calls) == 1
-    assert implementation.rows_of_primitives is original
+    assert implementation.statistics_of_rows is original
     passes = []
     first_pass = small.first_pass
     monkeypatch.setattr(small, "first_pass", lambda *args: passes.append(1) or first_pass(*args))

@@ -25,15 +25,15 @@ def at_margins(dtype):
 
 def exact(logits, of_p):
     """The loss and its gradient at the label's logit, of each row with label 0, from 60 digits of L(p) and its slope L'(p)."""
-    values, slopes = [], []
+    values, row_grads = [], []
     with mp.workdps(60):
         for z in logits.tolist():
             weights = [mpmath.exp(mpf(value)) for value in z]
             p = weights[0] / mpmath.fsum(weights)
             value, slope = of_p(p)
             values.append(float(value))
-            slopes.append(float(slope * p * (1 - p)))
-    return torch.tensor(values, dtype=torch.float64), torch.tensor(slopes, dtype=torch.float64)
+            row_grads.append(float(slope * p * (1 - p)))
+    return torch.tensor(values, dtype=torch.float64), torch.tensor(row_grads, dtype=torch.float64)
 
 
 def fisher_rao(p):
@@ -101,10 +101,10 @@ def test_value_and_gradient_are_right_at_every_confidence(name, dtype):
     loss, of_p = CASES[name]
     logits = at_margins(dtype)
     target = torch.zeros(len(logits), dtype=torch.long)
-    values, slopes = exact(logits, of_p)
+    values, row_grads = exact(logits, of_p)
     tolerance = 3e-6 if dtype == torch.float32 else 1e-13
     torch.testing.assert_close(loss(logits, target).double(), values, rtol=tolerance, atol=1e-36)
-    torch.testing.assert_close(gradient(loss, logits, target)[:, 0].double(), slopes, rtol=tolerance, atol=1e-36)
+    torch.testing.assert_close(gradient(loss, logits, target)[:, 0].double(), row_grads, rtol=tolerance, atol=1e-36)
 
 
 @pytest.mark.parametrize("p", [1e-300, 1e-100, 1e-36])
@@ -144,12 +144,12 @@ def test_a_logit_bias_is_the_base_on_logits_with_a_constant_at_the_label(base, e
 
 def test_a_logit_bias_of_log_k_minus_one_puts_a_uniform_prediction_where_mae_is_steepest():
     for classes in (2, 10, 1000):
-        slopes = {
+        row_grads = {
             epsilon: gradient(LogitBias(epsilon=epsilon), torch.zeros(1, classes).double(), torch.tensor([0]))[0, 0].item()
             for epsilon in (math.log(classes - 1) + shift for shift in (-0.1, 0.0, 0.1))
         }
-        assert min(slopes, key=slopes.get) == math.log(classes - 1)
-        assert min(slopes.values()) == pytest.approx(-0.5)  # 2 p (1 - p)
+        assert min(row_grads, key=row_grads.get) == math.log(classes - 1)
+        assert min(row_grads.values()) == pytest.approx(-0.5)  # 2 p (1 - p)
 
 
 @pytest.mark.parametrize("base", [NCE(), LogitClip()], ids=repr)

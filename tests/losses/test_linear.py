@@ -17,7 +17,7 @@ from noiseproof.core import Backend, backends
 from noiseproof.core import linear as operation
 from noiseproof.core.statistics import Statistic
 from noiseproof.losses.base import RobustLoss
-from noiseproof.losses.linear_chunks import EVERY_LABEL, Linear
+from noiseproof.losses.linear_chunks import EVERY_LABEL_MATRICES, Linear
 from tests.helpers.cases import DISTINCT, build
 
 NAMES = [name for name in DISTINCT if build(name).needs is not None]
@@ -293,7 +293,7 @@ def test_compiled_without_a_graph_break_it_gives_the_same(options):
     criterion = noiseproof.JALFL(**options)
     torch.compiler.reset()
     # Two chunks for soft targets, which take more memory a row: FEW would be a checkpoint for each row, and tracing is slow.
-    chunk_bytes = FEW["chunk_bytes"] * (EVERY_LABEL if criterion.label_smoothing else 1)
+    chunk_bytes = FEW["chunk_bytes"] * (EVERY_LABEL_MATRICES if criterion.label_smoothing else 1)
     compiled = torch.compile(
         lambda h, w, b: linear_loss(h, w, target, criterion, b, chunk_bytes=chunk_bytes), fullgraph=True, backend="aot_eager"
     )
@@ -303,9 +303,9 @@ def test_compiled_without_a_graph_break_it_gives_the_same(options):
 
 def test_the_operation_is_one_that_torch_accepts():
     (hidden, weight, bias), target = draw()
-    request = f"{Statistic.NLL_SUM.key};{Statistic.SQ_SUM.key}"
-    arguments = (hidden, weight, bias, target.clamp_min(0), target >= 0, request, torch.float64, FEW["chunk_bytes"])
-    torch.library.opcheck(operation.linear_primitives, arguments)
+    needs_key = f"{Statistic.NLL_SUM.key};{Statistic.SQ_SUM.key}"
+    arguments = (hidden, weight, bias, target.clamp_min(0), target >= 0, needs_key, torch.float64, FEW["chunk_bytes"])
+    torch.library.opcheck(operation.linear_statistics, arguments)
 
 
 def test_without_values_it_has_a_shape():
@@ -475,16 +475,16 @@ def test_a_weight_larger_than_a_chunk_has_one_gradient_in_memory(recompute):
 def test_a_backend_that_can_writes_the_gradient_over_the_logits(monkeypatch):
     written = []
 
-    def forward(logits, target, asked, dtype):
-        """What the reference keeps, and a row for each primitive, as a backend may."""
-        primitives, saved = backends.REFERENCE.forward(logits, target, asked, dtype)
-        return primitives, torch.cat([saved, torch.full((1, len(target)), logits.shape[1] - 1.0), *[saved[:1]] * len(asked)])
+    def forward(logits, target, needs, dtype):
+        """What the reference keeps, and a row for each row sum, as a backend may."""
+        statistics, saved = backends.REFERENCE.forward(logits, target, needs, dtype)
+        return statistics, torch.cat([saved, torch.full((1, len(target)), logits.shape[1] - 1.0), *[saved[:1]] * len(needs)])
 
-    def backward(grads, logits, target, primitives, saved, asked, out=None):
-        gradient = backends.REFERENCE.backward(grads, logits, target, primitives, saved[:5], asked)
+    def backward(grads, logits, target, statistics, saved, needs, out=None):
+        gradient = backends.REFERENCE.backward(grads, logits, target, statistics, saved[:5], needs)
         if out is None:  # the two steps
             return gradient
-        assert len(saved) == 5 + len(asked)
+        assert len(saved) == 5 + len(needs)
         assert out is logits
         written.append(logits.data_ptr())
         return logits.copy_(gradient)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import noiseproof
-from noiseproof.core import chunks, plain_primitives, reference, rows_of_primitives
+from noiseproof.core import chunks, plain_statistics, reference, statistics_of_rows
 from noiseproof.core.statistics import Statistic, every_label_statistics, row_statistics
 from tests.helpers.cases import (
     DETACHED,
@@ -163,19 +163,25 @@ def test_a_device_that_must_not_look_gives_what_the_cpu_gives(name, classes, mon
         torch.testing.assert_close(found, expected, rtol=2e-6, atol=1e-9)
 
 
-NEEDS = (Statistic.NLL_SUM, Statistic.SQ_SUM, Statistic.power_sum(0.5), Statistic.focal_sum(0.5), Statistic.room_sum(0.5, 1e-3))
+NEEDS = (
+    Statistic.NLL_SUM,
+    Statistic.SQ_SUM,
+    Statistic.power_sum(0.5),
+    Statistic.focal_sum(0.5),
+    Statistic.clipped_focal_sum(0.5, 1e-3),
+)
 
 
 @pytest.mark.parametrize("classes", [3, 6, 100])
 def test_the_statistics_of_every_label_and_the_plain_definition_leave_it_out_too(classes):
     logits, target, left = masked(classes)
     keys = [need.key for need in NEEDS]
-    request = ";".join(keys)
+    needs_key = ";".join(keys)
     leaf = logits.clone().requires_grad_()
-    ours, plain = torch.stack(rows_of_primitives(leaf, target, request)), plain_primitives(leaf, target, request)
+    ours, plain = torch.stack(statistics_of_rows(leaf, target, needs_key)), plain_statistics(leaf, target, needs_key)
     torch.testing.assert_close(ours, plain)
     torch.testing.assert_close(torch.autograd.grad(ours.sum(), leaf), torch.autograd.grad(plain.sum(), leaf))
-    alone = rows_of_primitives(logits[:, left], torch.tensor([left.index(y) for y in target]), request)
+    alone = statistics_of_rows(logits[:, left], torch.tensor([left.index(y) for y in target]), needs_key)
     torch.testing.assert_close(ours.detach(), torch.stack(alone))
     every = every_label_statistics(logits, NEEDS)
     for label in (left[0], left[-1], MASKS[classes][0]):

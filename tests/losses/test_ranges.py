@@ -68,8 +68,8 @@ def test_at_the_end_of_the_range_float32_gives_what_float64_gives(name, soft):
     loss, exact = build(name, 10, reduction="none"), build(name, 10, reduction="none").double()
     expected = call(exact, logits.double(), target.double() if soft else target)
     torch.testing.assert_close(call(loss, logits, target).double(), expected, rtol=2e-5, atol=1e-5)
-    slopes = gradient(exact, logits.double(), target.double() if soft else target)
-    torch.testing.assert_close(gradient(loss, logits, target).double(), slopes, rtol=2e-5, atol=2e-5)
+    row_grads = gradient(exact, logits.double(), target.double() if soft else target)
+    torch.testing.assert_close(gradient(loss, logits, target).double(), row_grads, rtol=2e-5, atol=2e-5)
 
 
 EXPONENTS = {"q", "p", "gamma", "t"}

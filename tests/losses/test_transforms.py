@@ -140,10 +140,10 @@ def test_forward_mode_over_a_vmap_gives_the_slope_of_each_example(name, soft):
     def each(z):
         return torch.func.vmap(lambda row, label: loss(row[None], label[None]))(z, target)
 
-    values, slopes = torch.func.jvp(each, (logits,), (direction,))
+    values, row_grads = torch.func.jvp(each, (logits,), (direction,))
     rows = range(len(logits))
     torch.testing.assert_close(values, torch.stack([loss(logits[i : i + 1], target[i : i + 1]) for i in rows]))
-    torch.testing.assert_close(slopes, (gradient(lambda z, _: each(z), logits, target) * direction).sum(1))
+    torch.testing.assert_close(row_grads, (gradient(lambda z, _: each(z), logits, target) * direction).sum(1))
 
 
 @EACH
@@ -173,11 +173,11 @@ def test_forward_over_reverse_gives_the_second_derivative(name):
     direction = torch.randn(3, 4, dtype=torch.float64)
     with forward_ad.dual_level():
         leaf = forward_ad.make_dual(logits.clone().requires_grad_(), direction)
-        (slopes,) = torch.autograd.grad(loss(leaf, target), leaf)
-        tangent = forward_ad.unpack_dual(slopes).tangent
+        (row_grads,) = torch.autograd.grad(loss(leaf, target), leaf)
+        tangent = forward_ad.unpack_dual(row_grads).tangent
     leaf = logits.clone().requires_grad_()
-    (slopes,) = torch.autograd.grad(loss(leaf, target), leaf, create_graph=True)
-    (expected,) = torch.autograd.grad((slopes * direction).sum(), leaf)
+    (row_grads,) = torch.autograd.grad(loss(leaf, target), leaf, create_graph=True)
+    (expected,) = torch.autograd.grad((row_grads * direction).sum(), leaf)
     torch.testing.assert_close(tangent, expected)
 
 

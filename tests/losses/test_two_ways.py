@@ -15,7 +15,7 @@ import noiseproof
 from noiseproof import GradientInForward, RobustLoss, Sum
 from noiseproof.core import small
 from noiseproof.losses.expressions import evaluate, values_of
-from noiseproof.losses.in_graph import keep, loss_in_graph
+from noiseproof.losses.fused import keep_for_compiler, recorded_call
 from tests.helpers.cases import DETACHED, ENTRIES, STATISTIC
 
 NUMBERS = [*range(-3, 31), *map(float, range(-3, 31)), 0.5, 1e-3, 100.0, 0.1, 0.7, 1.5]
@@ -116,8 +116,8 @@ def ways(case: Case) -> list[Callable[[Tensor], Tensor]]:
         lambda z: GradientInForward(loss)(z, target),
         lambda z: noiseproof.linear_loss(z, head, target, loss),
     ]
-    if keep(loss, loss._full_text()):
-        found.append(lambda z: loss_in_graph(z, target, loss.weight, loss._full_text()))
+    if keep_for_compiler(loss, loss._full_cache_key()):
+        found.append(lambda z: recorded_call(z, target, loss.weight, loss._full_cache_key()))
     return found
 
 
@@ -146,9 +146,9 @@ def test_every_way_gives_the_definition(seed, monkeypatch):
     for case in map(drawn_case, range(20 * seed, 20 * seed + 20)):
         expected = both(lambda z, case=case: case.loss._by_autograd(z, case.target), case.logits)
         for way in ways(case):
-            for largest in (small.SMALL, 0):
+            for largest in (small.MAX_SMALL_BATCH, 0):
                 with monkeypatch.context() as patch:
-                    patch.setattr(small, "SMALL", largest)
+                    patch.setattr(small, "MAX_SMALL_BATCH", largest)
                     assert_same(both(way, case.logits), expected, case)
 
 

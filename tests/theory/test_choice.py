@@ -6,7 +6,7 @@ import pytest
 import noiseproof
 from noiseproof import theory
 from noiseproof.noise import from_matrix, pairflip, symmetric
-from noiseproof.theory.choice import MOST
+from noiseproof.theory.choice import MAX_A
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_rounding_in_the_bound_does_not_make_another_run_of_the_paper_s_a():
 
 def test_more_than_the_most_is_never_chosen():
     assert theory.choose_a([[0.52, 0.48], [0.48, 0.52]]).a == 83.33
-    assert theory.choose_a([[0.51, 0.49], [0.49, 0.51]]).a == MOST
+    assert theory.choose_a([[0.51, 0.49], [0.49, 0.51]]).a == MAX_A
 
 
 @pytest.mark.parametrize(

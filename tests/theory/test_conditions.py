@@ -96,10 +96,10 @@ def test_a_condition_beyond_floating_point_fails_without_a_warning(loss):
 class Quantile(losses.RobustLoss):
     """A loss of one's own: the square of the miss, which no noise leaves at the vertex."""
 
-    needs = (Statistic.MISS,)
+    needs = (Statistic.P_OTHERS,)
 
     def from_statistics(self, s) -> Tensor:
-        return s.miss**2
+        return s.p_others**2
 
 
 def test_a_loss_of_ones_own_is_solved_for():
@@ -111,10 +111,10 @@ def test_a_loss_of_ones_own_is_solved_for():
     # The risk sum w_k (1 - u_k)^2 on the simplex is least where w_k (1 - u_k) is the same for all k with u_k > 0.
     best = theory.minimiser(Quantile(), w)
     assert best.sum() == pytest.approx(1)
-    slopes = w * (1 - best)
+    row_grads = w * (1 - best)
     inside = best > 1e-6
-    np.testing.assert_allclose(slopes[inside], slopes[inside].mean(), rtol=1e-4)
-    assert (slopes[~inside] <= slopes[inside].mean() + 1e-6).all()
+    np.testing.assert_allclose(row_grads[inside], row_grads[inside].mean(), rtol=1e-4)
+    assert (row_grads[~inside] <= row_grads[inside].mean() + 1e-6).all()
 
 
 def test_a_class_whose_own_label_does_not_lead_is_said():

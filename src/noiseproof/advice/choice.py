@@ -22,7 +22,7 @@ from noiseproof.io.text import read_json
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.losses.recommended import KINDS_OF_DATA, DataKind, RecommendedSettings, kind_of_data, recommended_settings
 from noiseproof.noise import LabelNoise, from_matrix
-from noiseproof.theory.choice import CHOOSES, choose_a, chosen_options
+from noiseproof.theory.choice import LOSSES_WITH_AUTO, choose_a, chosen_options
 from noiseproof.theory.weights import Noise, label_weights
 
 __all__ = ["Advice", "AdvicePart", "Case", "Evidence", "MeasuredLoss", "advise", "load_evidence", "nearest_evidence"]
@@ -394,11 +394,11 @@ def _options(
     options = {} if settings is None else dict(settings.options)
     defaults = find_loss(loss).defaults
     parts: list[AdvicePart] = []
-    if loss in CHOOSES and known is not None:
+    if loss in LOSSES_WITH_AUTO and known is not None:
         said = known if isinstance(noise, Audit) else str(noise) if isinstance(noise, Path) else noise
         options, found = chosen_options(loss, options, said, classes=case.classes)
         parts.append(AdvicePart("a", f"{found.a:g}", found.reasons[0], "theory"))
-    elif loss in CHOOSES:
+    elif loss in LOSSES_WITH_AUTO:
         why = "the noise is not known" if case.rate is None else "none is large enough for this noise"
         parts.append(AdvicePart("a", f"{options.get('a', defaults['a']):g}", f"the default; {why}", "paper"))
     if weights := [name for name in ("alpha", "beta") if name in defaults]:
@@ -408,7 +408,7 @@ def _options(
 
 
 def _of_weights(loss: str, kind: DataKind, case: Case) -> tuple[str, Basis]:
-    kept = "; beta keeps the strength of AMSE at this a" if loss in CHOOSES and case.rate is not None else ""
+    kept = "; beta keeps the strength of AMSE at this a" if loss in LOSSES_WITH_AUTO and case.rate is not None else ""
     if kind != "features":
         return f"the paper's for {KINDS_OF_DATA[kind].data_set}{kept}", "paper"
     if case.kind == "features" and loss == DEFAULT_LOSS:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,12 +101,11 @@ def compare(
     """
     from noiseproof.cli.compare_runs import Runs
     from noiseproof.cli.loss_lists import parse_decays, parse_losses
-    from noiseproof.cli.train import changes_from, noise_from
+    from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from
     from noiseproof.comparison.result import FORMATS
     from noiseproof.io.files import is_dir
     from noiseproof.train import RunOptions, RunStore
     from noiseproof.train.network import check_model
-    from noiseproof.train.plan import device_named, prefers_gpu
 
     with sigterm_as_ctrl_c() as stopped, _endings(stopped):
         if how not in FORMATS:
@@ -115,7 +116,7 @@ def compare(
         _check(wanted, decay)
         chosen, decays = parse_losses(losses), parse_decays(decay)
         defining = {name: wanted.get(name) for name in ("model", "size")}
-        setting = Setting.of(dataset, data, noise_from(noise, labels), profile, prefers_gpu(device), defining)
+        setting = Setting.of(dataset, data, noise_from(noise, labels), profile, means_gpu(device), defining)
         field = _field(setting, chosen, decays, wanted, range(seed, seed + seeds))
         options = RunOptions(device_named(device), workers, skip_corrupt)
         runs = Runs(field, setting.task, RunStore(out), setting.data, options, test_noise)
@@ -259,11 +260,10 @@ def _field(
     """Each loss with each decay."""
     from noiseproof.cli.compare_runs import Competitor
     from noiseproof.train import override
-    from noiseproof.train.network import import_local_modules
     from noiseproof.train.runs import recipe_key
 
     if any(":" in str(value) for key, value in wanted.items() if key == "model"):
-        import_local_modules()
+        sys.path.insert(0, os.getcwd())  # where a user's own module usually is
     field: dict[str, Competitor] = {}
     for shown, loss, options in losses:
         for decay in decays:

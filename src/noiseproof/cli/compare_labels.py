@@ -7,7 +7,7 @@ from contextlib import suppress
 import numpy as np
 
 from noiseproof.noise import LabelNoise, clean_accuracy, from_spec
-from noiseproof.noise.matrix import CleanAccuracy
+from noiseproof.noise.correction import CleanAccuracy
 from noiseproof.train import Recipe, RunOptions, StoredRun, TrainingData, load
 
 __all__ = ["PAGE", "noise_of_test_labels", "on_clean_labels", "said_of_correction", "said_of_labels"]

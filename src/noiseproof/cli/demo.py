@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from noiseproof.cli.output import console, fail
+
+if TYPE_CHECKING:
+    from noiseproof.train import Outcome, Recipe
 
 
 def demo(
@@ -18,12 +22,28 @@ def demo(
 ) -> None:
     """Train on handwritten digits with wrong labels: cross entropy against the robust losses, in a minute."""
     from noiseproof import demo as demonstration
-    from noiseproof.train import prepare
 
     try:
         out.mkdir(parents=True, exist_ok=True)  # before the training, not after it
-        recipes = demonstration.recipes(noise, epochs=epochs, seed=seed)
-        outcomes = demonstration.run(recipes, prepare(recipes[0]), console)
+        outcomes = _run(demonstration.recipes(noise, epochs=epochs, seed=seed))
         demonstration.show(outcomes, out, console)
     except OSError as error:
         fail(error)
+
+
+def _run(chosen: list[Recipe]) -> list[Outcome]:
+    """Train as each recipe says; the runs themselves are not kept."""
+    from noiseproof.cli.compare_runs import Competitor, Runs
+    from noiseproof.train import RunOptions, RunStore, prepare, train
+
+    with TemporaryDirectory() as folder:
+        store, field = RunStore(folder), [Competitor(recipe.loss, {recipe.seed: recipe}) for recipe in chosen]
+        runs = Runs(field, prepare, store, None, RunOptions())
+        task = runs.task
+        wrong = 0 if task.wrong is None else int(task.wrong.sum())
+        test = 0 if task.test is None else len(task.test)
+        about = f"{len(task.train)} handwritten digits, {wrong} of them with a wrong label; {test} to test on."
+        console.print(about, highlight=False)
+        for error in runs.train(None, console):
+            fail(error)
+        return [train(recipe, task, folder=store.folder_for(recipe)) for recipe in chosen]  # reads what is finished

@@ -3,26 +3,26 @@ r"""The one operation that reads logits: a few numbers per row, with its own gra
 One row is the logits ``z`` of one example with label ``y`` and ``p = softmax(z)``. Split the softmax at the label: the
 other classes have a softmax ``r`` of their own, and ``p_k = (1 - p_y) r_k``.
 
-Every loss of the family is a function of ``nll``, ``log_miss`` and a few sums over the *other* classes. These are the
-primitives::
+Every loss of the family is a function of ``nll``, ``log1m`` and a few sums over the *other* classes. These are the statistics
+of a row::
 
-    primitive                                                d/dz_j, j != y                  d/dz_y
+    statistic                                                d/dz_j, j != y                  d/dz_y
     nll        = -log p_y                                    p_j                             -(1 - p_y)
-    log_miss   = log(1 - p_y)                                p_y r_j                         -p_y
+    log1m      = log(1 - p_y)                                p_y r_j                         -p_y
     nll_others = sum_{k != y} -log p_k                       (K-1) p_j - 1                   (K-1) p_y
     power_q    = sum_{k != y} p_k^q                          q (p_j^q - p_j power_q)         -q p_y power_q
     focal      = sum_{k != y} f_k, f = (1-p)^gamma (-log p)  p_j H - h_j                     p_y H
-    room       = sum_{k != y} max(C - f_k, 0)                h_j - p_j H                     -p_y H
-    lead       = z_y - max_{k != y} z_k                      (a constant: for comparisons only)
+    clipped    = sum_{k != y} max(C - f_k, 0)                h_j - p_j H                     -p_y H
+    margin     = z_y - max_{k != y} z_k                      (a constant: for comparisons only)
 
-with h the derivative of a focal term by -log p (in ``room`` only of those below C, the term of a smallest probability
+with h the derivative of a focal term by -log p (in ``clipped`` only of those below C, the term of a smallest probability
 ``minimum``) and H its sum. With e_j = exp(z_j - max_k z_k), d = sum_{j != y} e_j and D = d + e_y the whole gradient has one
 form, whatever the loss: ``dz_j = c0 e_j + c2 (e_j^q - e_j) + u + w h_j``.
 
 Why not softmax and closed forms: where the network is sure, of the label or of another class, ``1 - p_y``, ``p_j - power_2``
 and their like are differences of equal numbers, and float32 returns noise. Sums that leave the label out remove the first::
 
-    nll = log D + (max z - z_y)      log_miss = -log(1 + e_y/d)      nll_others = (K-1) log D + sum_{k != y} (max z - z_k)
+    nll = log D + (max z - z_y)      log1m = -log(1 + e_y/d)      nll_others = (K-1) log D + sum_{k != y} (max z - z_k)
 
 where no term is negative, ``1 - p_y = d/D`` and ``p_y r_j = p_y e_j/d``. The largest class has e = 1 exactly, so log D is
 log1p of the sum of the others, of d where that is the label. For the second::
@@ -38,7 +38,7 @@ another q the round bracket is a product too, with x = z - max z::
     e^q - e = e expm1((q-1) x)  for q > 1        e^q - e = -e^q expm1((1-q) x)  for q < 1
 
 In both the argument of expm1 is not positive, so its value is in [-1, 0] however far the class. With more classes than a few
-only e^2 - e remains a difference of e and 1, which costs digits where classes tie and nothing else is asked for. In the third
+only e^2 - e remains a difference of e and 1, which costs digits where classes tie and nothing else is needed. In the third
 line the largest class, if it is not the label, has e = 1 and drops out of the round bracket and of the sum exactly; if it is
 the label, the fourth has nothing to cancel. With two classes ``(K-1) p_j - 1`` and ``p_j H - h_j`` cancel too: there dz_j is
 -dz_y, whose column above is made of products alone. Measured against 60-digit arithmetic the worst row's gradient is within
@@ -46,61 +46,44 @@ the label, the fourth has nothing to cancel. With two classes ``(K-1) p_j - 1`` 
 
 A class at -inf is masked: it is in no sum, K - 1 is then the number of the others that are left, and its dz is 0.
 
-request     Primitive, what the operation can be asked for
-reference   the two passes in plain torch, which run everywhere
-chunks      rows in chunks, and the memory that a chunk is worked on in
-small       the same for a small batch on the CPU, both passes at once
-focal       terms and slopes of the focal sums, for these two
-power       the terms of a power sum's gradient, for these two
-backends    which implementation of the passes runs on which device
-onlookers   compilers, transforms and others that look on
-plain       the definition in plain torch, differentiable as it is
-operation   the registered operations, their gradients and vmap rules
+statistics      the statistics of a row by name, and where a loss gets them from
+row_sums        RowSum, what the operation computes besides nll and log1m; the definition in plain torch
+reference       the two passes in plain torch, which run everywhere
+small           the same for a small batch on the CPU, both passes together
+chunks          rows in chunks, and the memory that a chunk is worked on in
+class_terms     what each class adds to a focal or power sum, and its gradient
+backends        which implementation of the passes runs on which device
+dispatch_state  whether compilers, transforms or dispatch modes are active
+operation       the registered operations, their gradients and vmap rules
+linear          the operation on hidden states and a linear head, a chunk of the logits at a time
 """
 
 from noiseproof.core import reference as reference
 from noiseproof.core import small as small
-from noiseproof.core.backends import (
-    REFERENCE,
-    Backend,
-    ProgramRunner,
-    backend_for,
-    backend_of_device,
-    register_backend,
-)
-from noiseproof.core.onlookers import (
-    Recorded,
-    can_look,
-    is_compiling,
-    is_mapped,
-    is_transformed,
-    is_watched,
-    only_autograd,
-    transforms_active,
-)
-from noiseproof.core.operation import (
-    row_primitives,
-    row_primitives_backward,
-    rows_of_labels,
-    rows_of_primitives,
-)
-from noiseproof.core.plain import plain_primitives
-from noiseproof.core.request import Primitive, accumulation_dtype, ceiling, decode, encode, focal_term, key_of, parse
+from noiseproof.core.backends import REFERENCE as REFERENCE
+from noiseproof.core.backends import Backend, ProgramRunner, register_backend
+from noiseproof.core.backends import backend_for as backend_for
+from noiseproof.core.backends import backend_of_device as backend_of_device
+from noiseproof.core.dispatch_state import Recording as Recording
+from noiseproof.core.dispatch_state import has_dispatch_mode as has_dispatch_mode
+from noiseproof.core.dispatch_state import is_compiling as is_compiling
+from noiseproof.core.dispatch_state import is_eager_cpu as is_eager_cpu
+from noiseproof.core.dispatch_state import is_mapped as is_mapped
+from noiseproof.core.dispatch_state import is_transformed as is_transformed
+from noiseproof.core.dispatch_state import only_autograd as only_autograd
+from noiseproof.core.dispatch_state import transforms_active as transforms_active
+from noiseproof.core.operation import row_statistics_backward as row_statistics_backward
+from noiseproof.core.operation import row_statistics_op as row_statistics_op
+from noiseproof.core.operation import rows_of_labels as rows_of_labels
+from noiseproof.core.operation import statistics_of_rows as statistics_of_rows
+from noiseproof.core.row_sums import RowSum
+from noiseproof.core.row_sums import accumulation_dtype as accumulation_dtype
+from noiseproof.core.row_sums import ceiling as ceiling
+from noiseproof.core.row_sums import decode as decode
+from noiseproof.core.row_sums import encode as encode
+from noiseproof.core.row_sums import focal_term as focal_term
+from noiseproof.core.row_sums import key_of as key_of
+from noiseproof.core.row_sums import parse as parse
+from noiseproof.core.row_sums import plain_statistics as plain_statistics
 
-__all__ = [
-    "Backend",
-    "Primitive",
-    "backend_for",
-    "backend_of_device",
-    "ceiling",
-    "decode",
-    "encode",
-    "focal_term",
-    "key_of",
-    "parse",
-]
-__all__ += ["REFERENCE", "ProgramRunner", "register_backend"]
-__all__ += ["accumulation_dtype", "can_look", "is_transformed", "only_autograd", "plain_primitives"]
-__all__ += ["rows_of_labels", "rows_of_primitives", "transforms_active"]
-__all__ += ["row_primitives", "row_primitives_backward"]
-__all__ += ["Recorded", "is_compiling", "is_mapped", "is_watched"]
+__all__ = ["Backend", "ProgramRunner", "RowSum", "register_backend"]

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from noiseproof.core import reference
-from noiseproof.core.onlookers import is_compiling
-from noiseproof.core.request import Primitive
+from noiseproof.core.dispatch_state import is_compiling
+from noiseproof.core.row_sums import RowSum
 
 __all__ = [
     "REFERENCE",
@@ -23,43 +23,43 @@ __all__ = [
     "register_backend",
 ]
 
-VARIABLE = "NOISEPROOF_BACKEND"
+BACKEND_VARIABLE = "NOISEPROOF_BACKEND"
 
 
 class ProgramRunner(NamedTuple):
-    """How a device runs the program of a loss on the primitives.
+    """How a device runs the program of a loss on the statistics.
 
-    ``suits(formula, logits)`` says whether it can. ``run(formula, primitives, target, weight, ignore_index, reduction, dtype,
-    want_slopes, classes)`` gives the loss in ``dtype``, its slopes ``[2 + R, N]`` by the primitives, and what
-    ``scaled(slopes, grad, numbers, reduction)`` wants to make their gradients of them.
+    ``suits(formula, logits)`` says whether it can. ``run(formula, statistics, target, weight, ignore_index, reduction, dtype,
+    want_grads, classes)`` gives the loss in ``dtype``, its gradients ``[2 + R, N]`` by the statistics, and what
+    ``scaled(row_grads, grad, numbers, reduction)`` wants to make their gradients of them.
 
     ``small(logits, target, rows, want_gradient)`` gives what goes all the way from logits to loss, of a batch that is small;
     None: this one is not. Its ``forward(logits, target, weight)`` gives the loss and what to keep, its ``backward(kept, grad)``
     the gradient of the logits for that of the loss.
 
-    ``at_once(formula, logits, target, weight, ignore_index, reduction, dtype, in_place)`` gives a sum or mean and its gradient
-    by the logits, which may be written over them; None: two passes would be no slower.
+    ``single_pass(formula, logits, target, weight, ignore_index, reduction, dtype, in_place)`` gives a sum or mean and its
+    gradient by the logits, which may be written over them; None: two passes would be no slower.
     """
 
     suits: Callable[..., bool]
     run: Callable[..., tuple[Tensor, Tensor, Tensor]]
     scaled: Callable[..., Tensor]
     small: Callable[..., Any] = lambda *_: None
-    at_once: Callable[..., tuple[Tensor, Tensor] | None] = lambda *_: None
+    single_pass: Callable[..., tuple[Tensor, Tensor] | None] = lambda *_: None
 
 
 class Backend(NamedTuple):
     """The two passes over the logits.
 
-    ``forward(logits, target, asked, dtype)`` gives the primitives ``[2 + R, N]`` in ``dtype`` (nll, log_miss, then those asked
+    ``forward(logits, target, needs, dtype)`` gives the statistics ``[2 + R, N]`` in ``dtype`` (nll, log1m, then those needs
     for), and up to ``[5 + R, N]`` of whatever its own backward pass wants. A target out of range makes its row NaN, without
     reading outside of the logits or looking at values on the host. A masked class (one at -inf) is in no sum and gets no
-    gradient; neither does a row whose label is one. ``backward(grads, logits, target, primitives, saved, asked, out=None)``
+    gradient; neither does a row whose label is one. ``backward(grads, logits, target, statistics, saved, needs, out=None)``
     gives the gradient with respect to the logits, in their dtype, contiguous, or in ``out``, which may be the logits.
     """
 
     name: str
-    forward: Callable[[Tensor, Tensor, Sequence[Primitive], torch.dtype], tuple[Tensor, Tensor]]
+    forward: Callable[[Tensor, Tensor, Sequence[RowSum], torch.dtype], tuple[Tensor, Tensor]]
     backward: Callable[..., Tensor]
     scale: Callable[[Tensor, Tensor], Tensor] = reference.scale
     """A gradient times a number, in place"""
@@ -91,7 +91,15 @@ _loaders: dict[str, Callable[[], Backend | None]] = {"cuda": _load_kernels}
 
 
 def register_backend(device_type: str, backend: Backend) -> None:
-    """Use ``backend`` for logits on devices of this type (``"cuda"``)."""
+    """Use a backend for logits on devices of one type.
+
+    Args:
+        device_type: The type, as ``"cuda"``.
+        backend: Its two passes over the logits.
+
+    Example:
+        >>> register_backend("meta", REFERENCE)
+    """
     _registered[device_type] = backend
 
 
@@ -105,18 +113,20 @@ def backend_of_device(device_type: str) -> Backend:
     backend = _registered.get(device_type) or _load(device_type)
     if backend is REFERENCE:
         return REFERENCE
-    wanted = os.environ.get(VARIABLE)
+    wanted = os.environ.get(BACKEND_VARIABLE)
     if not wanted or wanted == backend.name:
         return backend
     if wanted == REFERENCE.name:
         return REFERENCE
-    raise ValueError(f"{VARIABLE} must be {REFERENCE.name} or {backend.name} for logits on {device_type}, got {wanted!r}")
+    raise ValueError(
+        f"{BACKEND_VARIABLE} must be {REFERENCE.name} or {backend.name} for logits on {device_type}, got {wanted!r}"
+    )
 
 
 def _load(device_type: str) -> Backend:
     """The backend of this package for the device, which is then registered, or the reference."""
     load = _loaders.get(device_type)
-    if load is None or os.environ.get(VARIABLE) == REFERENCE.name:
+    if load is None or os.environ.get(BACKEND_VARIABLE) == REFERENCE.name:
         return REFERENCE
     _registered[device_type] = load() or REFERENCE
     return _registered[device_type]

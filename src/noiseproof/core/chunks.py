@@ -6,14 +6,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.core.onlookers import on_cpu
+from noiseproof.core.dispatch_state import on_cpu
 
 __all__ = ["Space", "in_chunks", "split_rows"]
 
 # Logits in a chunk. On the CPU all passes over it stay in the cache, and temporaries are of its size; elsewhere it is so large
 # that the number of launches does not count.
 CPU_CHUNK = 2**18
-OTHER_CHUNK = 2**27
+DEVICE_CHUNK = 2**27
 
 
 class Space(NamedTuple):
@@ -41,7 +41,7 @@ _kept = _Kept()
 
 
 def in_chunks(dtype: torch.dtype, *tensors: Tensor) -> list[tuple[Space, tuple[Tensor, ...]]]:
-    """As :func:`split_rows`, each chunk with room for what is computed of it in ``dtype``."""
+    """As :func:`split_rows`, each chunk with space for what is computed of it in ``dtype``."""
     chunks = split_rows(*tensors)
     space = _scratch(chunks[0][0], dtype)
     return [(_part_of(space, chunk[0].shape[0]), chunk) for chunk in chunks]
@@ -50,13 +50,13 @@ def in_chunks(dtype: torch.dtype, *tensors: Tensor) -> list[tuple[Space, tuple[T
 def split_rows(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
     """The rows of all tensors, a chunk at a time; the first is ``[N, K]``."""
     rows, classes = tensors[0].shape
-    chunk = CPU_CHUNK if on_cpu(tensors[0]) else OTHER_CHUNK
+    chunk = CPU_CHUNK if on_cpu(tensors[0]) else DEVICE_CHUNK
     step = max(1, chunk // max(1, classes))
     return [tensors] if rows <= step else list(zip(*(t.split(step) for t in tensors), strict=True))
 
 
 def _scratch(chunk: Tensor, dtype: torch.dtype) -> Space:
-    """Room to work in for chunks like this one. On the CPU it is kept for the next call, up to 6 MiB for each thread in
+    """Space to work in for chunks like this one. On the CPU it is kept for the next call, up to 6 MiB for each thread in
     float32: memory fresh from the system costs more at its first touch (0.2 ms a megabyte) than all the arithmetic."""
     rows, classes = chunk.shape
     if not on_cpu(chunk) or not 2**12 < rows * classes <= CPU_CHUNK:
@@ -73,7 +73,7 @@ def _scratch(chunk: Tensor, dtype: torch.dtype) -> Space:
 
 
 def _part_of(space: Space, rows: int) -> Space:
-    """The room for a last chunk, which may have fewer rows."""
+    """The space for a last chunk, which may have fewer rows."""
     if space.first is None or len(space.first) == rows:
         return space
     return Space(*[None if place is None else place[:rows] for place in space])

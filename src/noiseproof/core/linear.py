@@ -1,4 +1,4 @@
-"""The operation on hidden states and a linear head: the same primitives, with a chunk of the logits at a time.
+"""The operation on hidden states and a linear head: the same statistics, with a chunk of the logits at a time.
 
 ``z = hidden @ weight.T + bias`` is formed for a few thousand rows, its two passes are the row operation's, and the backward
 pass forms it again. Chunks are as large as their budget allows: each reads and writes the whole gradient of the weight.
@@ -18,26 +18,26 @@ from torch import Tensor
 
 from noiseproof.core.backends import backend_of_device
 from noiseproof.core.operation import forward_pass
-from noiseproof.core.request import accumulation_dtype, decode
+from noiseproof.core.row_sums import accumulation_dtype, decode
 
-__all__ = ["Gradients", "Products", "chunk_budget", "chunk_rows", "forward_pass", "linear_primitives"]
-__all__ += ["only_once", "write_gradient"]
+__all__ = ["Gradients", "Products", "chunk_budget", "chunk_rows", "forward_pass", "linear_statistics"]
+__all__ += ["no_second_derivative", "write_gradient"]
 
-CPU_BYTES = 2**27
-OTHER_BYTES = 7 * 2**26
+CPU_CHUNK_BYTES = 2**27
+DEVICE_CHUNK_BYTES = 7 * 2**26
 # The largest piece of the weight's gradient that is formed in another dtype than it is added to.
-PIECE = 2**24
+MAX_PIECE_SIZE = 2**24
 
 
 def chunk_budget(device: torch.device) -> int:
     """Bytes of logits at a time where the caller does not say."""
-    return CPU_BYTES if device.type == "cpu" else OTHER_BYTES
+    return CPU_CHUNK_BYTES if device.type == "cpu" else DEVICE_CHUNK_BYTES
 
 
 def chunk_rows(rows: int, classes: int, dtype: torch.dtype, chunk_bytes: int) -> int:
     """Rows of a chunk: nearly equal parts, since a small last one would be as many launches for less work.
 
-    >>> chunk_rows(8192, 128256, torch.bfloat16, OTHER_BYTES)
+    >>> chunk_rows(8192, 128256, torch.bfloat16, DEVICE_CHUNK_BYTES)
     1639
     """
     most = max(1, chunk_bytes // (classes * dtype.itemsize))
@@ -142,7 +142,7 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor, *, replace: bool) -> None:
     elif a.is_cuda and torch.version.cuda is not None and hasattr(torch.ops.aten.addmm, "dtype_out"):  # torch 2.8
         torch.ops.aten.addmm.dtype_out(total, a, b, total.dtype, beta=beta, out=total)
     else:
-        step = max(1, PIECE // max(1, total.shape[1], a.shape[1]))
+        step = max(1, MAX_PIECE_SIZE // max(1, total.shape[1], a.shape[1]))
         # Elsewhere than on a CPU products in float32 take many times as long, so each is rounded before it is added.
         wide = b.to(total.dtype) if a.device.type == "cpu" else b
         for piece, rows in zip(total.split(step), a.split(step), strict=True):
@@ -150,85 +150,85 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor, *, replace: bool) -> None:
             piece.copy_(product) if replace else piece.add_(product)
 
 
-def write_gradient(grads: Tensor, z: Tensor, target: Tensor, primitives: Tensor, saved: Tensor, request: str) -> Tensor:
+def write_gradient(grads: Tensor, z: Tensor, target: Tensor, statistics: Tensor, saved: Tensor, needs_key: str) -> Tensor:
     """The gradient with respect to the logits ``z``, over them: they are not needed any more."""
-    rest = (target, primitives.contiguous(), saved.contiguous(), decode(request))
+    rest = (target, statistics.contiguous(), saved.contiguous(), decode(needs_key))
     return backend_of_device(z.device.type).backward(grads.contiguous(), z, *rest, out=z)  # as the pass before it
 
 
-@torch.library.custom_op("noiseproof::linear_primitives", mutates_args=())
-def linear_primitives(
+@torch.library.custom_op("noiseproof::linear_statistics", mutates_args=())
+def linear_statistics(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None,
     target: Tensor,
     keep: Tensor | None,
-    request: str,
+    needs_key: str,
     dtype: torch.dtype,
     chunk_bytes: int,
 ) -> tuple[Tensor, Tensor]:
-    """``hidden [N, D]``, ``weight [K, D]``, ``bias [K]``, ``target [N]`` -> what ``row_primitives`` gives for their logits.
+    """``hidden [N, D]``, ``weight [K, D]``, ``bias [K]``, ``target [N]`` -> what ``row_statistics_op`` gives for their logits.
 
-    The matrix products are in ``dtype``. Rows that are not in ``keep [N]`` have the primitives of equal logits.
+    The matrix products are in ``dtype``. Rows that are not in ``keep [N]`` have the statistics of equal logits.
     """
     with torch.autocast(hidden.device.type, enabled=False):
         products = Products(hidden, weight, bias, keep, dtype, chunk_bytes)
-        primitives, saved = _results(hidden, request, dtype)
+        statistics, saved = _results(hidden, needs_key, dtype)
         if products.kept is not None:
             equal = products.weight.new_zeros((1, len(weight)))
-            primitives.copy_(forward_pass(equal, target.new_zeros(1), request)[0])
+            statistics.copy_(forward_pass(equal, target.new_zeros(1), needs_key)[0])
             saved.zero_()
         for rows, _, z in products.chunks():
-            primitives[:, rows], found = forward_pass(z, target[rows], request)
+            statistics[:, rows], found = forward_pass(z, target[rows], needs_key)
             saved[: len(found), rows] = found
             saved[len(found) :, rows] = len(weight) - 1  # of the reference: all classes are left
-        return primitives, saved
+        return statistics, saved
 
 
-def _results(hidden: Tensor, request: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    full, rows, asked = accumulation_dtype(dtype), hidden.shape[0], len(decode(request))
-    return hidden.new_empty((2 + asked, rows), dtype=full), hidden.new_empty((5 + asked, rows), dtype=full)
+def _results(hidden: Tensor, needs_key: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    full, rows, needs = accumulation_dtype(dtype), hidden.shape[0], len(decode(needs_key))
+    return hidden.new_empty((2 + needs, rows), dtype=full), hidden.new_empty((5 + needs, rows), dtype=full)
 
 
 # The schema, because torch 2.6 makes none for a sequence.
 @torch.library.custom_op(
-    "noiseproof::linear_primitives_backward",
+    "noiseproof::linear_statistics_backward",
     mutates_args=(),
-    schema="(Tensor grads, Tensor hidden, Tensor weight, Tensor? bias, Tensor target, Tensor? keep, Tensor primitives, "
-    "Tensor saved, str request, ScalarType dtype, int chunk_bytes, bool[] wanted) -> (Tensor, Tensor, Tensor)",
+    schema="(Tensor grads, Tensor hidden, Tensor weight, Tensor? bias, Tensor target, Tensor? keep, Tensor statistics, "
+    "Tensor saved, str needs_key, ScalarType dtype, int chunk_bytes, bool[] wanted) -> (Tensor, Tensor, Tensor)",
 )
-def linear_primitives_backward(
+def linear_statistics_backward(
     grads: Tensor,
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None,
     target: Tensor,
     keep: Tensor | None,
-    primitives: Tensor,
+    statistics: Tensor,
     saved: Tensor,
-    request: str,
+    needs_key: str,
     dtype: torch.dtype,
     chunk_bytes: int,
     wanted: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of hidden states, weight and bias, given that of each primitive; empty where not wanted."""
+    """The gradients of hidden states, weight and bias, given that of each row sum; empty where not wanted."""
     with torch.autocast(hidden.device.type, enabled=False):
         products = Products(hidden, weight, bias, keep, dtype, chunk_bytes)
         gradients = Gradients(products, weight, bias, wanted)
         for rows, x, z in products.chunks():
-            dz = write_gradient(grads[:, rows], z, target[rows], primitives[:, rows], saved[:, rows], request)
+            dz = write_gradient(grads[:, rows], z, target[rows], statistics[:, rows], saved[:, rows], needs_key)
             gradients.add(rows, x, dz)
         first, second, third = (hidden.new_empty(0) if g is None else g for g in gradients.results())
         return first, second, third
 
 
-@linear_primitives.register_fake
+@linear_statistics.register_fake
 def _(hidden: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    request, dtype = rest[3:5]
-    return _results(hidden, request, dtype)
+    needs_key, dtype = rest[3:5]
+    return _results(hidden, needs_key, dtype)
 
 
-@linear_primitives_backward.register_fake
+@linear_statistics_backward.register_fake
 def _(grads: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     of = (hidden, weight, weight.new_empty(len(weight)) if bias is None else bias)
     first, second, third = (t.new_empty(t.shape) if w else hidden.new_empty(0) for t, w in zip(of, rest[-1], strict=True))
@@ -236,23 +236,23 @@ def _(grads: Tensor, hidden: Tensor, weight: Tensor, bias: Tensor | None, *rest:
 
 
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.request, ctx.dtype, ctx.chunk_bytes = inputs
+    *tensors, ctx.needs_key, ctx.dtype, ctx.chunk_bytes = inputs
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(*tensors, *output)
 
 
 def _backward(ctx: Any, grads: Tensor, _: Any) -> tuple[Any, ...]:
     wanted = list(ctx.needs_input_grad[:3])
-    found = linear_primitives_backward(grads, *ctx.saved_tensors, ctx.request, ctx.dtype, ctx.chunk_bytes, wanted)
+    found = linear_statistics_backward(grads, *ctx.saved_tensors, ctx.needs_key, ctx.dtype, ctx.chunk_bytes, wanted)
     return (*(g if w else None for g, w in zip(found, wanted, strict=True)), None, None, None, None, None)
 
 
-def only_once(*_: Any) -> NoReturn:
+def no_second_derivative(*_: Any) -> NoReturn:
     """In place of a derivative of the gradient."""
     raise RuntimeError(
         "linear_loss has no second derivative, since it keeps no logits; criterion(F.linear(hidden, weight, bias), target) has"
     )
 
 
-linear_primitives.register_autograd(_backward, setup_context=_set_up)
-linear_primitives_backward.register_autograd(only_once)
+linear_statistics.register_autograd(_backward, setup_context=_set_up)
+linear_statistics_backward.register_autograd(no_second_derivative)

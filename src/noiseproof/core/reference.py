@@ -2,7 +2,7 @@
 
 Symbols are those of the package's derivation: ``shifted = z - max z``, ``e = exp(shifted)``, ``e_y`` that of the label,
 ``d`` its sum over the classes other than the label, ``D`` its sum over all. On a small batch each call of torch costs more than
-its arithmetic, so what is not asked for is not computed and what is a column is written into one table.
+its arithmetic, so what is not needed is not computed and what is a column is written into one table.
 """
 
 import math
@@ -14,113 +14,122 @@ from torch import Tensor
 
 from noiseproof.core import small
 from noiseproof.core.chunks import Space, in_chunks
-from noiseproof.core.focal import focal_slope_at, focal_slopes, focal_slopes_from_top, focal_terms
-from noiseproof.core.onlookers import is_compiling, on_cpu
-from noiseproof.core.power import power_changes
-from noiseproof.core.request import FOCAL_KINDS, Primitive
+from noiseproof.core.class_terms import focal_grad_at, focal_grads, focal_grads_from_top, focal_terms, power_changes
+from noiseproof.core.dispatch_state import is_compiling, on_cpu
+from noiseproof.core.row_sums import FOCAL_KINDS, RowSum
 
-__all__ = ["LEAST", "Passed", "backward", "checked_labels", "finite_sum", "first_pass", "forward", "scale", "second_pass"]
+__all__ = [
+    "MIN_EXPONENT",
+    "FirstPass",
+    "backward",
+    "checked_labels",
+    "finite_sum",
+    "first_pass",
+    "forward",
+    "scale",
+    "second_pass",
+]
 __all__ += ["small_pass"]
 
 # Up to so many classes differences of probabilities are formed from e - 1, which is exact where classes tie: nothing else is
 # left of the gradient where the label is far below them. With more classes the other terms outweigh that error.
-FEW = 64
-LEAST = {dtype: math.ceil(math.log(torch.finfo(dtype).tiny)) + 7 for dtype in (torch.float32, torch.float64)}
+MAX_EXACT_CLASSES = 64
+MIN_EXPONENT = {dtype: math.ceil(math.log(torch.finfo(dtype).tiny)) + 7 for dtype in (torch.float32, torch.float64)}
 """Exponents below it count as it."""
 
 
-class Passed(NamedTuple):
+class FirstPass(NamedTuple):
     """What the first pass leaves."""
 
-    primitives: list[Tensor]
-    """nll, log_miss, then those asked for, each ``[N]``"""
+    statistics: list[Tensor]
+    """nll, log1m, then the row sums, each ``[N]``"""
     saved: list[Tensor]
     """``max z``, ``z_y - max z``, ``d`` and ``log D``, each ``[N, 1]``. Where classes may be masked, also how many of those
     other than the label are not, or -1 where the label is."""
 
 
-def forward(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The primitives ``[2 + R, N]`` and what is saved of each row, ``[4, N]`` or ``[5, N]``."""
-    primitives, saved = first_pass(logits, target, asked, dtype)
-    return torch.stack(primitives), torch.cat(saved, 1).t().contiguous()
+def forward(logits: Tensor, target: Tensor, needs: Sequence[RowSum], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The statistics ``[2 + R, N]`` and what is saved of each row, ``[4, N]`` or ``[5, N]``."""
+    statistics, saved = first_pass(logits, target, needs, dtype)
+    return torch.stack(statistics), torch.cat(saved, 1).t().contiguous()
 
 
 def backward(
     grads: Tensor,
     logits: Tensor,
     target: Tensor,
-    primitives: Tensor,
+    statistics: Tensor,
     saved: Tensor,
-    asked: Sequence[Primitive],
+    needs: Sequence[RowSum],
     out: Tensor | None = None,
 ) -> Tensor:
-    """The gradient with respect to the logits, given that of each primitive; in ``out``, if given, which may be the logits."""
-    passed = Passed(list(primitives.unbind()), list(saved.unsqueeze(2).unbind()))
-    return second_pass(grads.unbind(), logits, target, passed, asked, out)
+    """The gradient with respect to the logits, given that of each row sum; in ``out``, if given, which may be the logits."""
+    passed = FirstPass(list(statistics.unbind()), list(saved.unsqueeze(2).unbind()))
+    return second_pass(grads.unbind(), logits, target, passed, needs, out)
 
 
-def first_pass(logits: Tensor, target: Tensor, asked: Sequence[Primitive], dtype: torch.dtype) -> Passed:
-    """The primitives of each row. A masked class makes one infinite, so on the CPU one look at their sum tells whether there
+def first_pass(logits: Tensor, target: Tensor, needs: Sequence[RowSum], dtype: torch.dtype) -> FirstPass:
+    """The statistics of each row. A masked class makes one infinite, so on the CPU one look at their sum tells whether there
     are any; elsewhere it would stall the device."""
     if not on_cpu(logits):
-        passed = _forward(logits, _safe_labels(target, logits.shape[1]), asked, dtype, masks=True)
+        passed = _forward(logits, _safe_labels(target, logits.shape[1]), needs, dtype, masks=True)
         if logits.device.type == "cpu":  # compiled, and a label out of range is refused
             return passed
         valid = (target >= 0) & (target < logits.shape[1])
-        return Passed([torch.where(valid, values, math.nan) for values in passed.primitives], passed.saved)
+        return FirstPass([torch.where(valid, values, math.nan) for values in passed.statistics], passed.saved)
     try:
-        passed = _forward(logits, target, asked, dtype, masks=False)
+        passed = _forward(logits, target, needs, dtype, masks=False)
     except RuntimeError:
         checked_labels(target, logits.shape[1])  # gather does not read out of bounds; this says it in our words
         raise
-    return _forward(logits, target, asked, dtype, masks=True) if finite_sum(passed.primitives) is None else passed
+    return _forward(logits, target, needs, dtype, masks=True) if finite_sum(passed.statistics) is None else passed
 
 
 def small_pass(
     logits: Tensor,
     target: Tensor,
-    asked: Sequence[Primitive],
+    needs: Sequence[RowSum],
     dtype: torch.dtype,
-    want_log_miss: bool = True,
+    want_log1m: bool = True,
     share: float = 1.0,
     place: Tensor | None = None,
-) -> small.Small:
-    """The first pass over a small batch. Where it has masked classes a primitive is not finite, and this not the right way."""
+) -> small.SmallPass:
+    """The first pass over a small batch. Where it has masked classes a row sum is not finite, and this not the right way."""
     z = logits if logits.dtype == dtype else logits.to(dtype)
     try:
-        return small.first_pass(z, target, asked, LEAST[dtype], want_log_miss, share, place)
+        return small.first_pass(z, target, needs, MIN_EXPONENT[dtype], want_log1m, share, place)
     except RuntimeError:
         checked_labels(target, logits.shape[1])
         raise
 
 
-def finite_sum(primitives: list[Tensor]) -> Tensor | None:
+def finite_sum(statistics: list[Tensor]) -> Tensor | None:
     """Their sum, of nll alone where there are no others; None: one of them is not finite."""
-    # log_miss is infinite only where nll is 0
-    total = (primitives[0] if len(primitives) == 2 else torch.cat(primitives)).sum()
+    # log1m is infinite only where nll is 0
+    total = (statistics[0] if len(statistics) == 2 else torch.cat(statistics)).sum()
     return total if math.isfinite(total.item()) else None
 
 
-def _forward(logits: Tensor, labels: Tensor, asked: Sequence[Primitive], dtype: torch.dtype, masks: bool) -> Passed:
+def _forward(logits: Tensor, labels: Tensor, needs: Sequence[RowSum], dtype: torch.dtype, masks: bool) -> FirstPass:
     rows = in_chunks(dtype, logits, labels.unsqueeze(1))
-    chunks = [_sums(z, label, asked, dtype, space, masks) for space, (z, label) in rows]
+    chunks = [_sums(z, label, needs, dtype, space, masks) for space, (z, label) in rows]
     columns = chunks[0] if len(chunks) == 1 else [torch.cat(parts) for parts in zip(*chunks, strict=True)]
     (top, own, d, log_sum, *left), values = columns[: 5 if masks else 4], columns[5 if masks else 4 :]
     e_y = own.exp()
     nll = log_sum - own
-    log_miss = (e_y / d).log1p_().neg_()
-    for primitive, value in zip(asked, values, strict=True):
-        if primitive.kind == "nll":
+    log1m = (e_y / d).log1p_().neg_()
+    for row_sum, value in zip(needs, values, strict=True):
+        if row_sum.kind == "nll":
             value.neg_()
             value.addcmul_(log_sum, left[0]) if masks else value.add_(log_sum, alpha=logits.shape[1] - 1)
-        elif primitive.kind == "power":
-            (value.div_(e_y + d).square_() if primitive.exponent == 2 else value.div_((e_y + d) ** primitive.exponent))
+        elif row_sum.kind == "power":
+            (value.div_(e_y + d).square_() if row_sum.exponent == 2 else value.div_((e_y + d) ** row_sum.exponent))
     if masks:
         left[0].masked_fill_(own == -math.inf, -1)
-    return Passed([value.squeeze(1) for value in (nll, log_miss, *values)], [top, own, d, log_sum, *left])
+    return FirstPass([value.squeeze(1) for value in (nll, log1m, *values)], [top, own, d, log_sum, *left])
 
 
-def _sums(z: Tensor, label: Tensor, asked: Sequence[Primitive], dtype: torch.dtype, space: Space, masks: bool) -> list[Tensor]:
+def _sums(z: Tensor, label: Tensor, needs: Sequence[RowSum], dtype: torch.dtype, space: Space, masks: bool) -> list[Tensor]:
     """Of each row of a chunk: the largest logit, ``z_y`` less it, ``d``, ``log D``, how many others are not masked, and the
     sums, to be normalised."""
     masked = z == -math.inf if masks else None
@@ -128,10 +137,10 @@ def _sums(z: Tensor, label: Tensor, asked: Sequence[Primitive], dtype: torch.dty
     shifted = torch.sub(z, top, out=space.shifted)
     own = z.gather(1, label) - top  # of what is read, not of what is computed: a compiler then computes nothing twice
     sum_of_logits = None
-    if any(primitive.kind == "nll" for primitive in asked):
+    if any(row_sum.kind == "nll" for row_sum in needs):
         shifted = _put(shifted, label, 0.0)
         sum_of_logits = (shifted if masked is None else shifted.masked_fill(masked, 0.0)).sum(1, keepdim=True)
-    e = _exp(shifted, space.e if _keep_shifted(asked) else shifted)
+    e = _exp(shifted, space.e if _keep_shifted(needs) else shifted)
     e = _put(e, label, 0.0)
     d = e.sum(1, keepdim=True)
     # log1p(D - 1), which is d where the label is the largest class; of two classes one has e = 1, the other is D - 1.
@@ -141,22 +150,22 @@ def _sums(z: Tensor, label: Tensor, asked: Sequence[Primitive], dtype: torch.dty
         count = masked.sum(1, keepdim=True, dtype=dtype)  # without a look at which is the label: compiled, that costs
         columns.append((own == -math.inf).to(dtype).sub_(count).add_(z.shape[1] - 1))
         masked = _put(masked, label, True)
-    for primitive in asked:
-        if primitive.kind == "nll" and sum_of_logits is not None:
+    for row_sum in needs:
+        if row_sum.kind == "nll" and sum_of_logits is not None:
             columns.append(sum_of_logits)
-        elif primitive.kind == "power" and primitive.exponent == 2:
+        elif row_sum.kind == "power" and row_sum.exponent == 2:
             columns.append(torch.linalg.vector_norm(e, dim=1, keepdim=True))
-        elif primitive.kind == "power":
-            powers = torch.mul(shifted, primitive.exponent, out=space.term)
+        elif row_sum.kind == "power":
+            powers = torch.mul(shifted, row_sum.exponent, out=space.term)
             columns.append(_put(_exp(powers, powers), label, 0.0).sum(1, keepdim=True))
-        elif primitive.kind == "lead":
+        elif row_sum.kind == "margin":
             columns.append(own - e.amax(1, keepdim=True).log_())
         else:
-            terms = focal_terms(e, shifted, log_sum, primitive, space.term, space.spare)
-            room = masked is None or primitive.kind == "room"  # of which a masked class has none
-            total = (_put(terms, label, 0.0) if room else _without(masked, terms)).sum(1, keepdim=True)
+            terms = focal_terms(e, shifted, log_sum, row_sum, space.term, space.spare)
+            clipped = masked is None or row_sum.kind == "clipped_focal"  # of which a masked class has none
+            total = (_put(terms, label, 0.0) if clipped else _without(masked, terms)).sum(1, keepdim=True)
             # or a share of it would be 0/0 where one class is left
-            columns.append(total if masked is None else total.clamp_min_(math.exp(LEAST[dtype])))
+            columns.append(total if masked is None else total.clamp_min_(math.exp(MIN_EXPONENT[dtype])))
     return columns
 
 
@@ -167,7 +176,7 @@ class _Columns(NamedTuple):
     top: Tensor
     log_sum: Tensor
     inverse_sum: Tensor
-    hit: Tensor
+    p_y: Tensor
     """p_y"""
     own: Tensor
     """z_y less the largest logit"""
@@ -182,22 +191,22 @@ def second_pass(
     grads: Sequence[Tensor | None],
     logits: Tensor,
     target: Tensor,
-    passed: Passed,
-    asked: Sequence[Primitive],
+    passed: FirstPass,
+    needs: Sequence[RowSum],
     out: Tensor | None = None,
 ) -> Tensor:
-    """The gradient with respect to the logits, given that of each primitive; None: it has none. In ``out``, if given."""
+    """The gradient with respect to the logits, given that of each row sum; None: it has none. In ``out``, if given."""
     classes = logits.shape[1]
-    primitives, saved = passed
+    statistics, saved = passed
     masks = len(saved) >= 5 and (not on_cpu(logits) or _any_masked(saved[4], classes))
-    if masks:  # no gradient where the label itself is masked: there nll is infinite, and its slopes may be too
+    if masks:  # no gradient where the label itself is masked: there nll is infinite, and its gradients may be too
         grads = [None if grad is None else grad.masked_fill(saved[4].squeeze(1) < 0, 0.0) for grad in grads]
     saved = saved[: 5 if masks else 4]
-    columns, terms = _columns(grads, classes, target, primitives, saved, asked)
+    columns, terms = _columns(grads, classes, target, statistics, saved, needs)
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format) if out is None else out
     if classes == 2:
         return _put(gradient.copy_(-columns.dz_y), columns.label, columns.dz_y.to(gradient.dtype))
-    kinds = [primitive for primitive, _ in terms]
+    kinds = [row_sum for row_sum, _ in terms]
     left = saved[4:] if masks else []
     chunks = in_chunks(saved[0].dtype, logits, gradient, *columns, *[factor for _, factor in terms], *left)
     for space, (z, dz, *rest) in chunks:
@@ -215,48 +224,48 @@ def _columns(
     grads: Sequence[Tensor | None],
     classes: int,
     target: Tensor,
-    primitives: list[Tensor],
+    statistics: list[Tensor],
     saved: list[Tensor],
-    asked: Sequence[Primitive],
-) -> tuple[_Columns, list[tuple[Primitive, Tensor]]]:
-    """The columns, and for each primitive with a gradient the factor of its own term."""
+    needs: Sequence[RowSum],
+) -> tuple[_Columns, list[tuple[RowSum, Tensor]]]:
+    """The columns, and for each row sum with a gradient the factor of its own term."""
     top, own, d, log_sum, *left = saved
-    by_nll, by_log_miss, *weights = [None if grad is None else grad.unsqueeze(1) for grad in grads]
+    by_nll, by_log1m, *weights = [None if grad is None else grad.unsqueeze(1) for grad in grads]
     e_y = own.exp()
     inverse_sum = (e_y + d).reciprocal_()
-    if by_log_miss is not None:  # its slopes are those of nll times p_y / (1 - p_y)
-        by_nll = by_log_miss * (e_y / d) if by_nll is None else torch.addcmul(by_nll, by_log_miss, e_y / d)
-    hit = e_y.mul_(inverse_sum)
+    if by_log1m is not None:  # its gradients are those of nll times p_y / (1 - p_y)
+        by_nll = by_log1m * (e_y / d) if by_nll is None else torch.addcmul(by_nll, by_log1m, e_y / d)
+    p_y = e_y.mul_(inverse_sum)
     below = own.sign()
     slope = torch.zeros_like(d) if by_nll is None else by_nll * inverse_sum
     dz_y = torch.mul(slope, d).neg_()
     terms = []
-    for row, (primitive, factor) in enumerate(zip(asked, weights, strict=True), start=2):
-        if factor is None or primitive.kind == "lead":
+    for row, (row_sum, factor) in enumerate(zip(needs, weights, strict=True), start=2):
+        if factor is None or row_sum.kind == "margin":
             continue
-        if primitive.kind == "nll":
+        if row_sum.kind == "nll":
             total, others = (factor * left[0], 1) if left else (factor, classes - 1)
-            if classes > FEW:
+            if classes > MAX_EXACT_CLASSES:
                 slope.addcmul_(total, inverse_sum, value=others)
-            dz_y.addcmul_(total, hit, value=others)
-        elif primitive.kind == "power":
-            q = primitive.exponent
-            dz_y.addcmul_(factor * primitives[row].unsqueeze(1), hit, value=-q)
+            dz_y.addcmul_(total, p_y, value=others)
+        elif row_sum.kind == "power":
+            q = row_sum.exponent
+            dz_y.addcmul_(factor * statistics[row].unsqueeze(1), p_y, value=-q)
             factor = (factor * inverse_sum).mul_(inverse_sum).mul_(2.0) if q == 2 else q * factor * inverse_sum**q
-            slope.addcmul_(factor * hit, below, value=-1)
+            slope.addcmul_(factor * p_y, below, value=-1)
         elif classes == 2:
-            h = focal_slope_at(-primitives[1].unsqueeze(1), primitive)
-            dz_y.addcmul_(factor * (h * left[0] if left else h), hit)
-        terms.append((primitive, factor))
+            h = focal_grad_at(-statistics[1].unsqueeze(1), row_sum)
+            dz_y.addcmul_(factor * (h * left[0] if left else h), p_y)
+        terms.append((row_sum, factor))
     label = _safe_labels(target, classes).unsqueeze(1)
-    return _Columns(label, top, log_sum, inverse_sum, hit, own, below, slope, dz_y), terms
+    return _Columns(label, top, log_sum, inverse_sum, p_y, own, below, slope, dz_y), terms
 
 
 def _fill_gradient(
     z: Tensor,
     out: Tensor,
     row: _Columns,
-    terms: list[tuple[Primitive, Tensor]],
+    terms: list[tuple[RowSum, Tensor]],
     space: Space,
     masks: tuple[Tensor, Tensor] | None,
 ) -> None:
@@ -264,46 +273,46 @@ def _fill_gradient(
 
     ``masks`` has which classes are masked and how many of the others are not.
     """
-    asked = [primitive for primitive, _ in terms]
+    needs = [row_sum for row_sum, _ in terms]
     masked, others = (None, z.shape[1] - 1) if masks is None else masks
-    exact = z.shape[1] - 1 < FEW and any(kind in ("nll", "power", "focal") for kind, *_ in asked)
+    exact = z.shape[1] - 1 < MAX_EXACT_CLASSES and any(kind in ("nll", "power", "focal") for kind, *_ in needs)
     # In float32 the exponentials are formed in the result itself, and become the gradient in place.
     place = out if out.dtype == row.top.dtype else space.e
-    apart = _keep_shifted(asked) or place is None
+    apart = _keep_shifted(needs) or place is None
     shifted = torch.sub(z, row.top, out=space.shifted if apart else place)
     e_less_1 = _without(masked, _put(torch.expm1(shifted, out=space.e_less_1), row.label, 0.0)) if exact else None
     e = _put(_exp(shifted, place if apart else shifted), row.label, 0.0)
     c0, dz_y = row.slope, row.dz_y
     uniform: Tensor | None = None
     extra: Tensor | None = None
-    for primitive, factor in terms:
+    for row_sum, factor in terms:
         place = space.first if extra is None else space.term
-        if primitive.kind == "nll":
+        if row_sum.kind == "nll":
             uniform = factor if uniform is None else uniform + factor
-        elif primitive.kind == "power":
+        elif row_sum.kind == "power":
             # G/D = (e_y - sum of these) / D; where the label is the largest class the sum is that of e^q, and e_y is left out.
-            if primitive.exponent == 2 and e_less_1 is not None:
+            if row_sum.exponent == 2 and e_less_1 is not None:
                 term = torch.where(row.below < 0, e_less_1, e, out=place).mul_(e)
             else:
-                term = _power_term(primitive.exponent, e, shifted, row, place, space.spare)
+                term = _power_term(row_sum.exponent, e, shifted, row, place, space.spare)
             c0 = torch.addcmul(c0, term.sum(1, keepdim=True).mul_(row.inverse_sum), factor, value=-1)
             extra = term.mul_(factor) if extra is None else extra.addcmul_(term, factor)
-        elif primitive.kind in FOCAL_KINDS:
-            if e_less_1 is None or primitive.kind == "room":
-                h = focal_slopes(e, shifted, row.log_sum, primitive, place, space.spare)
+        elif row_sum.kind in FOCAL_KINDS:
+            if e_less_1 is None or row_sum.kind == "clipped_focal":
+                h = focal_grads(e, shifted, row.log_sum, row_sum, place, space.spare)
             else:
                 # What all classes have of h acts as nll_others does.
-                h_top, h = focal_slopes_from_top(e_less_1, shifted, row.log_sum, primitive)
+                h_top, h = focal_grads_from_top(e_less_1, shifted, row.log_sum, row_sum)
                 uniform = factor * h_top if uniform is None else torch.addcmul(uniform, factor, h_top)
-                dz_y = torch.addcmul(dz_y, factor * h_top, row.hit * others)
-            total = _slopes_of_others(h, primitive, row, masked).mul_(factor)
+                dz_y = torch.addcmul(dz_y, factor * h_top, row.p_y * others)
+            total = _grads_of_others(h, row_sum, row, masked).mul_(factor)
             c0 = torch.addcmul(c0, total, row.inverse_sum)
-            dz_y = torch.addcmul(dz_y, total, row.hit)
+            dz_y = torch.addcmul(dz_y, total, row.p_y)
             extra = h.mul_(factor).neg_() if extra is None else extra.addcmul_(h, factor, value=-1)
     if uniform is not None and e_less_1 is not None:
         # (K-1) p_j - 1, from e - 1
         share = (uniform * row.inverse_sum).mul_(others)
-        uniform = uniform * torch.addcmul(row.hit, e_less_1.sum(1, keepdim=True), row.inverse_sum)
+        uniform = uniform * torch.addcmul(row.p_y, e_less_1.sum(1, keepdim=True), row.inverse_sum)
         extra = e_less_1.mul_(share) if extra is None else extra.addcmul_(e_less_1, share)
     torch.mul(e, c0, out=e) if extra is None else torch.addcmul(extra, e, c0, out=e)
     if uniform is not None:
@@ -313,10 +322,10 @@ def _fill_gradient(
         out.copy_(gradient)
 
 
-def _slopes_of_others(h: Tensor, primitive: Primitive, row: _Columns, masked: Tensor | None) -> Tensor:
-    """The sum of a focal sum's slopes over the classes other than the label."""
-    if primitive.kind == "room" and primitive.exponent == 0:  # a number of classes, from which the label is taken exactly
-        return h.sum(1, keepdim=True).sub_(focal_slopes(row.own, row.own, row.log_sum, primitive))
+def _grads_of_others(h: Tensor, row_sum: RowSum, row: _Columns, masked: Tensor | None) -> Tensor:
+    """The sum of a focal sum's gradients over the classes other than the label."""
+    if row_sum.kind == "clipped_focal" and row_sum.exponent == 0:  # a number of classes, from which the label is taken exactly
+        return h.sum(1, keepdim=True).sub_(focal_grads(row.own, row.own, row.log_sum, row_sum))
     return _without(masked, _put(h, row.label, 0.0)).sum(1, keepdim=True)
 
 
@@ -338,7 +347,7 @@ def _power_term(q: float, e: Tensor, shifted: Tensor, row: _Columns, place: Tens
         return torch.add(e, row.below, out=place).mul_(e)
     powers = torch.mul(shifted, q, out=place)
     powers = _exp(powers, powers)
-    return _put(power_changes(q, e, powers, shifted, row.below < 0, LEAST[e.dtype], spare), row.label, 0.0)
+    return _put(power_changes(q, e, powers, shifted, row.below < 0, MIN_EXPONENT[e.dtype], spare), row.label, 0.0)
 
 
 def _exp(x: Tensor, out: Tensor | None) -> Tensor:
@@ -347,13 +356,13 @@ def _exp(x: Tensor, out: Tensor | None) -> Tensor:
     Vector libraries take a slow path for results that underflow (measured on the CPU: 2,100 us instead of 13 for 65,536),
     and a sum of these can be divided by without overflow.
     """
-    x = torch.clamp_min(x, LEAST[x.dtype], out=out)
+    x = torch.clamp_min(x, MIN_EXPONENT[x.dtype], out=out)
     return small.fast_exp_(x) if on_cpu(x) else x.exp_()
 
 
-def _keep_shifted(asked: Sequence[Primitive]) -> bool:
-    """Whether a primitive wants the shifted logits beside their exponentials."""
-    return any(kind in FOCAL_KINDS or (kind == "power" and exponent != 2) for kind, exponent, *_ in asked)
+def _keep_shifted(needs: Sequence[RowSum]) -> bool:
+    """Whether a row sum wants the shifted logits beside their exponentials."""
+    return any(kind in FOCAL_KINDS or (kind == "power" and exponent != 2) for kind, exponent, *_ in needs)
 
 
 def scale(gradient: Tensor, factor: Tensor) -> Tensor:

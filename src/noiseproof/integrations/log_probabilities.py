@@ -77,8 +77,8 @@ class LabelLogProbabilities:
         certain = CERTAIN.get(dtype, -80.0)
         # Where p rounds to 1 the slope of log(1 - p) has no end, while that of every loss in the logits is 0.
         unsure = log_p < -torch.exp(log_p.new_tensor(certain))
-        log_miss = torch.where(unsure, torch.log(-torch.expm1(log_p.masked_fill(~unsure, -1.0))), certain)
-        return RowStatistics(-log_p, log_miss, self.classes, {})
+        log1m = torch.where(unsure, torch.log(-torch.expm1(log_p.masked_fill(~unsure, -1.0))), certain)
+        return RowStatistics(-log_p, log1m, self.classes, {})
 
     def every_label(self, needs: tuple[Statistic, ...]) -> RowStatistics:
         _refuse("the loss of every label", "logits")

@@ -2,41 +2,35 @@
 
 Every loss that is a function of row statistics runs on them, alone or in a sum: nobody writes a kernel for a loss.
 
-terms        functions that Triton lacks, and one class's term of each sum
-registers    what is computed of rows that are in registers
-tile         such rows, several to a program
-line         rows of some hundred classes, one after the other: the first pass
-blocks       what longer rows add up, block by block
-stream       the first pass over them
-stream_back  their gradient, and that of shorter rows of over 64 classes
-scaling      the gradient times a factor on the device
-program      what a loss does with the sums, as a kernel whose text is made for it
-reductions   what such kernels call, and those that follow them
-small        a loss and its gradient in one kernel, of a small batch
-launch       a launch with little of Python
-slots        what is asked for, as the kernels' constants
-long         the two passes over longer rows
-held         long rows in shared memory
-held_blocks  their blocks, there and in registers
-held_row     what is made of the sums of one
-once         which rows are held; a loss together with its gradient
-rows         which kernel runs, with how many rows or classes to a program
+terms               functions that Triton lacks, and one class's term of each sum
+tile                rows in registers, several to a program: both passes
+line                rows of some hundred classes, one after the other: the first pass
+blocks              what longer rows add up, block by block
+stream              both passes over them; the gradient of shorter rows of over 64 classes
+reductions          what the kernels of programs call, and those that follow them
+program             what a loss does with the sums, as a kernel whose text is made for it
+small               a loss and its gradient in one kernel, of a small batch
+launch              a launch with little of Python
+passes              which kernel runs, with how many rows or classes to a program
+single_pass         a loss together with its gradient, of long rows that are read once
+single_pass_kernel  its kernel: long rows in shared memory
+single_pass_row     what is made of the sums of such a row
 """
 
 from noiseproof.core import Backend, ProgramRunner
-from noiseproof.kernels.once import at_once
-from noiseproof.kernels.program import has_kernel, run_program, scaled_slopes
-from noiseproof.kernels.rows import backward, forward, suits
-from noiseproof.kernels.scaling import scale
+from noiseproof.kernels.passes import backward, forward, suits
+from noiseproof.kernels.program import has_kernel, run_program, scaled_grads
+from noiseproof.kernels.reductions import scale
+from noiseproof.kernels.single_pass import run_single_pass
 from noiseproof.kernels.small import step_for
 
 __all__ = ["BACKEND", "backward", "forward", "suits"]
 
 PROGRAMS = ProgramRunner(
-    lambda formula, logits: suits(logits, formula.asked) and has_kernel(formula),
+    lambda formula, logits: suits(logits, formula.needs) and has_kernel(formula),
     run_program,
-    scaled_slopes,
+    scaled_grads,
     small=step_for,
-    at_once=at_once,
+    single_pass=run_single_pass,
 )
 BACKEND = Backend("triton", forward, backward, scale, PROGRAMS)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from noiseproof.kernels.terms import LOWEST, class_terms, exp, focal_terms, log1p, norm_power, power_change, power_term
+from noiseproof.kernels.terms import MIN_FLOAT, class_terms, exp, focal_terms, log1p, norm_power, power_change, power_term
 
 __all__ = ["add_block", "changes", "focal_block", "focal_from_moments", "keep", "keep_focal", "keep_power", "keep_row", "over"]
 __all__ += ["is_lost", "unmasked", "without_largest"]
@@ -45,7 +45,7 @@ def _step(
     e = exp(x)
     factor = exp(change)
     if MOMENT:
-        t = (t + change * d) * factor + over(e * (tl.maximum(x, LOWEST) if EDGE else x))
+        t = (t + change * d) * factor + over(e * (tl.maximum(x, MIN_FLOAT) if EDGE else x))
     d = d * factor + over(e)
     if SUM:
         if EDGE:
@@ -85,7 +85,7 @@ def unmasked(z, column, label, origin):
 @triton.jit
 def changes(z, top, Q: tl.constexpr):
     """Each lane's sum of ``e^q - e`` over a block."""
-    x = tl.maximum(z - top, LOWEST)
+    x = tl.maximum(z - top, MIN_FLOAT)
     e = exp(x)
     return over(e * (e - 1.0) if Q == 2 else power_change(x, e, True, Q))
 
@@ -108,7 +108,7 @@ def is_lost(own, rest, change, Q: tl.constexpr):
 def _top_lane(base, column, top, label, classes, Q_A: tl.constexpr, Q_B: tl.constexpr):
     """The sums of e, e^q and e^q over the lane that has the largest class, whose logits are in these columns, without it."""
     z = tl.load(base + column, mask=(column < classes) & (column != label), other=float("-inf")).to(tl.float32)
-    x = tl.where(z == float("-inf"), LOWEST, z - top)
+    x = tl.where(z == float("-inf"), MIN_FLOAT, z - top)
     less = x != 0.0  # a NaN too
     x = tl.where(less, x, 0.0)
     e = exp(x)
@@ -132,17 +132,17 @@ def without_largest(
 
 
 @triton.jit
-def focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, GAMMA: tl.constexpr, DETACH: tl.constexpr):
+def focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_rest, GAMMA: tl.constexpr, DETACH: tl.constexpr):
     """The sums of f and h of so many classes that ``(1-p)^gamma = 1 - gamma p`` will do for all but the largest::
 
         sum f = sum nll - gamma sum p nll        sum h = (K-1) - gamma sum p + gamma sum p nll
 
     What is neglected is at most a few hundredths, by classes with a p near a half; sum f is at least (K-1) log(K-1), and sum h
-    about K-1. :func:`noiseproof.kernels.rows.moments_suffice` has the bound.
+    about K-1. :func:`noiseproof.kernels.passes.moments_suffice` has the bound.
     """
     p_nll = (log_sum * d - t) * inverse
     p = d * inverse
-    f, h, nll = focal_terms(d * 0.0, d * 0.0 + 1.0, log_sum, inverse, top_miss, GAMMA, DETACH)
+    f, h, nll = focal_terms(d * 0.0, d * 0.0 + 1.0, log_sum, inverse, top_rest, GAMMA, DETACH)
     f_top, h_top = f - nll * (1.0 - GAMMA * inverse), h - (1.0 - GAMMA * inverse)
     h_sum = left - GAMMA * p
     if not DETACH:
@@ -153,7 +153,7 @@ def focal_from_moments(nll_others, d, t, one, left, log_sum, inverse, top_miss, 
 
 @triton.jit
 def _focal_step(
-    x, e, alive, log_sum, inverse, top_miss, f_sum, h_sum, EDGE: tl.constexpr, USED: tl.constexpr,
+    x, e, alive, log_sum, inverse, top_rest, f_sum, h_sum, EDGE: tl.constexpr, USED: tl.constexpr,
     GAMMA: tl.constexpr, DETACH: tl.constexpr, MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
 ):  # fmt: skip
     """The lanes' sums of f and h after more terms; with EDGE only of those that are ``alive``."""
@@ -163,7 +163,7 @@ def _focal_step(
         f_sum += over(counted * left)
         h_sum -= over(counted)
     elif USED:
-        f, h = class_terms(x, e, log_sum, inverse, top_miss, GAMMA, DETACH, MINIMUM, CEILING, HIGHEST)
+        f, h = class_terms(x, e, log_sum, inverse, top_rest, GAMMA, DETACH, MINIMUM, CEILING, HIGHEST)
         if EDGE:
             f, h = tl.where(alive, f, 0.0), tl.where(alive, h, 0.0)
         f_sum += over(f)
@@ -173,34 +173,34 @@ def _focal_step(
 
 @triton.jit
 def focal_block(
-    z, start, place, label, classes, masked, top, log_sum, inverse, top_miss, f_a, h_a, f_b, h_b, BLOCK: tl.constexpr,
+    z, start, place, label, classes, masked, top, log_sum, inverse, top_rest, f_a, h_a, f_b, h_b, BLOCK: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
     FOCAL_B: tl.constexpr, GAMMA_B: tl.constexpr, DETACH_B: tl.constexpr,
     MINIMUM_B: tl.constexpr, CEILING_B: tl.constexpr, HIGHEST_B: tl.constexpr,
 ):  # fmt: skip
-    """Each lane's sums of the values and of h of two focal sums or rooms, after one more block."""
+    """Each lane's sums of the values and of h of two focal sums or focals, after one more block."""
     if masked | ((label >= start) & (label < start + BLOCK)) | (start + BLOCK > classes):
         alive = (z > float("-inf")) & (start + place != label)  # -inf past the end too
         x = tl.where(alive, z - top, 0.0)
         e = exp(x)
         f_a, h_a = _focal_step(
-            x, e, alive, log_sum, inverse, top_miss, f_a, h_a, True, FOCAL_A,
+            x, e, alive, log_sum, inverse, top_rest, f_a, h_a, True, FOCAL_A,
             GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
         )  # fmt: skip
         f_b, h_b = _focal_step(
-            x, e, alive, log_sum, inverse, top_miss, f_b, h_b, True, FOCAL_B,
+            x, e, alive, log_sum, inverse, top_rest, f_b, h_b, True, FOCAL_B,
             GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip
     else:
         x = z - top
         e = exp(x)
         f_a, h_a = _focal_step(
-            x, e, e, log_sum, inverse, top_miss, f_a, h_a, False, FOCAL_A,
+            x, e, e, log_sum, inverse, top_rest, f_a, h_a, False, FOCAL_A,
             GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
         )  # fmt: skip
         f_b, h_b = _focal_step(
-            x, e, e, log_sum, inverse, top_miss, f_b, h_b, False, FOCAL_B,
+            x, e, e, log_sum, inverse, top_rest, f_b, h_b, False, FOCAL_B,
             GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip
     return f_a, h_a, f_b, h_b
@@ -212,9 +212,9 @@ def keep(rows_of, which, rows, row, value):
 
 
 @triton.jit
-def keep_row(primitives, saved, rows, row, top, own, e_y, d, log_sum, left, spoilt):
-    keep(primitives, 0, rows, row, log_sum - own + spoilt)
-    keep(primitives, 1, rows, row, -log1p(e_y / d) + spoilt)
+def keep_row(statistics, saved, rows, row, top, own, e_y, d, log_sum, left, spoilt):
+    keep(statistics, 0, rows, row, log_sum - own + spoilt)
+    keep(statistics, 1, rows, row, -log1p(e_y / d) + spoilt)
     keep(saved, 0, rows, row, top)
     keep(saved, 1, rows, row, own)
     keep(saved, 2, rows, row, d)
@@ -224,16 +224,16 @@ def keep_row(primitives, saved, rows, row, top, own, e_y, d, log_sum, left, spoi
 
 @triton.jit
 def keep_power(
-    primitives, saved, rows, row, change, rest_q, one, own, inverse, log_sum, spoilt, WHICH: tl.constexpr, Q: tl.constexpr
+    statistics, saved, rows, row, change, rest_q, one, own, inverse, log_sum, spoilt, WHICH: tl.constexpr, Q: tl.constexpr
 ):
     """The power sum, and for its gradient the sum of e^q - e, or of e^q where the label is the largest class."""
     if WHICH:
-        keep(primitives, WHICH, rows, row, (rest_q + one) * norm_power(inverse, log_sum, Q) + spoilt)
+        keep(statistics, WHICH, rows, row, (rest_q + one) * norm_power(inverse, log_sum, Q) + spoilt)
         keep(saved, 3 + WHICH, rows, row, tl.where(own < 0.0, change, rest_q + one))
 
 
 @triton.jit
-def keep_focal(primitives, saved, rows, row, f, h, spoilt, WHICH: tl.constexpr):
+def keep_focal(statistics, saved, rows, row, f, h, spoilt, WHICH: tl.constexpr):
     if WHICH:
-        keep(primitives, WHICH, rows, row, f + spoilt)
+        keep(statistics, WHICH, rows, row, f + spoilt)
         keep(saved, 3 + WHICH, rows, row, h)

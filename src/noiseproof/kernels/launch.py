@@ -18,10 +18,10 @@ from torch import Tensor
 __all__ = ["Launch", "blocks", "launch", "on", "power_of_two"]
 
 VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
-KNOWN = (3, 6) <= VERSION <= (3, 7)
+IS_TESTED_TRITON = (3, 6) <= VERSION <= (3, 7)
 """What launches a compiled kernel was looked at in these; its arguments are no promise of Triton's."""
-WORD = 2**31
-ALIGNED = 15  # the bits of an address that are 0: kernels are compiled for tensors that begin at multiples of 16 bytes
+MAX_SIZE = 2**31
+ALIGNMENT_MASK = 15  # the bits of an address that are 0: kernels are compiled for tensors that begin at multiples of 16 bytes
 
 _runtime: Any = getattr(getattr(triton, "knobs", None), "runtime", None)
 _stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -67,7 +67,7 @@ def launch(
     """
     device = tensors[0].get_device()
     key = None
-    if device >= 0 and max(map(abs, sizes)) < WORD:
+    if device >= 0 and max(map(abs, sizes)) < MAX_SIZE:
         key = (id(kernel), device, *constants.values(), *[tensor.dtype for tensor in tensors])
         ready = _compiled.get(key)
         if ready is not None and _started(ready, programs, tensors, sizes):
@@ -84,7 +84,7 @@ def launch(
 
 def _ready(made: Any, device: int, constants: tuple[Any, ...]) -> Ready:
     run, function, metadata = (getattr(made, name, None) for name in ("run", "function", "packed_metadata"))
-    looked_at = KNOWN and None not in (_runtime, _stream)
+    looked_at = IS_TESTED_TRITON and None not in (_runtime, _stream)
     known = looked_at and callable(run) and isinstance(function, int) and isinstance(metadata, tuple)
     return Ready(made, device, constants, run if known else None, function, metadata)
 
@@ -97,9 +97,9 @@ def _started(ready: Ready, programs: int, tensors: tuple[Tensor, ...], sizes: tu
             return _started(ready, programs, tensors, sizes)
     places = [tensor.data_ptr() for tensor in tensors]
     for place, tensor in zip(places, tensors, strict=True):
-        if place & ALIGNED or tensor.get_device() != device:
+        if place & ALIGNMENT_MASK or tensor.get_device() != device:
             return False
-    if run is None or _is_watched():
+    if run is None or _has_launch_hook():
         kernel[(programs, 1, 1)](*tensors, *sizes, *constants)
     else:
         run(programs, 1, 1, _stream(device), function, metadata, None, None, None, *places, *sizes, *constants)
@@ -114,10 +114,10 @@ def _check_together(tensors: tuple[Tensor, ...]) -> None:
 
 
 def _aligned(tensors: tuple[Tensor, ...]) -> bool:
-    return not any(tensor.data_ptr() & ALIGNED for tensor in tensors)
+    return not any(tensor.data_ptr() & ALIGNMENT_MASK for tensor in tensors)
 
 
-def _is_watched() -> bool:
+def _has_launch_hook() -> bool:
     """Whether there is a hook that wants to know of launches."""
     enter, leave = _runtime.launch_enter_hook, _runtime.launch_exit_hook
     return bool(getattr(enter, "calls", enter) or getattr(leave, "calls", leave))

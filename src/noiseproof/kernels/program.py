@@ -1,11 +1,11 @@
-"""A program as a kernel: the values of all rows, their sum or mean, and the slopes, in one launch.
+"""A program as a kernel: the values of all rows, their sum or mean, and the gradients, in one launch.
 
 The text of a kernel is made from a closed table of expressions, the numbers of registers and floats, and from nothing else. A
 program with an operation that the table lacks has no kernel.
 
-Up to ``ALONE`` rows one program of the GPU goes over all of them, which saves the host a launch. More are shared out, and so
-are fewer rows of ``MANY`` logits, where the GPU is what takes time: each program leaves its sums, and a second kernel adds them
-up, in one order, whatever the GPU does first.
+Up to ``MAX_ROWS_ALONE`` rows one program of the GPU goes over all of them, which saves the host a launch. More are shared out,
+and so are fewer rows of ``MIN_SHARED_LOGITS`` logits, where the GPU is what takes time: each program leaves its sums, and a
+second kernel adds them up, in one order, whatever the GPU does first.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from noiseproof.kernels.reductions import add_up, exp, finish, logaddexp, scale_
 from noiseproof.kernels.terms import expm1, log1p
 from noiseproof.program import Formula, Node, Program, Reduction, Value
 
-__all__ = ["ADDED", "has_kernel", "kernel_of", "name_of", "run_program", "scaled_slopes"]
-__all__ += ["slopes_function", "statements"]
+__all__ = ["ADDED", "has_kernel", "kernel_of", "name_of", "run_program", "scaled_grads"]
+__all__ += ["grads_function", "statements"]
 
 BLOCK = 512
-ALONE = 8192
-MANY = 2**26
-MOST = 256
+MAX_ROWS_ALONE = 8192
+MIN_SHARED_LOGITS = 2**26
+MAX_PROGRAMS = 256
 """Programs among which rows are shared out"""
 
 
@@ -49,14 +49,14 @@ EXPRESSIONS = {
 """By the name of an operation; its inputs are names of registers or numbers in brackets."""
 
 HEAD = """def program(
-    primitives, target, weight, slopes, value, numbers, rows, at_once, classes, target_stride, ignore_index,
+    statistics, target, weight, row_grads, value, numbers, rows, chunk, classes, target_stride, ignore_index,
     BLOCK: tl.constexpr, WEIGHTED: tl.constexpr, MEAN: tl.constexpr, EACH: tl.constexpr, ALONE: tl.constexpr,
-    SLOPES: tl.constexpr,
+    GRADS: tl.constexpr,
 ):
     total = tl.zeros([BLOCK], tl.float32)
     weights = tl.zeros([BLOCK], tl.float32)
     stride = rows.to(tl.int64)
-    for start in range(0, rows, at_once):
+    for start in range(0, rows, chunk):
         row = start + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
         real = row < rows
         label, counted, scale = scale_of(target, weight, row, real, classes, target_stride, ignore_index, WEIGHTED)
@@ -94,22 +94,22 @@ def _expression(node: Node) -> str:
 
 def statements(program: Program) -> list[str]:
     """A line for each operation, from registers to registers; KeyError if one has no expression."""
-    return [f"r{i} = {_expression(node)}" for i, node in enumerate(program.nodes, start=program.primitives)]
+    return [f"r{i} = {_expression(node)}" for i, node in enumerate(program.nodes, start=program.arity)]
 
 
 def text_of(program: Program) -> str | None:
     """The text of the kernel; None if it has an operation without an expression."""
-    count = program.primitives
+    count = program.arity
     try:
-        lines = [f"r{i} = tl.load(primitives + {i} * stride + row, mask=counted, other=0.5)" for i in range(count)]
+        lines = [f"r{i} = tl.load(statistics + {i} * stride + row, mask=counted, other=0.5)" for i in range(count)]
         lines += statements(program)
-        lines += ["if SLOPES:"]
-        for i, slope in enumerate(program.slopes):
-            store = f"tl.store(slopes + {i} * stride + row, tl.where(counted, {name_of(slope)} * scale, 0.0), mask=real)"
+        lines += ["if GRADS:"]
+        for i, slope in enumerate(program.row_grads):
+            store = f"tl.store(row_grads + {i} * stride + row, tl.where(counted, {name_of(slope)} * scale, 0.0), mask=real)"
             lines.append(f"    {store}")
         # An ignored label may have made a row NaN, and no multiple of that is 0.
         lines += [
-            f"    tl.store(primitives + {i} * stride + row, 0.0, mask=real & (label == ignore_index))" for i in range(count)
+            f"    tl.store(statistics + {i} * stride + row, 0.0, mask=real & (label == ignore_index))" for i in range(count)
         ]
         return HEAD + "".join(f"        {line}\n" for line in lines) + ADDED.format(value=name_of(program.value)) + TAIL
     except KeyError:
@@ -126,21 +126,21 @@ def kernel_of(text: str, name: str, sizes: Sequence[str], functions: dict[str, A
     return triton.jit(do_not_specialize=sizes)(space[name])
 
 
-SIZES = ("rows", "at_once", "classes", "target_stride", "ignore_index")
+SIZES = ("rows", "chunk", "classes", "target_stride", "ignore_index")
 
 FUNCTION = "def {name}({arguments}):\n{lines}    return {results}\n"
 
 
-def slopes_function(formula: Formula, places: Sequence[int]) -> Any:
-    """What a kernel calls with the primitives of one row, which are in these places, 0 for one that is not there, after nll and
-    log_miss: it gets back the slope by each."""
-    key = f"triton, slopes, places {places}"
+def grads_function(formula: Formula, places: Sequence[int]) -> Any:
+    """What a kernel calls with the statistics of one row, which are in these places, 0 for one that is not there, after nll and
+    log1m: it gets back the slope by each."""
+    key = f"triton, row_grads, places {places}"
     if key not in formula.kernels:
         program = formula.program
         there = [place if i < 2 or place else None for i, place in enumerate(places)]
         arguments = ", ".join(f"absent{i}" if place is None else f"r{place}" for i, place in enumerate(there))
         lines = "".join(f"    {line}\n" for line in statements(program))
-        results = ", ".join("0.0" if place is None else name_of(program.slopes[place]) for place in there)
+        results = ", ".join("0.0" if place is None else name_of(program.row_grads[place]) for place in there)
         name = "slopes_" + hashlib.sha256(f"{arguments} {lines} {results}".encode()).hexdigest()[:16]
         text = FUNCTION.format(name=name, arguments=arguments, lines=lines, results=results)
         if text not in _kernels:
@@ -169,25 +169,25 @@ def has_kernel(formula: Formula) -> bool:
 
 def run_program(
     formula: Formula,
-    primitives: Tensor,
+    statistics: Tensor,
     target: Tensor,
     weight: Tensor | None,
     ignore_index: int,
     reduction: Reduction,
     dtype: torch.dtype,
-    want_slopes: bool,
+    want_grads: bool,
     classes: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss in ``dtype``, the slopes ``[P, N]`` before a mean is divided, and in front of the third by what it is."""
-    rows = primitives.shape[1]
+    """The loss in ``dtype``, the gradients ``[P, N]`` before a mean is divided, and in front of the third by what it is."""
+    rows = statistics.shape[1]
     each, mean = reduction == "none", reduction == "mean"
-    programs = 1 if rows <= ALONE and rows * classes < MANY else min(MOST, -(-rows // BLOCK))
+    programs = 1 if rows <= MAX_ROWS_ALONE and rows * classes < MIN_SHARED_LOGITS else min(MAX_PROGRAMS, -(-rows // BLOCK))
     if each:
-        programs = max(1, min(MOST, -(-rows // BLOCK)))
-    value = primitives.new_empty((rows,) if each else (), dtype=dtype)
-    slopes = torch.empty_like(primitives) if want_slopes else primitives
-    numbers = primitives.new_empty(1 + 2 * programs)
-    tensors = (primitives, target, primitives if weight is None else weight, slopes, value, numbers)
+        programs = max(1, min(MAX_PROGRAMS, -(-rows // BLOCK)))
+    value = statistics.new_empty((rows,) if each else (), dtype=dtype)
+    row_grads = torch.empty_like(statistics) if want_grads else statistics
+    numbers = statistics.new_empty(1 + 2 * programs)
+    tensors = (statistics, target, statistics if weight is None else weight, row_grads, value, numbers)
     sizes = (rows, programs * BLOCK, classes, target.stride(0), ignore_index)
     alone = programs == 1 and not each
     constants = {
@@ -196,20 +196,20 @@ def run_program(
         "MEAN": mean,
         "EACH": each,
         "ALONE": alone,
-        "SLOPES": want_slopes,
+        "GRADS": want_grads,
     }
     launch(_kernel(formula), programs, tensors, sizes, **constants)
     if not (each or alone):
-        launch(add_up, 1, (value, numbers), (0, programs), MOST=MOST, MEAN=mean)
-    return value, slopes, numbers
+        launch(add_up, 1, (value, numbers), (0, programs), MAX_PROGRAMS=MAX_PROGRAMS, MEAN=mean)
+    return value, row_grads, numbers
 
 
-def scaled_slopes(slopes: Tensor, grad: Tensor, numbers: Tensor, reduction: Reduction) -> Tensor:
-    """The slopes times the gradient of the loss, and of a mean divided by what that is divided by."""
-    out = torch.empty_like(slopes)
+def scaled_grads(row_grads: Tensor, grad: Tensor, numbers: Tensor, reduction: Reduction) -> Tensor:
+    """The gradients times the gradient of the loss, and of a mean divided by what that is divided by."""
+    out = torch.empty_like(row_grads)
     each = reduction == "none"
-    sizes = (slopes.numel(), slopes.shape[1], 1, grad.stride(0) if each else 0, 0)
-    blocks = -(-slopes.numel() // BLOCK)
+    sizes = (row_grads.numel(), row_grads.shape[1], 1, grad.stride(0) if each else 0, 0)
+    blocks = -(-row_grads.numel() // BLOCK)
     if blocks:
-        launch(scaled, blocks, (slopes, grad, numbers, out), sizes, BLOCK=BLOCK, MEAN=reduction == "mean", EACH=each)
+        launch(scaled, blocks, (row_grads, grad, numbers, out), sizes, BLOCK=BLOCK, MEAN=reduction == "mean", EACH=each)
     return out

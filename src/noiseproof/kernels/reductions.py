@@ -1,13 +1,21 @@
-"""What the kernels of programs call, and the two that come after them: adding up, and what they keep times a gradient."""
+"""What the kernels of programs call, and those that come after them: adding up, and what they keep times a gradient.
+
+:func:`scale` multiplies a gradient by a factor that is on the device: nothing is read or written where it is 1.
+"""
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
+from noiseproof.kernels.launch import blocks, launch
 from noiseproof.kernels.terms import log1p
 
-__all__ = ["add_up", "exp", "finish", "logaddexp", "scale_of", "scaled", "softplus", "weigh"]
+__all__ = ["add_up", "exp", "finish", "logaddexp", "scale", "scale_of", "scaled", "softplus", "weigh"]
+
+SCALE_BLOCK = 4096
 
 
 @triton.jit
@@ -53,8 +61,8 @@ def finish(value, numbers, total, weights, MEAN: tl.constexpr, ALONE: tl.constex
 
 
 @triton.jit(do_not_specialize=["offset", "programs"])
-def add_up(value, numbers, offset, programs, MOST: tl.constexpr, MEAN: tl.constexpr):
-    program, numbers = tl.arange(0, MOST), numbers + offset
+def add_up(value, numbers, offset, programs, MAX_PROGRAMS: tl.constexpr, MEAN: tl.constexpr):
+    program, numbers = tl.arange(0, MAX_PROGRAMS), numbers + offset
     total = tl.sum(tl.load(numbers + 1 + program, mask=program < programs, other=0.0), 0)
     weights = tl.sum(tl.load(numbers + 1 + programs + program, mask=program < programs, other=0.0), 0)
     finish(value, numbers, total, weights, MEAN, True, True)
@@ -92,3 +100,23 @@ def weigh(target, weight, divisor, rows, classes, target_stride, ignore_index, B
         else:
             total += counted.to(tl.float32)
     tl.store(divisor, tl.sum(total, 0))
+
+
+@triton.jit(do_not_specialize=["count"])
+def _scale(values, factor, count, SIZE: tl.constexpr):
+    by = tl.load(factor).to(tl.float32)
+    if by != 1.0:
+        place = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+        here = place < count
+        value = tl.load(values + place, mask=here, other=0.0).to(tl.float32) * by
+        tl.store(values + place, value.to(values.dtype.element_ty), mask=here)
+
+
+def scale(gradient: Tensor, factor: Tensor) -> Tensor:
+    """In place."""
+    if gradient.dtype == torch.float64 or not gradient.is_contiguous():
+        return gradient.mul_(factor)
+    if gradient.numel():
+        count = gradient.numel()
+        launch(_scale, blocks(count, SCALE_BLOCK), (gradient, factor), (count,), SIZE=SCALE_BLOCK, num_warps=8)
+    return gradient

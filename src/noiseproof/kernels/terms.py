@@ -9,14 +9,27 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["FLOOR", "LOWEST", "SURE", "TINY", "exp", "expm1", "focal_slopes_from_top", "focal_terms", "log1p", "norm_power"]
-__all__ += ["at_least", "class_terms", "miss_of_largest", "power_change", "power_term", "row_factors", "safe_label"]
+__all__ = [
+    "FLOOR",
+    "MIN_DIVISOR",
+    "MIN_FLOAT",
+    "SURE_SUM",
+    "exp",
+    "expm1",
+    "focal_grads_from_top",
+    "focal_terms",
+    "log1p",
+    "norm_power",
+]
+__all__ += ["at_least", "class_terms", "power_change", "power_term", "rest_of_largest", "row_factors", "safe_label"]
 
-LOWEST = tl.constexpr(-3.4028234663852886e38)  # of float32: no logit is below it but -inf, and it can be subtracted from itself
-FLOOR = tl.constexpr(1.8e-35)  # exp(-80), the least d: a label's log_miss is not below -80, and d can be divided by
+MIN_FLOAT = tl.constexpr(
+    -3.4028234663852886e38
+)  # of float32: no logit is below it but -inf, and it can be subtracted from itself
+FLOOR = tl.constexpr(1.8e-35)  # exp(-80), the least d: a label's log1m is not below -80, and d can be divided by
 LOG2E = tl.constexpr(1.4426950408889634)
-TINY = tl.constexpr(4.0e-36)  # what is divided by is no less: its inverse times a few hundred is finite
-SURE = tl.constexpr(2.5)  # the sum of e relative to the largest class, below which that one has most of it
+MIN_DIVISOR = tl.constexpr(4.0e-36)  # what is divided by is no less: its inverse times a few hundred is finite
+SURE_SUM = tl.constexpr(2.5)  # the sum of e relative to the largest class, below which that one has most of it
 
 
 @triton.jit
@@ -101,35 +114,35 @@ def norm_power(inverse, log_sum, Q: tl.constexpr):
 
 
 @triton.jit
-def _less_one(miss, GAMMA: tl.constexpr):
-    """``miss^(gamma - 1)``"""
+def _less_one(comp, GAMMA: tl.constexpr):
+    """``comp^(gamma - 1)``"""
     if GAMMA == 0.5:
-        value = tl.rsqrt(miss)
+        value = tl.rsqrt(comp)
     elif GAMMA == 1:
-        value = miss * 0.0 + 1.0
+        value = comp * 0.0 + 1.0
     elif GAMMA == 2:
-        value = miss
+        value = comp
     else:
-        value = tl.exp2((GAMMA - 1.0) * tl.log2(miss))
+        value = tl.exp2((GAMMA - 1.0) * tl.log2(comp))
     return value
 
 
 @triton.jit
-def miss_of_largest(above, inverse):
+def rest_of_largest(above, inverse):
     """1 - p of the largest class, from D - 1 and 1/D.
 
     ``1 - 1/D`` wherever it has all its digits: D - 1 is not the same number in both passes, and where many classes tie the
     gradient has the difference of each one's slope and their mean.
     """
-    return tl.where(above > 1.0, 1.0 - inverse, tl.maximum(above * inverse, TINY))
+    return tl.where(above > 1.0, 1.0 - inverse, tl.maximum(above * inverse, MIN_DIVISOR))
 
 
 @triton.jit
-def focal_terms(x, e, log_sum, inverse, top_miss, GAMMA: tl.constexpr, DETACH: tl.constexpr):
+def focal_terms(x, e, log_sum, inverse, top_rest, GAMMA: tl.constexpr, DETACH: tl.constexpr):
     """``f = (1-p)^gamma (-log p)``, its derivative h by -log p, and -log p.
 
     Only the largest class can have a probability above a half, and a difference 1 - p that loses digits; the row knows its
-    ``top_miss``. With ``root = (1-p)^(gamma-1)`` both are products: ``f = (1-p) root nll``, ``h = root ((1-p) + gamma p nll)``.
+    ``top_rest``. With ``root = (1-p)^(gamma-1)`` both are products: ``f = (1-p) root nll``, ``h = root ((1-p) + gamma p nll)``.
     """
     nll = log_sum - x
     if GAMMA == 0:
@@ -137,33 +150,33 @@ def focal_terms(x, e, log_sum, inverse, top_miss, GAMMA: tl.constexpr, DETACH: t
         h = nll * 0.0 + 1.0
     else:
         p = e * inverse
-        miss = tl.where(x == 0.0, top_miss, 1.0 - p)
-        root = _less_one(miss, GAMMA)
-        f = miss * root * nll
-        h = miss * root if DETACH else root * (miss + GAMMA * p * nll)
+        comp = tl.where(x == 0.0, top_rest, 1.0 - p)
+        root = _less_one(comp, GAMMA)
+        f = comp * root * nll
+        h = comp * root if DETACH else root * (comp + GAMMA * p * nll)
     return f, h, nll
 
 
 @triton.jit
 def class_terms(
-    x, e, log_sum, inverse, top_miss, GAMMA: tl.constexpr, DETACH: tl.constexpr,
+    x, e, log_sum, inverse, top_rest, GAMMA: tl.constexpr, DETACH: tl.constexpr,
     MINIMUM: tl.constexpr, CEILING: tl.constexpr, HIGHEST: tl.constexpr,
 ):  # fmt: skip
-    """A class's term of a focal sum, or with a MINIMUM of a room, ``max(C - f, 0)``, and its derivative by -log p: 0 where that
-    is at its highest, -log of the smallest probability. With gamma = 0 the ceiling C is that too."""
+    """A class's term of a focal sum, or with a MINIMUM of a clipped one, ``max(C - f, 0)``, and its derivative by -log p: 0
+    where that is at its highest, -log of the smallest probability. With gamma = 0 the ceiling C is that too."""
     if MINIMUM > 0 and GAMMA == 0:
         left = x + (HIGHEST - log_sum)
         slope = log_sum * 0.0 - 1.0  # of a plain -1 the compiler makes an integer, and converts it for every class
         f, h = tl.maximum(left, 0.0), tl.where(left > 0.0, slope, 0.0)
     else:
-        f, h, nll = focal_terms(x, e, log_sum, inverse, top_miss, GAMMA, DETACH)
+        f, h, nll = focal_terms(x, e, log_sum, inverse, top_rest, GAMMA, DETACH)
         if MINIMUM > 0:
             f, h = tl.maximum(CEILING - f, 0.0), tl.where(nll < HIGHEST, -h, 0.0)
     return f, h
 
 
 @triton.jit
-def focal_slopes_from_top(x, h, log_sum, GAMMA: tl.constexpr, DETACH: tl.constexpr):
+def focal_grads_from_top(x, h, log_sum, GAMMA: tl.constexpr, DETACH: tl.constexpr):
     """h of the largest class, and how much h of each class differs from it: exact where they nearly tie.
 
     With a = 1-p and t for the largest class, ``h = a^gamma + gamma p (-log p) a^(gamma-1)`` where ``p = p_t exp(x)``,
@@ -171,24 +184,24 @@ def focal_slopes_from_top(x, h, log_sum, GAMMA: tl.constexpr, DETACH: tl.constex
     """
     near = x > -1.0
     z = tl.where(near, x, 0.0)
-    nll = tl.maximum(log_sum, TINY)
-    hit, miss = exp(-nll), -expm1(-nll)
-    root = _less_one(miss, GAMMA)
-    log_ratio = log1p(expm1(z) * (-hit / miss))
-    top = miss * root
+    nll = tl.maximum(log_sum, MIN_DIVISOR)
+    p_y, comp = exp(-nll), -expm1(-nll)
+    root = _less_one(comp, GAMMA)
+    log_ratio = log1p(expm1(z) * (-p_y / comp))
+    top = comp * root
     difference = top * expm1(GAMMA * log_ratio)
     if not DETACH and GAMMA != 0:
-        rest = GAMMA * hit * nll * root
+        rest = GAMMA * p_y * nll * root
         difference += rest * expm1(z + log1p(-z / nll) + (GAMMA - 1.0) * log_ratio)
         top += rest
     return top, tl.where(near, difference, h - top)
 
 
 @triton.jit
-def row_factors(by_nll, by_log_miss, own, d):
+def row_factors(by_nll, by_log1m, own, d):
     """What the gradient of every loss starts with: 1/D, p_y, the factor of e, and dz_y."""
     e_y = exp(own)
     inverse = 1.0 / (d + e_y)
-    hit = e_y * inverse
-    by_nll, by_log_miss = by_nll * inverse, by_log_miss * hit
-    return inverse, hit, by_nll + by_log_miss / d, -(by_log_miss + by_nll * d)
+    p_y = e_y * inverse
+    by_nll, by_log1m = by_nll * inverse, by_log1m * p_y
+    return inverse, p_y, by_nll + by_log1m / d, -(by_log1m + by_nll * d)

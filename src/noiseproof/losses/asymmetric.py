@@ -28,7 +28,7 @@ def growth(start: float, step: Tensor, power: float) -> Tensor:
 
 
 def check_power(text: str, base: float, exponent: float) -> None:
-    """That the largest power in a loss, ``text`` in words, leaves room in float32."""
+    """That the largest power in a loss, ``text`` in words, stays finite in float32."""
     if exponent * math.log(base) > math.log(1e30):
         raise ValueError(f"{text} must be at most 1e30, or the loss overflows: got {base:g} to the power {exponent:g}")
 
@@ -56,7 +56,7 @@ class AUL(RobustLoss):
     0.625
     """
 
-    needs = (Statistic.MISS,)
+    needs = (Statistic.P_OTHERS,)
 
     def __init__(self, *, a: float = 5.5, p: float = 3.0, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -65,7 +65,7 @@ class AUL(RobustLoss):
         check_power("a^p", self.a, self.p)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return growth(self.a - 1, s.miss, self.p) / self.p
+        return growth(self.a - 1, s.p_others, self.p) / self.p
 
 
 @register(
@@ -91,7 +91,7 @@ class AGCE(RobustLoss):
     0.875
     """
 
-    needs = (Statistic.MISS,)
+    needs = (Statistic.P_OTHERS,)
 
     def __init__(self, *, a: float = 0.6, q: float = 0.6, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -100,9 +100,9 @@ class AGCE(RobustLoss):
         check_power("(a + 1)^q", self.a + 1, self.q)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        # From the miss where the two powers are close, at p_y = 1 or for a small q; elsewhere from p_y, which a tiny a needs.
-        reached = self.a + s.hit
-        rise = self.q * torch.log1p(s.miss / reached)
+        # From 1 - p_y where the two powers are close, at p_y = 1 or for a small q; elsewhere from p_y, which a tiny a needs.
+        reached = self.a + s.p_target
+        rise = self.q * torch.log1p(s.p_others / reached)
         close = rise < 0.5
         small = torch.pow(reached, self.q) * torch.expm1(torch.where(close, rise, 0.0))
         large = math.pow(self.a + 1, self.q) - torch.pow(torch.where(close, 1.0, reached), self.q)
@@ -138,7 +138,7 @@ class AEL(RobustLoss):
         self.a = check_range("a", a, above=0)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return torch.exp(-s.hit / self.a)
+        return torch.exp(-s.p_target / self.a)
 
 
 class _PowerLoss(RobustLoss):
@@ -153,17 +153,17 @@ class _PowerLoss(RobustLoss):
         self.q = check_range("q", q, above=0)
         check_power("a^q", self.a, self.q)
         self._sum = Statistic.power_sum(self.q)
-        self.needs = (Statistic.MISS, self._sum)
+        self.needs = (Statistic.P_OTHERS, self._sum)
 
     def _power(self, s: RowStatistics) -> Tensor:
         r"""``sum_k |a e_k - p_k|^q - (a-1)^q``, the label's part without cancellation at p_y = 1."""
         if self.q == 2:
-            miss = s.miss
-            return torch.addcmul(s.others(self._sum), miss, miss + 2 * (self.a - 1))
+            p_others = s.p_others
+            return torch.addcmul(s.others(self._sum), p_others, p_others + 2 * (self.a - 1))
         if self.a == 1:
-            # In log space: miss**q has an infinite slope at 0 for q < 1.
-            return torch.exp(self.q * s.log_miss) + s.others(self._sum)
-        return growth(self.a - 1, s.miss, self.q) + s.others(self._sum)
+            # In log space: p_others**q has an infinite slope at 0 for q < 1.
+            return torch.exp(self.q * s.log1m_p_target) + s.others(self._sum)
+        return growth(self.a - 1, s.p_others, self.q) + s.others(self._sum)
 
 
 @register(

@@ -1,8 +1,8 @@
 """The contract of every loss: what ``torch.nn.CrossEntropyLoss`` promises, kept in one place.
 
 A loss is one method, :meth:`RobustLoss.from_statistics`, and the set of statistics it reads, ``needs``. Shapes, targets,
-weights, ignored rows, smoothing, reduction and dtypes are handled once, for all of them: the shapes in tensors.py, the usual
-call as one step in one_step.py, a call in a compiled function in in_graph.py, sums in composition.py, and all else here.
+weights, ignored rows, smoothing, reduction and dtypes are handled once, for all of them: shapes and options in arguments.py,
+the usual call as one step, eager or compiled, in fused.py, sums in composition.py, and all else here.
 """
 
 import copy
@@ -14,14 +14,19 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from noiseproof.checks import check_range
-from noiseproof.core import can_look, rows_of_labels
+from noiseproof.core import is_eager_cpu, rows_of_labels
 from noiseproof.core.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
-from noiseproof.losses.checks import arguments_of, by_name, check_weight, raise_unknown
-from noiseproof.losses.in_graph import keep, loss_in_graph
-from noiseproof.losses.one_step import in_one_step, rows_of_program
-from noiseproof.losses.programs import can_have_program, named, text_of
-from noiseproof.losses.tensors import as_rows, result_dtype
-from noiseproof.program import Reduction, Rows
+from noiseproof.losses.arguments import arguments_of, as_rows, by_name, check_weight, raise_unknown, result_dtype
+from noiseproof.losses.fused import (
+    attribute_key,
+    cache_key_of,
+    can_have_program,
+    fused_loss,
+    keep_for_compiler,
+    loss_call,
+    recorded_call,
+)
+from noiseproof.program import LossCall, Reduction
 
 __all__ = ["Contract", "Reduction", "RobustLoss", "Sum"]
 
@@ -69,8 +74,8 @@ class RobustLoss(nn.Module):
     """Whether the training loop must also call its method ``update``."""
 
     weight: Tensor | None
-    _has_text = False
-    _text: str | None = None
+    _has_cache_key = False
+    _cache_key: str | None = None
     """Class and plain attributes, where they are all that a loss is made of: what programs and compilers know it by"""
 
     @by_name
@@ -97,23 +102,24 @@ class RobustLoss(nn.Module):
         own = vars(cls).get("__init__")
         if own is not None and all(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in arguments_of(own)):
             cls.__init__ = by_name(own)  # type: ignore[method-assign]  # as the decorator above does
-        cls._has_text = can_have_program(cls)
-        cls._keep = RobustLoss._keep  # type: ignore[method-assign]  # found there at once, with nothing to check on the way
+        cls._has_cache_key = can_have_program(cls)
+        cls._is_recordable = RobustLoss._is_recordable  # type: ignore[method-assign]  # found there at once, with nothing to check on the way
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ and name in parameters_of(type(self)):
             raise AttributeError(f"{name} of {type(self).__name__} is fixed at construction; make a new loss")
         if name == "weight" and isinstance(value, nn.Parameter):
             raise TypeError("weight is a buffer, not a parameter: assign a tensor; one that requires gradients gets them")
-        again = name in self.__dict__
+        is_change = name in self.__dict__
         super().__setattr__(name, value)
-        if not self._has_text or name == "training" or name not in self.__dict__:
+        if not self._has_cache_key or name == "training" or name not in self.__dict__:
             return
         if is_compiling():
-            if self._text is not None:
-                self._text = None  # made when it is wanted: a compiler would read all of that here
+            if self._cache_key is not None:
+                self._cache_key = None  # made when it is wanted: a compiler would read all of that here
             return
-        self.__dict__["_text"] = text_of(self) if again or self._text is None else f"{self._text} {named(name, value)}"
+        key = self._cache_key
+        self.__dict__["_cache_key"] = cache_key_of(self) if is_change or key is None else f"{key} {attribute_key(name, value)}"
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         """The loss of each row, elementwise in the statistics."""
@@ -157,34 +163,34 @@ class RobustLoss(nn.Module):
         if unknown:
             raise_unknown(self, unknown)
         if is_compiling():
-            text = self._full_text()
-            if text is not None and self._keep(text):
-                return loss_in_graph(logits, target, self._buffers["weight"], text)
+            cache_key = self._full_cache_key()
+            if cache_key is not None and self._is_recordable(cache_key):
+                return recorded_call(logits, target, self._buffers["weight"], cache_key)
             logits, target, classes, shape = as_rows(self, logits, target)
             return self.from_source(Logits(logits, classes), target, shape)
         logits, target, classes, shape = as_rows(self, logits, target)
-        rows = rows_of_program(self, logits, target)
-        if rows is None:
+        call = loss_call(self, logits, target)
+        if call is None:
             return self.from_source(Logits(logits, classes), target, shape)
-        result = in_one_step(self, rows, logits, target)
+        result = fused_loss(self, call, logits, target)
         return result.reshape(shape) if self.reduction == "none" else result
 
-    def _full_text(self) -> str | None:
+    def _full_cache_key(self) -> str | None:
         """What stands for this loss with its parts; None: nothing does. A compiler reads this, and checks what it reads."""
-        return self._text
+        return self._cache_key
 
-    def _keep(self, text: str) -> bool:
-        return keep(self, text)
+    def _is_recordable(self, cache_key: str) -> bool:
+        return keep_for_compiler(self, cache_key)
 
     # As torch.compiler.assume_constant_result marks it, without importing the compiler, which calls it and does not read it.
-    _keep._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions have no declared attributes
+    _is_recordable._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions have no declared attributes
 
     def _by_autograd(self, logits: Tensor, target: Tensor) -> Tensor:
         """What one step gives, each operation by itself and in the dtype of the statistics."""
         rows, total = self.weighted_rows(Logits(logits), target)
         return rows if self.reduction == "none" else self._total_of(rows, total)
 
-    def _again(self, logits: Tensor, target: Tensor, given: Rows) -> Tensor:
+    def _recompute(self, logits: Tensor, target: Tensor, given: LossCall) -> Tensor:
         """:meth:`_by_autograd` with the options of an earlier call, which may have been changed since."""
         loss = copy.copy(self)
         loss.__dict__ |= {"ignore_index": given.ignore_index, "reduction": given.reduction, "label_smoothing": 0.0}
@@ -239,7 +245,7 @@ class RobustLoss(nn.Module):
 
     def _ignored(self, target: Tensor) -> Tensor | None:
         """Which labels are to be ignored; None: a look at the least and the largest has shown that none is."""
-        if can_look(target):
+        if is_eager_cpu(target):
             if not target.numel():
                 return None
             low, high = torch.aminmax(target)

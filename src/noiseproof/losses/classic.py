@@ -68,7 +68,7 @@ class FL(RobustLoss):
     0.1733
     """
 
-    needs = (Statistic.NLL, Statistic.MISS)
+    needs = (Statistic.NLL, Statistic.P_OTHERS)
 
     def __init__(self, *, gamma: float = 0.5, detach_focal: bool = False, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -104,14 +104,14 @@ class MAE(RobustLoss):
     1.5
     """
 
-    needs = (Statistic.MISS,)
+    needs = (Statistic.P_OTHERS,)
 
     def __init__(self, *, scale: float = 2.0, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
         self.scale = check_range("scale", scale, above=0)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return self.scale * s.miss
+        return self.scale * s.p_others
 
 
 @register(
@@ -137,10 +137,10 @@ class MSE(RobustLoss):
     0.25
     """
 
-    needs = (Statistic.MISS, Statistic.SQ_SUM)
+    needs = (Statistic.P_OTHERS, Statistic.SQ_SUM)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return (s.miss.square() + s.sq_others) / s.classes
+        return (s.p_others.square() + s.sq_others) / s.classes
 
 
 @register(
@@ -166,14 +166,14 @@ class RCE(RobustLoss):
     6.9078
     """
 
-    needs = (Statistic.MISS,)
+    needs = (Statistic.P_OTHERS,)
 
     def __init__(self, *, clip: float = 1e-4, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
         self.clip = check_range("clip", clip, above=0, below=1)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return -math.log(self.clip) * s.miss
+        return -math.log(self.clip) * s.p_others
 
 
 @register_pair("sce", title="Symmetric cross entropy", asymmetric="False", reference="Wang et al., ICCV 2019")

@@ -13,7 +13,7 @@ from noiseproof.losses.catalog import register
 
 __all__ = ["OGC"]
 
-LEAST = 1e-7
+MIN_PROBABILITY = 1e-7
 """The least probability that is told from 0."""
 
 
@@ -52,14 +52,14 @@ class OGC(RobustLoss):
 
     def __init__(self, *, tau: float = 1e7, epsilon: float = 20.0, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
-        self.tau = check_range("tau", tau, above=1, at_most=1 / LEAST)
+        self.tau = check_range("tau", tau, above=1, at_most=1 / MIN_PROBABILITY)
         self.epsilon = check_range("epsilon", epsilon, at_least=0)
         # A tensor, so that a compiled or captured step sees a new threshold without being compiled again.
         self.register_buffer("threshold", torch.tensor(self.tau))
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         # Bounded, because a loss that was cast to half precision holds 1e7 as infinity.
-        bend = torch.log(self.threshold.to(s.nll.dtype)).clamp_max(-math.log(LEAST))
+        bend = torch.log(self.threshold.to(s.nll.dtype)).clamp_max(-math.log(MIN_PROBABILITY))
         return torch.where(s.nll < bend, s.nll, bend + 1 - torch.exp(bend - s.nll))
 
     def update(self, nll: Tensor, *, lr: float) -> None:
@@ -99,9 +99,12 @@ def clipping_threshold(means: Tensor, variances: Tensor, ratio: float) -> float:
 
     Both are Gaussians of ``-log p``, truncated to probabilities between 1e-7 and 1 - 1e-7.
     """
-    nll = torch.linspace(-math.log1p(-LEAST), -math.log(LEAST), 1000, dtype=torch.float64)[:, None]
+    nll = torch.linspace(-math.log1p(-MIN_PROBABILITY), -math.log(MIN_PROBABILITY), 1000, dtype=torch.float64)[:, None]
     density = torch.softmax(-(nll - means).square() / (2 * variances), 0)
-    low, high = LEAST, 1 - LEAST  # of p, below which the gradient 1/p is clipped: the ratio falls from one to the other
+    low, high = (
+        MIN_PROBABILITY,
+        1 - MIN_PROBABILITY,
+    )  # of p, below which the gradient 1/p is clipped: the ratio falls from one to the other
     for _ in range(50):
         middle = (low + high) / 2
         clean, noisy = (density * torch.exp(nll).clamp_max(1 / middle)).sum(0).tolist()

@@ -74,23 +74,23 @@ class NL(RobustLoss):
         if self.stage == "selpl":
             return self._positive(row_statistics(logits, target, (Statistic.NLL,)))
         other = complementary_labels(target, logits.shape[1], self.generator)
-        loss = -row_statistics(logits, other, (Statistic.MISS,)).log_miss
+        loss = -row_statistics(logits, other, (Statistic.P_OTHERS,)).log1m_p_target
         if self.stage == "nl":
             return loss
         return self._selected(loss, row_statistics(logits.detach(), target, (Statistic.NLL,)))
 
     def every_label(self, logits: Tensor) -> Tensor:
-        s = every_label_statistics(logits, (Statistic.NLL, Statistic.MISS))
+        s = every_label_statistics(logits, (Statistic.NLL, Statistic.P_OTHERS))
         if self.stage == "selpl":
             return self._positive(s)
-        loss = -s.log_miss.gather(1, every_complementary_label(logits, self.generator))
+        loss = -s.log1m_p_target.gather(1, every_complementary_label(logits, self.generator))
         return loss if self.stage == "nl" else self._selected(loss, s)
 
     def _positive(self, s: RowStatistics) -> Tensor:
-        return torch.where(s.hit > self.threshold, s.nll, 0.0)
+        return torch.where(s.p_target > self.threshold, s.nll, 0.0)
 
     def _selected(self, loss: Tensor, s: RowStatistics) -> Tensor:
-        return torch.where(s.hit.detach() > 1 / s.classes, loss, 0.0)
+        return torch.where(s.p_target.detach() > 1 / s.classes, loss, 0.0)
 
 
 @register(
@@ -126,18 +126,18 @@ class JNPL(RobustLoss):
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
         other = complementary_labels(target, logits.shape[1], self.generator)
-        positive = row_statistics(logits, target, (Statistic.NLL, Statistic.LEAD))
-        return self._loss(row_statistics(logits, other, (Statistic.MISS,)).log_miss, positive)
+        positive = row_statistics(logits, target, (Statistic.NLL, Statistic.MARGIN))
+        return self._loss(row_statistics(logits, other, (Statistic.P_OTHERS,)).log1m_p_target, positive)
 
     def every_label(self, logits: Tensor) -> Tensor:
-        s = every_label_statistics(logits, (Statistic.NLL, Statistic.MISS, Statistic.LEAD))
-        return self._loss(s.log_miss.gather(1, every_complementary_label(logits, self.generator)), s)
+        s = every_label_statistics(logits, (Statistic.NLL, Statistic.P_OTHERS, Statistic.MARGIN))
+        return self._loss(s.log1m_p_target.gather(1, every_complementary_label(logits, self.generator)), s)
 
-    def _loss(self, log_miss: Tensor, positive: RowStatistics) -> Tensor:
+    def _loss(self, log1m: Tensor, positive: RowStatistics) -> Tensor:
         """From log(1 - p_c) and the statistics of the label."""
-        hit = positive.hit.detach()
-        largest_other = hit * torch.exp(-positive.lead)
-        coin = torch.rand(hit.shape, device=hit.device, dtype=hit.dtype, generator=self.generator)
-        kept = (largest_other < 1 / positive.classes) & (coin < hit)
-        boost = (1 + hit) * (1 + hit**2) * (1 + hit**4) * (1 + hit**8)
-        return torch.exp(log_miss).detach() * -log_miss + self.lam * torch.where(kept, boost * positive.nll, 0.0)
+        p_target = positive.p_target.detach()
+        largest_other = p_target * torch.exp(-positive.margin)
+        coin = torch.rand(p_target.shape, device=p_target.device, dtype=p_target.dtype, generator=self.generator)
+        kept = (largest_other < 1 / positive.classes) & (coin < p_target)
+        boost = (1 + p_target) * (1 + p_target**2) * (1 + p_target**4) * (1 + p_target**8)
+        return torch.exp(log1m).detach() * -log1m + self.lam * torch.where(kept, boost * positive.nll, 0.0)

@@ -72,16 +72,16 @@ class Sum(RobustLoss):
     def masked_classes(self, logits: Tensor) -> Tensor:
         return self.terms[0][1].masked_classes(logits)
 
-    def _full_text(self) -> str | None:
-        text = self._text
-        if text is None:
+    def _full_cache_key(self) -> str | None:
+        cache_key = self._cache_key
+        if cache_key is None:
             return None
         for part in self.losses._modules.values():
-            inner = part._full_text()  # type: ignore[operator]  # what a sum is made of are losses
+            inner = part._full_cache_key()  # type: ignore[operator]  # what a sum is made of are losses
             if inner is None:
                 return None
-            text += f" ({inner})"
-        return text
+            cache_key += f" ({inner})"
+        return cache_key
 
     def __repr__(self) -> str:
         if type(self) is not Sum:

@@ -19,15 +19,15 @@ __all__ = ["ECE", "EFL", "ECEandMAE", "EFLandMAE"]
 class _EpsilonLoss(RobustLoss):
     """A loss of the label's probability under epsilon-softmax, ``(p + m e_top) / (1 + m)``, top the likeliest class."""
 
-    needs = (Statistic.NLL, Statistic.MISS, Statistic.LEAD)
+    needs = (Statistic.NLL, Statistic.P_OTHERS, Statistic.MARGIN)
 
     def __init__(self, m: float, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
         self.m = check_range("m", m, at_least=0)
 
     def _nll(self, s: RowStatistics) -> Tensor:
-        is_top = s.lead >= 0
-        if_top = -torch.log1p(-torch.where(is_top, s.miss, 0.0) / (1 + self.m))
+        is_top = s.margin >= 0
+        if_top = -torch.log1p(-torch.where(is_top, s.p_others, 0.0) / (1 + self.m))
         return torch.where(is_top, if_top, s.nll + math.log1p(self.m))
 
 
@@ -88,9 +88,9 @@ class EFL(_EpsilonLoss):
         self._focal = Statistic.focal_sum(self.gamma, detach=detach_focal)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        not_top = torch.log1p(-s.hit.clamp_max(0.5) / (1 + self.m))
-        log_miss = torch.where(s.lead >= 0, s.log_miss - math.log1p(self.m), not_top)
-        return RowStatistics(self._nll(s), log_miss, s.classes, {}).own(self._focal)
+        not_top = torch.log1p(-s.p_target.clamp_max(0.5) / (1 + self.m))
+        log1m = torch.where(s.margin >= 0, s.log1m_p_target - math.log1p(self.m), not_top)
+        return RowStatistics(self._nll(s), log1m, s.classes, {}).own(self._focal)
 
 
 @register_pair("ece+mae", reference="Wang et al., NeurIPS 2024")

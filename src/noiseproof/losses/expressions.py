@@ -16,7 +16,7 @@ from noiseproof.losses.base import RobustLoss, parameters_of
 
 __all__ = ["both", "evaluate", "names_in", "parse", "plus", "times", "values_of", "with_constants"]
 
-ALLOWED = (
+ALLOWED_NODES = (
     *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.Subscript, ast.Call, ast.IfExp),
     *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UnaryOp, ast.USub, ast.Not),
     *(ast.BoolOp, ast.And, ast.Or, ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE),
@@ -34,7 +34,7 @@ def _softmax(z: NDArray[np.float64]) -> NDArray[np.float64]:
     return shares
 
 
-KNOWN: dict[str, Any] = {
+KNOWN_NAMES: dict[str, Any] = {
     **{name: getattr(np, name) for name in ("abs", "arange", "arccos", "exp", "log", "max", "maximum", "mean", "minimum")},
     **{"sqrt": np.sqrt, "sum": np.sum, "norm": np.linalg.norm, "softmax": _softmax, "H": _entropy, "inf": math.inf},
 }
@@ -53,7 +53,7 @@ def parse(expression: str) -> ast.Expression:
     except SyntaxError as error:
         raise ValueError(f"{expression!r} must be a Python expression: {error.msg}") from None
     nodes = list(ast.walk(tree))
-    wrong = [node for node in nodes if not isinstance(node, ALLOWED)]
+    wrong = [node for node in nodes if not isinstance(node, ALLOWED_NODES)]
     wrong += [node for node in nodes if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name)]
     wrong += [node for node in nodes if isinstance(node, ast.Constant) and not isinstance(node.value, int | float)]
     if wrong:
@@ -77,7 +77,7 @@ def evaluate(expression: str, values: Mapping[str, Any]) -> Any:
     >>> evaluate("if q <= 1 or w1 >= 2 * w2", {"q": 3.0, "w1": 0.6, "w2": 0.1})
     True
     """
-    known = {**KNOWN, **values}
+    known = {**KNOWN_NAMES, **values}
     unknown = sorted(names_in(expression) - set(known))
     if unknown:
         raise ValueError(f"{expression!r} uses {', '.join(unknown)}, and no value was given")

@@ -117,18 +117,18 @@ class TaylorCE(RobustLoss):
     0.625
     """
 
-    needs = (Statistic.MISS,)
+    needs = (Statistic.P_OTHERS,)
 
     def __init__(self, *, t: int = 2, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
         self.t = check_integer("t", t, at_least=1)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        miss = s.miss
-        total = torch.full_like(miss, 1.0 / self.t)
+        p_others = s.p_others
+        total = torch.full_like(p_others, 1.0 / self.t)
         for i in range(self.t - 1, 0, -1):  # Horner's rule
-            total = total * miss + 1.0 / i
-        return total * miss
+            total = total * p_others + 1.0 / i
+        return total * p_others
 
 
 @register(
@@ -163,10 +163,10 @@ class PHuberCE(RobustLoss):
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         bend = math.log(self.tau)
-        return torch.where(s.nll < bend, s.nll, -self.tau * s.hit + bend + 1)
+        return torch.where(s.nll < bend, s.nll, -self.tau * s.p_target + bend + 1)
 
 
-def divergence_from_label(nll: Tensor, log_miss: Tensor, pi: float) -> Tensor:
+def divergence_from_label(nll: Tensor, log1m: Tensor, pi: float) -> Tensor:
     r"""JS from ``-log p_y`` and ``log(1 - p_y)``.
 
     With c = pi/(1-pi) its slope in p_y is ``-log(1 + c/p_y) / log(1 + c)``, which integrates to::
@@ -178,10 +178,10 @@ def divergence_from_label(nll: Tensor, log_miss: Tensor, pi: float) -> Tensor:
     c = pi / (1 - pi)
     scale = math.log1p(c) / c
     largest = -math.log(torch.finfo(nll.dtype).tiny) - 7  # beyond it p_y is 0
-    log_t = (nll + log_miss + math.log(pi)).clamp(-40.0, largest)
+    log_t = (nll + log1m + math.log(pi)).clamp(-40.0, largest)
     ratio = F.softplus(log_t, threshold=80.0) * torch.exp(-log_t)  # log(1 + t) / t
-    far = F.softplus(log_miss - torch.logaddexp(-nll, torch.full_like(nll, math.log(c))), threshold=80.0)
-    return torch.exp(log_miss) * (1 - (1 - pi) / scale * ratio) + far / scale
+    far = F.softplus(log1m - torch.logaddexp(-nll, torch.full_like(nll, math.log(c))), threshold=80.0)
+    return torch.exp(log1m) * (1 - (1 - pi) / scale * ratio) + far / scale
 
 
 @register(
@@ -206,14 +206,14 @@ class JS(RobustLoss):
     2.0
     """
 
-    needs = (Statistic.NLL, Statistic.MISS)
+    needs = (Statistic.NLL, Statistic.P_OTHERS)
 
     def __init__(self, *, pi: float = 0.5, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
         self.pi = check_range("pi", pi, above=0, below=1)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return divergence_from_label(s.nll, s.log_miss, self.pi)
+        return divergence_from_label(s.nll, s.log1m_p_target, self.pi)
 
 
 @register(
@@ -240,11 +240,11 @@ class FisherRao(RobustLoss):
     1.0966
     """
 
-    needs = (Statistic.NLL, Statistic.MISS)
+    needs = (Statistic.NLL, Statistic.P_OTHERS)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         # arccos has an infinite slope at 1; the angle of the two square roots has a finite one everywhere.
-        return torch.atan2(torch.exp(0.5 * s.log_miss), torch.exp(-0.5 * s.nll)).square()
+        return torch.atan2(torch.exp(0.5 * s.log1m_p_target), torch.exp(-0.5 * s.nll)).square()
 
 
 @register(
@@ -274,4 +274,4 @@ class DFT(RobustLoss):
     needs = (Statistic.NLL,)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return s.hit.detach() * s.nll.clamp_max(torch.finfo(s.nll.dtype).max)  # which is 0 at p_y = 0, not NaN
+        return s.p_target.detach() * s.nll.clamp_max(torch.finfo(s.nll.dtype).max)  # which is 0 at p_y = 0, not NaN

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from noiseproof.core import accumulation_dtype, backend_for, decode
-from noiseproof.core.statistics import Logits, RowStatistics, Statistic, request_of, statistics_of
+from noiseproof.core.statistics import Logits, RowStatistics, Statistic, needs_key_of, statistics_of
+from noiseproof.losses.arguments import as_rows
 from noiseproof.losses.base import RobustLoss
-from noiseproof.losses.one_step import rows_of_program
-from noiseproof.losses.tensors import as_rows
+from noiseproof.losses.fused import loss_call
 
 __all__ = ["GradientInForward"]
 
@@ -51,7 +51,7 @@ class GradientInForward(nn.Module):
             raise TypeError("the target must hold class indices, got class probabilities")
         if self.criterion.weight is not None and self.criterion.weight.requires_grad:
             raise TypeError("there is no gradient for class weights here; call the criterion as it is")
-        result = _Step.apply(rows, target, self.criterion, self.in_place)  # type: ignore[no-untyped-call]
+        result = _GradientStep.apply(rows, target, self.criterion, self.in_place)  # type: ignore[no-untyped-call]
         return result
 
 
@@ -62,15 +62,15 @@ def _check(criterion: RobustLoss) -> None:
         raise ValueError(f"the criterion must reduce to a mean or a sum without label smoothing, got {criterion!r}")
 
 
-class _Rows(Logits):
+class _StatisticsLeaf(Logits):
     """Logits whose statistics start a graph of their own, which ends at the loss."""
 
     def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
-        keys, request = request_of(needs)
-        self.asked, self.labels = decode(request), target
+        keys, needs_key = needs_key_of(needs)
+        self.needs, self.labels = decode(needs_key), target
         dtype = accumulation_dtype(self.dtype)
         with torch.no_grad():
-            values, self.saved = backend_for(self.logits).forward(self.logits, target, self.asked, dtype)
+            values, self.saved = backend_for(self.logits).forward(self.logits, target, self.needs, dtype)
         self.values = values.requires_grad_()
         return statistics_of(self.values.unbind(), keys, self.classes)
 
@@ -87,32 +87,32 @@ def _overlap(rows: Tensor) -> bool:
 
 def _by_program(logits: Tensor, target: Tensor, criterion: RobustLoss, in_place: bool) -> tuple[Tensor, Tensor] | None:
     """Loss and gradient without autograd in between, where a device runs the program of the criterion."""
-    rows = rows_of_program(criterion, logits, target)
-    if rows is None or rows.backend.programs is None:
+    call = loss_call(criterion, logits, target)
+    if call is None or call.backend.programs is None:
         return None
-    formula, programs = rows.formula, rows.backend.programs
+    formula, programs = call.formula, call.backend.programs
     labels = target.long()
-    done = programs.at_once(formula, logits, labels, rows.weight, rows.ignore_index, rows.reduction, rows.dtype, in_place)
+    done = programs.single_pass(formula, logits, labels, call.weight, call.ignore_index, call.reduction, call.dtype, in_place)
     if done is not None:
         return done
-    primitives, saved = rows.backend.forward(logits, labels, formula.asked, formula.dtype)
-    given = (rows.weight, rows.ignore_index, rows.reduction, rows.dtype, True, logits.shape[1])
-    loss, slopes, numbers = programs.run(formula, primitives, labels, *given)
-    grads = programs.scaled(slopes, torch.ones_like(loss), numbers, rows.reduction)
-    return loss, rows.backend.backward(grads, logits, labels, primitives, saved, formula.asked, logits if in_place else None)
+    statistics, saved = call.backend.forward(logits, labels, formula.needs, formula.dtype)
+    given = (call.weight, call.ignore_index, call.reduction, call.dtype, True, logits.shape[1])
+    loss, row_grads, numbers = programs.run(formula, statistics, labels, *given)
+    grads = programs.scaled(row_grads, torch.ones_like(loss), numbers, call.reduction)
+    return loss, call.backend.backward(grads, logits, labels, statistics, saved, formula.needs, logits if in_place else None)
 
 
 def _by_autograd(logits: Tensor, target: Tensor, criterion: RobustLoss, in_place: bool) -> tuple[Tensor, Tensor]:
     """The same for any criterion: autograd has the part from the statistics to the loss."""
-    rows = _Rows(logits)
+    source = _StatisticsLeaf(logits)
     with torch.enable_grad():
-        loss = criterion.from_source(rows, target, target.shape)
-        (grads,) = torch.autograd.grad(loss, rows.values)
-    given = (rows.labels, rows.values.detach(), rows.saved, rows.asked)
+        loss = criterion.from_source(source, target, target.shape)
+        (grads,) = torch.autograd.grad(loss, source.values)
+    given = (source.labels, source.values.detach(), source.saved, source.needs)
     return loss.detach(), backend_for(logits).backward(grads, logits, *given, logits if in_place else None)
 
 
-class _Step(torch.autograd.Function):
+class _GradientStep(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, criterion: RobustLoss, in_place: bool) -> Tensor:
         given = (logits.detach(), target, criterion, in_place)

@@ -12,23 +12,23 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from noiseproof.checks import check_integer
-from noiseproof.core import accumulation_dtype, backend_for, is_watched
+from noiseproof.core import accumulation_dtype, backend_for, has_dispatch_mode
 from noiseproof.core.linear import (
     Gradients,
     Products,
     chunk_budget,
     chunk_rows,
     forward_pass,
-    linear_primitives,
-    only_once,
+    linear_statistics,
+    no_second_derivative,
     write_gradient,
 )
-from noiseproof.core.statistics import Logits, RowStatistics, Statistic, request_of, statistics_of
+from noiseproof.core.statistics import Logits, RowStatistics, Statistic, needs_key_of, statistics_of
 from noiseproof.losses.base import RobustLoss
 
 __all__ = ["Linear", "weighted_rows"]
 
-EVERY_LABEL = 16
+EVERY_LABEL_MATRICES = 16
 """So many matrices of a chunk's size the losses of all its labels take, at least, with what autograd keeps of them."""
 
 
@@ -64,10 +64,10 @@ class Linear:
         )
 
     def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
-        keys, request = request_of(needs)
+        keys, needs_key = needs_key_of(needs)
         tensors = (self.hidden, self.weight, self.bias, target, self.keep)
-        primitives, _ = linear_primitives(*tensors, request, self.dtype, self.chunk_bytes)
-        return statistics_of(primitives.unbind(), keys, self.classes)
+        statistics, _ = linear_statistics(*tensors, needs_key, self.dtype, self.chunk_bytes)
+        return statistics_of(statistics.unbind(), keys, self.classes)
 
     def every_label(self, needs: tuple[Statistic, ...]) -> RowStatistics:
         raise TypeError("the losses of all labels are as many as the logits; linear_loss computes them chunk by chunk")
@@ -88,22 +88,24 @@ def product_dtype(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> torch.
 def weighted_rows(source: Linear, target: Tensor, criterion: RobustLoss, recompute: bool) -> tuple[Tensor, Tensor | None]:
     """The weighted losses of all rows, or their sum, and what a mean divides it by."""
     every = criterion.reads_every_label(target)
-    if torch.compiler.is_compiling() or is_watched(source.hidden) or source.hidden.is_meta:  # whole passes, as operations
+    if (
+        torch.compiler.is_compiling() or has_dispatch_mode(source.hidden) or source.hidden.is_meta
+    ):  # whole passes, as operations
         return _checkpointed_rows(source, target, criterion) if every else criterion.weighted_rows(source, target)
     parameters = [p for p in criterion.parameters() if p.requires_grad]
     inputs = (source.hidden, source.weight, source.bias, *parameters)
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
     # Not in float16: the gradient of a sum may overflow, that of a mean vanish, unless the scale of the loss is known.
-    at_once = wanted and criterion.reduction != "none" and not recompute and source.dtype != torch.float16
-    if not every and not at_once:
+    grads_in_forward = wanted and criterion.reduction != "none" and not recompute and source.dtype != torch.float16
+    if not every and not grads_in_forward:
         return criterion.weighted_rows(source, target)
-    chunk_bytes = max(1, source.chunk_bytes // EVERY_LABEL) if every else source.chunk_bytes
-    task = _Task(target, source.keep, criterion, source.dtype, chunk_bytes, at_once)
+    chunk_bytes = max(1, source.chunk_bytes // EVERY_LABEL_MATRICES) if every else source.chunk_bytes
+    task = _ChunkedLoss(target, source.keep, criterion, source.dtype, chunk_bytes, grads_in_forward)
     rows, total = _ChunkedRows.apply(task, *inputs)  # type: ignore[no-untyped-call]
     return rows, total
 
 
-class _Task(NamedTuple):
+class _ChunkedLoss(NamedTuple):
     """What is computed, besides the tensors with gradients."""
 
     target: Tensor
@@ -111,18 +113,18 @@ class _Task(NamedTuple):
     criterion: RobustLoss
     dtype: torch.dtype
     chunk_bytes: int
-    at_once: bool
+    grads_in_forward: bool
     """The sum of the losses, with its gradients, instead of the losses"""
 
 
 class _LabelChunk(Logits):
-    """Logits whose losses are differentiated down to the primitives; the operation's own backward pass does the rest."""
+    """Logits whose losses are differentiated down to the statistics; the operation's own backward pass does the rest."""
 
     def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
-        keys, request = request_of(needs)
-        primitives, saved = forward_pass(self.logits, target, request)
-        self.leaf = primitives.requires_grad_(torch.is_grad_enabled())
-        self._rest = (target, primitives.detach(), saved, request)
+        keys, needs_key = needs_key_of(needs)
+        statistics, saved = forward_pass(self.logits, target, needs_key)
+        self.leaf = statistics.requires_grad_(torch.is_grad_enabled())
+        self._rest = (target, statistics.detach(), saved, needs_key)
         return statistics_of(self.leaf.unbind(), keys, self.classes)
 
     def by_logits(self, grads: Tensor) -> Tensor:
@@ -141,7 +143,7 @@ class _EveryLabelChunk(Logits):
 
 
 def _run(
-    task: _Task, inputs: Sequence[Any], wanted: Sequence[bool], upstream: Tensor | None
+    task: _ChunkedLoss, inputs: Sequence[Any], wanted: Sequence[bool], upstream: Tensor | None
 ) -> tuple[Tensor, Tensor | int, tuple[Tensor | None, ...]]:
     """Losses, their total weight and, given the gradient of each loss, those of the inputs."""
     hidden, weight, bias, *parameters = inputs
@@ -179,20 +181,20 @@ class _ChunkedRows(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, task: _Task, *inputs: Any) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, task: _ChunkedLoss, *inputs: Any) -> tuple[Tensor, Tensor]:
         ctx.task, wanted = task, ctx.needs_input_grad[1:]
-        ctx.share = _share(task) if task.at_once else None
+        ctx.share = _share(task) if task.grads_in_forward else None
         upstream = None if ctx.share is None else ctx.share.expand(len(task.target))
         losses, total, gradients = _run(task, inputs, wanted, upstream)
-        ctx.gradients = gradients if task.at_once else None
+        ctx.gradients = gradients if task.grads_in_forward else None
         ctx.save_for_backward(task.target, task.criterion.weight, *inputs)
         count = total if isinstance(total, Tensor) else losses.new_full((), total)
         ctx.mark_non_differentiable(count)
-        return losses.sum() if task.at_once else losses, count
+        return losses.sum() if task.grads_in_forward else losses, count
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        found, ctx.gradients, again = ctx.gradients, None, torch.is_grad_enabled()
+        found, ctx.gradients, create_graph = ctx.gradients, None, torch.is_grad_enabled()
         with torch.no_grad():
             if found is not None:
                 scale = _finite_scale(grads[0] / ctx.share, ctx.task)
@@ -202,10 +204,10 @@ class _ChunkedRows(torch.autograd.Function):
                 _, _, *inputs = ctx.saved_tensors  # target and weights, so that a change of them in place is seen
                 _, _, found = _run(ctx.task, inputs, ctx.needs_input_grad[1:], upstream)
         # Without this a derivative of them would be zero, and wrong.
-        return None, *(_Once.apply(g.requires_grad_()) if again and g is not None else g for g in found)  # type: ignore[no-untyped-call]
+        return None, *(_FirstGradient.apply(g.requires_grad_()) if create_graph and g is not None else g for g in found)  # type: ignore[no-untyped-call]
 
 
-def _share(task: _Task) -> Tensor:
+def _share(task: _ChunkedLoss) -> Tensor:
     """Of each loss in the reduced one if classes have no weights: gradients need no other factor then, and are rounded once."""
     dtype, like = accumulation_dtype(task.dtype), task.target
     if task.criterion.reduction == "sum":
@@ -214,14 +216,14 @@ def _share(task: _Task) -> Tensor:
     return count.clamp_min(1.0).reciprocal()
 
 
-def _finite_scale(grad: Tensor, task: _Task) -> Tensor:
+def _finite_scale(grad: Tensor, task: _ChunkedLoss) -> Tensor:
     """0 where no row counts: a mean is then 0/0, but the gradient of nothing is nothing."""
     if not len(task.target):
         return torch.zeros_like(grad)
     return grad if task.keep is None else grad.masked_fill(~task.keep.any(), 0.0)
 
 
-class _Once(torch.autograd.Function):
+class _FirstGradient(torch.autograd.Function):
     """A gradient that cannot be differentiated once more."""
 
     @staticmethod
@@ -230,7 +232,7 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        only_once()
+        no_second_derivative()
 
 
 def _checkpointed_rows(source: Linear, target: Tensor, criterion: RobustLoss) -> tuple[Tensor, Tensor]:
@@ -243,7 +245,7 @@ def _checkpointed_rows(source: Linear, target: Tensor, criterion: RobustLoss) ->
         return rows, rows.new_full((), len(rows)) if count is None else count
 
     rows = len(source.hidden)
-    step = max(1, chunk_rows(rows, source.classes, source.dtype, max(1, source.chunk_bytes // EVERY_LABEL)))
+    step = max(1, chunk_rows(rows, source.classes, source.dtype, max(1, source.chunk_bytes // EVERY_LABEL_MATRICES)))
     parts = zip(source.hidden.split(step), target.split(step), strict=True)
     found = [checkpoint(rows_of, x, labels, use_reentrant=False) for x, labels in parts]
     return torch.cat([rows for rows, _ in found]), torch.stack([count for _, count in found]).sum()

@@ -15,8 +15,8 @@ __all__ = ["NCE", "NFL", "NNCE", "NNFL"]
 
 
 class _Share(torch.autograd.Function):
-    """``part / (part + rest)`` with its slopes as products: autograd's, 1/sum - part/sum**2, is a difference of equal numbers
-    where the rest is small."""
+    """``part / (part + rest)`` with its gradient as products: autograd's, 1/sum - part/sum**2, is a difference of equal
+    numbers where the rest is small."""
 
     @staticmethod
     def forward(ctx: Any, part: Tensor, rest: Tensor) -> Tensor:
@@ -52,12 +52,12 @@ def share(part: Tensor, rest: Tensor, classes: int) -> Tensor:
     return torch.where(mostly, 1 - smaller, smaller)
 
 
-def _negative(s: RowStatistics, room: Statistic, minimum: float) -> Tensor:
+def _negative(s: RowStatistics, clipped: Statistic, minimum: float) -> Tensor:
     if minimum * s.classes >= 1:
         raise ValueError(
             f"minimum must be below 1/K, or a uniform prediction has no loss: got {minimum} for {s.classes} classes"
         )
-    return share(s.others(room), s.own(room), s.classes)
+    return share(s.others(clipped), s.own(clipped), s.classes)
 
 
 @register(
@@ -148,7 +148,7 @@ class NNCE(RobustLoss):
     def __init__(self, *, minimum: float = 1e-8, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
         self.minimum = check_range("minimum", minimum, above=0, below=0.5)
-        self._room = Statistic.room_sum(0.0, self.minimum)
+        self._room = Statistic.clipped_focal_sum(0.0, self.minimum)
         self.needs = (Statistic.NLL, self._room)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
@@ -185,7 +185,7 @@ class NNFL(RobustLoss):
         self.gamma = check_range("gamma", gamma, at_least=0)
         self.minimum = check_range("minimum", minimum, above=0, below=0.5)
         self.detach_focal = detach_focal
-        self._room = Statistic.room_sum(self.gamma, self.minimum, detach=detach_focal)
+        self._room = Statistic.clipped_focal_sum(self.gamma, self.minimum, detach=detach_focal)
         self.needs = (Statistic.NLL, self._room)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:

@@ -18,7 +18,7 @@ from noiseproof.losses.transformed import row_norm
 
 __all__ = ["Student", "StudentAPL"]
 
-MOST_SCORES = 2**25
+MAX_SCORES = 2**25
 """That a loss of every label forms with a margin; each takes some 50 bytes until the backward pass."""
 
 
@@ -95,7 +95,7 @@ class Student(RobustLoss):
 
     def every_label(self, logits: Tensor) -> Tensor:
         if self.training and self.margin > 0:
-            if len(logits) * self.classes**2 > MOST_SCORES:
+            if len(logits) * self.classes**2 > MAX_SCORES:
                 raise ValueError(
                     "with probability targets or smoothing the student loss forms N K^2 scores, because its margin makes them "
                     f"differ between labels: {len(logits)} rows of {self.classes} classes are too many; use labels, or margin=0"

@@ -146,7 +146,7 @@ class LogitBias(RobustLoss):
     1.0
     """
 
-    needs = (Statistic.NLL, Statistic.MISS)
+    needs = (Statistic.NLL, Statistic.P_OTHERS)
 
     def __init__(self, *, epsilon: float = 1.0, base: RobustLoss | None = None, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -157,9 +157,9 @@ class LogitBias(RobustLoss):
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
         # log((1 - p) / p) is shifted, and both ends of p follow from it without a difference.
-        margin = s.nll + s.log_miss - self.epsilon
-        nll, log_miss = F.softplus(margin, threshold=80.0), F.logsigmoid(margin)
-        return self.base.from_statistics(RowStatistics(nll, log_miss, s.classes, {}))
+        margin = s.nll + s.log1m_p_target - self.epsilon
+        nll, log1m = F.softplus(margin, threshold=80.0), F.logsigmoid(margin)
+        return self.base.from_statistics(RowStatistics(nll, log1m, s.classes, {}))
 
 
 class _PowerSum(RobustLoss):

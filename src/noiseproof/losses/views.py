@@ -9,14 +9,14 @@ from torch import Tensor
 
 from noiseproof.checks import check_integer, check_range
 from noiseproof.core.statistics import RowStatistics, Statistic, every_label_statistics, row_statistics
+from noiseproof.losses.arguments import raise_unknown
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register
-from noiseproof.losses.checks import raise_unknown
 from noiseproof.losses.generalized import divergence_from_label
 
 __all__ = ["GJS"]
 
-NEEDS = (Statistic.NLL, Statistic.MISS)
+NEEDS = (Statistic.NLL, Statistic.P_OTHERS)
 
 
 @register(
@@ -82,8 +82,8 @@ class GJS(RobustLoss):
         """JS of the mean prediction, plus how much the predictions differ from it, which no label changes."""
         size = math.log(self.views)
         nll = size - torch.logsumexp(torch.stack([-s.nll for s in views]), 0)
-        log_miss = torch.logsumexp(torch.stack([s.log_miss for s in views]), 0) - size
-        loss = divergence_from_label(nll, log_miss, self.pi)
+        log1m = torch.logsumexp(torch.stack([s.log1m_p_target for s in views]), 0) - size
+        loss = divergence_from_label(nll, log1m, self.pi)
         if self.views == 1:
             return loss
         z = logits.to(loss.dtype).unflatten(1, (self.views, -1))

@@ -1,23 +1,21 @@
-"""A loss as a program: a list of elementary operations that gives the value of a row and its slopes.
+"""A loss as a program: a list of elementary operations that gives the value of a row and its gradient by the statistics.
 
 A loss is written once, in torch, on vectors of statistics. Under autograd each of its operations costs more than its arithmetic
 on a small batch, and a launch on a GPU. So what it does is recorded once, together with its gradient, and simplified; what is
 left runs as straight-line code without autograd on a CPU, and as one kernel on a GPU.
 
-code     a program, and how one is built and simplified
-trace    a program from a function of primitives
-vectors  a program on vectors, in torch
-rows     what a step is given beside the logits
-on_cpu   a step on the CPU
-recorded a step as a compiler records it
-step     value and gradient of a loss in one step, and where that is possible
+code       a program, and how one is built and simplified
+trace      a program from a function of statistics
+formula    a program on vectors, in torch; what a call of a loss is computed with
+step       value and gradient of a loss in one step, in eager mode and in compiled code
+on_cpu     such a step on the CPU
+operation  such a step by kernels, as operations that a compiler leaves as they are
 """
 
 from noiseproof.program.code import Node, Program, Value
-from noiseproof.program.recorded import recorded_loss, recorder_of
-from noiseproof.program.rows import Formula, Reduction, Rows
-from noiseproof.program.step import loss_of_rows, runner_of
+from noiseproof.program.formula import Formula, LossCall, Reduction
+from noiseproof.program.step import eager_backend, fused_step, recorded_step, recording_backend
 from noiseproof.program.trace import traced
 
-__all__ = ["Formula", "Node", "Program", "Reduction", "Rows", "Value", "loss_of_rows", "recorded_loss", "recorder_of"]
-__all__ += ["runner_of", "traced"]
+__all__ = ["Formula", "LossCall", "Node", "Program", "Reduction", "Value", "eager_backend", "fused_step", "recorded_step"]
+__all__ += ["recording_backend", "traced"]

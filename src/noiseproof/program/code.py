@@ -9,7 +9,7 @@ __all__ = ["OPERATIONS", "Builder", "Node", "Program", "Value", "decoded", "enco
 Value = int | float
 """The number of a register, or a number: the first is always an ``int``, the second always a ``float``.
 
-To Python register 2 and the number 2.0 are equal, so what holds them is compared and looked up as text, which tells them apart.
+To Python register 2 and the number 2.0 are equal, so what holds them is compared and looked up as text, in which they differ.
 """
 
 
@@ -21,13 +21,13 @@ class Node(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Registers below ``primitives`` are those of the row; the node of number i is in register ``primitives + i``."""
+    """The statistics of a row are in the registers below ``arity``; the node of number i is in register ``arity + i``."""
 
-    primitives: int
+    arity: int
     nodes: tuple[Node, ...]
     value: Value
-    slopes: tuple[Value, ...]
-    """The derivative of the value by each primitive"""
+    row_grads: tuple[Value, ...]
+    """The derivative of the value by each row sum"""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and encoded(self) == encoded(other)
@@ -38,13 +38,13 @@ class Program(NamedTuple):
     def __hash__(self) -> int:
         return hash(encoded(self))
 
-    def reads(self, primitive: int) -> bool:
-        """Whether the value or a slope depends on a primitive."""
-        results = Node("", (self.value, *self.slopes))
-        return any(primitive in _registers(node) for node in (results, *self.nodes))
+    def reads(self, row_sum: int) -> bool:
+        """Whether the value or a slope depends on a row sum."""
+        results = Node("", (self.value, *self.row_grads))
+        return any(row_sum in _registers(node) for node in (results, *self.nodes))
 
-    def without_slopes(self) -> "Program":
-        return pruned(Program(self.primitives, self.nodes, self.value, ()))
+    def without_grads(self) -> "Program":
+        return pruned(Program(self.arity, self.nodes, self.value, ()))
 
 
 OPERATIONS: dict[str, Callable[..., float]] = {
@@ -78,8 +78,8 @@ OPERATIONS: dict[str, Callable[..., float]] = {
 class Builder:
     """Adds operations one by one."""
 
-    def __init__(self, primitives: int) -> None:
-        self.primitives = primitives
+    def __init__(self, arity: int) -> None:
+        self.arity = arity
         self.nodes: list[Node] = []
         self._numbers: dict[str, int] = {}
         """The registers of the nodes, by their text"""
@@ -97,18 +97,18 @@ class Builder:
         node = Node(name, tuple(sorted(inputs, key=_order)) if name in ("add", "mul") else inputs)
         text = repr(node)
         if text not in self._numbers:
-            self._numbers[text] = self.primitives + len(self.nodes)
+            self._numbers[text] = self.arity + len(self.nodes)
             self.nodes.append(node)
         return self._numbers[text]
 
-    def finished(self, value: Value, slopes: Sequence[Value]) -> Program:
-        return pruned(Program(self.primitives, tuple(self.nodes), value, tuple(slopes)))
+    def finished(self, value: Value, row_grads: Sequence[Value]) -> Program:
+        return pruned(Program(self.arity, tuple(self.nodes), value, tuple(row_grads)))
 
     def _node(self, value: Value, name: str) -> Node | None:
         """The operation behind a register, if it has this name."""
-        if isinstance(value, float) or value < self.primitives:
+        if isinstance(value, float) or value < self.arity:
             return None
-        node = self.nodes[value - self.primitives]
+        node = self.nodes[value - self.arity]
         return node if node.name == name else None
 
     def _simpler(self, name: str, inputs: tuple[Value, ...]) -> Value | None:
@@ -177,20 +177,20 @@ def _registers(node: Node) -> Iterator[int]:
 
 
 def pruned(program: Program) -> Program:
-    """Only the nodes that the value and the slopes depend on, numbered anew."""
-    results = (program.value, *program.slopes)
+    """Only the nodes that the value and the gradients depend on, numbered anew."""
+    results = (program.value, *program.row_grads)
     wanted = {value for value in results if isinstance(value, int)}
-    for number in range(program.primitives + len(program.nodes) - 1, program.primitives - 1, -1):
+    for number in range(program.arity + len(program.nodes) - 1, program.arity - 1, -1):
         if number in wanted:
-            wanted.update(_registers(program.nodes[number - program.primitives]))
-    numbers: dict[Value, int] = {number: number for number in range(program.primitives)}
+            wanted.update(_registers(program.nodes[number - program.arity]))
+    numbers: dict[Value, int] = {number: number for number in range(program.arity)}
     nodes: list[Node] = []
-    for number, node in enumerate(program.nodes, start=program.primitives):
+    for number, node in enumerate(program.nodes, start=program.arity):
         if number in wanted:
-            numbers[number] = program.primitives + len(nodes)
+            numbers[number] = program.arity + len(nodes)
             nodes.append(Node(node.name, tuple([_renumbered(value, numbers) for value in node.inputs])))
-    value, *slopes = [_renumbered(result, numbers) for result in results]
-    return Program(program.primitives, tuple(nodes), value, tuple(slopes))
+    value, *row_grads = [_renumbered(result, numbers) for result in results]
+    return Program(program.arity, tuple(nodes), value, tuple(row_grads))
 
 
 def _renumbered(value: Value, numbers: dict[Value, int]) -> Value:
@@ -200,15 +200,15 @@ def _renumbered(value: Value, numbers: dict[Value, int]) -> Value:
 def encoded(program: Program) -> str:
     """As text."""
     nodes = [" ".join([name, *map(repr, inputs)]) for name, inputs in program.nodes]
-    return "|".join([str(program.primitives), ";".join(nodes), repr(program.value), " ".join(map(repr, program.slopes))])
+    return "|".join([str(program.arity), ";".join(nodes), repr(program.value), " ".join(map(repr, program.row_grads))])
 
 
 def decoded(text: str) -> Program:
     """The inverse of :func:`encoded`."""
-    primitives, nodes, value, slopes = text.split("|")
+    arity, nodes, value, row_grads = text.split("|")
     lines = [line.split(" ") for line in nodes.split(";")] if nodes else []
     steps = tuple([Node(name, tuple(map(_value, inputs))) for name, *inputs in lines])
-    return Program(int(primitives), steps, _value(value), tuple(map(_value, slopes.split())))
+    return Program(int(arity), steps, _value(value), tuple(map(_value, row_grads.split())))
 
 
 def _value(text: str) -> Value:

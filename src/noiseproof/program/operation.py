@@ -12,7 +12,7 @@ from torch import Tensor
 
 from noiseproof.core import backend_of_device, decode, encode
 from noiseproof.program.code import Program, decoded, encoded
-from noiseproof.program.rows import Formula, Reduction, Rows
+from noiseproof.program.formula import Formula, LossCall, Reduction
 
 __all__ = ["loss_by_kernels"]
 
@@ -21,66 +21,66 @@ FORWARD, BACKWARD = "noiseproof::step_forward_1", "noiseproof::step_backward_1"
 
 
 @lru_cache(maxsize=256)
-def _text_of(program: Program, request: str) -> str:
+def _formula_key(program: Program, needs_key: str) -> str:
     """All that a formula is made of, except for the dtype."""
-    return f"{request}\n{encoded(program)}"
+    return f"{needs_key}\n{encoded(program)}"
 
 
 @lru_cache(maxsize=256)
-def _formula(text: str, dtype: torch.dtype) -> Formula:
-    request, program = text.split("\n")
-    return Formula(decoded(program), request, dtype)
+def _formula(formula_key: str, dtype: torch.dtype) -> Formula:
+    needs_key, program = formula_key.split("\n")
+    return Formula(decoded(program), needs_key, dtype)
 
 
 def _step_forward(
     logits: Tensor,
     target: Tensor,
     weight: Tensor | None,
-    text: str,
+    formula_key: str,
     ignore_index: int,
     reduction: Reduction,
     dtype: torch.dtype,
-    want_slopes: bool,
+    want_grads: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The loss in ``dtype``, primitives, what the first pass has saved, slopes, and what a mean is divided by."""
+    """The loss in ``dtype``, statistics, what the first pass has saved, gradients, and what a mean is divided by."""
     backend = backend_of_device(logits.device.type)
-    formula = _formula(text, torch.float32)
+    formula = _formula(formula_key, torch.float32)
     if backend.programs is None:
         raise RuntimeError(f"compiled for a backend with kernels, and {backend.name} has none: call torch.compiler.reset()")
-    primitives, saved = backend.forward(logits, target, formula.asked, formula.dtype)
-    given = (formula, primitives, target, weight, ignore_index, reduction, dtype, want_slopes, logits.shape[1])
-    value, slopes, numbers = backend.programs.run(*given)
-    return value, primitives, saved, slopes if want_slopes else slopes.new_empty(0), numbers[:1]
+    statistics, saved = backend.forward(logits, target, formula.needs, formula.dtype)
+    given = (formula, statistics, target, weight, ignore_index, reduction, dtype, want_grads, logits.shape[1])
+    value, row_grads, numbers = backend.programs.run(*given)
+    return value, statistics, saved, row_grads if want_grads else row_grads.new_empty(0), numbers[:1]
 
 
 def _step_backward(
     grad: Tensor,
     logits: Tensor,
     target: Tensor,
-    primitives: Tensor,
+    statistics: Tensor,
     saved: Tensor,
-    slopes: Tensor,
+    row_grads: Tensor,
     numbers: Tensor,
-    text: str,
+    formula_key: str,
     reduction: Reduction,
 ) -> Tensor:
     """The gradient of the logits for that of the loss."""
     backend = backend_of_device(logits.device.type)
     if backend.programs is None:
         raise RuntimeError(f"compiled for a backend with kernels, and {backend.name} has none: call torch.compiler.reset()")
-    factors = backend.programs.scaled(slopes, grad, numbers, reduction)
-    return backend.backward(factors, logits, target, primitives, saved, decode(text.partition("\n")[0]))
+    factors = backend.programs.scaled(row_grads, grad, numbers, reduction)
+    return backend.backward(factors, logits, target, statistics, saved, decode(formula_key.partition("\n")[0]))
 
 
 torch.library.define(
     FORWARD,
-    "(Tensor logits, Tensor target, Tensor? weight, str text, int ignore_index, str reduction, ScalarType dtype, "
-    "bool want_slopes) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "(Tensor logits, Tensor target, Tensor? weight, str formula_key, int ignore_index, str reduction, ScalarType dtype, "
+    "bool want_grads) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 torch.library.define(
     BACKWARD,
-    "(Tensor grad, Tensor logits, Tensor target, Tensor primitives, Tensor saved, Tensor slopes, Tensor numbers, str text, "
-    "str reduction) -> Tensor",
+    "(Tensor grad, Tensor logits, Tensor target, Tensor statistics, Tensor saved, Tensor row_grads, Tensor numbers, "
+    "str formula_key, str reduction) -> Tensor",
 )
 torch.library.impl(FORWARD, "default", _step_forward)
 torch.library.impl(BACKWARD, "default", _step_backward)
@@ -91,20 +91,20 @@ def _fake_forward(
     logits: Tensor,
     target: Tensor,
     weight: Tensor | None,
-    text: str,
+    formula_key: str,
     ignore_index: int,
     reduction: Reduction,
     dtype: torch.dtype,
-    want_slopes: bool,
+    want_grads: bool,
 ) -> tuple[Tensor, ...]:
-    rows, asked = logits.shape[0], len(decode(text.partition("\n")[0]))
-    primitives = logits.new_empty((2 + asked, rows), dtype=torch.float32)
+    rows, needs = logits.shape[0], len(decode(formula_key.partition("\n")[0]))
+    statistics = logits.new_empty((2 + needs, rows), dtype=torch.float32)
     return (
         logits.new_empty((rows,) if reduction == "none" else (), dtype=dtype),
-        primitives,
-        logits.new_empty((5 + asked, rows), dtype=torch.float32),
-        torch.empty_like(primitives) if want_slopes else primitives.new_empty(0),
-        primitives.new_empty(1),
+        statistics,
+        logits.new_empty((5 + needs, rows), dtype=torch.float32),
+        torch.empty_like(statistics) if want_grads else statistics.new_empty(0),
+        statistics.new_empty(1),
     )
 
 
@@ -116,18 +116,18 @@ torch.library.register_fake(FORWARD, _fake_forward)
 torch.library.register_fake(BACKWARD, _fake_backward)
 
 
-def loss_by_kernels(logits: Tensor, target: Tensor, rows: Rows) -> Tensor:
+def loss_by_kernels(logits: Tensor, target: Tensor, call: LossCall) -> Tensor:
     """The loss of ``logits [N, K]`` for ``target [N]``: a number, or unreduced ``[N]``."""
-    result: Tensor = _Step.apply(logits, target, rows.weight, rows)  # type: ignore[no-untyped-call]  # as torch has it
+    result: Tensor = _KernelStep.apply(logits, target, call.weight, call)  # type: ignore[no-untyped-call]  # as torch has it
     return result
 
 
-class _Step(torch.autograd.Function):
+class _KernelStep(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, rows: Rows) -> Tensor:
-        formula = rows.formula
-        ctx.text, ctx.reduction = _text_of(formula.program, encode(formula.asked)), rows.reduction
-        given = (ctx.text, rows.ignore_index, rows.reduction, rows.dtype, ctx.needs_input_grad[0])
+    def forward(ctx: Any, logits: Tensor, target: Tensor, weight: Tensor | None, call: LossCall) -> Tensor:
+        formula = call.formula
+        ctx.formula_key, ctx.reduction = _formula_key(formula.program, encode(formula.needs)), call.reduction
+        given = (ctx.formula_key, call.ignore_index, call.reduction, call.dtype, ctx.needs_input_grad[0])
         value: Tensor
         value, *kept = step_forward(logits, target, weight, *given)
         ctx.save_for_backward(logits, target, *kept)
@@ -135,4 +135,4 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        return step_backward(grads[0], *ctx.saved_tensors, ctx.text, ctx.reduction), None, None, None
+        return step_backward(grads[0], *ctx.saved_tensors, ctx.formula_key, ctx.reduction), None, None, None

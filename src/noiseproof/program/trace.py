@@ -1,4 +1,4 @@
-"""A program from a function of primitives: its operations and those of its gradient are recorded, below autograd."""
+"""A program from a function of statistics: its operations and those of its gradient are recorded, below autograd."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,21 +11,21 @@ from noiseproof.program.code import Builder, Program, Value
 
 __all__ = ["traced"]
 
-ROWS = 3
+TRACE_ROWS = 3
 """Of the vectors that a function is tried on."""
 
-DIRECT = {
+DIRECT_OPERATIONS = {
     **{name: name for name in ("neg", "exp", "expm1", "log", "log1p", "minimum", "maximum", "logaddexp", "atan2", "sigmoid")},
     **{name: name for name in ("div", "lt", "le", "gt", "ge", "eq", "mul", "pow")},
     **{"clamp_min": "maximum", "clamp_max": "minimum", "logical_and": "both", "bitwise_and": "both", "where": "where"},
 }
 """Torch's operations that are one of ours, with the same inputs."""
-SAME = ("detach", "clone", "alias")
-WITHOUT_EFFECT = {"dtype", "layout", "device", "pin_memory", "memory_format"}
-FILLED = {"ones": 1.0, "ones_like": 1.0, "zeros": 0.0, "zeros_like": 0.0}
+IDENTITIES = ("detach", "clone", "alias")
+IGNORED_OPTIONS = {"dtype", "layout", "device", "pin_memory", "memory_format"}
+FILLED_VALUES = {"ones": 1.0, "ones_like": 1.0, "zeros": 0.0, "zeros_like": 0.0}
 
 
-class Unknown(Exception):  # noqa: N818 - never seen outside
+class UnknownOperation(Exception):  # noqa: N818 - never seen outside
     """An operation that programs do not have."""
 
 
@@ -49,17 +49,17 @@ class _Recorder(TorchDispatchMode):
     def of(self, given: Any) -> Value:
         if isinstance(given, Tensor):
             if given.data_ptr() not in self.values:
-                raise Unknown("a tensor from elsewhere")
+                raise UnknownOperation("a tensor from elsewhere")
             return self.values[given.data_ptr()]
         if isinstance(given, bool) or not isinstance(given, int | float):
-            raise Unknown(repr(given))
+            raise UnknownOperation(repr(given))
         return float(given)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        if not isinstance(result, Tensor) or result.shape not in ((), (ROWS,)):
-            raise Unknown(name)
+        if not isinstance(result, Tensor) or result.shape not in ((), (TRACE_ROWS,)):
+            raise UnknownOperation(name)
         value = self.recorded(name.removesuffix("_"), list(args), dict(kwargs or {}))
         self.put(result, value)
         return result
@@ -67,10 +67,10 @@ class _Recorder(TorchDispatchMode):
     def recorded(self, name: str, args: list[Any], options: dict[str, Any]) -> Value:
         """The result of one of torch's operations."""
         add = self.builder.add
-        if not options.keys() <= {*WITHOUT_EFFECT, "alpha", "value"}:
-            raise Unknown(name)
-        if name in FILLED:
-            return FILLED[name]
+        if not options.keys() <= {*IGNORED_OPTIONS, "alpha", "value"}:
+            raise UnknownOperation(name)
+        if name in FILLED_VALUES:
+            return FILLED_VALUES[name]
         if name in ("full", "full_like", "scalar_tensor"):
             return self.of(args[0 if name == "scalar_tensor" else 1])
         if name in ("softplus", "softplus_backward"):
@@ -78,10 +78,10 @@ class _Recorder(TorchDispatchMode):
         if name == "expand" and isinstance(number := self.of(args[0]), float):
             return number
         given = [self.of(value) for value in args if value is not None]
-        if name in SAME:
+        if name in IDENTITIES:
             return given[0]
-        if name in DIRECT:
-            return add(DIRECT[name], *given)
+        if name in DIRECT_OPERATIONS:
+            return add(DIRECT_OPERATIONS[name], *given)
         if name in ("add", "sub"):
             return add(name, given[0], add("mul", given[1], float(options.get("alpha", 1))))
         if name == "rsub":
@@ -94,35 +94,35 @@ class _Recorder(TorchDispatchMode):
             return add("where", given[1], given[2], given[0])
         if name == "clamp" and len(given) == 3:
             return add("minimum", add("maximum", given[0], given[1]), given[2])
-        raise Unknown(name)
+        raise UnknownOperation(name)
 
     def _softplus(self, name: str, args: list[Any]) -> Value:
         """Of beta 1; above the threshold torch has the argument itself, as ours has up to a rounding."""
         options = args[1 if name == "softplus" else 2 :]
         beta, threshold = options + [1, 20][len(options) :]  # torch leaves out what is usual
         if beta != 1 or threshold < 20:
-            raise Unknown(name)
+            raise UnknownOperation(name)
         if name == "softplus":
             return self.builder.add("softplus", self.of(args[0]))
         return self.builder.add("mul", self.of(args[0]), self.builder.add("sigmoid", self.of(args[1])))
 
 
-def traced(function: Callable[[Sequence[Tensor]], Tensor], primitives: int, dtype: torch.dtype) -> Program | None:
+def traced(function: Callable[[Sequence[Tensor]], Tensor], arity: int, dtype: torch.dtype) -> Program | None:
     """The program of a function of so many vectors that is elementwise in them; None if it does what a program cannot."""
-    builder = Builder(primitives)
+    builder = Builder(arity)
     recorder = _Recorder(builder)
     with torch.inference_mode(False), torch.enable_grad():
-        leaves = [torch.full((ROWS,), 0.5 + 0.1 * i, dtype=dtype, device="cpu", requires_grad=True) for i in range(primitives)]
+        leaves = [torch.full((TRACE_ROWS,), 0.5 + 0.1 * i, dtype=dtype, device="cpu", requires_grad=True) for i in range(arity)]
         for number, leaf in enumerate(leaves):
             recorder.put(leaf, number)
         try:
             with recorder:
                 value = function(leaves)
-            if value.shape != (ROWS,) or value.dtype != dtype or not value.requires_grad:
+            if value.shape != (TRACE_ROWS,) or value.dtype != dtype or not value.requires_grad:
                 return None
             total = value.sum()  # its gradient is ones; torch imports a second's worth of modules for ones that are given
             with recorder:
-                slopes = torch.autograd.grad(total, leaves, allow_unused=True)
-            return builder.finished(recorder.of(value), [0.0 if slope is None else recorder.of(slope) for slope in slopes])
-        except Unknown:
+                row_grads = torch.autograd.grad(total, leaves, allow_unused=True)
+            return builder.finished(recorder.of(value), [0.0 if slope is None else recorder.of(slope) for slope in row_grads])
+        except UnknownOperation:
             return None

@@ -5,17 +5,13 @@ At one example whose labels are k with probability ``w[k]``, training on given l
 risk is least where the clean class has probability 1, as it would be without noise.
 
 weights      from noise to the label weights of each clean class
-bounds       the least ``a`` of AMSE and the JAL losses
-choice       the ``a`` to train with, and the loss that has it
-conditions   whether a loss tolerates a noise, class by class, with proof or counterexample
+choice       the least ``a`` of AMSE and the JAL losses, the ``a`` to train with, and the loss that has it
+conditions   whether a loss tolerates a noise, class by class, with proof or counterexample; the asymmetry ratio
 risk         the risk, and what minimises it
-ratio        the asymmetry ratio of active losses
 """
 
-from noiseproof.theory.bounds import required_a, required_a_per_class
-from noiseproof.theory.choice import ChosenA, choose_a, loss_for
-from noiseproof.theory.conditions import Check, ClassVerdict, check
-from noiseproof.theory.ratio import asymmetry_ratio
+from noiseproof.theory.choice import ChosenA, choose_a, loss_for, required_a, required_a_per_class
+from noiseproof.theory.conditions import Check, ClassVerdict, asymmetry_ratio, check
 from noiseproof.theory.risk import minimiser, risk, sparsemax
 from noiseproof.theory.weights import label_weights
 

@@ -1,78 +1,195 @@
-"""The ``a`` to train with, for a noise: well above the least one that theory requires, and where that has been seen to work.
+"""The least ``a`` with which AMSE, and with it the JAL losses, tolerate a noise, and the ``a`` to train with.
+
+With ``w1`` the weight of the clean label and ``w2`` the largest other one, AMSE of the power q > 1 is asymmetric if and only if
+``w1 (a - 1)^(q-1) >= w2 a^(q-1) + (1 - w1)``: its risk is convex, and this is the condition of Karush, Kuhn and Tucker at the
+clean vertex. The left side less the right is negative at a = 1, and crosses zero once; for q = 2 at ``1 / (w1 - w2)``. For
+q <= 1 the risk is concave, and every a >= 1 will do where w1 > w2.
 
 The bound is of the risk's minimiser, with the noise known exactly and the same for every example of a class. Training is none
-of these: on the digits with 20 to 80 % wrong labels JAL-CE at the bound itself lost many points to larger values, at a third
-of ``MANY`` times the bound a few, and beyond ``MANY`` times it gained little (benchmarks/auto_a.py, docs/choosing.md). More
-than the paper's 30 is only taken where 30 is less than ``FEW`` times the bound, the paper's own ratio for CIFAR-10 with 80 %
-noise, 30 to 9: towards an infinite ``a``, where AMSE is the mean absolute error, CIFAR-10 fell back (docs/results.md, NCE+MAE).
+of these. On the digits with 20 to 80 % wrong labels JAL-CE at the bound itself lost many points to larger values; at a third of
+``USUAL_FACTOR`` times the bound it lost a few, and beyond ``USUAL_FACTOR`` times it gained little (benchmarks/auto_a.py,
+docs/choosing.md). A value above the paper's 30 is only chosen where 30 is less than ``MIN_FACTOR`` times the bound, the paper's
+own ratio for CIFAR-10 with 80 % noise, 30 to 9: towards an infinite ``a``, where AMSE is the mean absolute error, CIFAR-10 fell
+back (docs/results.md, NCE+MAE).
 
-AMSE grows with ``a``. What stands beside it in the loss, and the learning rate and the decay, were tuned for one strength, so
+AMSE grows with ``a``. The other part of the loss, the learning rate and the regularisation were tuned for one strength, so
 ``beta`` is changed to keep it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from noiseproof.checks import check_range
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.noise import LabelNoise, NoisyLabels
-from noiseproof.theory.bounds import SHOWN, required_a_per_class
-from noiseproof.theory.weights import Noise, label_weights
+from noiseproof.theory.weights import ROUNDING, Noise, label_weights, two_largest
 
-__all__ = ["AUTO", "ChosenA", "choose_a", "chosen_options", "is_auto", "loss_for"]
+__all__ = [
+    "AUTO",
+    "LOSSES_WITH_AUTO",
+    "MAX_A",
+    "ChosenA",
+    "check_has_auto",
+    "choose_a",
+    "chosen_options",
+    "is_auto",
+    "loss_for",
+]
+__all__ += ["required_a", "required_a_per_class", "rounded", "with_a"]
 
 AUTO = "auto"
-MANY, FEW = 10.0, 10 / 3
-USUAL = 30.0
+USUAL_FACTOR, MIN_FACTOR = 10.0, 10 / 3
+PAPER_A = 30.0
 """The paper's, for CIFAR-10"""
-MOST = 100.0
+MAX_A = 100.0
 """Beyond it AMSE differs from the mean absolute error by less than 1 % of its slope, so that more changes nothing"""
+LOSSES_WITH_AUTO = ("amse", "anorm", "jal-ce", "jal-fl")
+"""Losses with the bound of the paper's theorem"""
+MAX_CLASSES_NAMED = 10
+
+
+def required_a(noise: Noise, q: float = 2.0, *, classes: int | None = None) -> float:
+    """Return the least ``a`` with which AMSE tolerates a noise for every class.
+
+    Args:
+        noise: What :func:`label_weights` accepts: a matrix, a rate, ``symmetric:0.8``, noisy labels.
+        q: The power of AMSE.
+        classes: The number of classes, if the noise does not say it.
+
+    Returns:
+        The least ``a``.
+
+    Raises:
+        ValueError: If no ``a`` is large enough for a class; the message names the classes.
+
+    Example:
+        >>> round(required_a("symmetric:0.8", classes=10), 3), round(required_a(0.8, q=3, classes=10), 3)
+        (9.0, 4.739)
+    """
+    each = required_a_per_class(noise, q, classes=classes)
+    none = np.flatnonzero(np.isinf(each)).tolist()
+    if none:
+        raise ValueError(
+            f"no a is large enough for {_named(none)} of {len(each)}: another label is given there as often as the clean one"
+        )
+    return float(each.max())
+
+
+def _named(labels: list[int]) -> str:
+    more = f" and {len(labels) - MAX_CLASSES_NAMED} more" if len(labels) > MAX_CLASSES_NAMED else ""
+    return f"class{'es' * (len(labels) > 1)} {', '.join(map(str, labels[:MAX_CLASSES_NAMED]))}{more}"
+
+
+def required_a_per_class(noise: Noise, q: float = 2.0, *, classes: int | None = None) -> NDArray[np.float64]:
+    """Return the least ``a`` of each class.
+
+    Args:
+        noise: What :func:`label_weights` accepts.
+        q: The power of AMSE.
+        classes: The number of classes, if the noise does not say it.
+
+    Returns:
+        The values ``[K]``; infinite where another label is given as often as the clean one.
+
+    Example:
+        >>> required_a_per_class([[0.8, 0.2], [0.5, 0.5]])
+        array([1.66666667,        inf])
+    """
+    q = check_range("q", q, above=0)
+    own, other, _ = two_largest(label_weights(noise, classes))
+    return np.array([_least_a(w1, w2, q) for w1, w2 in zip(own.tolist(), other.tolist(), strict=True)])
+
+
+def _least_a(w1: float, w2: float, q: float) -> float:
+    if w1 - w2 <= ROUNDING:
+        return math.inf
+    if q <= 1 or w1 == 1:
+        return 1.0
+    if q == 2:
+        return 1 / (w1 - w2)
+
+    def surplus(a: float) -> float:
+        """Over ``a^(q-1)``, which would overflow for a large q."""
+        return w1 * math.pow(1 - 1 / a, q - 1) - w2 - (1 - w1) * math.pow(a, 1 - q)
+
+    low, high = 1.0, 2.0
+    while surplus(high) < 0:
+        low, high = high, 2 * high
+        if math.isinf(high):
+            return math.inf
+    while True:
+        middle = low + (high - low) / 2
+        if middle in (low, high):
+            return high
+        low, high = (low, middle) if surplus(middle) >= 0 else (middle, high)
 
 
 @dataclass(frozen=True)
 class ChosenA:
-    """An ``a``, and why."""
+    """An ``a``, and why.
+
+    Attributes:
+        a: The value.
+        required: The least ``a`` that theory requires, of the classes that have one of at most 100.
+        without: Classes for which no ``a`` is large enough, or none of at most 100.
+        reasons: Sentences; the second names the classes without, if there are any.
+
+    Example:
+        >>> choose_a("symmetric:0.4", classes=10).a
+        18.0
+    """
 
     a: float
     required: float
-    """The least ``a`` that theory requires, of the classes that have one of at most ``MOST``"""
     without: tuple[int, ...]
-    """Classes for which no a is large enough, or none of at most ``MOST``"""
     reasons: tuple[str, ...]
-    """Sentences; the second names the classes without, if there are any"""
 
     def __float__(self) -> float:
         return self.a
 
 
 def choose_a(noise: Noise, q: float = 2.0, *, classes: int | None = None) -> ChosenA:
-    """The ``a`` of AMSE, and with it of the JAL losses, to train with under a noise.
+    """Choose the ``a`` of AMSE, and with it of the JAL losses, to train with under a noise.
 
-    Ten times the required one, but no more than 30 unless 30 is less than 10/3 times it. Classes for which no a is large enough
-    are left out and named; a ValueError if that is all of them.
+    ``a = min(100, max(10/3 a_min, min(10 a_min, 30)))`` with the required ``a_min`` of classes that have one of at most 100.
 
-    >>> [round(float(choose_a(rate, classes=10)), 2) for rate in (0.0, 0.2, 0.4, 0.8, 0.85)]
-    [10.0, 12.86, 18.0, 30.0, 60.0]
-    >>> print(*choose_a("symmetric:0.4", classes=10).reasons)
-    a = 18, 10 times the 1.8 that theory requires for symmetric:0.4 on 10 classes.
+    Args:
+        noise: What :func:`label_weights` accepts.
+        q: The power of AMSE.
+        classes: The number of classes, if the noise does not say it.
+
+    Returns:
+        The value, with its reasons and the classes that are left out.
+
+    Raises:
+        ValueError: If no ``a`` is large enough for any class.
+
+    Example:
+        >>> [round(float(choose_a(rate, classes=10)), 2) for rate in (0.0, 0.2, 0.4, 0.8, 0.85)]
+        [10.0, 12.86, 18.0, 30.0, 60.0]
+        >>> print(*choose_a("symmetric:0.4", classes=10).reasons)
+        a = 18, 10 times the 1.8 that theory requires for symmetric:0.4 on 10 classes.
     """
     weights = label_weights(noise, classes)
     each = required_a_per_class(weights, q)
-    without = np.flatnonzero(each > MOST)
+    without = np.flatnonzero(each > MAX_A)
     if len(without) == len(each):
         raise ValueError(
             "no a is large enough for any class: other labels are given as often as the clean one, or nearly; no loss can tell "
             "which is right, labels must be corrected first"
         )
     required = float(np.delete(each, without).max())
-    a = rounded(min(max(FEW * required, min(MANY * required, USUAL)), MOST))
+    a = rounded(min(max(MIN_FACTOR * required, min(USUAL_FACTOR * required, PAPER_A)), MAX_A))
     how = f"a = {a:.4g}, {a / required:.3g} times the {required:.4g} that theory requires for {_in_words(noise, len(each))}"
-    if a == USUAL:
+    if a == PAPER_A:
         how += "; it is the paper's value for CIFAR-10"
     reasons = [how + "."]
     if len(without):
@@ -86,9 +203,8 @@ def rounded(a: float) -> float:
 
 
 def _without(labels: list[int], classes: int) -> str:
-    named = ", ".join(map(str, labels[:SHOWN])) + (f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else "")
     return (
-        f"Not for class{'es' * (len(labels) > 1)} {named} of {classes}: another label is given there as often as the clean "
+        f"Not for {_named(labels)} of {classes}: another label is given there as often as the clean "
         "one, or nearly, and no loss can tell which is right."
     )
 
@@ -141,27 +257,33 @@ def with_a(loss: str, options: Mapping[str, Any], a: float) -> dict[str, Any]:
 
 
 def check_has_auto(loss: str) -> dict[str, Any]:
-    """The hyper-parameters of a loss whose ``a`` can be chosen; a ValueError for another loss."""
+    """The hyperparameters of a loss whose ``a`` can be chosen; a ValueError for another loss."""
     entry = find_loss(loss)
-    if entry.name not in CHOOSES:
-        known = ", ".join(CHOOSES)
+    if entry.name not in LOSSES_WITH_AUTO:
+        known = ", ".join(LOSSES_WITH_AUTO)
         why = "its factor above the bound has not been measured" if "a" in entry.defaults else "it has no a"
         raise ValueError(f"{entry.name}: a=auto is for {known}; {why}")
     return entry.defaults
 
 
-CHOOSES = ("amse", "anorm", "jal-ce", "jal-fl")
-"""Losses with the bound of the paper's theorem"""
-
-
 def loss_for(name: str, noise: Noise | Path, *, classes: int | None = None, **options: Any) -> RobustLoss:
-    """The loss with this name and its ``a`` chosen for a noise, see :func:`choose_a`.
+    """Create a loss with its ``a`` chosen for a noise; see :func:`choose_a`.
 
-    ``noise`` is a rate, ``symmetric:0.4``, a matrix or its file, the folder of an audit, or a :class:`LabelNoise`. ``options``
-    are those of :func:`noiseproof.create_loss`; ``beta`` is meant for ``a`` at its default, and changed with it.
+    Args:
+        name: ``amse``, ``anorm``, ``jal-ce`` or ``jal-fl``.
+        noise: A rate, ``symmetric:0.4``, a matrix or its file, the folder of an audit, or a :class:`LabelNoise`.
+        classes: The number of classes, if the noise does not say it.
+        **options: Those of :func:`noiseproof.create_loss`. ``beta`` is meant for ``a`` at its default, and changed with it.
 
-    >>> loss_for("jal-ce", "symmetric:0.4", classes=10)
-    JALCE(alpha=1.0, beta=1.6666666666666667, a=18.0, q=2.0, offset=True)
+    Returns:
+        The loss.
+
+    Raises:
+        ValueError: If ``a`` is given, the loss has none that can be chosen, or no ``a`` is large enough.
+
+    Example:
+        >>> loss_for("jal-ce", "symmetric:0.4", classes=10)
+        JALCE(alpha=1.0, beta=1.6666666666666667, a=18.0, q=2.0, offset=True)
     """
     if "a" in options:
         raise ValueError(f"loss_for chooses a, got a={options['a']!r}; give a number to create_loss")

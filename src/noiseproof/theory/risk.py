@@ -14,22 +14,34 @@ from noiseproof.theory.weights import Weights, seen_by
 
 __all__ = ["minimiser", "risk", "risk_of", "solve", "sparsemax", "with_logits"]
 
-FLOOR = 1e-300
+MIN_PROBABILITY = 1e-300
 """A probability of 0 in the place of which the logarithm is finite"""
-FAR, FARTHER = -40.0, -4e9
+FAR_LOGIT, FARTHER_LOGIT = -40.0, -4e9
 """Logits of probabilities near 0, and of one that is much nearer"""
-TOP = 4  # labels with the largest weights, near whose vertices a minimiser is looked for
-STARTS = 24  # random ones, beside those that are made from the weights
-STEPS, PATIENCE = 600, 60  # and how many steps without a lower risk are the last
-LEAST, GREATEST = 1e-30, 1e12  # limits of a step's size
+TOP_LABELS = 4  # labels with the largest weights, near whose vertices a minimiser is looked for
+RANDOM_STARTS = 24  # random ones, besides those that are made from the weights
+MAX_STEPS, PATIENCE = 600, 60  # and how many steps without a lower risk are the last
+MIN_STEP_SIZE, MAX_STEP_SIZE = 1e-30, 1e12  # limits of a step's size
 
 
 def risk(loss: RobustLoss, weights: ArrayLike, predictions: ArrayLike) -> NDArray[np.float64]:
-    """``sum_k w[k] L(u, k)`` for predictions u ``[..., K]`` on the simplex and label weights ``[..., K]``.
+    """Return the risk ``sum_k w[k] L(u, k)`` of predictions under label weights.
 
-    >>> from noiseproof import CE
-    >>> risk(CE(), [0.7, 0.2, 0.1], [[0.7, 0.2, 0.1], [0.5, 0.3, 0.2]]).round(4)
-    array([0.8018, 0.8869])
+    Args:
+        loss: The loss.
+        weights: Label weights ``[..., K]``, which are normalised.
+        predictions: Points u of the simplex, ``[..., K]``.
+
+    Returns:
+        The risk of each prediction.
+
+    Raises:
+        ValueError: If the predictions are no points of the simplex, or the weights are negative or all 0.
+
+    Example:
+        >>> from noiseproof import CE
+        >>> risk(CE(), [0.7, 0.2, 0.1], [[0.7, 0.2, 0.1], [0.5, 0.3, 0.2]]).round(4)
+        array([0.8018, 0.8869])
     """
     u, w = np.asarray(predictions, np.float64), checked_weights(weights)
     if u.shape[-1] != w.shape[-1] or (u < 0).any() or not np.allclose(u.sum(-1), 1):
@@ -45,13 +57,13 @@ def risk_of(loss: RobustLoss, weights: Weights, predictions: Weights) -> NDArray
     A probability of 0 is approached, not reached, on two ways: all such probabilities alike, or that of the least likely label
     much nearer to 0 than the others. Normalised losses, which are undefined at certainty itself, have their least risk there.
     """
-    zero = predictions < FLOOR
+    zero = predictions < MIN_PROBABILITY
     logs = np.log(np.where(zero, 1.0, predictions))
-    alike = np.where(zero, np.log(FLOOR), logs)
-    apart = np.where(zero, FAR, logs)
+    alike = np.where(zero, np.log(MIN_PROBABILITY), logs)
+    apart = np.where(zero, FAR_LOGIT, logs)
     rows = np.arange(len(weights))
     last = np.where(zero, weights, np.inf).argmin(1)
-    apart[rows, last] = np.where(zero[rows, last], FARTHER, logs[rows, last])
+    apart[rows, last] = np.where(zero[rows, last], FARTHER_LOGIT, logs[rows, last])
     return np.asarray(np.fmin(_risk_at(loss, weights, alike), _risk_at(loss, weights, apart)))
 
 
@@ -61,12 +73,21 @@ def _risk_at(loss: RobustLoss, weights: Weights, z: Weights) -> NDArray[np.float
 
 
 def minimiser(loss: RobustLoss, weights: ArrayLike) -> Weights:
-    """The prediction ``[K]`` with the least risk under label weights: in closed form for AMSE with q = 2, else solved for.
+    """Return the prediction with the least risk under label weights: in closed form for AMSE with q = 2, else solved for.
 
-    Where the risk is least at several points, one of them.
+    Args:
+        loss: The loss.
+        weights: Label weights ``[K]``.
 
-    >>> minimiser(AMSE(a=1.5), [0.6, 0.3, 0.1]).round(3)  # a is below 1 / (0.6 - 0.3), and the minimiser no vertex
-    array([0.725, 0.275, 0.   ])
+    Returns:
+        The prediction ``[K]``; where the risk is least at several points, one of them.
+
+    Raises:
+        ValueError: If the weights are no vector.
+
+    Example:
+        >>> minimiser(AMSE(a=1.5), [0.6, 0.3, 0.1]).round(3)  # a is below 1 / (0.6 - 0.3), and the minimiser no vertex
+        array([0.725, 0.275, 0.   ])
     """
     w = seen_by(loss, checked_weights(weights))
     if w.ndim != 1:
@@ -74,19 +95,26 @@ def minimiser(loss: RobustLoss, weights: ArrayLike) -> Weights:
     if isinstance(loss, AMSE) and loss.q == 2:
         return sparsemax(loss.a * w)
     # The solver approaches a vertex, and stops before it where the risk is nearly flat or has no limit there.
-    vertices = np.arange(len(w)) == np.argsort(-w)[:TOP, None]
+    vertices = np.arange(len(w)) == np.argsort(-w)[:TOP_LABELS, None]
     points = np.concatenate([solve(loss, w[None])[0], vertices])
     values = risk_of(with_logits(loss), np.tile(w, (len(points), 1)), points)
     return np.asarray(points[np.where(np.isnan(values), np.inf, values).argmin()])
 
 
 def sparsemax(v: ArrayLike) -> Weights:
-    """The point of the simplex nearest to a vector.
+    """Return the point of the simplex nearest to a vector.
 
     AMSE with q = 2 has the risk ``|u - a w|^2 / K`` and a constant, so that ``sparsemax(a w)`` minimises it.
 
-    >>> sparsemax([2.0, 1.5, -1.0])
-    array([0.75, 0.25, 0.  ])
+    Args:
+        v: The vector ``[K]``.
+
+    Returns:
+        The point ``[K]``.
+
+    Example:
+        >>> sparsemax([2.0, 1.5, -1.0])
+        array([0.75, 0.25, 0.  ])
     """
     vector = np.asarray(v, np.float64)
     ordered = np.sort(vector)[::-1]
@@ -129,17 +157,17 @@ def solve(loss: RobustLoss, weights: Weights, seed: int = 0) -> tuple[Weights, N
     starts = torch.from_numpy(np.stack([_starts(row, seed) for row in weights]))  # [N, S, K]
     count, tries, classes = starts.shape
     w = torch.from_numpy(weights).repeat_interleave(tries, 0)
-    z = starts.reshape(-1, classes).clamp_min(FLOOR).log()
-    value, slope = _with_slope(loss, w, z)
+    z = starts.reshape(-1, classes).clamp_min(MIN_PROBABILITY).log()
+    value, gradient = _with_gradient(loss, w, z)
     size = torch.ones(len(z), 1, dtype=torch.float64)
     least = value.reshape(count, tries).min(1).values
-    for step in range(1, STEPS + 1):
-        new = torch.log_softmax(z - size * slope, 1).clamp_min(float(np.log(FLOOR)))
-        new_value, new_slope = _with_slope(loss, w, new)
+    for step in range(1, MAX_STEPS + 1):
+        new = torch.log_softmax(z - size * gradient, 1).clamp_min(float(np.log(MIN_PROBABILITY)))
+        new_value, new_gradient = _with_gradient(loss, w, new)
         better = (new_value < value)[:, None]
-        z, slope = torch.where(better, new, z), torch.where(better, new_slope, slope)
+        z, gradient = torch.where(better, new, z), torch.where(better, new_gradient, gradient)
         value = torch.where(better[:, 0], new_value, value)
-        size = torch.where(better, size * 1.7, size * 0.4).clamp(LEAST, GREATEST)
+        size = torch.where(better, size * 1.7, size * 0.4).clamp(MIN_STEP_SIZE, MAX_STEP_SIZE)
         if step % PATIENCE == 0:
             before, least = least, value.reshape(count, tries).min(1).values
             if (before - least <= 1e-13 * least.abs()).all():
@@ -147,19 +175,19 @@ def solve(loss: RobustLoss, weights: Weights, seed: int = 0) -> tuple[Weights, N
     table = value.reshape(count, tries)
     best = table.argmin(1)
     chosen = z.reshape(count, tries, classes)[torch.arange(count), best].softmax(1).numpy()
-    chosen[chosen < 10 * FLOOR] = 0.0  # where only the floor kept it from
+    chosen[chosen < 10 * MIN_PROBABILITY] = 0.0  # where only the floor kept it from
     return chosen, np.fmin(table.gather(1, best[:, None])[:, 0].numpy(), risk_of(loss, weights, chosen))
 
 
-def _with_slope(loss: RobustLoss, weights: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+def _with_gradient(loss: RobustLoss, weights: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     """The risk at the logarithms of predictions, and its gradient by the predictions, up to a constant, bounded."""
     with torch.enable_grad():
         leaf = z.detach().requires_grad_()
         value = _risk(loss, weights, leaf)
         (by_logits,) = torch.autograd.grad(value.sum(), leaf)
-    slope = by_logits / z.exp().clamp_min(1e-30)
-    slope = slope - (slope * z.exp()).sum(1, keepdim=True)
-    return value.detach().nan_to_num(nan=float("inf")), slope.nan_to_num(0.0).clamp(-1e6, 1e6)
+    gradient = by_logits / z.exp().clamp_min(1e-30)
+    gradient = gradient - (gradient * z.exp()).sum(1, keepdim=True)
+    return value.detach().nan_to_num(nan=float("inf")), gradient.nan_to_num(0.0).clamp(-1e6, 1e6)
 
 
 def _risk(loss: RobustLoss, weights: Tensor, z: Tensor) -> Tensor:
@@ -169,7 +197,7 @@ def _risk(loss: RobustLoss, weights: Tensor, z: Tensor) -> Tensor:
 
 def _starts(w: Weights, seed: int) -> Weights:
     classes = len(w)
-    top = np.argsort(-w)[:TOP]
+    top = np.argsort(-w)[:TOP_LABELS]
     points = [np.full(classes, 1 / classes), w, w**2, w**4]
     for k in top:
         points += [np.where(np.arange(classes) == k, 1 - share, share / (classes - 1)) for share in (1e-3, 0.2)]
@@ -180,6 +208,6 @@ def _starts(w: Weights, seed: int) -> Weights:
             points.append(edge)
     generator = np.random.default_rng([seed, classes])
     for spread in (0.1, 1.0):
-        points += list(generator.dirichlet(np.full(classes, spread), STARTS // 2))
+        points += list(generator.dirichlet(np.full(classes, spread), RANDOM_STARTS // 2))
     cloud = np.maximum(np.stack(points), 1e-12)
     return np.asarray(cloud / cloud.sum(1, keepdims=True))

@@ -22,14 +22,24 @@ Noise: TypeAlias = LabelNoise | NoisyLabels | ArrayLike | str
 
 
 def label_weights(noise: Noise, classes: int | None = None) -> Weights:
-    """The transition matrix ``[K, K]``: row i has the probabilities of the labels given to examples of class i.
+    """Return the transition matrix of a noise: row i has the probabilities of the labels given to examples of class i.
 
-    ``classes`` is needed for a rate and for text that does not say it.
+    Args:
+        noise: A noise, noisy labels (their realised matrix), a transition matrix, a rate of symmetric noise, or text as
+            ``symmetric:0.8``.
+        classes: The number of classes; needed for a rate and for text that does not say it.
 
-    >>> label_weights(0.6, classes=3)
-    array([[0.4, 0.3, 0.3],
-           [0.3, 0.4, 0.3],
-           [0.3, 0.3, 0.4]])
+    Returns:
+        The matrix ``[K, K]``.
+
+    Raises:
+        ValueError: If the number of classes is missing, or is not that of the noise.
+
+    Example:
+        >>> label_weights(0.6, classes=3)
+        array([[0.4, 0.3, 0.3],
+               [0.3, 0.4, 0.3],
+               [0.3, 0.3, 0.4]])
     """
     if isinstance(noise, str):
         made = from_spec(noise, classes)

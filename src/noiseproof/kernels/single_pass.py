@@ -8,27 +8,26 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from noiseproof.core import Primitive
-from noiseproof.kernels.launch import KNOWN, launch, power_of_two
-from noiseproof.kernels.long import ACROSS
-from noiseproof.kernels.program import run_program, slopes_function
+from noiseproof.core import RowSum
+from noiseproof.kernels.launch import IS_TESTED_TRITON, launch, power_of_two
+from noiseproof.kernels.passes import ACROSS, slots_of
+from noiseproof.kernels.program import grads_function, run_program
 from noiseproof.kernels.reductions import weigh
-from noiseproof.kernels.slots import slots_of
 from noiseproof.program import Formula, Reduction
 
-if KNOWN:
-    from noiseproof.kernels.held import held_rows
+if IS_TESTED_TRITON:
+    from noiseproof.kernels.single_pass_kernel import single_pass_rows
 else:  # whose Gluon may be another: it is no promise of Triton's either
-    held_rows = None
+    single_pass_rows = None
 
-__all__ = ["at_once"]
+__all__ = ["run_single_pass"]
 
 WARPS, DEPTH, LAG = 16, 2, 3
-"""A block is ACROSS bytes for each thread, DEPTH times; the next row is added up LAG blocks after it is asked for."""
+"""A block is ACROSS bytes for each thread, DEPTH times; the next row is added up LAG blocks after its copy begins."""
 TAILS = (1, 2)  # blocks of a row that may be in registers
-SCRATCH = 2560  # bytes of shared memory for the exchange among warps
-LEAST = 65536  # bytes of a row that is worth a whole multiprocessor
-ROWS = 4096  # whose weights are added up at a time
+SCRATCH_BYTES = 2560  # bytes of shared memory for the exchange among warps
+MIN_ROW_BYTES = 65536  # bytes of a row that is worth a whole multiprocessor
+WEIGHT_BLOCK = 4096  # whose weights are added up at a time
 
 
 @lru_cache(maxsize=64)
@@ -47,22 +46,22 @@ def _sizes(classes: int, itemsize: int, shared: int) -> dict[str, int] | None:
     block = WARPS * 32 * across * DEPTH
     for tail in TAILS:
         held = -(-classes // block) - tail
-        if held >= LAG and held * block <= classes and held * block * itemsize + SCRATCH <= shared:
+        if held >= LAG and held * block <= classes and held * block * itemsize + SCRATCH_BYTES <= shared:
             steps = power_of_two((held + tail) * DEPTH)
             sizes = {"WARPS": WARPS, "ACROSS": across, "DEPTH": DEPTH, "HELD": held, "TAIL": tail, "LAG": LAG, "STEPS": steps}
             return sizes | {"num_warps": WARPS}
     return None
 
 
-def _cheap(primitive: Primitive) -> bool:
+def _cheap(row_sum: RowSum) -> bool:
     """Whether the terms of a class are: what a focal sum with another gamma than 0 takes is longer than a second reading."""
-    return primitive.kind in ("nll", "lead", "power") or primitive.exponent == 0
+    return row_sum.kind in ("nll", "margin", "power") or row_sum.exponent == 0
 
 
-def _held(logits: Tensor, unit: int) -> tuple[int, dict[str, int]] | None:
+def _placement(logits: Tensor, unit: int) -> tuple[int, dict[str, int]] | None:
     """In how many programs, and how, if these rows are held."""
     size = logits.element_size()
-    if held_rows is None or not logits.is_cuda or logits.shape[1] * size < LEAST:
+    if single_pass_rows is None or not logits.is_cuda or logits.shape[1] * size < MIN_ROW_BYTES:
         return None
     if unit * size < ACROSS or logits.data_ptr() % ACROSS:
         return None
@@ -71,7 +70,7 @@ def _held(logits: Tensor, unit: int) -> tuple[int, dict[str, int]] | None:
     return None if sizes is None else (min(multiprocessors, logits.shape[0]), sizes)
 
 
-def at_once(
+def run_single_pass(
     formula: Formula,
     logits: Tensor,
     target: Tensor,
@@ -82,25 +81,25 @@ def at_once(
     in_place: bool,
 ) -> tuple[Tensor, Tensor] | None:
     """A sum or mean, and its gradient, which may be written over the logits; None if rows like these are not held."""
-    (rows, classes), slots = logits.shape, slots_of(formula.asked)
+    (rows, classes), slots = logits.shape, slots_of(formula.needs)
     unit = math.gcd(8, classes, logits.stride(0)) if logits.stride(1) == 1 else 1
-    if slots is None or reduction == "none" or rows == 0 or not all(map(_cheap, formula.asked)):
+    if slots is None or reduction == "none" or rows == 0 or not all(map(_cheap, formula.needs)):
         return None
-    held = _held(logits, unit)
-    if held is None:
+    placement = _placement(logits, unit)
+    if placement is None:
         return None
-    programs, sizes = held
+    programs, sizes = placement
     gradient = logits if in_place else torch.empty_like(logits, memory_format=torch.contiguous_format)
-    primitives = logits.new_empty((2 + len(formula.asked), rows), dtype=formula.dtype)
-    divisor = primitives.new_empty(1)
-    weights = primitives if weight is None else weight
+    statistics = logits.new_empty((2 + len(formula.needs), rows), dtype=formula.dtype)
+    divisor = statistics.new_empty(1)
+    weights = statistics if weight is None else weight
     if reduction == "mean":
         counts = (rows, classes, target.stride(0), ignore_index)
-        launch(weigh, 1, (target, weights, divisor), counts, BLOCK=ROWS, WEIGHTED=weight is not None, num_warps=16)
-    places = (0, 1, *[slots[name] for name in ("NLL", "LEAD", "POWER_A", "POWER_B", "FOCAL_A", "FOCAL_B")])
-    given = {"FORMULA": slopes_function(formula, places), "WEIGHTED": weight is not None, "MEAN": reduction == "mean"}
+        launch(weigh, 1, (target, weights, divisor), counts, BLOCK=WEIGHT_BLOCK, WEIGHTED=weight is not None, num_warps=16)
+    places = (0, 1, *[slots[name] for name in ("NLL", "MARGIN", "POWER_A", "POWER_B", "FOCAL_A", "FOCAL_B")])
+    given = {"FORMULA": grads_function(formula, places), "WEIGHTED": weight is not None, "MEAN": reduction == "mean"}
     numbers = (rows, classes // unit, logits.stride(0) // unit, target.stride(0), gradient.stride(0) // unit, ignore_index)
-    tensors = (logits, target, weights, primitives, gradient, divisor)
-    launch(held_rows, programs, tensors, numbers, UNIT=unit, **sizes, **given, **slots)
-    loss, _, _ = run_program(formula, primitives, target, weight, ignore_index, reduction, dtype, False, classes)
+    tensors = (logits, target, weights, statistics, gradient, divisor)
+    launch(single_pass_rows, programs, tensors, numbers, UNIT=unit, **sizes, **given, **slots)
+    loss, _, _ = run_program(formula, statistics, target, weight, ignore_index, reduction, dtype, False, classes)
     return loss, gradient

@@ -10,12 +10,12 @@ import torch.nn.functional as F
 
 import noiseproof
 from noiseproof.core import small
-from noiseproof.core.statistics import RowStatistics, request_of, statistics_of
-from noiseproof.losses import programs
-from noiseproof.losses.programs import programs_of, signature
+from noiseproof.core.statistics import RowStatistics, needs_key_of, statistics_of
+from noiseproof.losses import fused
+from noiseproof.losses.fused import programs_of, signature
 from noiseproof.program import Node, Program, traced
 from noiseproof.program.code import OPERATIONS, Builder, decoded, encoded
-from noiseproof.program.vectors import compiled
+from noiseproof.program.formula import compiled
 from tests.helpers.cases import ENTRIES, STATISTIC, all_options, build, draw
 
 WITHOUT = {"ogc", "logit-bias"}
@@ -23,7 +23,7 @@ WITHOUT = {"ogc", "logit-bias"}
 
 
 def program_of(loss, classes=7, dtype=torch.float64):
-    keys, _ = request_of(loss.needs)
+    keys, _ = needs_key_of(loss.needs)
     return traced(lambda rows: loss.from_statistics(statistics_of(rows, keys, classes)), 2 + len(keys), dtype)
 
 
@@ -47,17 +47,17 @@ def test_every_loss_of_statistics_runs_as_a_program(name):
 
 
 def check_program(loss):
-    """Values and slopes, against the loss's own formula and autograd."""
-    keys, _ = request_of(loss.needs)
+    """Values and row_grads, against the loss's own formula and autograd."""
+    keys, _ = needs_key_of(loss.needs)
     generator = torch.Generator().manual_seed(0)
     rows = [torch.rand(64, dtype=torch.float64, generator=generator) * 4 + 1e-3 for _ in range(2 + len(keys))]
     rows[1] = torch.log(-torch.expm1(-rows[0]))
     leaves = [row.requires_grad_() for row in rows]
     expected = loss.from_statistics(statistics_of(leaves, keys, 7))
-    slopes = torch.autograd.grad(expected.sum(), leaves, allow_unused=True)
+    row_grads = torch.autograd.grad(expected.sum(), leaves, allow_unused=True)
     value, ours = compiled(program_of(loss), torch.float64)(*[leaf.detach() for leaf in leaves])
     torch.testing.assert_close(value, expected.detach(), rtol=1e-12, atol=1e-14, msg=lambda text: f"{loss}: {text}")
-    for mine, slope in zip(ours, slopes, strict=True):
+    for mine, slope in zip(ours, row_grads, strict=True):
         wanted = torch.zeros_like(value) if slope is None else slope
         found = torch.as_tensor(mine, dtype=value.dtype).expand_as(wanted)
         torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14, msg=lambda text: f"{loss}: {text}")
@@ -107,10 +107,10 @@ def test_programs_that_differ_in_a_register_or_a_number_are_two():
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-@pytest.mark.parametrize("largest", [small.SMALL, 0], ids=["small", "large"])
+@pytest.mark.parametrize("largest", [small.MAX_SMALL_BATCH, 0], ids=["small", "large"])
 @pytest.mark.parametrize("name", ["ce", "gce", "mae", "jal-ce", "anl-fl"])
 def test_a_step_is_the_loss_by_autograd(name, largest, reduction, monkeypatch):
-    monkeypatch.setattr(small, "SMALL", largest)
+    monkeypatch.setattr(small, "MAX_SMALL_BATCH", largest)
     monkeypatch.setattr("noiseproof.core.chunks.CPU_CHUNK", 21)  # three rows of seven
     logits, target = draw(8, 7)
     some = target.clone()
@@ -123,9 +123,9 @@ def test_a_step_is_the_loss_by_autograd(name, largest, reduction, monkeypatch):
         torch.testing.assert_close(gradient, theirs, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("largest", [small.SMALL, 0], ids=["small", "large"])
+@pytest.mark.parametrize("largest", [small.MAX_SMALL_BATCH, 0], ids=["small", "large"])
 def test_of_no_row_that_counts_the_mean_is_nan_and_the_gradient_0(largest, monkeypatch):
-    monkeypatch.setattr(small, "SMALL", largest)
+    monkeypatch.setattr(small, "MAX_SMALL_BATCH", largest)
     for name in ("ce", "jal-ce"):
         logits, target = draw(8, 7)
         leaf = logits.requires_grad_()
@@ -135,10 +135,10 @@ def test_of_no_row_that_counts_the_mean_is_nan_and_the_gradient_0(largest, monke
         assert build(name, 7)(logits[:0], target[:0]).isnan()
 
 
-@pytest.mark.parametrize("largest", [small.SMALL, 0], ids=["small", "large"])
+@pytest.mark.parametrize("largest", [small.MAX_SMALL_BATCH, 0], ids=["small", "large"])
 @pytest.mark.parametrize("name", ["ce", "jal-ce"])
 def test_a_step_can_be_differentiated_again_and_again(name, largest, monkeypatch):
-    monkeypatch.setattr(small, "SMALL", largest)
+    monkeypatch.setattr(small, "MAX_SMALL_BATCH", largest)
     logits, target = draw(8, 7)
     loss, leaf = build(name, 7), logits.requires_grad_()
     value = loss(leaf, target)
@@ -207,7 +207,7 @@ def test_a_sum_that_is_changed_runs_its_new_program():
     torch.testing.assert_close(loss(logits, target), nce + 3 * mae)
     loss.losses[0] = noiseproof.MAE()
     torch.testing.assert_close(loss(logits, target), 4 * mae)
-    loss.losses[1].from_statistics = lambda s: s.miss  # half of what it was
+    loss.losses[1].from_statistics = lambda s: s.p_others  # half of what it was
     torch.testing.assert_close(loss(logits, target), (1 + 1.5) * mae)
 
 
@@ -228,7 +228,7 @@ def test_a_loss_that_is_changed_while_its_program_is_made_does_not_keep_that(mon
     logits, target = draw()
     loss = 1.0 * noiseproof.NCE() + 1.0 * noiseproof.MAE()
     nce, mae = (part(logits, target) for part in loss.losses)
-    make = programs._formula
+    make = fused._formula
 
     def meanwhile(*given):
         formula = make(*given)
@@ -237,7 +237,7 @@ def test_a_loss_that_is_changed_while_its_program_is_made_does_not_keep_that(mon
         loss(logits, target)
         return formula
 
-    monkeypatch.setattr(programs, "_formula", meanwhile)
+    monkeypatch.setattr(fused, "_formula", meanwhile)
     loss(logits, target)
     torch.testing.assert_close(loss(logits, target), nce + 3 * mae)
 
@@ -252,7 +252,7 @@ def test_only_losses_of_the_package_that_stay_as_they_are_have_a_program():
     assert signature(noiseproof.MAE() + Mine()) is None
     assert signature(noiseproof.OGC()) is None
     changed = noiseproof.MAE()
-    changed.from_statistics = lambda s: s.miss
+    changed.from_statistics = lambda s: s.p_others
     assert signature(changed) is None
     logits, target = draw()
     torch.testing.assert_close(2 * changed(logits, target), noiseproof.MAE()(logits, target))

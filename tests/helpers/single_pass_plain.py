@@ -4,18 +4,25 @@ import triton
 import triton.language as tl
 
 from noiseproof.kernels.blocks import add_block, changes, focal_block, unmasked
-from noiseproof.kernels.held_row import factors_of_row, keep_primitives, lanes_to_row, row_numbers, share_of, shares_of_one
-from noiseproof.kernels.stream_back import gradient_of
-from noiseproof.kernels.terms import LOWEST, TINY, safe_label
+from noiseproof.kernels.single_pass_row import (
+    factors_of_row,
+    keep_statistics,
+    lanes_to_row,
+    row_numbers,
+    share_of,
+    shares_of_one,
+)
+from noiseproof.kernels.stream import gradient_of
+from noiseproof.kernels.terms import MIN_DIVISOR, MIN_FLOAT, safe_label
 
 
 @triton.jit
-def held_rows(
-    logits, target, weight, primitives, gradient, divisor,
+def single_pass_rows(
+    logits, target, weight, statistics, gradient, divisor,
     rows, units, stride_units, target_stride, out_stride, ignore_index,
     UNIT: tl.constexpr, WARPS: tl.constexpr, ACROSS: tl.constexpr, DEPTH: tl.constexpr, HELD: tl.constexpr, TAIL: tl.constexpr,
     LAG: tl.constexpr, STEPS: tl.constexpr, FORMULA: tl.constexpr, WEIGHTED: tl.constexpr, MEAN: tl.constexpr,
-    NLL: tl.constexpr, LEAD: tl.constexpr,
+    NLL: tl.constexpr, MARGIN: tl.constexpr,
     POWER_A: tl.constexpr, Q_A: tl.constexpr, POWER_B: tl.constexpr, Q_B: tl.constexpr,
     FOCAL_A: tl.constexpr, GAMMA_A: tl.constexpr, DETACH_A: tl.constexpr,
     MINIMUM_A: tl.constexpr, CEILING_A: tl.constexpr, HIGHEST_A: tl.constexpr,
@@ -41,7 +48,7 @@ def held_rows(
     if SUM:
         origin = tl.max(tl.load(base + lanes).to(tl.float32), 0)
         origin = tl.where(origin > float("-inf"), origin, tl.where(z_y > float("-inf"), z_y, 0.0))
-    m, d, s, t, a, b = nothing + LOWEST, nothing, nothing, nothing, nothing, nothing
+    m, d, s, t, a, b = nothing + MIN_FLOAT, nothing, nothing, nothing, nothing, nothing
     for start in range(0, classes, BLOCK):
         z = tl.load(base + start + place, mask=start + place < classes, other=float("-inf")).to(tl.float32)
         m, d, s, t, a, b = add_block(
@@ -60,7 +67,7 @@ def held_rows(
                 count, logits_left = count + more, logits_left + some
             left, total = tl.sum(count, 0), tl.sum(logits_left, 0)
     of_class, numbers, powers, lost = row_numbers(sums, left, total, z_y, origin, POWER_A, Q_A, POWER_B, Q_B)
-    top, log_sum, inverse, top_miss = of_class
+    top, log_sum, inverse, top_rest = of_class
     power_a, power_b = powers
     spoilt = tl.where(valid, 0.0, float("nan"))
     change_a, change_b = nothing, nothing
@@ -76,23 +83,28 @@ def held_rows(
         for start in range(0, classes, BLOCK):
             z = tl.load(base + start + place, mask=start + place < classes, other=float("-inf")).to(tl.float32)
             f_a, h_a, f_b, h_b = focal_block(
-                z, start, place, label, classes, masked, top, log_sum, inverse, top_miss, f_a, h_a, f_b, h_b, BLOCK,
+                z, start, place, label, classes, masked, top, log_sum, inverse, top_rest, f_a, h_a, f_b, h_b, BLOCK,
                 FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
                 FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
             )  # fmt: skip
-        f_a, h_a, f_b, h_b = tl.maximum(tl.sum(f_a, 0), TINY), tl.sum(h_a, 0), tl.maximum(tl.sum(f_b, 0), TINY), tl.sum(h_b, 0)
-    rooms = (f_a, h_a, f_b, h_b)
-    keep_primitives(primitives, rows, row, log_sum, numbers, rooms, spoilt, NLL, LEAD, POWERS, FOCALS)
+        f_a, h_a, f_b, h_b = (
+            tl.maximum(tl.sum(f_a, 0), MIN_DIVISOR),
+            tl.sum(h_a, 0),
+            tl.maximum(tl.sum(f_b, 0), MIN_DIVISOR),
+            tl.sum(h_b, 0),
+        )
+    focals = (f_a, h_a, f_b, h_b)
+    keep_statistics(statistics, rows, row, log_sum, numbers, focals, spoilt, NLL, MARGIN, POWERS, FOCALS)
     worth = shares_of_one(divisor, MEAN)
     share = share_of(target, weight, row, row < rows, target_stride, label, valid, ignore_index, worth, WEIGHTED)
-    factors, dz_y = factors_of_row(log_sum, numbers, (power_a, power_b), rooms, share, spoilt, FORMULA, POWERS)
+    factors, dz_y = factors_of_row(log_sum, numbers, (power_a, power_b), focals, share, spoilt, FORMULA, POWERS)
     slope, uniform, below, power_a, power_b, focal_a, focal_b = factors
     to = gradient + row.to(tl.int64) * (out_stride.to(tl.int64) * UNIT)
     for start in range(0, classes, BLOCK):
         column = start + place
         z = tl.load(base + column, mask=column < classes, other=float("-inf")).to(tl.float32)
         out = gradient_of(
-            z, top, slope, uniform, below, power_a, power_b, focal_a, focal_b, inverse, log_sum, top_miss,
+            z, top, slope, uniform, below, power_a, power_b, focal_a, focal_b, inverse, log_sum, top_rest,
             POWER_A, Q_A, POWER_B, Q_B, FOCAL_A, GAMMA_A, DETACH_A, MINIMUM_A, CEILING_A, HIGHEST_A,
             FOCAL_B, GAMMA_B, DETACH_B, MINIMUM_B, CEILING_B, HIGHEST_B,
         )  # fmt: skip

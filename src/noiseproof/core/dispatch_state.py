@@ -11,7 +11,16 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-__all__ = ["Recorded", "can_look", "is_compiling", "is_mapped", "is_transformed", "is_watched", "on_cpu", "only_autograd"]
+__all__ = [
+    "Recording",
+    "has_dispatch_mode",
+    "is_compiling",
+    "is_eager_cpu",
+    "is_mapped",
+    "is_transformed",
+    "on_cpu",
+    "only_autograd",
+]
 __all__ += ["transforms_active"]
 
 _functorch_is_active = torch._C._are_functorch_transforms_active
@@ -30,7 +39,7 @@ def is_compiling() -> bool:
     return torch.compiler.is_compiling() or _here.recorded
 
 
-class Recorded:
+class Recording:
     """In this context operations are recorded: what is to be decided by values is then not."""
 
     def __enter__(self) -> None:
@@ -60,14 +69,14 @@ def only_autograd() -> bool:
     return not is_compiling() and not is_transformed()
 
 
-def is_watched(tensor: Tensor) -> bool:
+def has_dispatch_mode(tensor: Tensor) -> bool:
     """Whether a dispatch mode or the tensor's own type wants to see what is done with it."""
     return type(tensor) not in (Tensor, Parameter) or torch._C._len_torch_dispatch_stack() > 0
 
 
-def can_look(tensor: Tensor) -> bool:
+def is_eager_cpu(tensor: Tensor) -> bool:
     """Whether reading a value is cheap and possible: an ordinary tensor on the CPU that nobody traces or maps over."""
-    return on_cpu(tensor) and not is_watched(tensor) and not _functorch_is_active()
+    return on_cpu(tensor) and not has_dispatch_mode(tensor) and not _functorch_is_active()
 
 
 def on_cpu(tensor: Tensor) -> bool:

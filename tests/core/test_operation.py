@@ -15,37 +15,37 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import noiseproof
 from noiseproof.core import (
     Backend,
-    Primitive,
+    RowSum,
     backend_for,
     backends,
     chunks,
     encode,
     key_of,
-    plain_primitives,
+    plain_statistics,
     reference,
     register_backend,
-    row_primitives,
-    row_primitives_backward,
-    rows_of_primitives,
+    row_statistics_backward,
+    row_statistics_op,
     small,
+    statistics_of_rows,
 )
-from noiseproof.core.onlookers import is_compiling
+from noiseproof.core.dispatch_state import is_compiling
 from noiseproof.core.statistics import Statistic, every_label_statistics, row_statistics
 
 ALL = [
-    Primitive("nll"),
-    Primitive("power", 2.0),
-    Primitive("power", 0.1),
-    Primitive("power", 3.0),
-    Primitive("focal", 0.5),
-    Primitive("focal", 2.0, 0.0, True),
-    Primitive("room", 0.0, 1e-3),
-    Primitive("room", 0.5, 1e-3, True),
-    Primitive("room", 2.0, 1e-3),
-    Primitive("lead"),
+    RowSum("nll"),
+    RowSum("power", 2.0),
+    RowSum("power", 0.1),
+    RowSum("power", 3.0),
+    RowSum("focal", 0.5),
+    RowSum("focal", 2.0, 0.0, True),
+    RowSum("clipped_focal", 0.0, 1e-3),
+    RowSum("clipped_focal", 0.5, 1e-3, True),
+    RowSum("clipped_focal", 2.0, 1e-3),
+    RowSum("margin"),
 ]
 
-KEYS = [key_of(primitive) for primitive in ALL]
+KEYS = [key_of(row_sum) for row_sum in ALL]
 
 
 def draw(rows, classes, dtype=torch.float64):
@@ -55,23 +55,23 @@ def draw(rows, classes, dtype=torch.float64):
 
 
 def primitives_of(logits, target, keys):
-    return torch.stack(rows_of_primitives(logits, target, ";".join(keys)))
+    return torch.stack(statistics_of_rows(logits, target, ";".join(keys)))
 
 
 @pytest.fixture
 def large(monkeypatch):
     """No batch counts as small."""
-    monkeypatch.setattr(small, "SMALL", 0)
+    monkeypatch.setattr(small, "MAX_SMALL_BATCH", 0)
 
 
-@pytest.mark.parametrize("limit", [small.SMALL, 0], ids=["small", "large"])
+@pytest.mark.parametrize("limit", [small.MAX_SMALL_BATCH, 0], ids=["small", "large"])
 @pytest.mark.parametrize("classes", [2, 5, 64, 65, 1000])  # up to 64 a large batch's gradient is formed from e - 1
-@pytest.mark.parametrize("primitive", ALL, ids=str)
-def test_values_and_gradients_are_those_of_the_plain_definition(primitive, classes, limit, monkeypatch):
-    monkeypatch.setattr(small, "SMALL", limit)
+@pytest.mark.parametrize("row_sum", ALL, ids=str)
+def test_values_and_gradients_are_those_of_the_plain_definition(row_sum, classes, limit, monkeypatch):
+    monkeypatch.setattr(small, "MAX_SMALL_BATCH", limit)
     logits, target = draw(9, classes)
     logits.requires_grad_()
-    ours, plain = primitives_of(logits, target, [key_of(primitive)]), plain_primitives(logits, target, encode([primitive]))
+    ours, plain = primitives_of(logits, target, [key_of(row_sum)]), plain_statistics(logits, target, encode([row_sum]))
     torch.testing.assert_close(ours, plain, rtol=1e-9, atol=1e-11)
     upstream = torch.rand(ours.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     (our_gradient,) = torch.autograd.grad(ours, logits, upstream)
@@ -82,12 +82,12 @@ def test_values_and_gradients_are_those_of_the_plain_definition(primitive, class
 def test_asking_for_all_at_once_is_asking_for_each():
     logits, target = draw(9, 7)
     together = primitives_of(logits, target, KEYS)
-    for i, primitive in enumerate(ALL, start=2):
+    for i, row_sum in enumerate(ALL, start=2):
         torch.testing.assert_close(
-            together[[0, 1, i]], primitives_of(logits, target, [key_of(primitive)]), rtol=1e-12, atol=1e-12
+            together[[0, 1, i]], primitives_of(logits, target, [key_of(row_sum)]), rtol=1e-12, atol=1e-12
         )
-    backwards = ALL[::-1]  # the lead, which is no sum, before the others
-    torch.testing.assert_close(plain_primitives(logits, target, encode(backwards))[2:], together[2:].flip(0))
+    backwards = ALL[::-1]  # the margin, which is no sum, before the others
+    torch.testing.assert_close(plain_statistics(logits, target, encode(backwards))[2:], together[2:].flip(0))
 
 
 @pytest.mark.parametrize("rows_per_chunk", [1, 2, 4, 9, 100])
@@ -134,12 +134,12 @@ def test_a_first_call_in_inference_mode_leaves_nothing_behind():
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch 2.15 of its own test
 def test_torch_finds_nothing_wrong_with_the_operations():
     logits, target = draw(5, 4)
-    request = encode(ALL)
-    torch.library.opcheck(row_primitives, (logits.requires_grad_(), target, request))
-    values, saved = (t.detach() for t in row_primitives(logits, target, request))
+    needs_key = encode(ALL)
+    torch.library.opcheck(row_statistics_op, (logits.requires_grad_(), target, needs_key))
+    values, saved = (t.detach() for t in row_statistics_op(logits, target, needs_key))
     grads = torch.rand_like(values)
     checks = ("test_schema", "test_faketensor", "test_autograd_registration")
-    torch.library.opcheck(row_primitives_backward, (grads, logits, target, values, saved, request), test_utils=checks)
+    torch.library.opcheck(row_statistics_backward, (grads, logits, target, values, saved, needs_key), test_utils=checks)
 
 
 class Watch(TorchDispatchMode):
@@ -161,7 +161,7 @@ def test_who_watches_sees_the_operations_and_not_their_insides():
     with Watch() as watch:
         gradient = torch.autograd.grad(primitives_of(logits, target, KEYS).sum(), logits)[0]
     torch.testing.assert_close(gradient, expected)
-    assert {"noiseproof.row_primitives_3.default", "noiseproof.row_primitives_backward.default"} <= watch.names
+    assert {"noiseproof.row_statistics_4.default", "noiseproof.row_statistics_backward.default"} <= watch.names
     assert "aten.scatter_.value" not in watch.names
 
 
@@ -179,7 +179,7 @@ def fake_backend(monkeypatch):
         return reference.backward(*args)
 
     monkeypatch.setattr(backends, "_registered", {})
-    monkeypatch.delenv(backends.VARIABLE, raising=False)
+    monkeypatch.delenv(backends.BACKEND_VARIABLE, raising=False)
     register_backend("cpu", Backend("fake", forward, backward))
     return calls
 
@@ -204,7 +204,7 @@ def gradient_of(loss, logits, target):
     return torch.autograd.grad(loss(leaf, target), leaf)[0]
 
 
-PASSES = {"noiseproof.row_primitives_3", "noiseproof.row_primitives_backward"}
+PASSES = {"noiseproof.row_statistics_4", "noiseproof.row_statistics_backward"}
 
 
 def test_a_registered_backend_runs_eager_and_compiled(fake_backend, monkeypatch):
@@ -267,12 +267,12 @@ def test_tensors_without_values_pass_through():
 
 def test_second_derivatives_under_autograd_and_torch_func():
     logits, target = draw(3, 4)
-    asked = ALL[:6]
+    needs = ALL[:6]
     assert torch.autograd.gradgradcheck(
-        lambda z: primitives_of(z, target, [key_of(p) for p in asked if not p.detach]), logits.requires_grad_()
+        lambda z: primitives_of(z, target, [key_of(p) for p in needs if not p.detach]), logits.requires_grad_()
     )
     twice = torch.func.jacrev(torch.func.jacrev(lambda z: primitives_of(z, target, KEYS[:6]).sum()))(logits.detach())
-    expected = torch.func.jacrev(torch.func.jacrev(lambda z: plain_primitives(z, target, encode(asked)).sum()))(logits.detach())
+    expected = torch.func.jacrev(torch.func.jacrev(lambda z: plain_statistics(z, target, encode(needs)).sum()))(logits.detach())
     torch.testing.assert_close(twice, expected)
 
 
@@ -289,13 +289,13 @@ def test_vmap_over_any_axis_is_a_loop(in_dims):
 @pytest.mark.parametrize("classes", [2, 3, 10])
 def test_statistics_of_every_label_are_the_statistics_of_each(classes):
     logits, _ = draw(6, classes)
-    focal = Statistic.focal_sum(0.5), Statistic.room_sum(0.5, 1e-3)
-    needs = (Statistic.NLL, Statistic.NLL_SUM, Statistic.SQ_SUM, Statistic.LEAD, *focal)
+    focal = Statistic.focal_sum(0.5), Statistic.clipped_focal_sum(0.5, 1e-3)
+    needs = (Statistic.NLL, Statistic.NLL_SUM, Statistic.SQ_SUM, Statistic.MARGIN, *focal)
     every = every_label_statistics(logits, needs)
     for label in range(classes):
         one = row_statistics(logits, torch.full((6,), label), needs)
         torch.testing.assert_close(every.nll[:, label], one.nll)
-        torch.testing.assert_close(every.log_miss[:, label], one.log_miss)
+        torch.testing.assert_close(every.log1m_p_target[:, label], one.log1m_p_target)
         for key, value in one.sums.items():
             torch.testing.assert_close(every.sums[key][:, label], value, rtol=1e-7, atol=1e-9)
 
@@ -304,10 +304,10 @@ def test_named_statistics_are_what_their_names_say():
     logits, target = draw(6, 5)
     p = torch.softmax(logits, 1)
     own = p.gather(1, target[:, None])[:, 0]
-    s = row_statistics(logits, target, (Statistic.NLL_SUM, Statistic.SQ_SUM, Statistic.LEAD, Statistic.power_sum(3)))
+    s = row_statistics(logits, target, (Statistic.NLL_SUM, Statistic.SQ_SUM, Statistic.MARGIN, Statistic.power_sum(3)))
     torch.testing.assert_close(s.nll, -own.log())
-    torch.testing.assert_close(s.miss, 1 - own)
-    torch.testing.assert_close(s.hit, own)
+    torch.testing.assert_close(s.p_others, 1 - own)
+    torch.testing.assert_close(s.p_target, own)
     torch.testing.assert_close(s.nll_sum, -p.log().sum(1))
     torch.testing.assert_close(s.nll_others, -p.log().sum(1) + own.log())
     torch.testing.assert_close(s.sq_sum, p.square().sum(1))
@@ -315,7 +315,7 @@ def test_named_statistics_are_what_their_names_say():
     cubes = Statistic.power_sum(3)
     torch.testing.assert_close(s.own(cubes) + s.others(cubes), (p**3).sum(1))
     others = logits.scatter(1, target[:, None], -math.inf)
-    torch.testing.assert_close(s.lead, logits.gather(1, target[:, None])[:, 0] - others.amax(1))
+    torch.testing.assert_close(s.margin, logits.gather(1, target[:, None])[:, 0] - others.amax(1))
 
 
 def logit_sized_allocations(run, size):
@@ -377,5 +377,5 @@ def test_rows_far_beyond_underflow_stay_fast_and_finite():
 
 def test_a_focal_statistic_is_differentiated_whole_unless_detached():
     assert Statistic.focal_sum(0.5) == Statistic.focal_sum(0.5, detach=False) != Statistic.focal_sum(0.5, detach=True)
-    assert Statistic.room_sum(0.5, 1e-3) == Statistic.room_sum(0.5, 1e-3, detach=False)
-    assert Statistic.room_sum(0.5, 1e-3) != Statistic.room_sum(0.5, 1e-3, detach=True)
+    assert Statistic.clipped_focal_sum(0.5, 1e-3) == Statistic.clipped_focal_sum(0.5, 1e-3, detach=False)
+    assert Statistic.clipped_focal_sum(0.5, 1e-3) != Statistic.clipped_focal_sum(0.5, 1e-3, detach=True)

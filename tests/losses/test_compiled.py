@@ -8,13 +8,12 @@ import torch
 import torch.nn.functional as F
 
 import noiseproof
-from noiseproof.core import Recorded, small
+from noiseproof.core import Recording, small
 from noiseproof.core.statistics import RowStatistics
-from noiseproof.losses.in_graph import keep, loss_in_graph
-from noiseproof.losses.programs import programs_of
+from noiseproof.losses.fused import keep_for_compiler, programs_of, recorded_call
 from noiseproof.program.code import decoded, encoded
-from noiseproof.program.vectors import compiled as as_function
-from noiseproof.program.vectors import evaluated
+from noiseproof.program.formula import compiled as as_function
+from noiseproof.program.formula import evaluated
 from tests.helpers.cases import STATISTIC, all_options, build, draw
 
 
@@ -35,9 +34,9 @@ def both(function, loss, logits, target):
 
 def recorded(loss):
     """What a compiler records, run as it is."""
-    if not keep(loss, loss._full_text()):
+    if not keep_for_compiler(loss, loss._full_cache_key()):
         return loss
-    return lambda logits, target: loss_in_graph(logits, target, loss.weight, loss._full_text())
+    return lambda logits, target: recorded_call(logits, target, loss.weight, loss._full_cache_key())
 
 
 def test_what_is_changed_after_compiling_is_noticed():
@@ -100,7 +99,7 @@ def test_a_part_that_is_no_longer_the_packages_own_is_read_again():
     torch.compiler.reset()
     function = compiled(loss)
     before = function(logits, target)
-    loss.losses[1].from_statistics = lambda s: s.miss
+    loss.losses[1].from_statistics = lambda s: s.p_others
     torch.testing.assert_close(function(logits, target), loss(logits, target))
     assert not torch.equal(before, loss(logits, target))
 
@@ -127,7 +126,7 @@ def test_a_call_checks_the_loss_and_nothing_that_it_is_made_of():
     code = noiseproof.RobustLoss.forward.__code__
     (entry,) = torch._dynamo.eval_frame._debug_get_cache_entry_list(code)
     text = str(entry.guard_manager)
-    assert "_text" in text
+    assert "_cache_key" in text
     assert not [module for module in ("core", "program") if f"noiseproof_dot_{module}" in text]
 
 
@@ -158,9 +157,9 @@ def test_a_gradient_too_small_for_float16_is_scaled_before_it_is_rounded():
     torch.testing.assert_close(gradient.double(), exact * 2.0**15, rtol=1e-3, atol=0.0)
 
 
-@pytest.mark.parametrize("largest", [small.SMALL, 0], ids=["small", "large"])
+@pytest.mark.parametrize("largest", [small.MAX_SMALL_BATCH, 0], ids=["small", "large"])
 def test_ignored_rows_and_masked_classes_are_recorded_too(largest, monkeypatch):
-    monkeypatch.setattr(small, "SMALL", largest)
+    monkeypatch.setattr(small, "MAX_SMALL_BATCH", largest)
     logits, target = draw(8, 5)
     for name in ("jal-fl", "anl-ce", "gce"):
         loss = build(name)
@@ -175,12 +174,12 @@ def test_ignored_rows_and_masked_classes_are_recorded_too(largest, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "options"), all_options(STATISTIC), ids=str)
-@pytest.mark.parametrize("largest", [small.SMALL, 0], ids=["small", "large"])
+@pytest.mark.parametrize("largest", [small.MAX_SMALL_BATCH, 0], ids=["small", "large"])
 def test_what_is_recorded_is_the_loss(name, options, largest, monkeypatch):
-    monkeypatch.setattr(small, "SMALL", largest)
+    monkeypatch.setattr(small, "MAX_SMALL_BATCH", largest)
     logits, target = draw(8, 7)
     loss = build(name, 7, **options)
-    ours, theirs = both(recorded(loss) if loss._full_text() else loss, loss._by_autograd, logits, target)
+    ours, theirs = both(recorded(loss) if loss._full_cache_key() else loss, loss._by_autograd, logits, target)
     torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-13)
 
 
@@ -191,10 +190,10 @@ def test_a_program_is_the_same_as_text_and_step_by_step(name):
     for formula in filter(None, programs_of(loss).made.values()):
         program = formula.program
         assert decoded(encoded(program)) == program
-        rows = [torch.rand(16, dtype=torch.float64) + 0.1 for _ in range(program.primitives)]
-        (value, slopes), (expected, theirs) = evaluated(program, rows), as_function(program, torch.float64)(*rows)
+        rows = [torch.rand(16, dtype=torch.float64) + 0.1 for _ in range(program.statistics)]
+        (value, row_grads), (expected, theirs) = evaluated(program, rows), as_function(program, torch.float64)(*rows)
         torch.testing.assert_close(value, expected, equal_nan=True)
-        for mine, their in zip(slopes, theirs, strict=True):
+        for mine, their in zip(row_grads, theirs, strict=True):
             torch.testing.assert_close(torch.as_tensor(mine), torch.as_tensor(their), equal_nan=True, check_dtype=False)
 
 
@@ -209,18 +208,18 @@ def test_torch_func_transforms_compile():
 def test_a_loss_of_ones_own_is_compiled_by_being_read():
     class Mine(noiseproof.MAE):
         def from_statistics(self, s: RowStatistics):
-            return 3 * s.miss
+            return 3 * s.p_others
 
     logits, target = draw(6, 5, dtype=torch.float32)
     torch.compiler.reset()
     for loss in (Mine(), Mine() + noiseproof.CE()):
-        assert loss._full_text() is None
+        assert loss._full_cache_key() is None
         torch.testing.assert_close(*both(compiled(loss), loss, logits, target))
 
 
 def test_recording_ends_where_it_ends():
     logits, target = draw(6, 5)
-    with pytest.raises(ValueError, match="the target must have shape"), Recorded():
+    with pytest.raises(ValueError, match="the target must have shape"), Recording():
         noiseproof.CE()(logits, target[:2])
     with pytest.raises(IndexError):  # a look at the values again
         noiseproof.CE()(logits, target.fill_(9))

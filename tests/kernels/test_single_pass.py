@@ -1,7 +1,7 @@
 """Long rows that a multiprocessor holds, against float64 and against the two passes.
 
-The interpreter has no shared memory: there :mod:`held_plain` stands in, which calls the same functions for everything but the
-holding. On a GPU it is the real one.
+The interpreter has no shared memory: there :mod:`single_pass_plain` stands in, which calls the same functions for all but
+the holding. On a GPU it is the real one.
 """
 
 import importlib
@@ -13,8 +13,8 @@ pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 import noiseproof
 from noiseproof.core import backends
-from noiseproof.kernels import BACKEND, long, once, rows
-from tests.helpers import held_plain
+from noiseproof.kernels import BACKEND, passes, single_pass
+from tests.helpers import single_pass_plain
 from tests.helpers.cases import tied_rows
 from tests.helpers.kernel_cases import KINDS, drawn
 
@@ -28,20 +28,20 @@ SHAPES = [(torch.bfloat16, 128256), (torch.bfloat16, 50264), (torch.float16, 327
 def plainly(monkeypatch):
     """Rows of a few hundred classes are held."""
     sizes = {"WARPS": 1, "ACROSS": 4, "DEPTH": 1, "HELD": 4, "TAIL": 1, "LAG": 1, "STEPS": 8, "num_warps": 1}
-    monkeypatch.setattr(rows, "TILE", 128)
-    for name in ("SHORT", "LONG", "BACK"):
-        monkeypatch.setattr(long, name, long.Shape(1, 2, 2))
-    monkeypatch.setattr(once, "held_rows", held_plain.held_rows)
-    monkeypatch.setattr(once, "_held", lambda logits, unit: (len(logits), sizes))
+    monkeypatch.setattr(passes, "TILE", 128)
+    for name in ("SHORT_ROWS", "LONG_ROWS", "BACKWARD_ROWS"):
+        monkeypatch.setattr(passes, name, passes.StreamShape(1, 2, 2))
+    monkeypatch.setattr(single_pass, "single_pass_rows", single_pass_plain.single_pass_rows)
+    monkeypatch.setattr(single_pass, "_placement", lambda logits, unit: (len(logits), sizes))
     monkeypatch.setattr(backends, "_registered", {"cpu": BACKEND})
-    monkeypatch.delenv(backends.VARIABLE, raising=False)
+    monkeypatch.delenv(backends.BACKEND_VARIABLE, raising=False)
 
 
 @pytest.fixture
 def launched(monkeypatch):
     """The names of the kernels that go over long rows, as they are launched."""
     names = []
-    for module in (once, long):
+    for module in (single_pass, passes):
 
         def named(kernel, *args, launch=module.launch, **options):
             names.append(kernel.__name__)
@@ -161,17 +161,17 @@ def test_a_label_out_of_range_makes_the_gradient_of_its_row_nan_as_if_held(weigh
 
 def test_no_row_is_held_by_a_triton_that_was_not_looked_at(monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("noiseproof.kernels.launch.KNOWN", False)
-        importlib.reload(once)
-        assert once.held_rows is None
-        assert once._held(torch.zeros(2, 65536), 8) is None
-    importlib.reload(once)
+        patched.setattr("noiseproof.kernels.launch.IS_TESTED_TRITON", False)
+        importlib.reload(single_pass)
+        assert single_pass.single_pass_rows is None
+        assert single_pass._placement(torch.zeros(2, 65536), 8) is None
+    importlib.reload(single_pass)
 
 
 @needs_gpu
 @pytest.mark.parametrize(("dtype", "classes"), SHAPES)
 @pytest.mark.parametrize("name", NAMES)
-def test_held_rows_of_every_kind_agree_with_the_two_passes(name, dtype, classes, launched):
+def test_single_pass_rows_of_every_kind_agree_with_the_two_passes(name, dtype, classes, launched):
     """More rows than there are multiprocessors, so that one follows another."""
     criterion = noiseproof.create_loss(name, reduction="sum").to("cuda")
     for kind in KINDS:
@@ -182,14 +182,14 @@ def test_held_rows_of_every_kind_agree_with_the_two_passes(name, dtype, classes,
         value.backward()
         torch.testing.assert_close(value, expected, rtol=1e-5, atol=0.0)
         check_gradients(one.grad, two.grad)
-    assert "held_rows" in launched
+    assert "single_pass_rows" in launched
 
 
 @needs_gpu
 @pytest.mark.parametrize(("dtype", "classes"), SHAPES)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("in_place", [False, True])
-def test_the_gradient_of_held_rows_is_that_of_the_two_passes(name, dtype, classes, in_place, launched):
+def test_the_gradient_of_single_pass_rows_is_that_of_the_two_passes(name, dtype, classes, in_place, launched):
     """Weighted, with rows that are ignored, sure of the label, sure of another class, masked, and nearly tied at the top."""
     logits, target = drawn("random", 400, classes, dtype, "cuda")
     target[3::7] = -100
@@ -211,11 +211,11 @@ def test_the_gradient_of_held_rows_is_that_of_the_two_passes(name, dtype, classe
         torch.testing.assert_close(value, expected, rtol=1e-5, atol=0.0)
         check_gradients(one.grad, two.grad)
         assert not one.grad[3::7].any()
-    assert "held_rows" in launched
+    assert "single_pass_rows" in launched
 
 
 @needs_gpu
-def test_the_gradient_of_held_rows_agrees_with_float64():
+def test_the_gradient_of_single_pass_rows_agrees_with_float64():
     logits, target = drawn("random", 140, 50264, torch.float32, "cuda")
     logits[7, 11] = 30.0
     for name in ("jal-ce", "anl-ce", "gce"):
@@ -250,7 +250,7 @@ def test_a_held_row_at_the_lowest_number_is_one_of_equal_classes():
 
 
 @needs_gpu
-def test_held_rows_are_captured_in_a_graph():
+def test_single_pass_rows_are_captured_in_a_graph():
     logits, target = drawn("random", 300, 128256, torch.bfloat16, "cuda")
     criterion = noiseproof.GradientInForward(noiseproof.ANLCE().to("cuda"))
     leaf = logits.clone().requires_grad_()
@@ -273,7 +273,7 @@ def test_focal_losses_and_empty_batches_take_two_passes(launched):
     logits, target = drawn("random", 4, 50264, torch.bfloat16, "cuda")
     assert noiseproof.GradientInForward(noiseproof.JALFL().to("cuda"))(logits.requires_grad_(), target).isfinite()
     noiseproof.GradientInForward(noiseproof.JALCE(reduction="sum").to("cuda"))(logits[:0].detach().requires_grad_(), target[:0])
-    assert "held_rows" not in launched
+    assert "single_pass_rows" not in launched
 
 
 @needs_gpu
@@ -288,4 +288,4 @@ def test_rows_that_cannot_be_held_take_two_passes(classes, stride, offset, launc
     target = torch.arange(4, device="cuda")
     value = noiseproof.GradientInForward(noiseproof.ANLCE().to("cuda"))(logits.requires_grad_(), target)
     assert value.isfinite()
-    assert "held_rows" not in launched
+    assert "single_pass_rows" not in launched

@@ -1,6 +1,6 @@
 """What is made of the sums of a held row: its numbers, what is kept of them, and the factors of its gradient.
 
-Nothing here makes a tensor out of nothing, whose layout :mod:`noiseproof.kernels.held` would have to know.
+Nothing here makes a tensor out of nothing, whose layout :mod:`noiseproof.kernels.single_pass_kernel` would have to know.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import triton
 import triton.language as tl
 
 from noiseproof.kernels.blocks import is_lost, keep, without_largest
-from noiseproof.kernels.stream_back import factors_of
-from noiseproof.kernels.terms import FLOOR, SURE, at_least, exp, log1p, miss_of_largest, norm_power, power_term
+from noiseproof.kernels.stream import factors_of
+from noiseproof.kernels.terms import FLOOR, SURE_SUM, at_least, exp, log1p, norm_power, power_term, rest_of_largest
 
-__all__ = ["add_two", "factors_of_row", "keep_primitives", "lanes_to_row", "row_numbers", "share_of", "shares_of_one"]
+__all__ = ["add_two", "factors_of_row", "keep_statistics", "lanes_to_row", "row_numbers", "share_of", "shares_of_one"]
 
 
 @triton.jit
@@ -48,7 +48,7 @@ def lanes_to_row(
     rest, rest_a = rest - 1.0, rest_a - 1.0
     if POWER_B:
         rest_b = tl.sum(b * power_term(m - largest, factor, Q_B), 0) - 1.0
-    if rest < SURE - 1.0:
+    if rest < SURE_SUM - 1.0:
         lane = tl.max(tl.where(m == largest, lanes, 0), 0)
         rest, rest_a, rest_b = without_largest(
             m, d, a, b, lanes, lane, base, lane * ACROSS + strip, largest, label, classes, Q_A, Q_B
@@ -99,7 +99,7 @@ def shares_of_one(divisor, MEAN: tl.constexpr):
 
 @triton.jit
 def share_of(target, weight, row, there, target_stride, label, valid, ignore_index, worth, WEIGHTED: tl.constexpr):
-    """What the slopes of a row are multiplied by: its weight times what one is worth; 0 if it is ignored."""
+    """What the gradients of a row are multiplied by: its weight times what one is worth; 0 if it is ignored."""
     counted = there & (tl.load(target + row.to(tl.int64) * target_stride, mask=there, other=0) != ignore_index)
     share = tl.where(counted, worth, 0.0)
     if WEIGHTED:
@@ -122,46 +122,46 @@ def row_numbers(
     kept_a, kept_b = tl.where(own < 0.0, rest_a - rest, rest_a + one), tl.where(own < 0.0, rest_b - rest, rest_b + one)
     numbers = (own, d, left, others, z_y - largest, value_a, value_b)
     lost = (_lost(own, rest, rest_a, POWER_A, Q_A), _lost(own, rest, rest_b, POWER_B, Q_B))
-    return (top, log_sum, inverse, miss_of_largest(above, inverse)), numbers, (kept_a, kept_b), lost
+    return (top, log_sum, inverse, rest_of_largest(above, inverse)), numbers, (kept_a, kept_b), lost
 
 
 @triton.jit
-def keep_primitives(
-    primitives, rows, row, log_sum, numbers, rooms, spoilt, NLL: tl.constexpr, LEAD: tl.constexpr,
+def keep_statistics(
+    statistics, rows, row, log_sum, numbers, focals, spoilt, NLL: tl.constexpr, MARGIN: tl.constexpr,
     POWERS: tl.constexpr, FOCALS: tl.constexpr,
 ):  # fmt: skip
     """What the loss is made of."""
-    own, d, _, others, lead, value_a, value_b = numbers
-    keep(primitives, 0, rows, row, log_sum - own + spoilt)
-    keep(primitives, 1, rows, row, spoilt - log1p(exp(own) / d))
+    own, d, _, others, margin, value_a, value_b = numbers
+    keep(statistics, 0, rows, row, log_sum - own + spoilt)
+    keep(statistics, 1, rows, row, spoilt - log1p(exp(own) / d))
     if NLL:
-        keep(primitives, NLL, rows, row, others + spoilt)
-    if LEAD:
-        keep(primitives, LEAD, rows, row, lead + spoilt)
+        keep(statistics, NLL, rows, row, others + spoilt)
+    if MARGIN:
+        keep(statistics, MARGIN, rows, row, margin + spoilt)
     if POWERS[0]:
-        keep(primitives, POWERS[0], rows, row, value_a + spoilt)
+        keep(statistics, POWERS[0], rows, row, value_a + spoilt)
     if POWERS[2]:
-        keep(primitives, POWERS[2], rows, row, value_b + spoilt)
+        keep(statistics, POWERS[2], rows, row, value_b + spoilt)
     if FOCALS[0]:
-        keep(primitives, FOCALS[0], rows, row, rooms[0] + spoilt)
+        keep(statistics, FOCALS[0], rows, row, focals[0] + spoilt)
     if FOCALS[6]:
-        keep(primitives, FOCALS[6], rows, row, rooms[2] + spoilt)
+        keep(statistics, FOCALS[6], rows, row, focals[2] + spoilt)
 
 
 @triton.jit
-def factors_of_row(log_sum, numbers, powers, rooms, share, spoilt, FORMULA: tl.constexpr, POWERS: tl.constexpr):
+def factors_of_row(log_sum, numbers, powers, focals, share, spoilt, FORMULA: tl.constexpr, POWERS: tl.constexpr):
     """By what each term of a class is multiplied in the gradient, and the label's own gradient."""
-    own, d, left, others, lead, value_a, value_b = numbers
-    f_a, h_a, f_b, h_b = rooms
-    by_nll, by_log_miss, uniform, _, power_a, power_b, focal_a, focal_b = FORMULA(
-        log_sum - own + spoilt, spoilt - log1p(exp(own) / d), others + spoilt, lead + spoilt,
+    own, d, left, others, margin, value_a, value_b = numbers
+    f_a, h_a, f_b, h_b = focals
+    by_nll, by_log1m, uniform, _, power_a, power_b, focal_a, focal_b = FORMULA(
+        log_sum - own + spoilt, spoilt - log1p(exp(own) / d), others + spoilt, margin + spoilt,
         value_a + spoilt, value_b + spoilt, f_a + spoilt, f_b + spoilt,
     )  # fmt: skip
     wanted = (share != 0.0) & (own > float("-inf"))  # as in the second pass, a masked label has no gradient
     uniform = tl.where(wanted, uniform * share, 0.0)
     focal_a, focal_b = tl.where(wanted, focal_a * share, 0.0), tl.where(wanted, focal_b * share, 0.0)
     _, slope, dz_y, power_a, power_b = factors_of(
-        tl.where(wanted, by_nll * share, 0.0), tl.where(wanted, by_log_miss * share, 0.0), uniform,
+        tl.where(wanted, by_nll * share, 0.0), tl.where(wanted, by_log1m * share, 0.0), uniform,
         tl.where(wanted, power_a * share, 0.0), tl.where(wanted, power_b * share, 0.0), focal_a, focal_b,
         tl.where(wanted, value_a, 0.0), tl.where(wanted, value_b, 0.0), powers[0], powers[1], h_a, h_b,
         own, d, left, log_sum, POWERS[0], POWERS[1], POWERS[2], POWERS[3],
