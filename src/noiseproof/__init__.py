@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from noiseproof import advice, audit, data, functional, losses, models, noise, paper, sklearn, statistics, theory, train
     from noiseproof.advice import advise
     from noiseproof.audit import audit_labels, audit_probabilities
+    from noiseproof.comparison import compare
     from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
     from noiseproof.regularisation import L1
     from noiseproof.theory import loss_for
@@ -25,7 +26,7 @@ if TYPE_CHECKING:  # what type checkers and editors see
 
     __all__ = ["__version__", "advice", "audit", "data", "functional", "losses", "models", "noise", "paper", "sklearn"]
     __all__ += ["statistics", "theory", "train"]
-    __all__ += ["L1", "advise", "audit_labels", "audit_probabilities", "load", "loss_for"]
+    __all__ += ["L1", "advise", "audit_labels", "audit_probabilities", "compare", "load", "loss_for"]
 else:
     _MODULES = ["advice", "audit", "data", "functional", "losses", "models", "noise", "paper", "sklearn", "statistics"]
     _MODULES += ["theory", "train"]
@@ -34,6 +35,7 @@ else:
         "advise": "advice",
         "audit_labels": "audit",
         "audit_probabilities": "audit",
+        "compare": "comparison",
         "load": "train",
         "loss_for": "theory",
     }

@@ -17,7 +17,7 @@ from noiseproof.advice import MeasuredLoss as Measured
 from noiseproof.advice.choice import noise_family
 from noiseproof.audit import Audit
 from noiseproof.cli import app
-from noiseproof.cli.loss_lists import parse_losses
+from noiseproof.comparison.runs import parse_losses
 from noiseproof.losses import create_loss
 from noiseproof.noise import from_matrix, pairflip, symmetric
 

@@ -33,17 +33,19 @@ def demo(
 
 def _run(chosen: list[Recipe]) -> list[Outcome]:
     """Train as each recipe says; the runs themselves are not kept."""
-    from noiseproof.cli.compare_runs import Competitor, Runs
+    from noiseproof.cli.compare import ComparisonDisplay
+    from noiseproof.comparison.runs import ComparisonRuns, Competitor
     from noiseproof.train import RunOptions, RunStore, prepare, train
 
     with TemporaryDirectory() as folder:
         store, field = RunStore(folder), [Competitor(recipe.loss, {recipe.seed: recipe}) for recipe in chosen]
-        runs = Runs(field, prepare, store, None, RunOptions())
-        task = runs.task
+        runs = ComparisonRuns(field, prepare, store, None, RunOptions())
+        task = runs.data
         wrong = 0 if task.wrong is None else int(task.wrong.sum())
         test = 0 if task.test is None else len(task.test)
         about = f"{len(task.train)} handwritten digits, {wrong} of them with a wrong label; {test} to test on."
-        console.print(about, highlight=False)
-        for error in runs.train(None, console):
-            fail(error)
+        with ComparisonDisplay(console) as display:
+            display.on_begin(about, len(chosen), sum(recipe.epochs for recipe in chosen))
+            for error in runs.train(None, display):
+                fail(error)
         return [train(recipe, task, folder=store.folder_for(recipe)) for recipe in chosen]  # reads what is finished

@@ -157,7 +157,7 @@ def weights_of(noise: str | None, matrix: Path | None, classes: int | None, how:
 
 def loss_of(text: str) -> RobustLoss:
     """One loss as it is written on the command line."""
-    from noiseproof.cli.loss_lists import parse_losses
+    from noiseproof.comparison.runs import parse_losses
     from noiseproof.losses import create_loss
 
     (_, name, options), *more = parse_losses(text)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
+import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +20,7 @@ from typer.core import TyperGroup
 from noiseproof.cli.output import Console, drop_output, fail
 from noiseproof.cli.stopping import Stopped
 
-__all__ = ["Commands"]
+__all__ = ["Commands", "import_from_here"]
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Of click, or of the copy of it that newer versions of Typer have"""
@@ -119,3 +122,10 @@ def _inside(sentence: str) -> str:
     """
     name = sentence[1:2].isupper()
     return (sentence if name else sentence[:1].lower() + sentence[1:]).rstrip(".")
+
+
+def import_from_here(*names: str | None) -> None:
+    """Make the modules of the current folder importable if a name is ``module:Name``, a loss or network of one's own."""
+    here = os.getcwd()
+    if here not in sys.path and any(re.search(r"(^|[,\s])[\w.]+:[A-Za-z_]\w*", name or "") for name in names):
+        sys.path.insert(0, here)

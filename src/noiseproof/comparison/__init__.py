@@ -2,8 +2,135 @@
 
 paired   ranks, intervals and groups of paired accuracies
 result   Comparison: the table in every format, and a picture
+runs     the runs behind it: planned, found in their folders, trained in processes
 """
 
-from noiseproof.comparison.result import Comparison, CompetitorResult
+from __future__ import annotations
 
-__all__ = ["Comparison", "CompetitorResult"]
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from noiseproof.comparison.result import Comparison, CompetitorResult
+from noiseproof.comparison.runs import (
+    ComparisonProgress,
+    ComparisonRuns,
+    Competitor,
+    parse_losses,
+    parse_regularisation,
+)
+from noiseproof.data import data_root, open_dataset
+from noiseproof.train import Recipe, RunOptions, RunStore, TrainingData, override, own_recipe, resolve_auto, with_noise
+from noiseproof.train.data_warnings import data_warnings
+from noiseproof.train.network import check_model
+from noiseproof.train.runs import recipe_key
+
+__all__ = ["Comparison", "ComparisonProgress", "CompetitorResult", "compare"]
+
+FIRST_SEED = 123
+
+
+def compare(
+    losses: str | Sequence[str],
+    data: str | Path,
+    *,
+    noise: str = "none",
+    seeds: int | Sequence[int] = 5,
+    regularisation: str | Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    test_noise: str | None = None,
+    out: str | Path = "runs",
+    jobs: int | None = None,
+    options: RunOptions | None = None,
+    recipe_for: Callable[[str, int], Recipe] | None = None,
+    data_folder: str | None = None,
+    progress: ComparisonProgress | None = None,
+) -> Comparison:
+    """Train losses with the same seeds and the same budget, and compare their test accuracies.
+
+    A seed gives every loss the same label noise, initial weights and order of examples. The runs are kept in folders: what is
+    finished is not trained again, so a call that was stopped goes on, and more losses or seeds only train what is missing.
+
+    Args:
+        losses: Names, with options in parentheses: ``"ce,gce(q=0.5)"`` or a list of them; ``module:Name`` is one's own loss.
+        data: A name or a place: an .npz file, a CSV file of features, a folder or a list of images.
+        noise: Noise to put on the training labels, such as ``symmetric:0.4``.
+        seeds: How many seeds, or which; intervals need three, the bootstrap six.
+        regularisation: Train each loss with each of these: ``"l1:5e-5,l2:1e-4,none"``. None keeps the recipe's own.
+        settings: Changes to all recipes: ``{"epochs": 50, "model": "mlp", "test_size": 0.2}``.
+        test_noise: How wrong the test labels are, to correct for it: ``0.3``, ``symmetric:0.3``, a matrix's file or an
+            audit's folder.
+        out: The folder of runs.
+        jobs: Concurrent runs; by default on a CPU one for each core for features, on a GPU what fills it.
+        options: Device and workers.
+        recipe_for: Returns the recipe of a loss and a seed; by default :func:`noiseproof.train.own_recipe`'s for ``ce``.
+        data_folder: The folder of data sets with a name.
+        progress: Is called while the comparison proceeds.
+
+    Returns:
+        The table, the paired intervals and the groups; ``print`` shows them.
+
+    Raises:
+        ValueError: If a name is unknown, the data have no test split, or they changed since a run was trained.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     small = {"epochs": 1, "model.hidden": [8]}
+        ...     found = compare("ce,mae", "digits", noise="symmetric:0.2", seeds=1, settings=small, out=folder, jobs=1)
+        >>> sorted(row["loss"] for row in found.table())
+        ['ce', 'mae']
+    """
+    changes, options = dict(settings or {}), options or RunOptions()
+    chosen, strengths = parse_losses(_joined(losses)), parse_regularisation(_joined(regularisation))
+    _check_settings(changes, regularisation is not None)
+    dataset = open_dataset(str(data), data_folder)
+    if recipe_for is None:
+        defining = {name: changes.get(name) for name in ("model", "size")}  # other defaults depend on them
+        gpu = options.device.type == "cuda"
+        of_ce = own_recipe(dataset, str(data), "ce", noise=noise, seed=0, gpu=gpu, **defining)
+        recipe_for = lambda loss, seed: dataclasses.replace(of_ce, seed=seed)  # noqa: E731 - a default
+
+    def data_of(recipe: Recipe) -> TrainingData:
+        return with_noise(dataset, recipe, data_root(data_folder))
+
+    every = range(FIRST_SEED, FIRST_SEED + seeds) if isinstance(seeds, int) else seeds
+    competitors: dict[str, Competitor] = {}
+    for shown, loss, given in chosen:
+        for strength in strengths:
+            changed = {"loss": loss, **changes, **strength, **{f"loss.{key}": value for key, value in given.items()}}
+            recipes = {seed: override(recipe_for(loss, seed), changed) for seed in every}
+            one = Competitor(shown, {seed: resolve_auto(r, data_of(r)) if r.has_auto else r for seed, r in recipes.items()})
+            if (key := recipe_key(one.recipe.as_dict())) in competitors:
+                raise ValueError(f"{shown} with regularisation {one.regularisation} is there twice")
+            competitors[key] = one
+    runs = ComparisonRuns(list(competitors.values()), data_of, RunStore(out), data_folder, options, test_noise)
+    return _compared(runs, jobs, progress)
+
+
+def _compared(runs: ComparisonRuns, jobs: int | None, progress: ComparisonProgress | None) -> Comparison:
+    if runs.data.test is None:
+        raise ValueError("the data have no test split to compare on: --test-size 0.1 holds out a tenth")
+    recipe, missing = runs.competitors[0].recipe, runs.missing()
+    check_model(recipe, runs.data)
+    if progress is not None:
+        for text in data_warnings(recipe, runs.data):
+            progress.on_warning(text)
+        progress.on_begin(runs.describe(), len(missing), sum(run.recipe.epochs for run in missing))
+    errors = runs.train(jobs, progress)
+    results = [runs.result(one) for one in runs.competitors]
+    return Comparison(runs.setting(), results, tuple(runs.test_notes()), tuple(errors))
+
+
+def _joined(texts: str | Sequence[str] | None) -> Any:
+    return texts if texts is None or isinstance(texts, str) else ",".join(texts)
+
+
+def _check_settings(changes: Mapping[str, Any], has_regularisation: bool) -> None:
+    for key in changes:
+        if key in ("loss", "loss_options") or key.startswith("loss."):
+            option = key.partition(".")[2] or "a"
+            raise ValueError(f"{key} cannot be set for all losses: write a loss's options with its name: 'jal-ce({option}=20)'")
+        if key in ("l1", "l2") and has_regularisation:
+            raise ValueError(f"the regularisation is given twice, as a list and as {key}; leave one of them out")

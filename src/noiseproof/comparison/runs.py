@@ -1,0 +1,452 @@
+"""The runs of a comparison: what is planned, what is found in their folders, and training what is missing."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import active_children
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+import torch
+
+from noiseproof.comparison.result import CompetitorResult
+from noiseproof.io.files import is_file
+from noiseproof.io.text import read_json
+from noiseproof.losses import find_loss
+from noiseproof.noise import LabelNoise, clean_accuracy, from_spec
+from noiseproof.report.records import describe_missed_classes
+from noiseproof.train import (
+    Callback,
+    DivergenceError,
+    Epoch,
+    Outcome,
+    Recipe,
+    Record,
+    RunOptions,
+    RunStore,
+    StoredRun,
+    TrainingData,
+    identity,
+    load,
+)
+from noiseproof.train.record import RECORD, task_facts
+from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, train_runs
+from noiseproof.train.runs import recipe_key
+
+__all__ = ["ComparisonProgress", "ComparisonRuns", "Competitor", "parse_losses", "parse_regularisation"]
+
+POLL_SECONDS = 0.5
+"""How often the folders of runs in other processes are read for their epochs"""
+STOP_SECONDS = 30.0
+"""How long processes may take to write checkpoints and end"""
+PAGE = "docs/choosing.md says how often that picks the best loss"
+SHARED_FIELDS = ("noise", "model", "optimiser", "lr", "schedule", "epochs", "batch", "augment", "precision")
+"""Fields of recipes that all runs of a comparison have in common"""
+
+
+class ComparisonProgress(Protocol):
+    """Is called while a comparison proceeds."""
+
+    def on_begin(self, description: str, runs: int, epochs: int) -> None:
+        """Before training: what is compared, and how many runs and epochs are to be trained."""
+
+    def on_warning(self, text: str) -> None:
+        """What may be wrong with the data."""
+
+    def on_epochs(self, done: int) -> None:
+        """How many epochs of all runs are done."""
+
+    def on_run_end(self, text: str) -> None:
+        """A run has ended: which, and its accuracy or why there is none."""
+
+
+@dataclass(frozen=True)
+class Competitor:
+    """A loss with its regularisation, and its recipe for each seed."""
+
+    loss: str
+    recipes: dict[int, Recipe]
+
+    @property
+    def recipe(self) -> Recipe:
+        """That of the first seed."""
+        return next(iter(self.recipes.values()))
+
+    @property
+    def regularisation(self) -> str:
+        """In words: ``l1 5e-05``, or ``none``."""
+        strengths = (("l1", self.recipe.l1), ("l2", self.recipe.l2))
+        return " + ".join(f"{kind} {value:g}" for kind, value in strengths if value) or "none"
+
+
+class ComparisonRuns:
+    """Each competitor with each seed. The data of a seed are the same for all competitors."""
+
+    def __init__(
+        self,
+        competitors: Sequence[Competitor],
+        data_of: Callable[[Recipe], TrainingData],
+        store: RunStore,
+        folder: str | None,
+        options: RunOptions,
+        test_noise: str | None = None,
+    ) -> None:
+        self.competitors, self.store, self.folder, self.options = competitors, store, folder, options
+        self.standard_errors: list[float] = []
+        """Of corrected accuracies"""
+        self.data_facts: dict[int, dict[str, Any]] = {}
+        """What identifies the data of each seed"""
+        for seed, recipe in competitors[0].recipes.items():
+            data = data_of(recipe)
+            if not self.data_facts:
+                self.data = data
+            self.data_facts[seed] = task_facts(recipe, data)
+        self.test_noise_text = test_noise or ""
+        self.test_noise = _noise_of_test_labels(test_noise, competitors[0].recipe, self.data)
+
+    def setting(self) -> dict[str, Any]:
+        """What all runs have in common."""
+        recipe = self.competitors[0].recipe.as_dict()
+        noise = {"test_noise": self.test_noise_text} if self.test_noise_text else {}
+        return {
+            "data": self.data.name,
+            **{name: recipe[name] for name in SHARED_FIELDS},
+            "seeds": list(self.data_facts),
+            **noise,
+        }
+
+    def describe(self) -> str:
+        """The data, how the networks are trained, and how many runs there are."""
+        data, facts = self.data, self.setting()
+        wrong = "labels as given" if data.wrong is None else f"{int(data.wrong.sum())} labels wrong ({facts['noise']})"
+        test = 0 if data.test is None else len(data.test)
+        total, left = len(self.competitors) * len(self.data_facts), len(self.missing())
+        losses = len({one.loss for one in self.competitors})
+        sizes = ["1 loss" if losses == 1 else f"{losses} losses", _count(len(self.data_facts), "seed")]
+        if losses < len(self.competitors):
+            sizes.insert(1, _count(len(self.competitors) // losses, "regularisation"))
+        before = f", {total - left} of them done before" if left < total else ""
+        budget = f"{_count(facts['epochs'], 'epoch')}, batch {facts['batch']}"
+        reasons = {one.loss: " ".join(one.recipe.why) for one in self.competitors}
+        return "".join(f"{loss}: {why}\n" for loss, why in reasons.items() if why) + (
+            f"{facts['data']}: {len(data.train)} examples of {len(data.classes)} classes, {wrong}; {test} to test on\n"
+            f"{facts['model']}, {facts['optimiser']} {facts['lr']:g}, {budget}, for all\n"
+            f"{' x '.join(sizes)}: {_count(total, 'run')}{before}"
+        )
+
+    def planned(self, seed: int, recipe: Recipe) -> PlannedRun[Recipe]:
+        """With its run in the store, which must have been trained on the same content of the data."""
+        stored = self.store.find(identity(recipe.as_dict(), self.data_facts[seed]))
+        if stored is None and is_file((folder := self.store.folder_for(recipe)) / RECORD):
+            raise ValueError(f"the data have changed since {folder} was trained: choose another --out, or move it away")
+        return PlannedRun(recipe, recipe.as_dict(), stored, None)
+
+    def missing(self) -> list[PlannedRun[Recipe]]:
+        """What is to be trained, seed by seed."""
+        every = (self.planned(seed, one.recipes[seed]) for seed in self.data_facts for one in self.competitors)
+        return [run for run in every if run.status not in ENDED]
+
+    def train(self, jobs: int | None, progress: ComparisonProgress | None = None) -> list[str]:
+        """Train what is missing. Returns the errors of runs that failed; one that diverged has a result."""
+        missing = self.missing()
+        following = _Following(missing, self._names(), progress)
+        on_cpu, small = self.options.device.type == "cpu", self.data.train.kind == "features"
+        if jobs is None and on_cpu:
+            jobs = torch.get_num_threads() if small else 1  # a small network does not fill two cores
+        if on_cpu and jobs is not None and min(jobs, len(missing)) > 1:
+            train_in_processes(missing, min(jobs, len(missing)), self.store, self.folder, self.options, following)
+        elif missing:
+            train_runs(
+                missing,
+                self.store,
+                RunCosts(""),
+                data=self.folder,
+                options=self.options,
+                at_once=jobs,
+                callback=lambda run: _EpochsDone(following, run.recipe),
+                on_outcome=lambda run, outcome: following.ended(run.recipe, *_in_words(outcome)),
+            )
+        return following.errors
+
+    def _names(self) -> dict[str, str]:
+        """What each run is called, without its seed."""
+        alone = len({one.loss for one in self.competitors}) == len(self.competitors)
+        return {
+            recipe_key(recipe.as_dict()): one.loss if alone else f"{one.loss}, {one.regularisation}"
+            for one in self.competitors
+            for recipe in one.recipes.values()
+        }
+
+    def result(self, one: Competitor) -> CompetitorResult:
+        """What the runs of a competitor gave."""
+        found = {seed: self.planned(seed, recipe) for seed, recipe in one.recipes.items()}
+        finished = {seed: run.stored for seed, run in found.items() if run.stored and run.status == "finished"}
+        diverged = tuple(seed for seed, run in found.items() if run.status == "diverged")
+        failed = tuple(seed for seed in found if seed not in finished and seed not in diverged)
+        accuracies = {}
+        for seed, run in finished.items():
+            if (share := run.facts["result"].get("test_accuracy")) is None:
+                raise ValueError(f"{run.folder}: its record is finished and contains no test accuracy; move it away")
+            accuracies[seed] = 100 * (share if self.test_noise is None else self._corrected(run, one.recipes[seed]))
+        missed = describe_missed_classes(run.facts for run in finished.values())
+        return CompetitorResult(one.loss, one.regularisation, accuracies, diverged, failed, missed)
+
+    def _corrected(self, run: StoredRun, recipe: Recipe) -> float:
+        """The accuracy on clean labels of a finished run, from its predictions of the test split and the labels there."""
+        test, noise, options = self.data.test, self.test_noise, self.options
+        if run.folder is None or test is None or noise is None:
+            raise ValueError("a run without a folder, or data without a test split, cannot be corrected")
+        trained = load(run.folder, device=options.device, model=recipe.model if ":" in recipe.model else None)
+        seen, predicted = [], []
+        for indices, logits in trained.batches(test, workers=options.workers, skip_corrupt=options.skip_corrupt):
+            seen.append(indices)
+            predicted.append(logits.argmax(1).cpu().numpy())
+        value, error = clean_accuracy(np.concatenate(predicted), test.labels[np.concatenate(seen)], noise)
+        self.standard_errors.append(error)
+        return value
+
+    def test_notes(self) -> list[str]:
+        """What to know of the labels that losses are tested on, once the results are there."""
+        recipe, data, errors = self.competitors[0].recipe, self.data, self.standard_errors
+        if self.test_noise is not None:
+            typical = f"{100 * float(np.median(errors)):.1f} points" if errors else "not known"
+            return [
+                f"corrected for {self.test_noise_text}: an estimate of the accuracy on clean labels, right on average if the "
+                f"noise depends on the class alone; its standard error is {typical} a run, from labels that are the same for "
+                f"all losses; {PAGE}"
+            ]
+        if not recipe.test_size or data.clean is not None or data.test is None:
+            return []
+        n = len(data.test)
+        return [
+            f"tested on {n} held-out labels as given, the same for all seeds: wrong ones count against every loss, so the "
+            f"order says more than the numbers; the standard error of an accuracy on {n} labels is up to {50 / n**0.5:.1f} "
+            f"points; {PAGE}; where the noise is known, --test-noise corrects for it"
+        ]
+
+
+def _noise_of_test_labels(text: str | None, recipe: Recipe, data: TrainingData) -> LabelNoise | None:
+    """The noise of the test labels: a rate, ``kind:rate``, a matrix's file or the folder of an audit."""
+    if text is None:
+        return None
+    if recipe.noise != "none":
+        raise ValueError(
+            f"--test-noise is for labels as given; with --noise or --labels, here {recipe.noise}, test labels are clean"
+        )
+    with suppress(ValueError):
+        text = f"symmetric:{float(text)}"
+    noise = from_spec(text, len(data.classes))
+    clean_accuracy(np.zeros(2, np.int64), np.zeros(2, np.int64), noise)  # an error now for a matrix that has no inverse
+    return noise
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
+class _Following:
+    """Counts the epochs of all runs and collects errors, for the caller's progress."""
+
+    def __init__(
+        self, runs: Sequence[PlannedRun[Recipe]], names: Mapping[str, str], progress: ComparisonProgress | None
+    ) -> None:
+        self.names, self.progress, self.errors = names, progress, list[str]()
+        self.epochs = dict.fromkeys((recipe_key(run.recipe.as_dict()) for run in runs), 0)
+
+    def reached(self, recipe: Recipe, epoch: int) -> None:
+        self.epochs[recipe_key(recipe.as_dict())] = epoch
+        if self.progress is not None:
+            self.progress.on_epochs(sum(self.epochs.values()))
+
+    def ended(self, recipe: Recipe, result: str, failed: bool) -> None:
+        text = f"{self.names[recipe_key(recipe.as_dict())]}, seed {recipe.seed}: {result}"
+        self.errors += [text] if failed else []
+        if self.progress is not None:
+            self.progress.on_run_end(text)
+        self.reached(recipe, recipe.epochs)
+
+
+class _EpochsDone(Callback):
+    """Reports the epochs of a run in this process."""
+
+    def __init__(self, following: _Following, recipe: Recipe) -> None:
+        self.following, self.recipe = following, recipe
+
+    def on_train_begin(self, record: Record, epochs_done: int) -> None:
+        self.following.reached(self.recipe, epochs_done)
+
+    def on_epoch_end(self, facts: Epoch) -> None:
+        self.following.reached(self.recipe, facts.epoch)
+
+
+def _in_words(outcome: Outcome | Exception) -> tuple[str, bool]:
+    """What came of a run, and whether it failed."""
+    if isinstance(outcome, Outcome):
+        return f"{100 * (outcome.record.result['test_accuracy'] or 0):.2f} %", False
+    if isinstance(outcome, DivergenceError):
+        return f"diverged: {outcome}", False
+    return f"{type(outcome).__name__}: {outcome}", True
+
+
+def train_in_processes(
+    runs: Sequence[PlannedRun[Recipe]],
+    jobs: int,
+    store: RunStore,
+    folder: str | None,
+    options: RunOptions,
+    following: _Following,
+) -> None:
+    """Train the runs, ``jobs`` at a time, each with one thread. An interruption ends the processes with checkpoints written.
+
+    Each process is a loky pool of its own: one that is killed fails its run, and the others go on.
+    """
+    waiting, running = deque(runs), dict[Any, tuple[Any, PlannedRun[Recipe]]]()
+    with _pools(jobs, running) as idle:
+        while waiting or running:
+            while waiting and idle:
+                pool, run = idle.pop(), waiting.popleft()
+                running[pool.submit(_train_one, run, store.root, folder, options)] = pool, run
+            for future in wait(running, POLL_SECONDS, FIRST_COMPLETED).done:
+                pool, run = running.pop(future)
+                if (error := future.exception()) is None:
+                    following.ended(run.recipe, *future.result())
+                else:
+                    following.ended(run.recipe, _killed(error), True)
+                    pool.shutdown(kill_workers=True)
+                    pool = _pool()
+                idle.append(pool)
+            for _, run in running.values():
+                with suppress(OSError, ValueError, KeyError):  # not there yet
+                    following.reached(run.recipe, len(read_json(store.folder_for(run.recipe) / RECORD)["epochs"]))
+
+
+@contextmanager
+def _pools(jobs: int, running: Mapping[Any, tuple[Any, Any]]) -> Iterator[list[Any]]:
+    """Pools of one process each; at the end no process is left, and a run that is interrupted has written a checkpoint."""
+    before = set(active_children())
+    idle = [_pool() for _ in range(jobs)]
+    try:
+        yield idle
+    finally:
+        if running:
+            for process in set(active_children()) - before:
+                process.terminate()
+            wait(running, STOP_SECONDS)
+        for pool in (*idle, *(pool for pool, _ in running.values())):
+            pool.shutdown(kill_workers=bool(running))
+
+
+def _pool() -> Any:
+    from joblib.externals.loky import ProcessPoolExecutor  # unlike the standard library's, it does not run the caller's script
+
+    return ProcessPoolExecutor(1, initializer=_begin_process, env={"OMP_NUM_THREADS": "1"})
+
+
+def _begin_process() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    signal.signal(signal.SIGTERM, _terminate)
+    torch.set_num_threads(1)
+
+
+def _terminate(number: int, frame: Any) -> NoReturn:
+    """The run writes a checkpoint on its way out."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
+def _train_one(run: PlannedRun[Recipe], root: Path, folder: str | None, options: RunOptions) -> tuple[str, bool]:
+    """In a process: train a run, and return what came of it and whether it failed."""
+    ended: list[Outcome | Exception] = []
+    train_runs([run], RunStore(root), RunCosts(""), data=folder, options=options, on_outcome=partial(_keep, ended))
+    return _in_words(ended[0])
+
+
+def _keep(ended: list[Outcome | Exception], run: PlannedRun[Recipe], outcome: Outcome | Exception) -> None:
+    ended.append(outcome)
+
+
+def _killed(error: BaseException) -> str:
+    """How a process ended that returned nothing; loky names the signal in its message."""
+    if (found := re.search(r"\{(SIG\w+)\(", str(error))) is None:
+        return f"{type(error).__name__}: {error}"
+    why = ", as the system does when memory runs out" if found[1] == "SIGKILL" else ""
+    return f"its process was ended by {found[1]}{why}"
+
+
+def parse_losses(text: str) -> list[tuple[str, str, dict[str, str]]]:
+    """Split a list of losses with options.
+
+    Args:
+        text: Names with commas between, with options in parentheses; a name may be ``module:Name`` for one's own loss.
+
+    Returns:
+        For each loss its name with options, the name alone, and the options as text.
+
+    Raises:
+        ValueError: If a name is unknown or the text is not such a list.
+
+    Example:
+        >>> parse_losses("CE,jal-ce(a=20, q=3)")
+        [('ce', 'ce', {}), ('jal-ce(a=20, q=3)', 'jal-ce', {'a': '20', 'q': '3'})]
+    """
+    found = []
+    for part in _split(text):
+        name, bracket, rest = part.partition("(")
+        if bracket and not rest.endswith(")"):
+            raise ValueError(f"a loss is NAME or NAME(OPTION=VALUE, ...), got {part!r}")
+        loss, options = find_loss(name.strip()).name, {}
+        for option in _split(rest[:-1]) if rest[:-1].strip() else ():
+            key, equals, value = (piece.strip() for piece in option.partition("="))
+            if not (equals and key.isidentifier() and value):
+                raise ValueError(f"the options of {loss} are OPTION=VALUE, such as jal-ce(a=20), got {option!r}")
+            options[key] = value
+        shown = f"({', '.join(f'{key}={value}' for key, value in options.items())})" if options else ""
+        found.append((loss + shown, loss, options))
+    return found
+
+
+def parse_regularisation(text: str | None) -> list[dict[str, float]]:
+    """Return the fields of recipes that each regularisation sets; one without fields for the recipe's own.
+
+    Example:
+        >>> parse_regularisation("l1:5e-5,none")
+        [{'l1': 5e-05, 'l2': 0.0}, {'l1': 0.0, 'l2': 0.0}]
+    """
+    if text is None:
+        return [{}]
+    found = []
+    for part in _split(text):
+        kind, _, value = part.partition(":")
+        try:
+            amount = {} if part == "none" else {kind: float(value)}
+        except ValueError:
+            amount = {"": 0.0}
+        if not amount.keys() <= {"l1", "l2"}:
+            raise ValueError(f"a regularisation is l1:5e-5, l2:1e-4 or none, got {part!r}")
+        found.append({"l1": 0.0, "l2": 0.0} | amount)
+    return found
+
+
+def _split(text: str) -> list[str]:
+    """At the commas outside brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    if depth:
+        raise ValueError(f"a bracket is not closed, or not opened, in {text!r}")
+    parts = [part.strip() for part in parts]
+    if not all(parts):
+        raise ValueError(f"a name is missing next to a comma in {text!r}")
+    return parts
