@@ -1,4 +1,4 @@
-"""How well wrong labels are found, beside cleanlab on the same folds with the same network.
+"""How well wrong labels are found, compared with cleanlab on the same folds with the same network.
 
     python benchmarks/audit.py --json records/audit_cpu.jsonl [--ways audit,quick] [--noises none,symmetric:0.2] [--seeds 0,1]
     python benchmarks/audit.py --json records/audit_h200.jsonl --dataset cifar10n --data DIR --device cuda --train --seeds 0
@@ -129,7 +129,7 @@ class Case:
             for name in tasks
             if name != "true" or (self.seed, loss) not in known
         ]
-        found = together(
+        found = run_concurrently(
             plan,
             recipe,
             len(wanted),
@@ -154,8 +154,8 @@ class Case:
         return float((predicted == test.labels).mean())
 
 
-def together(plan: CrossValidationPlan, recipe: Recipe, count: int, one: Callable[[int, RunOptions], T]) -> list[T]:
-    """``one(0, options)``, ``one(1, options)``, ..., side by side where the fast engine is used."""
+def run_concurrently(plan: CrossValidationPlan, recipe: Recipe, count: int, one: Callable[[int, RunOptions], T]) -> list[T]:
+    """``one(0, options)``, ``one(1, options)``, ..., concurrently where the fast engine is used."""
     fast = fast_path_suits(recipe, plan.task.train, plan.options)
     at_once = min(count, concurrent_runs(recipe.model, plan.options.device.type)) if fast else 1
     options = replace(plan.options, at_once=at_once)
@@ -187,7 +187,7 @@ def stopped(plan: CrossValidationPlan, recipe: Recipe) -> NDArray[np.float32]:
         parts = [task.train.take(rows) for rows in (kept[mask], held)]
         p[held] = _stopped_fold(recipe, replace(task, train=task.train.take(kept[~mask])), options, *parts)
 
-    together(plan, recipe, plan.folds, one)
+    run_concurrently(plan, recipe, plan.folds, one)
     return p
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/audit.md: what an audit is worth beside cleanlab, from the records of benchmarks/audit.py."""
+"""The tables of docs/audit.md: how accurate an audit is, compared with cleanlab, from the records of benchmarks/audit.py."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from results import RECORDS, _lines, _table, _where
 
 __all__ = ["audit_tables"]
 
-FILES = ("audit_cpu.jsonl", "audit_h200.jsonl")
+RECORD_FILES = ("audit_cpu.jsonl", "audit_h200.jsonl")
 CLEAN = "none"
 WAYS = ("audit", "quick", "cleanlab", "cleanlab stopped")
-HEAD = ["", "runs", "AUC", "average precision", "F1", "rate, off by", "matrix, off by", "calibration error"]
+TABLE_HEAD = ["", "runs", "AUC", "average precision", "F1", "rate, off by", "matrix, off by", "calibration error"]
 TITLES = {
     "digits": "Digits, 1,797 images of 8x8 pixels as features",
     "mnist-patches": "MNIST, the first 10,000 images, 512 features of random patches",
@@ -28,7 +28,7 @@ Line = dict[str, Any]
 
 def audit_tables() -> str:
     """Means over all data sets; then of each the means over all noises, noise by noise, the interval, and clean labels."""
-    lines = [line for name in FILES if (RECORDS / name).is_file() for line in _lines(name)]
+    lines = [line for name in RECORD_FILES if (RECORDS / name).is_file() for line in _lines(name)]
     return "\n\n".join([_all_together(lines), *(_data_set(data, _of(lines, data=data)) for data in _each("data", lines))])
 
 
@@ -41,7 +41,7 @@ def _all_together(lines: list[Line]) -> str:
     title = (
         f"**All together**; means over the {len(cells)} noises of the data sets below, each of which counts as much as another"
     )
-    return f"{title}\n\n{_table(HEAD, rows)}".rstrip()
+    return f"{title}\n\n{_table(TABLE_HEAD, rows)}".rstrip()
 
 
 def _data_set(data: str, lines: list[Line]) -> str:
@@ -50,7 +50,7 @@ def _data_set(data: str, lines: list[Line]) -> str:
     noises = _each("noise", noisy)
     parts = [
         f"**{TITLES.get(data, data)}**; means over {', '.join(noises)}",
-        _table([*HEAD, "seconds"], [[way, len(_of(noisy, way=way)), *_means(noisy, way, noises)] for way in ways]),
+        _table([*TABLE_HEAD, "seconds"], [[way, len(_of(noisy, way=way)), *_means(noisy, way, noises)] for way in ways]),
         "F1, and the estimated rate:",
         _table(["", *ways, "true rate"], [_by_noise(noisy, noise, ways) for noise in noises]),
     ]

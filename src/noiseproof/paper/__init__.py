@@ -13,12 +13,11 @@ The text leaves things out and sometimes contradicts the code that made its numb
 repeats what was run; ``paper-text`` follows the text. :func:`differences` lists what they differ in, with the source.
 """
 
-from noiseproof.losses.recommended import recommended_settings as recommended_decay
 from noiseproof.paper.cells import Cell, cells
 from noiseproof.paper.fidelity import PROFILES, Difference, Profile
 from noiseproof.paper.recipes import SEEDS, QuotedError, differences, list_recipes, recipe, recipe_of
 
 __all__ = [
     "PROFILES", "SEEDS", "Cell", "Difference", "Profile", "QuotedError", "cells", "differences",
-    "list_recipes", "recipe", "recipe_of", "recommended_decay",
+    "list_recipes", "recipe", "recipe_of",
 ]  # fmt: skip
