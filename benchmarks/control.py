@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from noiseproof.cli.plan import device_named
 from noiseproof.cli.queue_view import Keeper
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.paper import SEEDS, recipe
 from noiseproof.paper.plan import H200_EPOCH_SECONDS
 from noiseproof.report import read_records
 from noiseproof.train import Outcome, Recipe, Record, RunOptions, RunStore, StoredRun, override
+from noiseproof.train.plan import device_named
 from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, machine_name, plan_runs, train_runs
 
 L1, L2 = 5e-5, 1e-4

@@ -43,9 +43,7 @@ def test_there_are_at_most_fourteen_boxes_and_the_paper():
 
 PAPER_YET = {
     *(
-        "demo.py",
         "cli/embedding.py",
-        "cli/plan.py",
         "cli/queue_view.py",
         "cli/reproduce_figures.py",
         "cli/reproduce_options.py",
@@ -151,6 +149,22 @@ def test_what_the_page_adds_works_and_costs_the_files_it_says(tmp_path):
         check=False,
     )
     assert done.stdout == "finished finished\n", done.stderr
+
+
+@pytest.mark.parametrize(("what", "file", "name"), architecture.WHERE, ids=str)
+def test_what_the_page_says_is_where_it_says(what, file, name):
+    body = ast.parse((architecture.SOURCE / file).read_text(encoding="utf-8")).body
+    for part in filter(None, name.split(".")):
+        (found,) = (node for node in body if getattr(node, "name", None) == part)
+        body = found.body
+
+
+def test_every_file_that_the_page_names_is_there():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## To add something")[0]
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py)?)`", text))
+    assert len(named) > 40
+    roots = (architecture.SOURCE, ROOT)
+    assert not [name for name in named if not any((root / name).exists() for root in roots)]
 
 
 WHOLE_PACKAGE = {"annotations", "architecture", "distribution", "docstrings", "examples", "package", "user_types", "words"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 import tempfile
@@ -91,7 +92,7 @@ BOXES = {
         ("integrations", "sklearn"),
     ),
     "data": Box("readers of tables, arrays and images, splits, loaders, augmentation", "data/opening.py"),
-    "models": Box("networks by name, pretrained weights", "models/catalog.py"),
+    "models": Box("networks by name, pretrained weights", "models/base.py"),
     "theory": Box("which loss tolerates which noise, the required `a`", "theory/conditions.py", ("losses", "noise")),
     "noise": Box("transition matrices, sampling of noisy labels, label files, `kind:rate`", "noise/matrix.py"),
     "losses": Box(
@@ -228,28 +229,73 @@ def _link(name: str) -> str:
     return f"[`{shown.relative_to(SOURCE)}`](../{shown.relative_to(ROOT)})"
 
 
-WALKS = {
-    "A call of a loss": "loss jal-ce",
-    "Training on a CSV file": "noiseproof train jal-ce --data table.csv --quiet --set epochs=2",
-    "An audit of a CSV file": "noiseproof audit table.csv --quiet",
-}
-"""What the page walks through, with the words after ``tools/walk.py --short``"""
+WHERE = (
+    ("a CSV file is read", "data/tables.py", "load_table"),
+    ("the kind of a file or folder is recognised and its reader chosen", "data/opening.py", "open_dataset"),
+    ("a data set or an augmentation gets its name, also from a plug-in", "data/registry.py", "register_dataset"),
+    ("a batch is loaded and augmented", "train/batch_loader.py", "MemoryLoader"),
+    ("noisy labels are sampled", "noise/matrix.py", ""),
+    ("a loss is defined", "losses/joint.py", "JALCE"),
+    ("shapes, weights and reductions of a loss are handled", "losses/base.py", "RobustLoss"),
+    ("the row statistics are computed (forward pass)", "core/reference.py", "forward"),
+    ("a loss's gradient is formed (backward pass)", "core/reference.py", "backward"),
+    ("the gradient's formula is derived", "core/__init__.py", ""),
+    ("a loss and its gradient become one fused step", "program/step.py", "loss_of_rows"),
+    ("the same is done on a GPU", "kernels/__init__.py", ""),
+    ("the smallest robust `a` is computed", "theory/bounds.py", "required_a"),
+    ("recommended hyperparameters are kept", "losses/recommended.py", ""),
+    ("defaults for one's own data are chosen", "train/plan.py", "own_recipe"),
+    ("what a result depends on is written down", "train/recipe.py", "Recipe"),
+    ("one epoch is trained", "train/engine.py", "PlainEngine.train_epoch"),
+    ("epochs, evaluation and checkpoints are sequenced", "train/loop.py", "Loop.run"),
+    ("the folder of a run gets its name", "train/runs.py", "RunStore.folder_for"),
+    ("a trained network predicts", "train/trained.py", "TrainedClassifier"),
+    ("several runs are trained, on this machine or on Ray", "train/run_list.py", ""),
+    ("networks of an audit are trained by cross-validation", "audit/folds.py", ""),
+    ("the audit's posterior is computed", "audit/estimate.py", "posterior_and_rates"),
+    ("the audit's mixture model is fitted", "audit/mixture.py", "fit_mixture"),
+    ("the interval of the noise rate is computed", "audit/estimate.py", "estimate_noise"),
+    ("losses are compared by paired intervals", "comparison/paired.py", ""),
+    ("the options of a verb are parsed", "cli/train.py", "train"),
+    ("a usage error is worded", "cli/usage.py", ""),
+    ("a published number, a cell, is kept with its setting", "paper/cells.py", "Cell"),
+    ("a paper's cell is judged: does our result agree", "paper/agreement.py", "compare"),
+    ("an untrusted file is opened within limits", "io/__init__.py", ""),
+)
+"""What people look for, with its file and its function or class"""
 
 
-def walks() -> str:
+def where_table() -> str:
+    """A Markdown table of what is done where."""
+    rows = []
+    for what, file, name in WHERE:
+        defined = f"`{name}`" if name else ""
+        rows.append(f"| {what} | {_link(file)} | {defined} |")
+    return "\n".join(["| where ... | file | function or class |", "|---|---|---|", *rows])
+
+
+WALKS = (
+    "loss jal-ce",
+    "noiseproof train jal-ce --data table.csv --quiet --set epochs=2",
+    "noiseproof audit table.csv --quiet",
+)
+"""What the page walks through: the words after ``tools/walk.py --short``"""
+
+
+@functools.cache
+def walks() -> tuple[str, ...]:
     """Each walk as ``tools/walk.py`` prints it, in processes of their own, so that nothing is prepared."""
     with tempfile.TemporaryDirectory() as folder:
         _write_table(Path(folder, "table.csv"))
-        started = {title: _start(words, folder) for title, words in WALKS.items()}
-        parts = []
-        for title, process in started.items():
-            printed, errors = process.communicate()
-            if process.returncode:
-                raise RuntimeError(f"tools/walk.py {WALKS[title]} failed: {errors}")
-            parts.append(
-                f"### {title}\n\n    tools/walk.py {WALKS[title]}\n\n```text\n{printed.split(START_OF_WALK)[1].strip()}\n```"
-            )
-    return "\n\n".join(parts)
+        started = [_start(words, folder) for words in WALKS]
+        return tuple(_finish(words, process) for words, process in zip(WALKS, started, strict=True))
+
+
+def _finish(words: str, process: subprocess.Popen[str]) -> str:
+    printed, errors = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"tools/walk.py {words} failed: {errors}")
+    return f"    tools/walk.py --short {words}\n\n```text\n{printed.split(START_OF_WALK)[1].strip()}\n```"
 
 
 START_OF_WALK = "walk:\n"

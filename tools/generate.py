@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from architecture import boxes_table, picture, walks
+from architecture import boxes_table, picture, walks, where_table
 from audit_record import audit_tables
 from choosing import a_on_cifar, choice_of_a, selection
 from differences import difference_lists
@@ -81,7 +81,14 @@ def _literal(value: object) -> str:
 FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "README.md": {"losses": losses_table},
     ROOT / "docs" / "api.md": {"names": names.overview},
-    ROOT / "docs" / "architecture.md": {"boxes": boxes_table, "imports": picture, "walks": walks},
+    ROOT / "docs" / "architecture.md": {
+        "boxes": boxes_table,
+        "imports": picture,
+        "where": where_table,
+        "loss": lambda: walks()[0],
+        "train": lambda: walks()[1],
+        "audit": lambda: walks()[2],
+    },
     ROOT / "docs" / "audit.md": {"audit": audit_tables},
     ROOT / "docs" / "choosing.md": {"selection": selection, "a": choice_of_a, "cifar": a_on_cifar, "rare": rare_classes},
     ROOT / "docs" / "command_line.md": {"commands": command_line.reference},

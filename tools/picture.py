@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.demo import SHOWN, recipes
+from noiseproof.demo import LOSSES_IN_FIGURE, recipes
 from noiseproof.io.files import write_whole
 from noiseproof.train import Outcome, train
 
@@ -80,6 +80,6 @@ def _words(outcomes: list[Outcome]) -> str:
 
 
 if __name__ == "__main__":
-    chosen = [one for one in recipes(RATE, epochs=EPOCHS, seed=SEED) if one.loss in SHOWN]
+    chosen = [one for one in recipes(RATE, epochs=EPOCHS, seed=SEED) if one.loss in LOSSES_IN_FIGURE]
     picture = drawn([train(one) for one in chosen])
     write_whole(PLACE, lambda path: path.write_text(picture, encoding="utf-8"))

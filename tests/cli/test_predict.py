@@ -291,7 +291,7 @@ def test_a_label_column_without_a_header_is_a_number(by_name):
     ("place", "said"),
     [
         ("new.csv#knid", "no columns are called 'knid'; did you mean 'kind'? the columns are 'width', 'y', 'height', 'kind'"),
-        ("new.csv#y", "column 'y' is a feature of the network: it cannot be the labels too"),
+        ("new.csv#y", "column 'y' is a feature of the network, so it cannot hold labels"),
         ("plain.npz#y", "FILE#COLUMN says which column of a table of features has the labels; leave #y out"),
     ],
 )

@@ -80,7 +80,7 @@ def test_the_seed_decides():
 def test_what_is_in_memory_at_a_time_changes_nothing(monkeypatch):
     images, labels = problem(count=500)
     whole = noise.instance_dependent(images, labels, 0.6, seed=1)
-    monkeypatch.setattr("noiseproof.noise.instance.CELLS", 200)  # two images of 108 pixels at a time, 40 pixels of them
+    monkeypatch.setattr("noiseproof.noise.instance.MAX_CELLS", 200)  # two images of 108 pixels at a time, 40 pixels of them
     assert noise.instance_dependent(images, labels, 0.6, seed=1).hash == whole.hash
 
 

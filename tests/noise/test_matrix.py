@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from noiseproof import noise
 from noiseproof.keyed_random import random_keys, random_uniform
-from noiseproof.noise.matrix import CORNER, read_matrix_table
-from noiseproof.noise.sampling import _counts, _draw, exact_counts
+from noiseproof.noise.matrix import CORNER, _counts, _draw, exact_counts, read_matrix_table
 from noiseproof.paper.datasets import class_facts
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "cifar_clean_labels.npz"

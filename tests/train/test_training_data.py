@@ -7,8 +7,7 @@ import pytest
 
 from noiseproof import noise
 from noiseproof.data import Dataset, ImageFiles, Split, from_arrays, held_out, load_digits
-from noiseproof.train import Recipe, prepare, with_noise
-from noiseproof.train.defaults import own_recipe
+from noiseproof.train import Recipe, own_recipe, prepare, with_noise
 
 DIGITS = Recipe(dataset="digits", loss="ce", seed=3)
 

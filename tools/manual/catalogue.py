@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from manual.curves import CLASSES, drawn
 from manual.formulas import tex
-from noiseproof.cli.losses import usage
 from noiseproof.losses import LossEntry, list_losses
 from noiseproof.losses.catalog import FAMILIES, SYMBOLS, describe_parameters
 from noiseproof.losses.expressions import names_in
+from noiseproof.losses.facts import facts_of
 from noiseproof.losses.recommended import recommended_settings
 from noiseproof.theory import check
 
@@ -82,7 +82,7 @@ def section(entry: LossEntry) -> str:
         lines += ["```{math}", f"L = {tex(entry.formula, _flags(entry))}", "```", ""]
     lines += [drawn(entry), "", "```{eval-rst}", ".. currentmodule:: noiseproof", f".. autoclass:: {entry.cls.__name__}"]
     lines += ["   :no-index-entry:", "```", ""]
-    lines += [*_facts(entry), "", "```python", *usage(entry), "```", ""]
+    lines += [*_facts(entry), "", "```python", *facts_of(entry).usage, "```", ""]
     return "\n".join(lines)
 
 

@@ -90,7 +90,7 @@ def advise(
 def _quick_audit(dataset: Dataset, device: str, as_json: bool) -> Audit:
     from noiseproof.audit.labels import audit_labels
     from noiseproof.cli.audit import AuditProgress
-    from noiseproof.cli.plan import device_named
+    from noiseproof.train.plan import device_named
 
     shown_on = Console(stderr=True) if as_json else console
     with AuditProgress(shown_on) as progress:

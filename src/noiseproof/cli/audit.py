@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -165,10 +163,11 @@ def _audit_by_training(
 ) -> Audit:
     from noiseproof.audit.folds import SMALL_NETWORK, uses_small_network
     from noiseproof.audit.labels import audit_labels
-    from noiseproof.cli.plan import device_named
     from noiseproof.data import check_classes
     from noiseproof.train import OutOfMemoryError
     from noiseproof.train.data_warnings import table_warnings
+    from noiseproof.train.network import import_local_modules
+    from noiseproof.train.plan import device_named
 
     with sigterm_as_ctrl_c() as stopped, AuditProgress(shown_on) as progress, errors_reported():
         check_classes(dataset, place)
@@ -176,7 +175,7 @@ def _audit_by_training(
             warn(text)
         try:
             if ":" in (options["model"] or ""):
-                sys.path.insert(0, os.getcwd())  # where a user's own module usually is
+                import_local_modules()
             given = {name: value for name, value in options.items() if value is not None}
             given |= {"folder": out / "folds", "device": device_named(device)}
             if shown_on is not None and uses_small_network(dataset.train, options["model"], given["device"]):
@@ -260,7 +259,7 @@ class AuditProgress:
             self.bar.stop()
 
     def __call__(self, progress: Progress) -> None:
-        from noiseproof.cli.progress import LINE_SECONDS
+        from noiseproof.cli.train_view import LINE_SECONDS
 
         stored, ended = progress.state == "trained before", progress.state != "training"
         if stored:  # which does not measure the pace
@@ -282,7 +281,7 @@ class AuditProgress:
 
     def _hint(self, progress: Progress) -> None:
         """Print once what is faster, where the first epoch shows that it will take long."""
-        from noiseproof.cli.progress import duration
+        from noiseproof.cli.train_view import duration
 
         if self.hinted or self.shown_on is None or progress.done == self.first:
             return
@@ -292,7 +291,7 @@ class AuditProgress:
             self.shown_on.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _left(self, progress: Progress) -> str:
-        from noiseproof.cli.progress import duration
+        from noiseproof.cli.train_view import duration
 
         return "" if progress.done == self.first else f"{duration(self._seconds_left(progress))} left"
 

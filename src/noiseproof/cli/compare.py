@@ -97,9 +97,10 @@ def compare(
     noiseproof compare 'gce(q=0.5),gce(q=0.9)' --dataset digits --regularisation none,l1:5e-5,l2:1e-4 --png losses.png
     """
     with sigterm_as_ctrl_c() as stopped, _endings(stopped):
-        from noiseproof.cli.plan import changes_from, device_named, noise_from
+        from noiseproof.cli.train import changes_from, noise_from
         from noiseproof.comparison import compare as compare_losses
         from noiseproof.train import RunOptions
+        from noiseproof.train.plan import device_named
 
         if how not in FORMATS:
             raise ValueError(f"--format must be one of {', '.join(FORMATS)}, got {how!r}")

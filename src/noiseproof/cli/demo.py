@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from noiseproof.cli.output import console, fail
-
-if TYPE_CHECKING:
-    from noiseproof.train import Outcome, Recipe
 
 
 def demo(
@@ -22,30 +18,12 @@ def demo(
 ) -> None:
     """Train on handwritten digits with wrong labels: cross entropy against the robust losses, in a minute."""
     from noiseproof import demo as demonstration
+    from noiseproof.train import prepare
 
     try:
         out.mkdir(parents=True, exist_ok=True)  # before the training, not after it
-        outcomes = _run(demonstration.recipes(noise, epochs=epochs, seed=seed))
+        recipes = demonstration.recipes(noise, epochs=epochs, seed=seed)
+        outcomes = demonstration.run(recipes, prepare(recipes[0]), console)
         demonstration.show(outcomes, out, console)
     except OSError as error:
         fail(error)
-
-
-def _run(chosen: list[Recipe]) -> list[Outcome]:
-    """Train as each recipe says; the runs themselves are not kept."""
-    from noiseproof.cli.compare import ComparisonDisplay
-    from noiseproof.comparison.runs import ComparisonRuns, Competitor
-    from noiseproof.train import RunOptions, RunStore, prepare, train
-
-    with TemporaryDirectory() as folder:
-        store, field = RunStore(folder), [Competitor(recipe.loss, {recipe.seed: recipe}) for recipe in chosen]
-        runs = ComparisonRuns(field, prepare, store, None, RunOptions())
-        task = runs.data
-        wrong = 0 if task.wrong is None else int(task.wrong.sum())
-        test = 0 if task.test is None else len(task.test)
-        about = f"{len(task.train)} handwritten digits, {wrong} of them with a wrong label; {test} to test on."
-        with ComparisonDisplay(console) as display:
-            display.on_begin(about, len(chosen), sum(recipe.epochs for recipe in chosen))
-            for error in runs.train(None, display):
-                fail(error)
-        return [train(recipe, task, folder=store.folder_for(recipe)) for recipe in chosen]  # reads what is finished

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from noiseproof.cli.plan import device_named
 from noiseproof.io.files import is_file
 from noiseproof.io.text import excerpt
 from noiseproof.models.base import Classifier
 from noiseproof.paper.page import Embedding
 from noiseproof.report.folders import RECORD, WEIGHTS
 from noiseproof.train import Recipe, load, prepare
+from noiseproof.train.plan import device_named
 
 __all__ = ["embedding_of"]
 

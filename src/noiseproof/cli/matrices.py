@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from noiseproof.io.arrays import NpzFile, read_npy, read_table
 from noiseproof.io.files import ReadError, file_and_name
 from noiseproof.io.text import cell, csv_rows, excerpt
-from noiseproof.noise.soft import column_order
+from noiseproof.noise.files import column_order
 
 __all__ = ["read_matrix", "read_predictions"]
 

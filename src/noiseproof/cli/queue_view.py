@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.cli.output import Console
-from noiseproof.cli.progress import duration
+from noiseproof.cli.train_view import duration
 from noiseproof.io.files import exists, is_file, locked, remove_partial
 from noiseproof.paper import Cell, cells
 from noiseproof.paper.figures import FIGURES, Curve

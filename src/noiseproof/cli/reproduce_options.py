@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from noiseproof.cli.plan import device_named
 from noiseproof.cli.queue_view import say
 from noiseproof.data import data_root
 from noiseproof.data.opening import find_dataset
@@ -18,6 +17,7 @@ from noiseproof.paper import SEEDS, Cell
 from noiseproof.paper.figures import Curve
 from noiseproof.paper.plan import chosen_cells, chosen_curves
 from noiseproof.train import RunOptions
+from noiseproof.train.plan import device_named
 from noiseproof.train.ray_executor import RayExecutor
 from noiseproof.train.run_list import machine_name
 

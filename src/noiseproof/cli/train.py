@@ -19,10 +19,9 @@ from noiseproof.cli.output import Console, console, errors_reported, fail
 from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
-    from noiseproof.cli.plan import Plan
-    from noiseproof.train import Callback, Record, RunOptions, TrainingData
+    from noiseproof.train import Callback, Recipe, Record, RunOptions, RunPlan
 
-__all__ = ["train"]
+__all__ = ["changes_from", "noise_from", "train"]
 
 RECIPES = "DATASET/LOSS of the paper, or a loss with --data. Examples: cifar10/jal-ce, jal-ce."
 NOISES = "symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file."
@@ -60,6 +59,9 @@ Timeout = Annotated[
     float,
     typer.Option(metavar="SECONDS", help="How long one of several processes waits for another.", min=1),
 ]
+DEFAULT_PROFILE = "paper-code"
+FIELDS_WITH_AN_OPTION = {"dataset": "RECIPE or --data says it", "noise": "give --noise", "seed": "give --seed"}
+"""Of a recipe; the option does more than set the field"""
 FIRST_SPEAKS = 3.0
 """Seconds that other processes wait with an error: if rank 0 has it too, it reports it, ends, and torchrun ends the others"""
 
@@ -73,7 +75,7 @@ def train(
     model: Model = None,
     changes: Changes = None,
     test_size: TestSize = None,
-    profile: Profile = "paper-code",
+    profile: Profile = DEFAULT_PROFILE,
     out: Out = Path("runs"),
     device: Device = "auto",
     workers: Workers = 2,
@@ -107,37 +109,77 @@ def train(
 
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """
-    from noiseproof.cli.plan import changes_from, device_named, means_gpu, noise_from, plan_run
-    from noiseproof.cli.progress import TensorBoard
-    from noiseproof.cli.train_view import print_recipe, print_result
-    from noiseproof.train import RunOptions
+    from noiseproof.cli.train_view import callbacks_for, print_recipe, print_result
+    from noiseproof.train import RunOptions, TensorBoard, plan_run
+    from noiseproof.train.plan import device_named, prefers_gpu
 
     with errors_reported():
-        wanted = changes_from(changes or [], model, test_size)
-        plan = plan_run(name, noise_from(noise, labels), seed, data, wanted, profile, out, means_gpu(device))
+        wanted, noise = changes_from(changes or [], model, test_size), noise_from(noise, labels)
+        chosen = recipe_from(name, noise, seed, data, profile)
+        plan = plan_run(chosen, data=data, changes=wanted, noise=noise, seed=seed, runs=out, gpu=prefers_gpu(device))
         if dry_run:
             print_recipe(plan, as_json)
             return
         options = RunOptions(device_named(device), workers, skip_corrupt, deterministic, fast)
         shown = None if quiet else Console(stderr=True) if as_json else console
-        callbacks = _shown_by(shown, every)
+        callbacks = callbacks_for(shown, every)
     with sigterm_as_ctrl_c() as stopped, ExitStack() as group:
         options = _joined(group, options, timeout)
         with _endings(plan, as_json, callbacks, stopped):
-            task = plan.opened()
+            plan.training_data()
             callbacks += [TensorBoard(plan.folder)] if tensorboard else []
-            record = _trained(plan, task, options, callbacks, shown, checkpoint_every, timeout)
+            record = _trained(plan, options, callbacks, shown, checkpoint_every, timeout)
             if options.process.rank == 0:
-                print_result(record, task, plan.folder, quiet, as_json)
+                print_result(record, plan.training_data(), plan.folder, quiet, as_json)
 
 
-def _shown_by(shown: Console | None, every: int) -> list[Callback]:
-    from noiseproof.cli.progress import Bar, Lines
-    from noiseproof.cli.train_view import EveryNth, Legend
+def recipe_from(name: str, noise: str, seed: int, data: str | None, profile: str) -> Recipe | str:
+    """The paper's recipe that DATASET/LOSS names, or the name of a loss to train on data of one's own."""
+    from noiseproof.io.files import is_file
 
-    if shown is None:
-        return []
-    return [Legend(shown), Bar(shown) if shown.is_terminal else EveryNth(every, Lines(shown))]
+    if "/" in name:
+        from noiseproof import paper
+
+        recipe = paper.recipe(name, noise=noise, seed=seed, profile=profile)
+        if data is not None and is_file(Path(data).expanduser()):
+            raise ValueError(
+                f"{data}: with DATASET/LOSS, --data is the folder of data sets; for data of your own give the loss alone: "
+                f"noiseproof train {recipe.loss} --data {data}"
+            )
+        return recipe
+    if data is None:
+        raise ValueError(
+            f"RECIPE must be DATASET/LOSS, such as cifar10/jal-ce, or a loss together with --data PLACE, got {name!r}"
+        )
+    if profile != DEFAULT_PROFILE:
+        raise ValueError(f"--profile is for the paper's recipes, DATASET/LOSS, got {profile!r} with {name!r}")
+    if "," in name:
+        raise ValueError(f"one loss is trained, got {name!r}; 'noiseproof compare {name} --data {data}' compares several")
+    return name
+
+
+def noise_from(noise: str, labels: str | None) -> str:
+    """What --noise or --labels puts on the labels."""
+    if labels is None:
+        return noise
+    if noise != "none":
+        raise ValueError(f"--labels and --noise both say which labels to train on, got {labels!r} and {noise!r}")
+    return f"labels:{os.path.abspath(os.path.expanduser(labels))}"
+
+
+def changes_from(texts: list[str], model: str | None, test_size: float | None) -> dict[str, Any]:
+    """What --set, --model and --test-size change in the recipe."""
+    changes: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes KEY=VALUE, such as lr=0.02, got {text!r}")
+        key = key.strip()
+        if key in FIELDS_WITH_AN_OPTION:
+            raise ValueError(f"--set does not take {key}: {FIELDS_WITH_AN_OPTION[key]}")
+        changes[key] = value.strip()
+    given = {"model": model, "test_size": test_size}
+    return changes | {key: value for key, value in given.items() if value is not None}
 
 
 def _joined(group: ExitStack, options: RunOptions, timeout: float) -> RunOptions:
@@ -150,8 +192,7 @@ def _joined(group: ExitStack, options: RunOptions, timeout: float) -> RunOptions
 
 
 def _trained(
-    plan: Plan,
-    task: TrainingData,
+    plan: RunPlan,
     options: RunOptions,
     callbacks: list[Callback],
     shown: Console | None,
@@ -160,14 +201,14 @@ def _trained(
 ) -> Record:
     """Train, which rank 0 tells of and draws."""
     from noiseproof.cli.train_view import print_start
+    from noiseproof.train import CallbackList
     from noiseproof.train import train as run_recipe
-    from noiseproof.train.callback import CallbackList
 
     run: dict[str, Any] = {"folder": plan.folder, "options": options, "checkpoint_seconds": checkpoint_seconds}
     if options.process.rank:
-        return run_recipe(plan.recipe, task, **run).record
-    print_start(plan, task, options, shown, timeout)
-    record = run_recipe(plan.recipe, task, callback=CallbackList(*callbacks), **run).record
+        return run_recipe(plan.recipe, plan.training_data(), **run).record
+    print_start(plan, options, shown, timeout)
+    record = run_recipe(plan.recipe, plan.training_data(), callback=CallbackList(*callbacks), **run).record
     _draw(record, plan.folder)
     return record
 
@@ -185,9 +226,9 @@ def _draw(record: Record, folder: Path) -> None:
 
 
 @contextmanager
-def _endings(plan: Plan, as_json: bool, callbacks: list[Callback], stopped: Stopped) -> Iterator[None]:
+def _endings(plan: RunPlan, as_json: bool, callbacks: list[Callback], stopped: Stopped) -> Iterator[None]:
     """Report an early end of the run, from one of the processes, with its exit status."""
-    from noiseproof.cli.train_view import as_json_text
+    from noiseproof.cli.train_view import as_json_text, close_bars
     from noiseproof.io.files import is_file
     from noiseproof.train import DivergenceError, OutOfMemoryError, Record
     from noiseproof.train.distributed import LostProcessError
@@ -198,7 +239,7 @@ def _endings(plan: Plan, as_json: bool, callbacks: list[Callback], stopped: Stop
     try:
         yield
     except KeyboardInterrupt:
-        _close(callbacks)
+        close_bars(callbacks)
         kept = is_file(plan.folder / "checkpoint.safetensors")
         way = "goes on from the last checkpoint" if kept else "starts anew, there was no checkpoint yet"
         problem.print(f"stopped; the same command {way} in {escape(str(plan.folder))}", highlight=False, soft_wrap=True)
@@ -212,7 +253,7 @@ def _endings(plan: Plan, as_json: bool, callbacks: list[Callback], stopped: Stop
                 typer.echo(as_json_text(record, plan.folder))
         raise typer.Exit(3) from None
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-        _close(callbacks)
+        close_bars(callbacks)
         own = ":" in plan.recipe.model and _is_foreign(error)
         if own and isinstance(error, RuntimeError):  # torch's, for shapes that do not fit
             place = place_in(error, plan.recipe.model.partition(":")[0])
@@ -229,14 +270,6 @@ def _let_others_speak() -> None:
     """Of processes that end together one says why; torchrun ends this one meanwhile, with SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     time.sleep(FIRST_SPEAKS)
-
-
-def _close(callbacks: list[Callback]) -> None:
-    from noiseproof.cli.progress import Bar
-
-    for callback in callbacks:
-        if isinstance(callback, Bar):
-            callback.close()
 
 
 def _is_foreign(error: BaseException) -> bool:

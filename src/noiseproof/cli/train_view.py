@@ -1,32 +1,34 @@
-"""What ``noiseproof train`` prints: the recipe, the start, what an epoch's numbers are, the result, and warnings."""
+"""What ``noiseproof train`` prints: the recipe, the start, a bar or lines while it runs, the result, and warnings."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import typer
+from rich.console import RenderableType
 from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
 
 from noiseproof.cli.output import Console, console, printable, warn
-from noiseproof.cli.plan import Plan
-from noiseproof.cli.progress import duration
-from noiseproof.train import Callback, Epoch, Recipe, Record, RunOptions, TrainingData
-from noiseproof.train.callback import CallbackList
+from noiseproof.train import Callback, CallbackList, Epoch, Recipe, Record, RunOptions, RunPlan, TrainingData
 from noiseproof.train.data_warnings import WARM_START_HINT, data_warnings, rare_class_warnings
 from noiseproof.train.engine import fast_path_suits
 
 __all__ = [
-    "EveryNth", "Legend", "as_json_text", "class_line", "print_recipe", "print_result", "print_start", "result_line",
+    "Bar", "EveryNth", "Legend", "Lines", "accuracies", "as_json_text", "callbacks_for", "class_line", "close_bars", "duration",
+    "print_recipe", "print_result", "print_start", "result_line",
 ]  # fmt: skip
 
-MANY = 20
-"""Classes of which not each accuracy is printed; the record has them"""
+MAX_CLASSES_PRINTED = 20
+"""Of more classes the weakest are printed; the record has the accuracy of each"""
 
 
-def print_recipe(plan: Plan, as_json: bool) -> None:
+def print_recipe(plan: RunPlan, as_json: bool) -> None:
     facts = plan.recipe.as_dict()
     if as_json:
         notes = {"notes": plan.recipe.why} if plan.recipe.why else {}
@@ -43,9 +45,10 @@ def print_recipe(plan: Plan, as_json: bool) -> None:
         console.print(f"[dim]{key:18} {escape(text)}[/]", highlight=False, soft_wrap=True)
 
 
-def print_start(plan: Plan, task: TrainingData, options: RunOptions, shown: Console | None, timeout: float) -> None:
+def print_start(plan: RunPlan, options: RunOptions, shown: Console | None, timeout: float) -> None:
     """What is to be run, on ``shown`` if there is one, and warnings in any case."""
-    recipe, wrong, before = plan.recipe, task.wrong, Record.read(plan.folder)
+    recipe, task, before = plan.recipe, plan.training_data(), Record.read(plan.folder)
+    wrong = task.wrong
     finished = before is not None and before.status == "finished"
     for text in _warnings(recipe, task, options):
         warn(text)
@@ -88,6 +91,141 @@ def _warnings(recipe: Recipe, task: TrainingData, options: RunOptions) -> Iterat
         yield f"the last batch of an epoch, {rest}, is left out: fewer than the {options.process.world} processes"
 
 
+LINE_SECONDS = 10.0  # within an epoch a line is printed no more often than this
+
+
+def accuracies(facts: Epoch) -> str:
+    return "  ".join(f"{name} {100 * share:5.2f} %" for name, share in facts.accuracies().items())
+
+
+def number(value: float) -> str:
+    """A loss, also one that is about to diverge.
+
+    >>> number(0.12345), number(8.2e30)
+    ('0.1235', '8.2e+30')
+    """
+    return f"{value:.4f}" if value < 1e5 else f"{value:.4g}"
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds.
+
+    >>> duration(7.26), duration(75), duration(3675)
+    ('7.3 s', '1:15', '1:01:15')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Pace:
+    """How fast a run goes, measured from where this process started."""
+
+    def __init__(self, epochs: int, examples: int, epochs_done: int) -> None:
+        self.total, self.examples = epochs * examples, examples
+        self.first = self.done = epochs_done * examples
+        self.start = time.monotonic()
+
+    def reach(self, epoch: int, done: int) -> None:
+        self.done = epoch * self.examples + done
+
+    def text(self) -> str:
+        """Examples per second, evaluation included, and the time left."""
+        seconds = time.monotonic() - self.start
+        if self.done == self.first or seconds <= 0:
+            return ""
+        rate = (self.done - self.first) / seconds
+        return f"{rate:,.0f} examples/s  {duration((self.total - self.done) / rate)} left"
+
+
+class Lines(Callback):
+    """One line for each epoch, and further lines within long ones."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.told = console, time.monotonic()
+        self.within = -1  # the epoch that a line was last printed in, counted from 0
+
+    def on_train_begin(self, record: Record, epochs_done: int) -> None:
+        self.epochs = record.recipe["epochs"]
+        self.pace = Pace(self.epochs, record.task["examples"], epochs_done)
+        if epochs_done:
+            self._tell(f"goes on after epoch {epochs_done}")
+
+    def on_batch_end(self, epoch: int, done: int, total: int) -> None:
+        self.pace.reach(epoch, done)
+        if time.monotonic() - self.told >= LINE_SECONDS:
+            self.within = epoch
+            self._tell(f"{self._label(epoch + 1)}  {done} of {total}  {self.pace.text()}")
+
+    def on_evaluation_begin(self, epoch: int) -> None:
+        if self.within == epoch:  # the epoch is long, so its evaluation may be too
+            self._tell(f"{self._label(epoch + 1)}  evaluating")
+
+    def on_epoch_end(self, facts: Epoch) -> None:
+        self.pace.reach(facts.epoch, 0)
+        self._tell(f"{self._label(facts.epoch)}  loss {number(facts.loss)}  {accuracies(facts)}  {self.pace.text()}")
+
+    def _label(self, epoch: int) -> str:
+        return f"epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}"
+
+    def _tell(self, line: str) -> None:
+        self.told = time.monotonic()
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class _Display(Progress):
+    """A bar, and below it a line of numbers."""
+
+    numbers = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        if self.numbers:
+            yield Text(self.numbers, style="dim")
+
+
+class Bar(Callback):
+    """A bar over the whole run, with the last epoch's numbers below it."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[pace]}"))
+        self.display = _Display(*columns, console=console, expand=True, transient=True)
+
+    def on_train_begin(self, record: Record, epochs_done: int) -> None:
+        self.epochs = record.recipe["epochs"]
+        self.pace = Pace(self.epochs, record.task["examples"], epochs_done)
+        self.task = self.display.add_task("", total=self.pace.total, pace="")
+        if record.epochs:
+            self.on_epoch_end(record.epochs[-1])
+        self._show(epochs_done + 1)
+        if epochs_done:
+            self.display.console.print(f"goes on after epoch {epochs_done}", highlight=False)
+        self.display.start()
+
+    def on_batch_end(self, epoch: int, done: int, total: int) -> None:
+        self.pace.reach(epoch, done)
+        self._show(epoch + 1)
+
+    def on_evaluation_begin(self, epoch: int) -> None:
+        self._show(epoch + 1, "evaluating")
+
+    def on_epoch_end(self, facts: Epoch) -> None:
+        self.display.numbers = f"epoch {facts.epoch}: loss {number(facts.loss)}  {accuracies(facts)}"
+
+    def on_train_end(self, record: Record) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Restore the terminal, however the run ended."""
+        self.display.stop()
+
+    def _show(self, epoch: int, doing: str = "") -> None:
+        label = f"epoch {epoch}/{self.epochs}"
+        self.display.update(self.task, completed=self.pace.done, description=label, pace=doing or self.pace.text())
+
+
 class Legend(Callback):
     """Says before the first epoch what the numbers of an epoch are."""
 
@@ -102,6 +240,20 @@ class Legend(Callback):
         if record.task["test_examples"]:
             parts.append("test: test accuracy")
         self.console.print(f"[dim]{'; '.join(parts)}[/]", highlight=False, soft_wrap=True)
+
+
+def callbacks_for(shown: Console | None, every: int) -> list[Callback]:
+    """What shows a run on a console: a bar on a terminal, lines in a file."""
+    if shown is None:
+        return []
+    return [Legend(shown), Bar(shown) if shown.is_terminal else EveryNth(every, Lines(shown))]
+
+
+def close_bars(callbacks: Iterable[Callback]) -> None:
+    """Restore the terminal after a run that was interrupted."""
+    for callback in callbacks:
+        if isinstance(callback, Bar):
+            callback.close()
 
 
 class EveryNth(CallbackList):
@@ -144,7 +296,7 @@ def class_line(record: Record, classes: Sequence[str]) -> str:
     shares = [(share, k) for k, share in enumerate(found) if share is not None]
     if not shares or len(found) != len(classes):
         return ""
-    many = len(shares) > MANY
+    many = len(shares) > MAX_CLASSES_PRINTED
     what = "weakest classes" if many else "by class"
     shown = sorted(shares)[:3] if many else shares
     return f"{what}: " + ", ".join(f"{classes[k]} {100 * share:.1f} %" for share, k in shown)

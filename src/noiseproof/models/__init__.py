@@ -1,12 +1,12 @@
 """The networks that the losses train: images of 32x32 and 224x224, and plain feature vectors.
 
-cnn5       CNN5                                    a small one for images of any size, on a CPU
-cnn8       CNN8                                    the paper's 8-layer network for CIFAR-10
+small      CNN5                                    a small one for images of any size, on a CPU
+           CNN8                                    eight layers, for images of 32x32
+           MLP                                     on features, or anything flattened to them
 resnet     ResNet, resnet18, resnet34, resnet50    stem "cifar" for 32x32, "imagenet" for 224x224; torchvision's names
-mlp        MLP                                     on features, or anything flattened to them
 base       Classifier, replace_head                their base class; a new last layer for fine-tuning
+           create_model, register_model, ...       the models by name
 weights    load_weights                            from a state dict; pickled objects are refused
-catalog    create_model, register_model, ...       the models by name
 
 Every model maps ``x [N, ...]`` to logits ``[N, K]``; with ``features=True`` it gives the input of its last layer too.
 
@@ -22,12 +22,9 @@ A file added here enters the catalogue by being here.
 import importlib
 import pkgutil
 
-from noiseproof.models.base import Classifier, replace_head
-from noiseproof.models.catalog import create_model, find_model, list_models, register_model
-from noiseproof.models.cnn5 import CNN5
-from noiseproof.models.cnn8 import CNN8
-from noiseproof.models.mlp import MLP
+from noiseproof.models.base import Classifier, create_model, find_model, list_models, register_model, replace_head
 from noiseproof.models.resnet import ResNet, resnet18, resnet34, resnet50
+from noiseproof.models.small import CNN5, CNN8, MLP
 from noiseproof.models.weights import load_weights
 
 for _module in pkgutil.iter_modules(__path__):

@@ -1,17 +1,23 @@
-"""The base of every model: logits from a last linear layer, the features before it, and the initialisation."""
+"""The base of every model, its initialisation, and the models by name.
+
+A file of this folder enters its model with :func:`register_model`.
+"""
 
 from __future__ import annotations
 
 import copy
+import difflib
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
 
-__all__ = ["INITIALISE", "Classifier", "Initialisation", "activated", "initialise_published", "replace_head"]
+__all__ = ["INITIALISE", "Classifier", "Initialisation", "activated", "create_model", "find_model"]
+__all__ += ["initialise_published", "list_models", "register_model", "replace_head"]
 
 Initialisation = Literal["published", "torchvision"]
 HEAD = "fc"
@@ -85,9 +91,9 @@ def activated(norm: nn.Module, x: Tensor, shortcut: Tensor | None = None, *, poo
 
     A norm layer with a method ``activated``, such as a fused kernel, does all of this at once.
     """
-    at_once: Callable[..., Tensor] | None = getattr(norm, "activated", None)
-    if at_once is not None:
-        return at_once(x, shortcut, pool=pool)
+    fused: Callable[..., Tensor] | None = getattr(norm, "activated", None)
+    if fused is not None:
+        return fused(x, shortcut, pool=pool)
     out = norm(x) if shortcut is None else norm(x) + shortcut
     out = F.relu(out, inplace=True)
     return F.max_pool2d(out, 2) if pool else out
@@ -139,3 +145,76 @@ def round_up(value: int, multiple: int) -> int:
 def shape_text(x: Tensor) -> str:
     """The shape as error messages print it, such as ``[2, 3, 32, 32]``."""
     return str([int(size) for size in x.shape])
+
+
+BUILDERS: dict[str, Callable[..., Classifier]] = {}
+Builder = TypeVar("Builder", bound=Callable[..., Classifier])
+
+
+def register_model(name: str) -> Callable[[Builder], Builder]:
+    """Decorator of a model's class, or of a function that builds one: ``builder(classes, **options)``."""
+
+    def enter(builder: Builder) -> Builder:
+        BUILDERS[name] = builder
+        return builder
+
+    return enter
+
+
+def list_models() -> tuple[str, ...]:
+    """The names that :func:`create_model` knows.
+
+    >>> list_models()
+    ('cnn5', 'cnn8', 'mlp', 'resnet18', 'resnet34', 'resnet50')
+    """
+    return tuple(sorted(BUILDERS))
+
+
+def create_model(name: str, classes: int, *, in_channels: int = 3, **options: Any) -> Classifier:
+    """The model with this name; case, hyphens and underscores do not matter. ``options`` are the model's own.
+
+    ``mlp`` reads features instead of channels and needs ``in_features``.
+
+    >>> create_model("mlp", classes=3, in_features=4, hidden=()).classifier
+    Linear(in_features=4, out_features=3, bias=True)
+    >>> create_model("resnt34", classes=10)
+    Traceback (most recent call last):
+    ValueError: unknown model 'resnt34'; did you mean 'resnet34'?
+    """
+    found = find_model(name)
+    allowed = _options_of(found)
+    if "in_channels" in allowed:
+        options["in_channels"] = in_channels
+    elif in_channels != 3:
+        raise ValueError(f"in_channels does not apply to {found}, which takes {', '.join(allowed)}; got {in_channels}")
+    unknown = [option for option in options if option not in allowed]
+    if unknown:
+        raise TypeError(f"{found} has no option {unknown[0]!r}; it takes {', '.join(allowed)}")
+    return BUILDERS[found](classes, **options)
+
+
+def find_model(name: str) -> str:
+    """The name as the catalogue spells it; a ValueError with a suggestion if it is unknown.
+
+    >>> find_model("ResNet-34")
+    'resnet34'
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a model is looked up by its name, got {name!r}")
+    plain = name.lower().replace("-", "").replace("_", "").replace(" ", "")
+    if plain in BUILDERS:
+        return plain
+    near = [key for key in BUILDERS if plain and key.startswith(plain)] or difflib.get_close_matches(plain, BUILDERS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(list_models())}"
+    raise ValueError(f"unknown model {name!r}; {hint}")
+
+
+def _options_of(name: str) -> list[str]:
+    """The model's own options: its parameters, with those that ``**options: Unpack[...]`` stands for."""
+    builder, options = BUILDERS[name], list[str]()
+    for parameter in inspect.signature(builder).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options += get_type_hints(get_args(get_type_hints(builder)[parameter.name])[0])
+        elif parameter.name != "classes":
+            options.append(parameter.name)
+    return options

@@ -12,8 +12,7 @@ from typing import ClassVar, Literal, TypedDict, Unpack
 from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
-from noiseproof.models.base import INITIALISE, Classifier, Initialisation, activated, round_up, shape_text
-from noiseproof.models.catalog import register_model
+from noiseproof.models.base import INITIALISE, Classifier, Initialisation, activated, register_model, round_up, shape_text
 
 __all__ = ["BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet34", "resnet50"]
 

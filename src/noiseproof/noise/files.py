@@ -1,25 +1,27 @@
-"""Noisy labels in files: published label files, and our own with a manifest that can be verified."""
+"""Labels in files: published ones, our own noisy ones with a manifest that can be verified, and soft labels."""
+
+from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.io.arrays import NpzFile, read_npy, read_table, read_torch
-from noiseproof.io.files import ReadError, is_dir, write_whole
+from noiseproof.io.files import ReadError, checksum, is_dir, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
-from noiseproof.noise.matrix import MATRIX_NOISES, LabelNoise, NoisyLabels, as_labels, label_hash, rows_of_numbers
-from noiseproof.noise.sampling import RULES
+from noiseproof.noise.matrix import MATRIX_NOISES, RULES, LabelNoise, NoisyLabels, as_labels, label_hash, rows_of_numbers
 
-__all__ = ["load_labels", "read_noisy_labels", "verify", "write_noisy_labels"]
+__all__ = ["SoftLabels", "column_order", "load_labels", "read_noisy_labels", "read_soft_labels", "verify"]
+__all__ += ["write_noisy_labels"]
 
-MANIFEST, LABELS = "manifest.json", "labels.npy"
-FORMAT = 1
-FIELDS: dict[str, tuple[type, ...]] = {
+MANIFEST, LABELS_FILE = "manifest.json", "labels.npy"
+MANIFEST_FORMAT = 1
+MANIFEST_FIELDS: dict[str, tuple[type, ...]] = {
     "format": (int,),
     "noise": (str,),
     "seed": (int, type(None)),
@@ -34,7 +36,7 @@ FIELDS: dict[str, tuple[type, ...]] = {
     "rate_realised": (int, float),
 }
 """What a manifest must have, and the types of each in JSON."""
-SHOWN_NAMES = 20
+MAX_NAMES_LISTED = 20
 
 
 def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -44,10 +46,10 @@ def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np
     they are. Nothing in the file is executed, and it takes no more memory than its size allows: see :mod:`noiseproof.io`.
     """
     path = Path(path)
-    if path.suffix not in READERS:
-        raise ValueError(f"{path}: labels are read from {', '.join(READERS)}, got {path.suffix or 'no suffix'!r}")
+    if path.suffix not in LABEL_READERS:
+        raise ValueError(f"{path}: labels are read from {', '.join(LABEL_READERS)}, got {path.suffix or 'no suffix'!r}")
     try:
-        array = _as_array(path, READERS[path.suffix](path, name))
+        array = _as_array(path, LABEL_READERS[path.suffix](path, name))
     except ReadError as error:
         raise ValueError(f"{path}: no labels could be read: {error.fault}") from error
     if not array.size:
@@ -83,7 +85,7 @@ def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, 
     _check_rule(folder / MANIFEST, noise.name, noisy.seed, noisy.rule)
     folder.mkdir(parents=True, exist_ok=True)
     manifest = {
-        "format": FORMAT,
+        "format": MANIFEST_FORMAT,
         "version": version,
         "noise": noise.name,
         "parameters": noise.parameters,
@@ -93,13 +95,13 @@ def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, 
         "classes": noise.classes,
         "source_hash": label_hash(clean),
         "labels_hash": noisy.hash,
-        "labels_file": LABELS,
+        "labels_file": LABELS_FILE,
         "rate_asked": noise.noise_rate,
         "rate_realised": noisy.rate,
         "matrix_asked": noise.matrix,
         "matrix_realised": noisy.matrix,
     }
-    write_whole(folder / LABELS, lambda path: _save_array(path, noisy.labels))
+    write_whole(folder / LABELS_FILE, lambda path: _save_array(path, noisy.labels))
     write_whole(folder / MANIFEST, lambda path: _save_json(path, manifest))
     return folder / MANIFEST
 
@@ -135,14 +137,16 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not a manifest: {error.fault}") from error
     if type(facts) is not dict:
         raise ValueError(f"{path}: not a manifest: it holds no object")
-    for key, kinds in FIELDS.items():
+    for key, kinds in MANIFEST_FIELDS.items():
         if key not in facts:
             raise ValueError(f"{path}: not a manifest: {key!r} is missing")
         if type(facts[key]) not in kinds:
             words = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
             raise ValueError(f"{path}: not a manifest: {key!r} must be {words}, got {type(facts[key]).__name__}")
-    if facts["format"] != FORMAT:
-        raise ValueError(f"{path}: format {excerpt(facts['format'])} is not known to this version, which reads {FORMAT}")
+    if facts["format"] != MANIFEST_FORMAT:
+        raise ValueError(
+            f"{path}: format {excerpt(facts['format'])} is not known to this version, which reads {MANIFEST_FORMAT}"
+        )
     if facts["rule"] not in (None, *RULES):
         raise ValueError(f"{path}: rule must be one of {', '.join(RULES)}, got {excerpt(facts['rule'])!r}")
     if type(facts.get("parameters", {})) is not dict:
@@ -204,7 +208,9 @@ def _expect(path: Path, what: str, stated: object, found: object) -> None:
 def _chosen(path: Path, names: Iterable[object], name: str | None) -> Any:
     """Which of several sets of labels to take: the one of this name, or the only one."""
     known = {str(key): key for key in names}
-    listed = ", ".join(excerpt(key) for key in sorted(known)[:SHOWN_NAMES]) + (", ..." if len(known) > SHOWN_NAMES else "")
+    listed = ", ".join(excerpt(key) for key in sorted(known)[:MAX_NAMES_LISTED]) + (
+        ", ..." if len(known) > MAX_NAMES_LISTED else ""
+    )
     if name is None and len(known) != 1:
         raise ValueError(f"{path}: holds several sets of labels, choose one: {listed or 'but it has none'}")
     if name is not None and name not in known:
@@ -221,7 +227,7 @@ def _from_archive(path: Path, name: str | None) -> NDArray[Any]:
         return archive.array(_chosen(path, archive.names, name))
 
 
-READERS: dict[str, Callable[[Path, str | None], Any]] = {
+LABEL_READERS: dict[str, Callable[[Path, str | None], Any]] = {
     ".npy": lambda path, name: read_npy(path),
     ".npz": _from_archive,
     ".json": lambda path, name: _from_mapping(path, read_json(path), name),
@@ -261,3 +267,109 @@ def _save_json(path: Path, facts: dict[str, Any]) -> None:
             else:
                 file.write(json.dumps(value))
         file.write("\n}\n")
+
+
+SOFT_ARRAY, GIVEN_ARRAY, CLASSES_ARRAY = "posterior", "given", "classes"
+"""Arrays of the file"""
+SUM_TOLERANCE = 1e-3  # by how much the sum of probabilities may differ from 1
+MAX_CLASSES_NAMED = 5  # classes that an error names
+
+
+class SoftLabels(NamedTuple):
+    """Class probabilities ``[N, K]`` for examples, the labels ``[N]`` that were given to them, and the file's SHA-256."""
+
+    probabilities: NDArray[np.float32]
+    given: NDArray[np.int64]
+    hash: str
+    classes: tuple[str, ...] | None = None
+    """What the file calls the columns, if it says it"""
+
+    def of_classes(self, classes: Sequence[str]) -> SoftLabels:
+        """With the columns in the order of these classes; a ValueError if they are of others."""
+        if self.classes is None:
+            return self
+        try:
+            order = np.array(column_order(self.classes, classes))
+        except ValueError as error:
+            raise ValueError(f"{error}; 'noiseproof audit' makes soft labels anew from the data as they are now") from error
+        return self._replace(probabilities=self.probabilities[:, order], given=np.argsort(order)[self.given])
+
+    def fit_by_order_alone(self, classes: Sequence[str]) -> bool:
+        """Whether these classes have names and the file has none, so that nothing shows that they are the columns."""
+        return self.classes is None and not _are_numbers(classes)
+
+
+def column_order(own: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Which columns, of classes that are called so, are those that are wanted; a ValueError if they are of other classes.
+
+    Classes that have no names are called by their numbers: then the columns are taken as they stand.
+
+    >>> column_order(["no", "yes", "perhaps"], ["perhaps", "no", "yes"])
+    [2, 0, 1]
+    """
+    if tuple(own) == tuple(wanted) or _are_numbers(own) or _are_numbers(wanted):
+        return list(range(len(own)))
+    if set(own) != set(wanted) or len(set(own)) < len(own):
+        file, data = (_listed(set(one) - set(other)) for one, other in ((own, wanted), (wanted, own)))
+        raise ValueError(f"its columns are of other classes than the data: only the file has {file}, only the data {data}")
+    return [list(own).index(name) for name in wanted]
+
+
+def _are_numbers(classes: Sequence[str]) -> bool:
+    return all(name == str(k) for k, name in enumerate(classes))
+
+
+def _listed(names: set[str]) -> str:
+    more = ", ..." if len(names) > MAX_CLASSES_NAMED else ""
+    return ", ".join(repr(excerpt(name, 40)) for name in sorted(names)[:MAX_CLASSES_NAMED]) + more or "none of its own"
+
+
+def read_soft_labels(
+    path: str | Path, examples: int, classes: int | Sequence[str], name: str | None = None
+) -> SoftLabels | None:
+    """The soft labels in an ``.npz`` file with arrays ``posterior`` and ``given``; None if that is not what it holds.
+
+    ``classes`` are how many there are, or their names: if the file names its own in an array ``classes``, the columns are put
+    in this order, and other classes are an error. ``name`` is that of the array which was asked for, if one was: only
+    ``posterior`` is soft labels.
+    """
+    path = Path(path)
+    if path.suffix != ".npz" or name not in (None, SOFT_ARRAY):
+        return None
+    count = classes if isinstance(classes, int) else len(classes)
+    try:
+        with NpzFile(path) as archive:
+            if SOFT_ARRAY not in archive.names:
+                return None
+            found = archive.array(SOFT_ARRAY)
+            _check_soft(path, found, (examples, count))
+            called = archive.words(CLASSES_ARRAY, count) if CLASSES_ARRAY in archive.names else None
+    except ReadError as error:
+        raise ValueError(f"{path}: no soft labels could be read: {error.fault}") from error
+    given = load_labels(path, GIVEN_ARRAY)
+    if given.shape != (examples,) or given.max() >= count:
+        raise ValueError(
+            f"{path}: {GIVEN_ARRAY!r} must be {examples} labels in [0, {count - 1}], got {len(given)} up to {given.max()}"
+        )
+    soft = SoftLabels(found.astype(np.float32), given, checksum(path), called)
+    try:
+        return soft if isinstance(classes, int) else soft.of_classes(classes)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _check_soft(path: Path, found: NDArray[np.float32], shape: tuple[int, int]) -> None:
+    if found.shape != shape or found.dtype.kind != "f":
+        raise ValueError(
+            f"{path}: soft labels must be probabilities {list(shape)}, one row for each example and one column for "
+            f"each class, got {found.dtype} of shape {found.shape}; is it the same split, in the same order?"
+        )
+    wrong = ~(
+        (found >= 0).all(1) & (np.abs(found.sum(1, dtype=np.float64) - 1) <= SUM_TOLERANCE)
+    )  # a NaN or an infinity is neither
+    if wrong.any():
+        row = int(wrong.argmax())
+        fault = (
+            f"row {row} has {excerpt(found[row].min())} as its least and sums to {excerpt(found[row].sum(dtype=np.float64))}"
+        )
+        raise ValueError(f"{path}: soft labels must be finite, at least 0 and sum to 1 in each row; {fault}")

@@ -15,12 +15,12 @@ __all__ = ["INSTANCE", "asked_noise", "image_hash", "instance_dependent"]
 
 INSTANCE = "instance"
 
-SPREAD = 0.1
+RATE_SPREAD = 0.1
 """Standard deviation of the flip rates around the asked one, as published."""
-THIN = 0.02
+TAIL_RATE = 0.02
 """Rates nearer to 0 or 1 have a distribution so far in the tail of the normal one that differences of its distribution function
 are rounding"""
-CELLS = 2**24
+MAX_CELLS = 2**24
 """Numbers that are in memory at a time for each of the arrays that lead to the new labels."""
 _FLIP_RATE, _FLIP, _DESTINATION, _PROJECTION = 10, 11, 12, 13
 
@@ -71,26 +71,26 @@ def _flip_rates(rate: float, uniform: NDArray[np.float64]) -> NDArray[np.float64
     """Quantiles of a normal distribution truncated to [0, 1] whose mean is ``rate``."""
     if rate == 0:
         return np.zeros_like(uniform)
-    if not THIN <= rate <= 1 - THIN:
-        return _tail_rates(rate, uniform) if rate < THIN else 1 - _tail_rates(1 - rate, 1 - uniform)
+    if not TAIL_RATE <= rate <= 1 - TAIL_RATE:
+        return _tail_rates(rate, uniform) if rate < TAIL_RATE else 1 - _tail_rates(1 - rate, 1 - uniform)
     low, high = -3.0, 4.0
     for _ in range(60):  # the mean grows with the location
         middle = (low + high) / 2
         low, high = (middle, high) if _truncated_mean(middle) < rate else (low, middle)
-    below, above = _normal_cdf((0 - low) / SPREAD), _normal_cdf((1 - low) / SPREAD)
+    below, above = _normal_cdf((0 - low) / RATE_SPREAD), _normal_cdf((1 - low) / RATE_SPREAD)
     # Inverting a table of the distribution function is exact to 1e-6, and needs no special functions.
     grid = np.linspace(0, 1, 20001)
-    cdf = np.array([_normal_cdf((x - low) / SPREAD) for x in grid])
+    cdf = np.array([_normal_cdf((x - low) / RATE_SPREAD) for x in grid])
     return np.interp(below + uniform * (above - below), cdf, grid)
 
 
 def _tail_rates(rate: float, uniform: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The same of a rate near 0, by the density ``exp((location x - x^2 / 2) / SPREAD^2)``, less than 1e-17 beyond 40 rates."""
+    """The same of a rate near 0, by ``exp((location x - x^2 / 2) / RATE_SPREAD^2)``, less than 1e-17 beyond 40 rates."""
     grid = np.linspace(0, 40 * rate, 20001)
-    low, high = -(SPREAD**2) / rate, 0.0  # the first is that of the exponential distribution, whose tail is longer
+    low, high = -(RATE_SPREAD**2) / rate, 0.0  # the first is that of the exponential distribution, whose tail is longer
     for _ in range(60):
         middle = (low + high) / 2
-        density = np.exp((middle * grid - grid**2 / 2) / SPREAD**2)
+        density = np.exp((middle * grid - grid**2 / 2) / RATE_SPREAD**2)
         mass = density[1:] + density[:-1]
         mean = float(mass @ (grid[1:] + grid[:-1]) / (2 * mass.sum()))
         low, high = (middle, high) if mean < rate else (low, middle)
@@ -99,12 +99,12 @@ def _tail_rates(rate: float, uniform: NDArray[np.float64]) -> NDArray[np.float64
 
 
 def _truncated_mean(location: float) -> float:
-    a, b = (0 - location) / SPREAD, (1 - location) / SPREAD
+    a, b = (0 - location) / RATE_SPREAD, (1 - location) / RATE_SPREAD
     mass = _normal_cdf(b) - _normal_cdf(a)
     if mass < 1e-300:
         return 0.0 if location < 0 else 1.0
     density = (math.exp(-a * a / 2) - math.exp(-b * b / 2)) / math.sqrt(2 * math.pi)
-    return location + SPREAD * density / mass
+    return location + RATE_SPREAD * density / mass
 
 
 def _normal_cdf(x: float) -> float:
@@ -131,7 +131,7 @@ def _destinations(
     scale = float(flat[:: max(1, len(flat) // 2000)].std(dtype=np.float64)) or 1.0
     uniform = random_uniform(seed, len(clean), _DESTINATION)
     result = clean[flips].copy()
-    rows = max(1, CELLS // max(width, classes))
+    rows = max(1, MAX_CELLS // max(width, classes))
     for label in np.unique(clean[flips]):
         all_members = np.flatnonzero(clean[flips] == label)
         for first in range(0, len(all_members), rows):
@@ -148,7 +148,7 @@ def _destinations(
 def _projected(pixels: NDArray[Any], centre: NDArray[np.floating], label: int, classes: int, seed: int) -> NDArray[np.float32]:
     """Images of one class on its random signs, a number for each class; wide images by parts, for the memory of the signs."""
     scores = np.zeros((len(pixels), classes), np.float32)
-    step = max(1, CELLS // classes)
+    step = max(1, MAX_CELLS // classes)
     for first in range(0, pixels.shape[1], step):
         part = slice(first, first + step)
         centred = (pixels[:, part].astype(centre.dtype) - centre[part]).astype(np.float32)

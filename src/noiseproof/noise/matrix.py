@@ -1,4 +1,10 @@
-"""Label noise by a transition matrix, and noisy labels with what the noise changed."""
+"""Label noise by a transition matrix: the matrices, how labels are drawn from one, and what noise says of an accuracy.
+
+The same seed gives the same labels on every machine: beyond the random numbers there are only integers and sorting. One key is
+drawn per example, in the order of the examples, and classes are ranked by the smallest key among their examples. So nothing
+depends on how the classes are numbered: renaming them renames the noisy labels, and does no more. Only classes without an
+example have no key, and are ranked last by their numbers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +22,78 @@ from noiseproof.checks import check_integer, check_range
 from noiseproof.io.arrays import read_npy, read_table
 from noiseproof.io.files import ReadError, is_dir, is_file
 from noiseproof.io.text import csv_rows, excerpt, read_json
-from noiseproof.noise.sampling import RULES, Labels, Rule, corrupt
+from noiseproof.keyed_random import random_keys, random_uniform
 
-__all__ = ["LabelNoise", "NoisyLabels", "asymmetric", "from_file", "from_matrix", "label_hash", "pairflip", "symmetric"]
+__all__ = ["RULES", "CleanAccuracy", "LabelNoise", "NoisyLabels", "Rule", "asymmetric", "clean_accuracy", "corrupt"]
+__all__ += ["exact_counts", "from_file", "from_matrix", "label_hash", "pairflip", "symmetric"]
+
+Rule = Literal["exact", "draws", "published"]
+RULES: tuple[Rule, ...] = ("exact", "draws", "published")
+Labels = NDArray[np.int64]
+
+
+def corrupt(labels: Labels, matrix: NDArray[np.float64], seed: int, rule: Rule) -> Labels:
+    """The labels after the noise: label i becomes j with probability ``matrix[i, j]``, by one of the rules."""
+    keys = random_keys(seed, len(labels))
+    order = np.argsort(keys, kind="stable")
+    ranking = _ranking(labels[order], len(matrix))
+    noisy = labels.copy()
+    uniform = random_uniform(seed, len(labels), 1) if rule == "draws" else None
+    by_class = order[np.argsort(labels[order], kind="stable")]
+    present, starts = np.unique(labels[by_class], return_index=True)
+    # Of no labels, the split is one empty part.
+    for clean, members in zip(present, np.split(by_class, starts[1:]), strict=False):
+        if uniform is not None:
+            noisy[members] = ranking[_draw(matrix[clean][ranking], uniform[members])]
+            continue
+        counts = _counts(matrix[clean][ranking], len(members), int(np.flatnonzero(ranking == clean)[0]), rule)
+        noisy[members] = np.repeat(ranking, counts)
+    return noisy
+
+
+def exact_counts(probabilities: NDArray[np.float64], total: int) -> Labels:
+    """``total`` items shared out by largest remainder: each count is a share rounded up or down, and they add up.
+
+    >>> exact_counts(np.array([0.5, 0.3, 0.2]), 7).tolist()
+    [4, 2, 1]
+    """
+    shares = probabilities * total
+    # A share that is whole in exact arithmetic may be a rounding error below: 0.2 * 15 / 3 must not lose an item for it.
+    whole = np.floor(shares + 1e-9)
+    remainders = np.round(shares - whole, 9)
+    missing = total - int(whole.sum())
+    up = np.argsort(-remainders, kind="stable")[:missing]
+    counts: Labels = whole.astype(np.int64)
+    counts[up] += 1
+    return counts
+
+
+def _counts(probabilities: NDArray[np.float64], total: int, clean: int, rule: Rule) -> Labels:
+    whole = probabilities.sum()
+    if abs(whole - 1) > 1e-9:  # as decimals in a file may; of a million labels that would be one too many
+        probabilities = probabilities / whole
+    if rule == "exact":
+        return exact_counts(probabilities, total)
+    # The published code moves int(T[i, j] * n) labels and leaves the rest, so the realised rate is below the asked one.
+    counts: Labels = (probabilities * total).astype(np.int64)
+    counts[clean] = 0
+    counts[clean] = total - int(counts.sum())
+    return counts
+
+
+def _draw(probabilities: NDArray[np.float64], uniform: NDArray[np.float64]) -> Labels:
+    edges = np.cumsum(probabilities)
+    chosen: Labels = np.searchsorted(edges / edges[-1], uniform, side="right")
+    return chosen
+
+
+def _ranking(labels_by_key: Labels, classes: int) -> Labels:
+    """Classes by the smallest key among their examples; those without an example last."""
+    present, first = np.unique(labels_by_key, return_index=True)
+    absent = np.setdiff1d(np.arange(classes), present)
+    ranked: Labels = np.concatenate([present[np.argsort(first)], absent])
+    return ranked
+
 
 MOVES = {
     "cifar10": {9: 1, 2: 0, 4: 7, 3: 5, 5: 3},
@@ -44,7 +119,7 @@ TRANSITION = "transition.csv"
 """The matrix in the folder of an audit"""
 CORNER = "true \\ given"
 """The first field of a matrix whose rows and columns have names, as an audit writes it"""
-DECIMALS = 1e-6
+ROW_SUM_TOLERANCE = 1e-6
 """Of its entries: rows of them sum to 1 up to their rounding"""
 
 
@@ -244,7 +319,7 @@ def read_matrix_table(path: Path) -> NDArray[np.float64]:
         except ValueError:
             raise ReadError(f"{path}:{number}", f"not numbers after the name {excerpt(row[0])!r}") from None
     sums = matrix.sum(1, keepdims=True)
-    return matrix / sums if (np.abs(sums - 1) <= DECIMALS * len(body)).all() else matrix
+    return matrix / sums if (np.abs(sums - 1) <= ROW_SUM_TOLERANCE * len(body)).all() else matrix
 
 
 def _moving(classes: int, moves: dict[int, int], rate: float, name: str) -> LabelNoise:
@@ -270,3 +345,37 @@ def _asymmetric(kind: str) -> MatrixNoise:
 MATRIX_NOISES = {"symmetric": MatrixNoise(symmetric), "pairflip": MatrixNoise(pairflip)}
 MATRIX_NOISES |= {f"asymmetric-{kind}": _asymmetric(kind) for kind in ASYMMETRIC}
 """Noise by a matrix, by the name before the colon. To add one, add an entry."""
+
+
+MAX_CONDITION = 1e6
+"""Condition of a matrix above which its inverse is rounding"""
+
+
+class CleanAccuracy(NamedTuple):
+    """An estimate, which may lie outside of [0, 1], and its standard error over the examples."""
+
+    value: float
+    error: float
+
+
+def clean_accuracy(predicted: ArrayLike, given: ArrayLike, noise: LabelNoise) -> CleanAccuracy:
+    """The accuracy on clean labels, from predictions and given labels whose noise is known or was estimated.
+
+    An example counts by the entry ``[given, predicted]`` of the inverse of the transition matrix. Over the given labels of an
+    example of class i that is in the mean row i of ``T T^-1``: 1 where class i is predicted, else 0. So the mean over examples
+    is right on average, where labels depend on the class alone and the examples were not trained on. The more noise, the larger
+    the entries, and the error.
+
+    >>> from noiseproof.noise import from_matrix
+    >>> clean_accuracy([0, 0, 1, 1], [0, 0, 1, 1], from_matrix([[0.9, 0.1], [0.1, 0.9]])).value.__round__(4)
+    1.125
+
+    Reference: Natarajan et al., NeurIPS 2013, the method of unbiased estimators, with the error rate as the loss.
+    """
+    counted, labels = (as_labels(each, noise.classes, what) for each, what in ((predicted, "predictions"), (given, "labels")))
+    if counted.shape != labels.shape or len(labels) < 2:
+        raise ValueError(f"there must be one label for each of two predictions or more: {len(labels)} and {len(counted)}")
+    if np.linalg.cond(noise.matrix) > MAX_CONDITION:
+        raise ValueError("the transition matrix has no inverse: two classes are labelled alike, and cannot be told apart")
+    worth = np.linalg.inv(noise.matrix)[labels, counted]
+    return CleanAccuracy(float(worth.mean()), float(worth.std(ddof=1) / len(worth) ** 0.5))

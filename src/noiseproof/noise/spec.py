@@ -15,21 +15,29 @@ from numpy.typing import NDArray
 
 from noiseproof.checks import check_range
 from noiseproof.io.files import exists, find_file, is_dir
-from noiseproof.noise.files import read_noisy_labels
+from noiseproof.noise.files import SoftLabels, read_noisy_labels, read_soft_labels
 from noiseproof.noise.instance import INSTANCE, asked_noise, instance_dependent
-from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES, LabelError, LabelNoise, MatrixNoise, NoisyLabels, from_file
-from noiseproof.noise.sampling import Labels, Rule
-from noiseproof.noise.soft import SoftLabels, read_soft_labels
+from noiseproof.noise.matrix import (
+    MATRIX_FILES,
+    MATRIX_NOISES,
+    LabelError,
+    LabelNoise,
+    Labels,
+    MatrixNoise,
+    NoisyLabels,
+    Rule,
+    from_file,
+)
 
 __all__ = ["NoiseSpec", "from_spec"]
 
 NONE, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"
 HUMAN = "human"  # human:worst is a name of the paper's recipes alone
-NUMBER = re.compile(r"\d*\.?\d+", re.ASCII)
+NUMBER_TEXT = re.compile(r"\d*\.?\d+", re.ASCII)
 NO_NOISE = MatrixNoise(lambda classes, rate: LabelNoise(np.eye(classes), NONE, {"classes": classes}))
 RATED = (*MATRIX_NOISES, INSTANCE, ASYMMETRIC)
 """Kinds that have a rate"""
-MOST_CLASSES = 1024
+MAX_CLASSES = 1024
 """Of noise by name. The classes are often counted from the labels of a file, and the matrix grows with their square."""
 
 
@@ -85,7 +93,7 @@ class NoiseSpec:
             if self.file in RATED:
                 raise ValueError(f"{self.file} noise needs a rate, such as {self.file}:0.4")
             place = Path(self.file).expanduser()
-            if NUMBER.fullmatch(self.file) and not exists(place):
+            if NUMBER_TEXT.fullmatch(self.file) and not exists(place):
                 raise ValueError(f"noise has a kind and a rate, such as symmetric:{self.file}, got {self.file!r}")
             if not place.suffix and not is_dir(place) and (hint := _did_you_mean(self.file, ":0.4")):
                 raise ValueError(f"unknown noise {self.file!r}; {hint}a kind has a rate, and a matrix's file a suffix")
@@ -178,9 +186,9 @@ def _did_you_mean(kind: str, rest: str = "") -> str:
 
 
 def _checked_count(classes: int, kind: str) -> int:
-    if classes > MOST_CLASSES:
+    if classes > MAX_CLASSES:
         way = "labels count from 0; a matrix's file may be of any number"
-        raise LabelError(f"{kind} noise by name is for at most {MOST_CLASSES} classes, got {classes}; {way}")
+        raise LabelError(f"{kind} noise by name is for at most {MAX_CLASSES} classes, got {classes}; {way}")
     return classes
 
 

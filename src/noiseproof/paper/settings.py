@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from noiseproof.paper.fidelity import Differs, Silent
-from noiseproof.train.defaults import FEATURES
+from noiseproof.train.plan import FEATURE_DEFAULTS
 
 __all__ = ["SETTINGS", "decay"]
 
@@ -74,7 +74,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "precision": Silent("bf16", NO_PRECISION.format("has bf16 mixed precision")),
     },
     # Not in the paper: the setting of 'noiseproof demo', the same for every loss.
-    "digits": {**FEATURES, "confidence_epochs": (25, 50, 75, 100)},
+    "digits": {**FEATURE_DEFAULTS, "confidence_epochs": (25, 50, 75, 100)},
 }
 """Fields of :class:`~noiseproof.train.Recipe`, without those that depend on the loss or on the noise."""
 

@@ -1,7 +1,7 @@
 """Training: one loop, its recipe, its record, and two engines, of which the fast one on CUDA computes the same.
 
 recipe         Recipe, everything that a result depends on; the schedules of the learning rate
-defaults       the default recipe for data of your own
+plan           plan_run: a recipe with changes, or the default one for data of your own, its data and its folder
 data_warnings  what may be wrong with the data, before anything is trained
 training_data  TrainingData, the data set with the labels of the recipe's noise; resolve_auto, the a that loss.a=auto stands for
 transforms     the augmentations by name
@@ -17,18 +17,20 @@ checkpoint     the state of a run on disk, and how sure it was of each given lab
 runs           the runs in a folder, found by what they are
 trained        a finished run's network for new examples: load, with its preprocessing
 preprocessing  how the inputs of a trained network are prepared
+predictions    predict_data: the predictions of new examples, saved as CSV, JSON or npz
 concurrent     several runs on one device at the same time
 run_list       many runs in order: what is finished is not run again
 ray_executor   a list of runs on the machines of a Ray cluster
 distributed    several processes that train one network
 """
 
-from noiseproof.train.callback import Callback
+from noiseproof.train.callback import Callback, CallbackList, TensorBoard
 from noiseproof.train.checkpoint import CheckpointError
 from noiseproof.train.concurrent import train_concurrently
-from noiseproof.train.defaults import own_recipe
 from noiseproof.train.engine import RunOptions
 from noiseproof.train.loop import Outcome, train
+from noiseproof.train.plan import RunPlan, own_recipe, plan_run
+from noiseproof.train.predictions import PredictionTable, predict_data
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Epoch, Record
 from noiseproof.train.run import DivergenceError, OutOfMemoryError, Predictions, Run
@@ -38,18 +40,22 @@ from noiseproof.train.training_data import TrainingData, prepare, resolve_auto, 
 
 __all__ = [
     "Callback",
+    "CallbackList",
     "CheckpointError",
     "DivergenceError",
     "Epoch",
     "OutOfMemoryError",
     "Outcome",
+    "PredictionTable",
     "Predictions",
     "Recipe",
     "Record",
     "Run",
     "RunOptions",
+    "RunPlan",
     "RunStore",
     "StoredRun",
+    "TensorBoard",
     "TrainedClassifier",
     "TrainingData",
     "folder_name",
@@ -57,6 +63,8 @@ __all__ = [
     "load",
     "override",
     "own_recipe",
+    "plan_run",
+    "predict_data",
     "prepare",
     "resolve_auto",
     "train",

@@ -1,12 +1,14 @@
-"""What a run calls while it goes on."""
+"""What a run calls while it goes on, and a callback that writes TensorBoard events."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from noiseproof.train.record import Epoch, Record
 
-__all__ = ["Callback", "CallbackList"]
+__all__ = ["Callback", "CallbackList", "TensorBoard"]
 
 FORMER_METHODS = {
     "started": "on_train_begin",
@@ -105,3 +107,38 @@ class CallbackList(Callback):
     def on_train_end(self, record: Record) -> None:
         for callback in self.callbacks:
             callback.on_train_end(record)
+
+
+class TensorBoard(Callback):
+    """Writes the numbers of each epoch as TensorBoard events.
+
+    Args:
+        folder: Where to, usually the run's own folder.
+
+    Raises:
+        ImportError: tensorboard is not installed.
+
+    >>> _ = train(recipe, folder=folder, callback=TensorBoard(folder))  # doctest: +SKIP
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ImportError(
+                "TensorBoard events need tensorboard: pip install '.[track]' in noiseproof's repository"
+            ) from error
+        self.writer_for, self.folder = SummaryWriter, folder
+
+    def on_train_begin(self, record: Record, epochs_done: int) -> None:
+        # Events of epochs that an interruption lost are purged: these epochs are trained again.
+        self.writer: Any = self.writer_for(str(self.folder), purge_step=epochs_done + 1 if epochs_done else None)
+        self.writer.add_text("recipe", f"```json\n{json.dumps(record.recipe, indent=1)}\n```")
+
+    def on_epoch_end(self, facts: Epoch) -> None:
+        numbers = {f"accuracy/{name}": share for name, share in facts.accuracies().items()}
+        for name, value in {"loss": facts.loss, "lr": facts.lr, **numbers}.items():
+            self.writer.add_scalar(name, value, facts.epoch)
+
+    def on_train_end(self, record: Record) -> None:
+        self.writer.close()

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import importlib
 import inspect
+import os
 import sys
 import threading
 import traceback
@@ -23,8 +24,8 @@ from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.training_data import TrainingData, weights_file
 
-__all__ = ["build_network", "check_model", "drawing_from", "logits_of", "model_code_hash", "model_facts", "nothing_drawn"]
-__all__ += ["place_in", "user_model"]
+__all__ = ["build_network", "check_model", "drawing_from", "import_local_modules", "logits_of", "model_code_hash"]
+__all__ += ["model_facts", "nothing_drawn", "place_in", "user_model"]
 
 _drawing = threading.RLock()
 
@@ -102,6 +103,12 @@ def model_code_hash(recipe: Recipe) -> str | None:
         return hashlib.sha256(ast.unparse(ast.parse(source)).encode()).hexdigest()
     except (KeyError, OSError, TypeError, SyntaxError):
         return None
+
+
+def import_local_modules() -> None:
+    """Let ``package.module:function`` be found in the working directory too, where a user's own module usually is."""
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
 
 
 def _user_function(recipe: Recipe) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.models import find_model
-from noiseproof.noise.sampling import Rule
+from noiseproof.noise.matrix import Rule
 from noiseproof.theory.choice import check_has_auto, is_auto, with_a
 from noiseproof.train.transforms import check_augmentation
 

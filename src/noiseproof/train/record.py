@@ -55,6 +55,15 @@ class Epoch:
     other_accuracies: dict[str, float] = field(default_factory=dict)
     """On further examples to test on, by name"""
 
+    def accuracies(self) -> dict[str, float]:
+        """The accuracies that are known, by what they are of.
+
+        >>> Epoch(1, loss=0.5, given_accuracy=0.6, clean_accuracy=None, test_accuracy=0.9, lr=0.1, seconds=2.0).accuracies()
+        {'given': 0.6, 'test': 0.9}
+        """
+        shares = {"given": self.given_accuracy, "clean": self.clean_accuracy, "test": self.test_accuracy}
+        return {name: share for name, share in shares.items() if share is not None} | self.other_accuracies
+
 
 @dataclass
 class Record:

@@ -5,8 +5,8 @@ import time
 
 from rich.console import Console
 
-from noiseproof.cli.progress import LINE_SECONDS, Bar, Lines, TensorBoard
-from noiseproof.train import Epoch, Recipe, Record
+from noiseproof.cli.train_view import LINE_SECONDS, Bar, Lines
+from noiseproof.train import Epoch, Recipe, Record, TensorBoard
 
 
 def record(epochs=3, examples=1000):

@@ -1,0 +1,206 @@
+"""Predictions of new examples by a trained network, computed batch by batch and saved as CSV, JSON or npz."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, TextIO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from noiseproof.data import Unlabelled, open_unlabelled
+from noiseproof.io.files import file_and_name, write_whole
+from noiseproof.io.text import cell
+from noiseproof.train.trained import TrainedClassifier
+
+__all__ = ["PredictionFormat", "PredictionTable", "format_of", "predict_data"]
+
+PredictionFormat = Literal["csv", "json", "npz"]
+FORMATS: dict[str, PredictionFormat] = {
+    ".csv": "csv", ".txt": "csv", "": "csv", ".npz": "npz", ".json": "json", ".jsonl": "json",
+}  # fmt: skip
+"""By the suffix of a file"""
+MAX_CLASS_COLUMNS, LIKELIEST = 100, 5
+"""From more classes than these, the probabilities of the likeliest few are saved"""
+FILES_PER_WORKER = 256
+"""Starting a worker takes as long as decoding some hundred image files"""
+DIGITS = 6
+
+
+class PredictedBatch(NamedTuple):
+    """The positions ``[n]`` of some examples in the data, the classes predicted, and the probabilities ``[n, K]``."""
+
+    positions: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+
+
+@dataclass
+class PredictionTable:
+    """Predictions that are computed while they are read or saved, once; :func:`predict_data` makes one."""
+
+    trained: TrainedClassifier
+    data: Unlabelled
+    place: str
+    """Where the data are, for messages"""
+    workers: int = 0
+    skip_corrupt: bool = False
+    done: int = 0
+    """Examples that are predicted"""
+    right: int = 0
+    """Examples of which the label, if there is one, is predicted"""
+    on_batch: Callable[[int], object] = lambda done: None
+    """Is called with how many examples are done"""
+
+    @property
+    def class_names(self) -> list[str]:
+        """The names of the classes, each once: two classes of one name are followed by their numbers."""
+        counts = Counter(self.trained.classes)
+        return [name if counts[name] == 1 else f"{name} ({k})" for k, name in enumerate(self.trained.classes)]
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of the labels that was predicted so far; None if the data have no labels."""
+        return None if self.data.labels is None or not self.done else self.right / self.done
+
+    def batches(self) -> Iterator[PredictedBatch]:
+        """Compute the predictions.
+
+        Returns:
+            An iterator over batches of examples, in order.
+
+        Raises:
+            ValueError: The data are not what the network was trained on.
+        """
+        try:
+            given = self.trained.batches(self.data.examples, workers=self.workers, skip_corrupt=self.skip_corrupt)
+            for positions, logits in given:
+                batch = PredictedBatch(positions, logits.argmax(1).cpu().numpy(), torch.softmax(logits, 1).cpu().numpy())
+                self.done += len(positions)
+                if self.data.labels is not None:
+                    self.right += int((batch.predicted == self.data.labels[positions]).sum())
+                yield batch
+                self.on_batch(self.done)
+        except (ValueError, TypeError) as error:  # an error of a file has its name
+            named = str(file_and_name(self.place)[0]) in str(error)
+            raise error if named else ValueError(f"{self.place}: {error}") from error
+
+    def save(self, file: str | Path | TextIO, form: PredictionFormat | None = None) -> None:
+        """Write the predictions; a file is replaced whole or not at all.
+
+        Args:
+            file: Where to; csv and json can be written to an open text file too.
+            form: ``csv``, with a column for each class, or for more than 100 classes the five likeliest; ``json``, a line for
+                each example; ``npz``, with the arrays ``probabilities [N, K]``, ``predicted [N]``, ``classes [K]``,
+                ``index [N]`` and for files ``path [N]``. By default what the name of the file ends in.
+
+        Raises:
+            ValueError: The format is not known, or the data are not what the network was trained on.
+        """
+        if not isinstance(file, str | Path):
+            self._write_text(file, form or "csv")
+            return
+        chosen = form or format_of(file)
+
+        def write(place: Path) -> None:
+            if chosen == "npz":
+                self._write_npz(place)
+                return
+            with place.open("w", encoding="utf-8", newline="") as text:
+                self._write_text(text, chosen)
+
+        write_whole(Path(file).expanduser(), write)
+
+    def _write_text(self, file: TextIO, form: PredictionFormat) -> None:
+        {"csv": self._write_csv, "json": self._write_json}[form](file)
+
+    def _rows(self) -> Iterator[tuple[int, int, NDArray[np.float32], list[int]]]:
+        """Of each example the position, the predicted class, the probabilities, and the classes of which they are saved."""
+        classes = len(self.trained.classes)
+        for batch in self.batches():
+            for index, predicted, shares in zip(*(batch[0].tolist(), batch[1].tolist(), batch[2]), strict=True):
+                likeliest = np.argsort(-shares, kind="stable")[:LIKELIEST].tolist() if classes > MAX_CLASS_COLUMNS else None
+                yield index, predicted, shares, list(range(classes)) if likeliest is None else likeliest
+
+    def _path(self, index: int) -> str:
+        return "" if self.data.names is None else self.data.names[index]
+
+    def _write_csv(self, file: TextIO) -> None:
+        writer = csv.writer(file, lineterminator="\n")
+        names = [cell(name) for name in self.class_names]
+        many = len(names) > MAX_CLASS_COLUMNS
+        columns = [f"{what}_{k}" for k in range(1, LIKELIEST + 1) for what in ("class", "p")] if many else []
+        writer.writerow(["index", "path", "predicted", "probability", *(columns or (f"p_{name}" for name in names))])
+        for index, predicted, shares, classes in self._rows():
+            texts = {k: f"{shares[k]:.{DIGITS}f}" for k in (*classes, predicted)}
+            rest = [text for k in classes for text in ((names[k], texts[k]) if many else (texts[k],))]
+            writer.writerow([index, cell(self._path(index)), names[predicted], texts[predicted], *rest])
+
+    def _write_json(self, file: TextIO) -> None:
+        names = self.class_names
+        for index, predicted, shares, classes in self._rows():
+            facts = {
+                "index": index,
+                "path": self._path(index) or None,
+                "predicted": names[predicted],
+                "probability": round(float(shares[predicted]), DIGITS),
+                "probabilities": {names[k]: round(float(shares[k]), DIGITS) for k in classes},
+            }
+            file.write(json.dumps(facts) + "\n")
+
+    def _write_npz(self, place: Path) -> None:
+        index, predicted, probabilities = (np.concatenate(arrays) for arrays in zip(*self.batches(), strict=True))
+        arrays = {"probabilities": probabilities, "predicted": predicted, "index": index, "classes": np.array(self.class_names)}
+        if self.data.names is not None:
+            arrays["path"] = np.array([self._path(k) for k in index])
+        with place.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+
+
+def predict_data(trained: TrainedClassifier, place: str, *, workers: int = 2, skip_corrupt: bool = False) -> PredictionTable:
+    """The predictions for the examples in a place, of the kind that the network was trained on.
+
+    Args:
+        trained: What :func:`noiseproof.load` returned.
+        place: An .npz file with an array ``x``, a table of features, an image, a folder or a list of images; with labels or
+            without.
+        workers: Processes that decode image files, where there are many.
+        skip_corrupt: Whether damaged image files are left out instead of an error.
+
+    Returns:
+        A table that computes its predictions when it is saved.
+
+    Raises:
+        ValueError: There are no such examples in the place.
+
+    >>> table = predict_data(noiseproof.load("runs/NAME"), "new.csv")  # doctest: +SKIP
+    >>> table.save("predictions.csv")  # doctest: +SKIP
+    """
+    data = open_unlabelled(place, trained.classes, trained.features, trained.columns)
+    return PredictionTable(trained, data, place, min(workers, len(data.examples) // FILES_PER_WORKER), skip_corrupt)
+
+
+def format_of(file: str | Path) -> PredictionFormat:
+    """The format of a file of predictions, from the end of its name.
+
+    Args:
+        file: Its path.
+
+    Returns:
+        ``csv``, ``json`` or ``npz``.
+
+    Raises:
+        ValueError: Its name ends otherwise.
+
+    >>> format_of("predictions.jsonl")
+    'json'
+    """
+    if (form := FORMATS.get(suffix := Path(file).suffix.lower())) is None:
+        raise ValueError(f"predictions are written as .csv, .npz or .json, got {suffix!r}")
+    return form
