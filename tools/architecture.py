@@ -91,7 +91,7 @@ BOXES = {
         ("core", "data", "losses", "train"),
         ("integrations", "sklearn"),
     ),
-    "data": Box("readers of tables, arrays and images, splits, loaders, augmentation", "data/opening.py"),
+    "data": Box("readers of tables, arrays and images, splits, loaders, augmentation", "data/opening.py", ("noise",)),
     "models": Box("networks by name, pretrained weights", "models/base.py"),
     "theory": Box("which loss tolerates which noise, the required `a`", "theory/conditions.py", ("losses", "noise")),
     "noise": Box("transition matrices, sampling of noisy labels, label files, `kind:rate`", "noise/matrix.py"),

@@ -9,8 +9,9 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
-from noiseproof.cli import app, data, pictures
-from noiseproof.data import from_arrays, load_digits
+from noiseproof.cli import app, data
+from noiseproof.data import DataSummary, from_arrays, load_digits
+from noiseproof.data.describe import ClassImages
 from noiseproof.data.registry import all_datasets
 
 
@@ -130,7 +131,7 @@ def test_arrays_without_a_channel_are_grey_images(tmp_path):
     assert result.exit_code == 0, result.output
     assert (tmp_path / "set.png").exists()
     grey = from_arrays(np.full((2, 5, 7), 9, np.uint8), np.arange(2))
-    chosen = pictures.choose_images(grey, "train", 1)
+    chosen = DataSummary(grey).images(1)
     assert all(np.array_equal(image, np.full((5, 7, 3), 9)) for group in chosen for image in group.images)
 
 
@@ -213,7 +214,7 @@ def printed(*renderables):
 
 def test_half_blocks_have_the_colours_of_the_pixels():
     column = np.array([[[255, 0, 0]], [[0, 255, 0]], [[0, 0, 255]]], np.uint8)
-    output = printed(pictures.half_blocks([pictures.ClassImages("three", [column], [None])]))
+    output = printed(data.half_blocks([ClassImages("three", [column], [None])]))
     assert "\x1b[38;2;255;0;0;48;2;0;255;0m▀" in output  # red above green
     assert "\x1b[38;2;0;0;255m▀" in output  # blue above nothing
     assert "three"[:2] in output
@@ -221,7 +222,7 @@ def test_half_blocks_have_the_colours_of_the_pixels():
 
 def test_a_label_given_otherwise_is_under_its_image():
     images = [np.zeros((12, 12, 3), np.uint8)] * 2
-    lines = printed(pictures.half_blocks([pictures.ClassImages("cat", images, [None, "dog"])])).splitlines()
+    lines = printed(data.half_blocks([ClassImages("cat", images, [None, "dog"])])).splitlines()
     assert "→ dog" in lines[-1]
     assert lines[-1].index("→") > 12
 
@@ -239,21 +240,21 @@ def test_without_colours_no_blocks_are_printed(images):
 
 def test_shrinking_takes_the_mean_of_blocks():
     ramp = np.arange(16, dtype=np.uint8).reshape(4, 4, 1).repeat(3, 2)
-    assert pictures.shrink(ramp, 2)[..., 0].tolist() == [[2, 4], [10, 12]]  # means 2.5, 4.5, ... rounded to even
-    assert pictures.shrink(ramp, 4) is ramp
-    assert pictures.shrink(np.zeros((10, 40, 3), np.uint8), 12).shape == (3, 12, 3)
-    assert pictures.shrink(np.zeros((1, 400, 3), np.uint8), 12).shape == (1, 12, 3)
+    assert data.shrink(ramp, 2)[..., 0].tolist() == [[3, 5], [11, 13]]  # means 2.5, 4.5, ... rounded up
+    assert data.shrink(ramp, 4) is ramp
+    assert data.shrink(np.zeros((10, 40, 3), np.uint8), 12).shape == (3, 12, 3)
+    assert data.shrink(np.zeros((1, 400, 3), np.uint8), 12).shape == (1, 12, 3)
 
 
 def test_the_same_seed_chooses_the_same_images_of_the_right_class():
     digits = load_digits()
-    one, again, other = (pictures.choose_images(digits, "train", 3, seed=seed) for seed in (0, 0, 1))
+    one, again, other = (DataSummary(digits).images(3, seed=seed) for seed in (0, 0, 1))
     assert all(np.array_equal(a, b) for x, y in zip(one, again, strict=True) for a, b in zip(x.images, y.images, strict=True))
     assert any(
         not np.array_equal(a, b) for x, y in zip(one, other, strict=True) for a, b in zip(x.images, y.images, strict=True)
     )
     flat = np.arange(20, dtype=np.uint8)[:, None, None, None].repeat(4, 1).repeat(4, 2)
-    chosen = pictures.choose_images(from_arrays(flat, np.arange(20) % 2), "train", 4)
+    chosen = DataSummary(from_arrays(flat, np.arange(20) % 2)).images(4)
     assert all(int(image[0, 0, 0]) % 2 == label for label, group in enumerate(chosen) for image in group.images)
 
 

@@ -71,7 +71,7 @@ def test_instance_noise_of_other_images_or_another_seed_is_noticed(images, tmp_p
 def test_asymmetric_noise_is_that_of_the_data_set(tmp_path, monkeypatch):
     labels = np.arange(100) % 10
     set_of_ten = from_arrays(np.zeros((100, 3), np.float32), labels, name="cifar10")
-    monkeypatch.setattr("noiseproof.data.open_dataset", lambda name, root: set_of_ten)
+    monkeypatch.setattr("noiseproof.data.opening.open_dataset", lambda name, root: set_of_ten)
     made = run("make", "asymmetric:0.4", "--dataset", "cifar10", "--out", tmp_path / "noisy")
     assert made.exit_code == 0, made.output
     expected = noise.asymmetric("cifar10", 0.4).apply(labels, seed=0)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from noiseproof import noise
 from noiseproof.cli import app
 from noiseproof.data import load_digits
-from noiseproof.noise.files import SoftLabels
+from noiseproof.noise.soft import SoftLabels
 from noiseproof.train import Recipe, Record, Run, RunStore, prepare, train, with_noise
 from noiseproof.train.batch_loader import EpochPlan
 from noiseproof.train.record import task_facts

@@ -61,8 +61,8 @@ def advise(
     noiseproof advise --noise symmetric:0.4 --classes 10 --kind images
     """
     from noiseproof.advice import advise as advise_on
-    from noiseproof.cli.given_labels import with_given
     from noiseproof.data import open_dataset
+    from noiseproof.data.opening import with_given_labels
     from noiseproof.train.data_warnings import rare_class_warnings
 
     with errors_reported():
@@ -70,7 +70,7 @@ def advise(
         if data is not None:
             if unused := [name for name, value in facts.items() if value is not None]:
                 raise ValueError(f"the data say how it is with --{unused[0]}; leave it or DATA out")
-            dataset = with_given(open_dataset(data), labels)
+            dataset = with_given_labels(open_dataset(data), labels)
             facts = {"classes": len(dataset.classes), "kind": KINDS[dataset.train.kind], "examples": len(dataset.train)}
             facts |= {"place": data, "labels": labels, "tested": dataset.test is not None}
         elif estimate or labels is not None:

@@ -100,10 +100,10 @@ def audit(
     place = data if label_column is None else f"{data}#{label_column}"
     training = {"quick": quick, "folds": folds, "epochs": epochs, "model": model}
     with errors_reported():
-        from noiseproof.cli.given_labels import with_given
         from noiseproof.data import open_dataset
+        from noiseproof.data.opening import with_given_labels
 
-        dataset = open_dataset(place) if labels is None else with_given(open_dataset(place), labels)
+        dataset = open_dataset(place) if labels is None else with_given_labels(open_dataset(place), labels)
         if decisions is not None:
             _apply_decisions(dataset, place, decisions, out, as_json)
             return
@@ -126,7 +126,7 @@ def audit(
 
 def _read_features(file: str, rows: int) -> NDArray[Any]:
     from noiseproof.audit.estimate import check_features
-    from noiseproof.cli.matrices import read_matrix
+    from noiseproof.noise.soft import read_matrix
 
     found = read_matrix(file, "features")
     with _file_named(file):
@@ -148,7 +148,7 @@ def _audit_predictions(
     dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]
 ) -> Audit:
     from noiseproof.audit.estimate import audit_probabilities, column_classes
-    from noiseproof.cli.matrices import read_predictions
+    from noiseproof.noise.soft import read_predictions
 
     if unused := [name for name, value in training.items() if value]:
         raise ValueError(f"with --probabilities nothing is trained, so --{unused[0]} says nothing; leave one of the two out")

@@ -27,6 +27,7 @@ from noiseproof.data.dataset import (
     load_digits,
     load_npz,
 )
+from noiseproof.data.describe import DataSummary, describe
 from noiseproof.data.images import load_idx, load_image_folder, read_idx, read_image
 from noiseproof.data.lists import load_list
 from noiseproof.data.loader import ImageBatch, ImageLoader, common_size, in_memory_at
@@ -36,11 +37,10 @@ from noiseproof.data.registry import NamedDataset, Pipeline, register_augmentati
 from noiseproof.data.resizing import Framing, RandomResizedCrop, Resize, ResizeCenterCrop, ResizeCrop
 from noiseproof.data.tables import load_table
 
-__all__ = [
-    "IMAGENET", "Augment", "ColorJitter", "DataError", "Dataset", "Examples", "Framing", "HorizontalFlip", "ImageBatch",
-    "ImageFiles", "ImageLoader", "NamedDataset", "Normalize", "Operation", "Pipeline", "RandomCrop", "RandomResizedCrop",
-    "Resize", "ResizeCenterCrop", "ResizeCrop", "Rotation", "Split", "Unlabelled", "check_classes", "common_size", "data_root",
-    "evaluation", "fetch", "from_arrays", "held_out", "in_memory", "in_memory_at", "load_digits", "load_idx",
-    "load_image_folder", "load_list", "load_npz", "load_table", "open_dataset", "open_unlabelled", "read_idx", "read_image",
-    "register_augmentation", "register_dataset",
-]  # fmt: skip
+__all__ = ["IMAGENET", "Augment", "ColorJitter", "DataError", "DataSummary", "Dataset", "Examples", "Framing"]
+__all__ += ["HorizontalFlip", "ImageBatch", "ImageFiles", "ImageLoader", "NamedDataset", "Normalize", "Operation"]
+__all__ += ["Pipeline", "RandomCrop", "RandomResizedCrop", "Resize", "ResizeCenterCrop", "ResizeCrop", "Rotation"]
+__all__ += ["Split", "Unlabelled", "check_classes", "common_size", "data_root", "describe", "evaluation", "fetch"]
+__all__ += ["from_arrays", "held_out", "in_memory", "in_memory_at", "load_digits", "load_idx", "load_image_folder"]
+__all__ += ["load_list", "load_npz", "load_table", "open_dataset", "open_unlabelled", "read_idx", "read_image"]
+__all__ += ["register_augmentation", "register_dataset"]

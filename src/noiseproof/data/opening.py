@@ -8,7 +8,7 @@ import difflib
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,10 @@ from noiseproof.data.tables import is_table, load_table, read_features, relabell
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import ReadError, exists, file_and_name, is_dir, is_file, write_whole
 from noiseproof.io.text import excerpt
+from noiseproof.noise import CleanLabels, load_labels
 
-__all__ = ["Unlabelled", "data_root", "fetch", "find_dataset", "find_table", "list_datasets", "open_dataset"]
-__all__ += ["open_unlabelled", "write_cleaned"]
+__all__ = ["Unlabelled", "clean_labels", "data_root", "fetch", "find_dataset", "find_table", "list_datasets"]
+__all__ += ["open_dataset", "open_unlabelled", "with_given_labels", "write_cleaned"]
 
 TEXT_SUFFIXES = (".txt", ".csv", ".tsv")
 
@@ -172,12 +173,6 @@ def _open_folder(folder: Path, check: bool) -> Dataset:
         return load_image_folder(folder)
     _, read, place = found[0]
     return read(place, check)
-
-
-register_dataset(
-    "digits",
-    NamedDataset(lambda folder, check: load_digits(), by_hand="it comes with scikit-learn, so there is nothing to fetch"),
-)
 
 
 TEXT_SUFFIXES = (".txt", ".csv", ".tsv")
@@ -335,3 +330,67 @@ def _write_list(
 def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
+
+
+def with_given_labels(dataset: Dataset, labels: str | None) -> Dataset:
+    """The data set with the labels of a file, FILE or FILE#NAME, in place of its own.
+
+    Args:
+        dataset: Its training examples are those of the labels, in the same order.
+        labels: The file, or None to keep the data's own labels.
+
+    Returns:
+        The data set with these labels.
+
+    Raises:
+        ValueError: There are more or fewer labels than examples, or one is of no class.
+    """
+    if labels is None:
+        return dataset
+    path, name = file_and_name(labels)
+    given = load_labels(path, name)
+    if len(given) != len(dataset.train):
+        raise ValueError(f"{path}: {len(given)} labels for {len(dataset.train)} examples; is it the same split and order?")
+    if given.max() >= len(dataset.classes):
+        classes = f"[0, {len(dataset.classes) - 1}], the classes of the data"
+        raise ValueError(f"{path}: labels must be in {classes}, got {given.max()}")
+    return replace(dataset, train=dataset.train.with_labels(given))
+
+
+def clean_labels(
+    labels: str | Path | None = None, name: str | None = None, dataset: str | None = None, root: str | Path | None = None
+) -> CleanLabels:
+    """Labels to put noise on: those of a file, or of the training split of a data set.
+
+    Args:
+        labels: A file of labels.
+        name: Which labels, if the file holds several.
+        dataset: Or a data set, by name or path.
+        root: The folder of data sets that have a name.
+
+    Returns:
+        The labels, and what is known of their classes and images.
+
+    Raises:
+        ValueError: Neither or both are given, or no labels can be read.
+    """
+    if name is not None and labels is None:
+        raise ValueError(f"--name picks one of several labels in the file of --labels, got {name!r} without --labels")
+    if (labels is None) == (dataset is None):
+        raise ValueError("the clean labels come from --labels FILE or from --dataset NAME_OR_PATH: give one of the two")
+    if labels is None:
+        opened = open_dataset(str(dataset), root)
+        images = opened.train.inputs if opened.train.in_memory else None
+        return CleanLabels(opened.train.labels, str(dataset), len(opened.classes), images, opened.name)
+    try:
+        return CleanLabels.from_file(labels, name)
+    except ValueError as error:
+        if find_table(str(labels)) is None:
+            raise
+        raise ValueError(f"{error}; --dataset {shlex.quote(str(labels))} takes the labels of a table with features") from error
+
+
+register_dataset(
+    "digits",
+    NamedDataset(lambda folder, check: load_digits(), by_hand="it comes with scikit-learn, so there is nothing to fetch"),
+)

@@ -3,7 +3,9 @@
 matrix     LabelNoise and its constructors: symmetric, asymmetric, pairflip, from_matrix, from_file; drawing labels from it;
            clean_accuracy: what accuracy on noisy labels says of that on clean ones
 instance   instance_dependent: the image decides whether and to what its label changes
-files      published label files, our own with a manifest that can be verified, and soft labels, the probability of every class
+files      published label files, and our own with a manifest that can be verified
+soft       class probabilities in files: soft labels and predictions
+making     make_noisy_labels, verify_noisy_labels, noise_matrix: what 'noiseproof noise' does
 spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied
 
 >>> import numpy as np
@@ -12,8 +14,9 @@ spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied
 (0.8, 800)
 """
 
-from noiseproof.noise.files import SoftLabels, load_labels, read_noisy_labels, read_soft_labels, verify, write_noisy_labels
+from noiseproof.noise.files import load_labels, read_noisy_labels, verify, write_noisy_labels
 from noiseproof.noise.instance import instance_dependent
+from noiseproof.noise.making import CleanLabels, MadeNoise, NoiseMatrix, make_noisy_labels, noise_matrix, verify_noisy_labels
 from noiseproof.noise.matrix import (
     CleanAccuracy,
     LabelNoise,
@@ -26,8 +29,11 @@ from noiseproof.noise.matrix import (
     pairflip,
     symmetric,
 )
+from noiseproof.noise.soft import SoftLabels, read_matrix, read_predictions, read_soft_labels
 from noiseproof.noise.spec import NoiseSpec, from_spec
 
-__all__ = ["LabelNoise", "asymmetric", "from_file", "from_matrix", "instance_dependent", "pairflip", "symmetric"]
-__all__ += ["CleanAccuracy", "NoiseSpec", "NoisyLabels", "SoftLabels", "clean_accuracy", "from_spec", "label_hash"]
-__all__ += ["load_labels", "read_noisy_labels", "read_soft_labels", "verify", "write_noisy_labels"]
+__all__ = ["CleanAccuracy", "CleanLabels", "LabelNoise", "MadeNoise", "NoiseMatrix", "NoiseSpec", "NoisyLabels"]
+__all__ += ["SoftLabels", "asymmetric", "clean_accuracy", "from_file", "from_matrix", "from_spec"]
+__all__ += ["instance_dependent", "label_hash", "load_labels", "make_noisy_labels", "noise_matrix", "pairflip"]
+__all__ += ["read_matrix", "read_noisy_labels", "read_predictions", "read_soft_labels", "symmetric", "verify"]
+__all__ += ["verify_noisy_labels", "write_noisy_labels"]

@@ -1,22 +1,22 @@
-"""Labels in files: published ones, our own noisy ones with a manifest that can be verified, and soft labels."""
+"""Labels in files: published ones, and our own noisy ones with a manifest that can be verified."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.io.arrays import NpzFile, read_npy, read_table, read_torch
-from noiseproof.io.files import ReadError, checksum, is_dir, write_whole
+from noiseproof.io.files import ReadError, is_dir, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
 from noiseproof.noise.matrix import MATRIX_NOISES, RULES, LabelNoise, NoisyLabels, as_labels, label_hash, rows_of_numbers
 
-__all__ = ["SoftLabels", "column_order", "load_labels", "read_noisy_labels", "read_soft_labels", "verify"]
+__all__ = ["load_labels", "read_noisy_labels", "verify"]
 __all__ += ["write_noisy_labels"]
 
 MANIFEST, LABELS_FILE = "manifest.json", "labels.npy"
@@ -267,109 +267,3 @@ def _save_json(path: Path, facts: dict[str, Any]) -> None:
             else:
                 file.write(json.dumps(value))
         file.write("\n}\n")
-
-
-SOFT_ARRAY, GIVEN_ARRAY, CLASSES_ARRAY = "posterior", "given", "classes"
-"""Arrays of the file"""
-SUM_TOLERANCE = 1e-3  # by how much the sum of probabilities may differ from 1
-MAX_CLASSES_NAMED = 5  # classes that an error names
-
-
-class SoftLabels(NamedTuple):
-    """Class probabilities ``[N, K]`` for examples, the labels ``[N]`` that were given to them, and the file's SHA-256."""
-
-    probabilities: NDArray[np.float32]
-    given: NDArray[np.int64]
-    hash: str
-    classes: tuple[str, ...] | None = None
-    """What the file calls the columns, if it says it"""
-
-    def of_classes(self, classes: Sequence[str]) -> SoftLabels:
-        """With the columns in the order of these classes; a ValueError if they are of others."""
-        if self.classes is None:
-            return self
-        try:
-            order = np.array(column_order(self.classes, classes))
-        except ValueError as error:
-            raise ValueError(f"{error}; 'noiseproof audit' makes soft labels anew from the data as they are now") from error
-        return self._replace(probabilities=self.probabilities[:, order], given=np.argsort(order)[self.given])
-
-    def fit_by_order_alone(self, classes: Sequence[str]) -> bool:
-        """Whether these classes have names and the file has none, so that nothing shows that they are the columns."""
-        return self.classes is None and not _are_numbers(classes)
-
-
-def column_order(own: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Which columns, of classes that are called so, are those that are wanted; a ValueError if they are of other classes.
-
-    Classes that have no names are called by their numbers: then the columns are taken as they stand.
-
-    >>> column_order(["no", "yes", "perhaps"], ["perhaps", "no", "yes"])
-    [2, 0, 1]
-    """
-    if tuple(own) == tuple(wanted) or _are_numbers(own) or _are_numbers(wanted):
-        return list(range(len(own)))
-    if set(own) != set(wanted) or len(set(own)) < len(own):
-        file, data = (_listed(set(one) - set(other)) for one, other in ((own, wanted), (wanted, own)))
-        raise ValueError(f"its columns are of other classes than the data: only the file has {file}, only the data {data}")
-    return [list(own).index(name) for name in wanted]
-
-
-def _are_numbers(classes: Sequence[str]) -> bool:
-    return all(name == str(k) for k, name in enumerate(classes))
-
-
-def _listed(names: set[str]) -> str:
-    more = ", ..." if len(names) > MAX_CLASSES_NAMED else ""
-    return ", ".join(repr(excerpt(name, 40)) for name in sorted(names)[:MAX_CLASSES_NAMED]) + more or "none of its own"
-
-
-def read_soft_labels(
-    path: str | Path, examples: int, classes: int | Sequence[str], name: str | None = None
-) -> SoftLabels | None:
-    """The soft labels in an ``.npz`` file with arrays ``posterior`` and ``given``; None if that is not what it holds.
-
-    ``classes`` are how many there are, or their names: if the file names its own in an array ``classes``, the columns are put
-    in this order, and other classes are an error. ``name`` is that of the array which was asked for, if one was: only
-    ``posterior`` is soft labels.
-    """
-    path = Path(path)
-    if path.suffix != ".npz" or name not in (None, SOFT_ARRAY):
-        return None
-    count = classes if isinstance(classes, int) else len(classes)
-    try:
-        with NpzFile(path) as archive:
-            if SOFT_ARRAY not in archive.names:
-                return None
-            found = archive.array(SOFT_ARRAY)
-            _check_soft(path, found, (examples, count))
-            called = archive.words(CLASSES_ARRAY, count) if CLASSES_ARRAY in archive.names else None
-    except ReadError as error:
-        raise ValueError(f"{path}: no soft labels could be read: {error.fault}") from error
-    given = load_labels(path, GIVEN_ARRAY)
-    if given.shape != (examples,) or given.max() >= count:
-        raise ValueError(
-            f"{path}: {GIVEN_ARRAY!r} must be {examples} labels in [0, {count - 1}], got {len(given)} up to {given.max()}"
-        )
-    soft = SoftLabels(found.astype(np.float32), given, checksum(path), called)
-    try:
-        return soft if isinstance(classes, int) else soft.of_classes(classes)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-def _check_soft(path: Path, found: NDArray[np.float32], shape: tuple[int, int]) -> None:
-    if found.shape != shape or found.dtype.kind != "f":
-        raise ValueError(
-            f"{path}: soft labels must be probabilities {list(shape)}, one row for each example and one column for "
-            f"each class, got {found.dtype} of shape {found.shape}; is it the same split, in the same order?"
-        )
-    wrong = ~(
-        (found >= 0).all(1) & (np.abs(found.sum(1, dtype=np.float64) - 1) <= SUM_TOLERANCE)
-    )  # a NaN or an infinity is neither
-    if wrong.any():
-        row = int(wrong.argmax())
-        fault = (
-            f"row {row} has {excerpt(found[row].min())} as its least and sums to {excerpt(found[row].sum(dtype=np.float64))}"
-        )
-        raise ValueError(f"{path}: soft labels must be finite, at least 0 and sum to 1 in each row; {fault}")

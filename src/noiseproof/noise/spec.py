@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from noiseproof.checks import check_range
 from noiseproof.io.files import exists, find_file, is_dir
-from noiseproof.noise.files import SoftLabels, read_noisy_labels, read_soft_labels
+from noiseproof.noise.files import read_noisy_labels
 from noiseproof.noise.instance import INSTANCE, asked_noise, instance_dependent
 from noiseproof.noise.matrix import (
     MATRIX_FILES,
@@ -28,6 +28,7 @@ from noiseproof.noise.matrix import (
     Rule,
     from_file,
 )
+from noiseproof.noise.soft import SoftLabels, read_soft_labels
 
 __all__ = ["NoiseSpec", "from_spec"]
 
