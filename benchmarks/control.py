@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from noiseproof.cli.queue_view import Keeper
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 from noiseproof.paper import SEEDS, recipe
 from noiseproof.paper.plan import H200_EPOCH_SECONDS
 from noiseproof.report import read_records
 from noiseproof.train import Outcome, Recipe, Record, RunOptions, RunStore, StoredRun, override
 from noiseproof.train.plan import device_named
-from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, machine_name, plan_runs, train_runs
+from noiseproof.train.run_list import ENDED, AnyOutcome, PlannedRun, RecordsFile, RunCosts, machine_name, plan_runs, train_runs
 
 L1, L2 = 5e-5, 1e-4
 LOSSES = ("jal-ce", "ce", "nce+rce", "nce+mae", "anl-ce", "nce+agce", "gce")
@@ -91,12 +90,12 @@ class Runner:
         print(f"{len(planned) - len(todo)} of {len(planned)} runs are done, about {minutes:.0f} min left", flush=True)
         if given.plan:
             return
-        keeper = Keeper(given.records, self.store)
+        keeper = RecordsFile(given.records, self.store)
         keeper.add_folders(run.stored.folder for run in planned if run.stored and run.status in ENDED)
 
-        def ended(run: PlannedRun[Recipe], outcome: Outcome | Exception) -> None:
+        def ended(run: PlannedRun[Recipe], outcome: AnyOutcome) -> None:
             try:
-                keeper.keep(run.recipe, outcome)
+                keeper.add_outcome(run.recipe, outcome)
             except (OSError, ValueError) as error:  # the run's folder has it, and the next call adds it
                 print(f"not added to the records: {error}", flush=True)
             result = str(outcome)
@@ -107,14 +106,14 @@ class Runner:
         more: dict[str, Any] = {"data": given.data, "options": self.options, "minutes": given.minutes}
         with sigterm_as_ctrl_c() as stopped:
             try:
-                tally = train_runs(todo, self.store, speeds, on_outcome=ended, **more)
+                outcomes = train_runs(todo, self.store, speeds, on_outcome=ended, **more)
             except KeyboardInterrupt:
                 print("stopped; the same command goes on", flush=True)
                 os._exit(stopped.status)  # a thread that compiles cannot be interrupted
-        left = len(tally.not_started) + len(tally.busy)
-        print(f"{len(tally.finished)} finished, {len(tally.failed)} failed, {left} left for the next call")
-        if tally.disk_error is not None:
-            print(f"no room: {tally.disk_error}")
+        left = len(outcomes.not_started) + len(outcomes.busy)
+        print(f"{len(outcomes.finished)} finished, {len(outcomes.failed)} failed, {left} left for the next call")
+        if outcomes.disk_error is not None:
+            print(f"no space: {outcomes.disk_error}")
 
 
 def main() -> None:

@@ -67,7 +67,7 @@ BOXES = {
     "comparison": Box(
         "`noiseproof.compare`: losses on the same seeds, with paired intervals, groups, tables",
         "comparison/__init__.py",
-        ("audit", "data", "losses", "models", "noise", "report", "theory", "train"),
+        ("audit", "data", "losses", "models", "noise", "theory", "train"),
     ),
     "audit": Box(
         "which labels look wrong, and how many: cross-validation, mixture model, noise estimate",
@@ -84,7 +84,11 @@ BOXES = {
         "train/loop.py",
         ("data", "losses", "models", "noise", "theory"),
     ),
-    "report": Box("pages and figures of runs and audits, from their records", "report/__init__.py", ("audit", "data")),
+    "report": Box(
+        "pages and figures of runs and audits, from their records",
+        "report/page.py",
+        ("audit", "comparison", "data", "losses", "models", "noise", "train"),
+    ),
     "integrations": Box(
         "losses in other frameworks' training loops; a scikit-learn classifier",
         "sklearn.py",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from noiseproof.comparison.paired import paired_mean
 from noiseproof.paper import recipe
-from noiseproof.paper.groups import Group, groups_of
+from noiseproof.paper.groups import PaperGroup, paper_groups
 from noiseproof.paper.leads import lead_of, said_of_lead
 from noiseproof.report import merge, read_records
-from noiseproof.report.records import setting
-from noiseproof.report.words import named_seeds
+from noiseproof.report.groups import named_seeds
+from noiseproof.train.record_files import setting
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
@@ -23,7 +23,7 @@ SEEDS = (123, 124, 125)
 NEAR_ZERO = "0.001"
 OWN = LOSSES[0]
 DECAYS = (f"L1 {L1:g}", f"L2 {L2:g}")
-Pair = tuple[Group | None, Group | None]
+Pair = tuple[PaperGroup | None, PaperGroup | None]
 """The runs of a loss under L1 and under L2"""
 INTRODUCTION = (
     "The paper trains JAL and ANL with L1 penalty and all else with L2, so its tables do not tell what the loss gives and "
@@ -39,12 +39,12 @@ INTRODUCTION = (
 
 def control(*files: Path) -> str:
     """Each loss under both decays, the difference within seeds, what is left of JAL's lead, and what decay does to weights."""
-    groups = groups_of(merge(read_records(*(file for file in files if file.is_file()))), [], "bf16")
+    groups = paper_groups(merge(read_records(*(file for file in files if file.is_file()))), [], "bf16")
     parts = [text for noise in NOISES if (text := _noise(groups, noise))] + [_strengths(groups)]
     return "\n".join(["", "## The loss or its decay\n", INTRODUCTION, *filter(None, parts)]) if any(parts) else ""
 
 
-def _noise(groups: Sequence[Group], noise: str) -> str:
+def _noise(groups: Sequence[PaperGroup], noise: str) -> str:
     found = {loss: (_group(groups, loss, noise, l1=L1), _group(groups, loss, noise, l2=L2)) for loss in LOSSES}
     both = {loss: pair for loss, pair in found.items() if all(map(_accuracies, pair))}
     if not both:
@@ -93,7 +93,7 @@ def _leads(both: Mapping[str, Pair]) -> list[str]:
     return [*(f"{said[loss]}\n" for loss in dict.fromkeys(("ce", best)) if loss in said), _table([*head, "seeds"], rows)]
 
 
-def _strengths(groups: Sequence[Group]) -> str:
+def _strengths(groups: Sequence[PaperGroup]) -> str:
     strengths = sorted([L1, *STRENGTHS])
     measured = {loss: [_group(groups, loss, STRENGTHS_AT, l1=one) for one in strengths] for loss in STRENGTHS_OF}
     if not any(sum(group is not None for group in found) > 1 for found in measured.values()):
@@ -102,20 +102,20 @@ def _strengths(groups: Sequence[Group]) -> str:
     return "\n".join([f"### Strengths of L1 at {STRENGTHS_AT}\n", _table(["loss", *(f"{one:g}" for one in strengths)], rows)])
 
 
-def _group(groups: Sequence[Group], loss: str, noise: str, **decay: float) -> Group | None:
+def _group(groups: Sequence[PaperGroup], loss: str, noise: str, **decay: float) -> PaperGroup | None:
     """The runs of the paper's seeds."""
     left_out = ("seed", "confidence_epochs")
     wanted = setting({"recipe": control_recipe(loss, noise, SEEDS[0], **decay).as_dict()}, left_out)
     found = (group for group in groups if setting(group.records[0], left_out) == wanted)
     runs = [record for group in found for record in group.records if record["recipe"]["seed"] in SEEDS]
-    return Group(runs) if runs else None
+    return PaperGroup(runs) if runs else None
 
 
-def _accuracies(group: Group | None) -> dict[int, float]:
+def _accuracies(group: PaperGroup | None) -> dict[int, float]:
     return {} if group is None else group.accuracies
 
 
-def _accuracy(group: Group | None) -> str:
+def _accuracy(group: PaperGroup | None) -> str:
     """Mean, deviation, number of seeds, and how many diverged."""
     if group is None:
         return "-"

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from noiseproof import paper
-from noiseproof.cli.queue_view import Keeper
 from noiseproof.data import from_arrays
 from noiseproof.train import override
+from noiseproof.train.run_list import RecordsFile
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_results_that_cannot_be_written_end_no_run_and_are_added_by_the_next_cal
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "r.jsonl")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "keep", full)
+        patch.setattr(RecordsFile, "add_outcome", full)
         said = control()
     assert said.count("not added to the records: [Errno 28] No space left on device: 'r.jsonl'") == 2
     assert "2 finished, 0 failed, 0 left" in said

@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 from noiseproof import paper
 from noiseproof.cli import app
-from noiseproof.paper.groups import groups_of, read_runs
+from noiseproof.paper.groups import paper_groups
 from noiseproof.paper.measured import join
 from noiseproof.paper.profiles import beside, text_results
-from noiseproof.report import read_records
+from noiseproof.report import read_records, read_runs
+from noiseproof.report.groups import group_runs
 from noiseproof.train import Recipe
 
 RECORDS = Path(__file__).resolve().parents[2] / "records"
@@ -53,8 +54,9 @@ def test_folders_and_records_become_one_page(runs, tmp_path):
     text = out.read_text(encoding="utf-8")
     count = len((RECORDS / "reproduction.jsonl").read_text(encoding="utf-8").splitlines()) + 2
     assert f"{count} runs, {out.stat().st_size} bytes" in done.stdout
-    assert "of 425 cells repeated so far" in text
-    assert "noiseproof train digits/jal-ce" in text.replace("<span>", "").replace("</span>", "")
+    assert "of 425 cells" not in text
+    assert "noiseproof train jal-ce" in text.replace("<span>", "").replace("</span>", "")
+    assert "of them repeat the paper's numbers: noiseproof reproduce --records " in done.stdout
     assert list(tmp_path.iterdir()) == [out]
 
 
@@ -64,7 +66,7 @@ def test_figures_and_features_are_drawn_from_a_run_folder(runs, tmp_path):
     assert done.exit_code == 0, done.output
     assert {"tsne.svg", "tsne.png", "curves_digits_symmetric_0.4.svg"} <= {path.name for path in (tmp_path / "f").iterdir()}
     assert "digits, symmetric:0.4, jal-ce" in (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "histogram needs noiseproof train cifar10/ce --noise symmetric:0.4" in done.stdout
+    assert "paper" not in done.stdout
 
 
 def test_errors_say_what_is_wrong(runs, tmp_path):
@@ -72,6 +74,7 @@ def test_errors_say_what_is_wrong(runs, tmp_path):
         (("report", tmp_path / "nothing"), "nothing does not exist; give folders of runs or .jsonl files of records"),
         (("report", runs, "--tsne", runs), "is not the folder of a finished run"),
         (("report", runs, "--out", tmp_path / "no" / "r.html"), "No such file or directory"),
+        (("report", runs, "--precision", "bf16"), "noiseproof reproduce --precision does that"),
     ):
         done = noiseproof(*words)
         assert done.exit_code == 2
@@ -103,7 +106,7 @@ def test_printed_commands_train_the_same_recipe_again():
     changed["recipe"]["loss_options"]["a"] = 12.345678901
     records.append(changed)
     results = join(paper.cells(), records).results
-    groups = groups_of(records, beside(results, text_results(results, records)), "bf16")
+    groups = paper_groups(records, beside(results, text_results(results, records)), "bf16")
     assert len(groups) > 30
     special = [group for group in groups if changed in group.records or group.profile == "paper-text"]
     assert len(special) > 1
@@ -117,6 +120,6 @@ def test_the_command_of_a_run_on_own_data_trains_the_same_recipe_again(tmp_path)
     np.savez(tmp_path / "my data.npz", x=rng.normal(size=(40, 3)).astype(np.float32), y=np.arange(40) % 2)
     words = ("--data", tmp_path / "my data.npz", "--test-size", 0.25, "--out", tmp_path / "runs", *SHORT)
     assert noiseproof("train", "gce", "--set", "loss.q=0.6", *words).exit_code == 0
-    (record,) = read_runs([tmp_path / "runs"]).records
-    (group,) = groups_of([record], [], "bf16")
+    (record,) = read_runs([tmp_path / "runs"])
+    (group,) = group_runs([record])
     assert without_observed(dry_run(group.command)) == without_observed(record["recipe"])

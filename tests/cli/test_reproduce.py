@@ -16,13 +16,12 @@ from typer.testing import CliRunner
 
 from noiseproof import paper
 from noiseproof.cli import app
-from noiseproof.cli.queue_view import Keeper
 from noiseproof.paper import groups, measured, plan
-from noiseproof.paper.figures import FIGURES, Curve
+from noiseproof.paper.plan import FIGURES, Curve
 from noiseproof.paper.settings import SETTINGS
 from noiseproof.report import merge, read_records, write_records
 from noiseproof.train import Callback, DivergenceError, RunStore
-from noiseproof.train.run_list import RunCosts
+from noiseproof.train.run_list import RecordsFile, RunCosts
 from noiseproof.train.runs import claimed
 
 RECORDS = Path(__file__).parents[2] / "records" / "reproduction.jsonl"
@@ -177,7 +176,7 @@ def figures(digits, monkeypatch):
     amse = [Curve("amse_a", "One", f"AMSE a={a:g}", "amse", noise, (("a", a),), "digits") for a in (3.0, 30.0)]
     ce = [Curve(figure, "Two", "CE", "ce", noise, dataset="digits") for figure in ("amse_a", "tsne")]
     curves = {"amse_a": (*amse, ce[0]), "tsne": (ce[1],)}
-    monkeypatch.setattr("noiseproof.cli.embedding.SHOWN", 60)
+    monkeypatch.setattr("noiseproof.report.figures.EMBEDDED_EXAMPLES", 60)
     for name in FIGURES:
         monkeypatch.setitem(FIGURES, name, curves.get(name, ()))
     return digits
@@ -271,7 +270,7 @@ def jal_diverges(monkeypatch):
     def callback(self, run):
         return Diverge() if run.job.cells[0].loss == "JAL-CE" else Callback()
 
-    monkeypatch.setattr("noiseproof.cli.queue_view.Display.callback", callback)
+    monkeypatch.setattr(sys.modules["noiseproof.cli.reproduce"].Display, "callback", callback)
 
 
 def test_a_run_that_diverged_is_in_the_records_and_only_run_again_if_asked(digits, jal_diverges, tmp_path, monkeypatch):
@@ -281,7 +280,7 @@ def test_a_run_that_diverged_is_in_the_records_and_only_run_again_if_asked(digit
     (jal, ce) = read_records(tmp_path / "new" / "records.jsonl")
     assert (ce["status"], jal["status"], jal["result"]) == ("finished", "diverged", {})
     assert jal["message"] == "the loss is not finite"
-    monkeypatch.setattr("noiseproof.cli.queue_view.Display.callback", lambda self, run: Callback())
+    monkeypatch.setattr(sys.modules["noiseproof.cli.reproduce"].Display, "callback", lambda self, run: Callback())
     again = run(*elsewhere)
     assert again.exit_code == 0
     assert "to do" not in again.stderr
@@ -333,11 +332,11 @@ def test_a_full_disk_is_said_once_and_nothing_more_is_started(digits, tmp_path, 
         def on_epoch_end(self, facts):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights")
 
-    monkeypatch.setattr("noiseproof.cli.queue_view.Display.callback", lambda self, run: Full())
+    monkeypatch.setattr(sys.modules["noiseproof.cli.reproduce"].Display, "callback", lambda self, run: Full())
     result = run(*digits, "--seeds", "1")
     assert result.exit_code == 1
     assert result.stderr.count("failed: ") == 1
-    assert "3 runs were not started: [Errno 28] No space left on device: 'weights'; make room there" in result.stderr
+    assert "3 runs were not started: [Errno 28] No space left on device: 'weights'; free some space" in result.stderr
 
 
 def test_results_that_are_not_added_to_the_records_are_no_success_and_the_next_call_adds_them(digits, tmp_path, monkeypatch):
@@ -346,7 +345,7 @@ def test_results_that_are_not_added_to_the_records_are_no_success_and_the_next_c
 
     words = [*digits, "--seeds", "1", "--noise", "clean"]
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "keep", full)
+        patch.setattr(RecordsFile, "add_outcome", full)
         result = run(*words)
     assert result.exit_code == 1
     assert result.stderr.count("not added to the records: [Errno 28] No space left on device: 'records.jsonl'") == 2
@@ -367,11 +366,11 @@ def test_several_writers_lose_no_line(tmp_path):
     """The lock is one of the system's, on each opening of the folder: it keeps threads apart as it does processes."""
     records, file = read_records(RECORDS)[:24], tmp_path / "all.jsonl"
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda record: Keeper(file).add([record]), records))
+        list(pool.map(lambda record: RecordsFile(file).add([record]), records))
     found = read_records(file)
     assert len(found) == 24
     assert merge(found, records) == found
-    Keeper(file).add(records)
+    RecordsFile(file).add(records)
     assert read_records(file) == found
     assert [path.name for path in tmp_path.iterdir()] == ["all.jsonl"]
 
@@ -379,11 +378,11 @@ def test_several_writers_lose_no_line(tmp_path):
 def test_a_link_to_the_results_stays_one_and_a_killed_writing_leaves_nothing_for_good(tmp_path):
     (first, second), file, link = read_records(RECORDS)[:2], tmp_path / "kept" / "all.jsonl", tmp_path / "link.jsonl"
     link.symlink_to(file)
-    for keeper in (Keeper(link), Keeper(file)):
+    for keeper in (RecordsFile(link), RecordsFile(file)):
         keeper.add([first])
     for name in (".all.jsonl.0123abcd", ".all.jsonl.swp", ".all2.jsonl.0123abcd"):
         (file.parent / name).write_text("a part")
-    Keeper(link).add([second])
+    RecordsFile(link).add([second])
     assert link.is_symlink()
     assert read_records(file) == [first, second]
     assert sorted(path.name for path in file.parent.iterdir()) == [".all.jsonl.swp", ".all2.jsonl.0123abcd", "all.jsonl"]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from noiseproof.paper.groups import read_runs
+from noiseproof.report import read_runs
 from noiseproof.train import Recipe, Record, RunStore, prepare, train
 from noiseproof.train.checkpoint import write_checkpoint
 from tests.hostile.harness import ACCEPTED, Case, command
@@ -49,7 +49,7 @@ def shown(path: Path) -> str:
 ATTEMPTS = {
     "run": run_in,
     "store": stored,
-    "report": lambda path: read_runs([path.parent]).records[0],
+    "report": lambda path: read_runs([path.parent])[0],
     "lines": shown,
 }
 LINE = {

@@ -8,7 +8,7 @@ import pytest
 from noiseproof.io.arrays import read_table
 from noiseproof.io.files import ReadError
 from noiseproof.io.text import check_nesting, read_json
-from noiseproof.report.records import read_records
+from noiseproof.train.record_files import read_records
 
 
 @pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a": ', "}"), ('[{"a": ', "}]")])

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from noiseproof import paper
-from noiseproof.paper.groups import groups_of
+from noiseproof.paper.groups import paper_groups
 from noiseproof.paper.leads import lead_of, leads_among, said_of_lead
 
 LOSSES, DECAYS = ("JAL-CE", "CE"), ("L1", "L2")
@@ -58,8 +58,8 @@ def test_the_losses_of_a_page_are_compared_where_each_has_the_decay_of_the_other
     l1, l2 = {"l1": 5e-5, "l2": 0.0}, {"l1": 0.0, "l2": 1e-4}
     jal = [run("jal-ce", 0.64, **l1), run("jal-ce", 0.56, **l2)]
     ce = [run("ce", 0.3, **l1), run("ce", 0.2, **l2)]
-    assert leads_among(groups_of([*jal, *ce], [], "bf16"))[0].startswith(
+    assert leads_among(paper_groups([*jal, *ce], [], "bf16"))[0].startswith(
         "JAL-CE with L1 5e-05 minus CE with L2 0.0001: +44.00 points. Of these the decay gives +9.00 and the loss +35.00;"
     )
     for some in ([*jal, ce[0]], [*jal, ce[1]], [jal[0], *ce], [jal[1], *ce], ce, jal):
-        assert leads_among(groups_of(some, [], "bf16")) == []
+        assert leads_among(paper_groups(some, [], "bf16")) == []

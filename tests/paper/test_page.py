@@ -2,7 +2,6 @@
 
 import copy
 import html
-import json
 import re
 from pathlib import Path
 
@@ -11,10 +10,12 @@ import pytest
 
 from noiseproof import paper
 from noiseproof.paper.answer import _chance, answer
-from noiseproof.paper.groups import groups_of, read_runs
+from noiseproof.paper.groups import paper_groups
 from noiseproof.paper.measured import join
-from noiseproof.paper.page import Embedding, page
-from noiseproof.report import charts, merge, read_records
+from noiseproof.paper.page import paper_page
+from noiseproof.report import read_records
+from noiseproof.report.figures import Embedding
+from tests.helpers.records import of_own_data
 
 RECORDS = Path(__file__).resolve().parents[2] / "records"
 HOSTILE = "</title></text></code><script>alert(1)</script><img src=x onerror=alert(2)>\" onmouseover='alert(3)' x=\""
@@ -56,7 +57,7 @@ def records():
 @pytest.fixture(scope="module")
 def text(records):
     points = np.random.default_rng(0).normal(size=(40, 2))
-    return page(records, made="2026-01-02", embeddings=[Embedding("a run", points, np.arange(40) % 10)])
+    return paper_page(records, date="2026-01-02", embeddings=[Embedding("a run", points, np.arange(40) % 10)])
 
 
 def test_runs_at_the_published_means_hold():
@@ -174,7 +175,7 @@ def test_the_accuracy_on_ilsvrc12_is_in_the_record_of_webvisions_run():
     cell = paper.cells(table="real_world", dataset="ilsvrc12", loss="CE")[0]
     record = run(cell, 0.7)
     record["result"]["ilsvrc12_accuracy"] = 0.6125
-    shown = page([record], made="")
+    shown = paper_page([record], date="")
     assert shown.count(">61.25</a>") == 1
     assert "70.00, ilsvrc12 61.25" in shown
 
@@ -183,7 +184,7 @@ def test_losses_under_another_decay_fill_the_control(text):
     section = text[text.index('id="decay"') : text.index('id="weights"')]
     assert "CE, L1 5e-05<" in section
     assert "CE, L2 0.0001 (the paper&#39;s)<" in section
-    empty = page([run(of_loss(table(), "CE"), 0.6)], made="")
+    empty = paper_page([run(of_loss(table(), "CE"), 0.6)], date="")
     assert "No run has another decay" in empty
 
 
@@ -192,20 +193,21 @@ def test_a_run_that_diverged_is_shown_with_its_reason_and_changes_no_curve():
     lost = {**run(of_loss(table(), "CE"), 0.1, 123), "status": "diverged", "message": "the loss is nan", "result": {}}
     lost["curve"] = {"test_accuracy": [0.1]}
     other = {**run(of_loss(table(), "GCE"), 0.1, 123), "status": "diverged", "message": "too large", "result": {}}
-    text = page([lost, *whole, other], made="2026-01-02")
+    text = paper_page([lost, *whole, other], date="2026-01-02")
     assert text.count("✕</b> 1 diverged") == 2
     assert "60.00 ± 0.00 % over 2 seeds, seed 123 diverged, bf16" in text
     assert "No result, seed 123 diverged, bf16" in text
     assert "Seed 123: the loss is nan." in text
     assert "Seed 123: too large." in text
     assert "<dt>runs</dt><dd>4, 2 diverged</dd>" in text
-    assert groups_of([lost, *whole], [], "bf16")[0].curve("test_accuracy") == pytest.approx([20, 30, 40, 50, 60])
+    assert paper_groups([lost, *whole], [], "bf16")[0].curve("test_accuracy") == pytest.approx([20, 30, 40, 50, 60])
 
 
 def test_the_time_of_a_device_is_shared_by_the_runs_that_were_on_it_at_once():
     one = run(of_loss(table(), "CE"), 0.6)
     one["seconds"], one["environment"] = {"train": 3600.0}, {**one["environment"], "at_once": 6}
-    text = page([one, {**run(of_loss(table(), "CE"), 0.6, 124), "seconds": {"train": 3600.0}, "at_once": 2}], made="2026-01-02")
+    other = {**run(of_loss(table(), "CE"), 0.6, 124), "seconds": {"train": 3600.0}, "at_once": 2}
+    text = paper_page([one, other], date="2026-01-02")
     assert "<dt>device time</dt><dd>0.7 hours</dd>" in text
     assert "3600 (6 at once)" in text
 
@@ -216,7 +218,7 @@ def test_text_in_records_cannot_become_markup(records):
     evil["environment"] = dict.fromkeys(("machine", "torch", "commit", "date"), HOSTILE)
     evil |= {"status": HOSTILE, "loss": HOSTILE, "at_once": HOSTILE}
     evil["weights"] = {"count": HOSTILE, "l1": HOSTILE, "below": {HOSTILE: HOSTILE}}
-    shown = page([*records, evil], made=HOSTILE, sources=[HOSTILE])
+    shown = paper_page([*records, evil], date=HOSTILE, sources=[HOSTILE])
     assert "<script" not in shown
     assert "<img" not in shown
     assert not re.search(r"<[^>]*\sonmouseover=", re.sub(r'"[^"]*"', '""', shown))
@@ -234,62 +236,29 @@ def test_text_in_records_cannot_become_markup(records):
 )
 def test_a_record_with_other_fields_than_ours_is_shown_as_far_as_it_goes(broken):
     record = {**run(of_loss(table(), "CE"), 0.5), **broken}
-    assert 'id="run-' in page([record], made="")
+    assert 'id="run-' in paper_page([record], date="")
 
 
 def test_the_same_records_give_the_same_page(records, text):
     points = np.random.default_rng(0).normal(size=(40, 2))
-    assert page(records, made="2026-01-02", embeddings=[Embedding("a run", points, np.arange(40) % 10)]) == text
-
-
-def test_a_run_folder_is_read_with_its_curves_and_its_confidence(tmp_path):
-    folder = tmp_path / "runs" / "one"
-    folder.mkdir(parents=True)
-    record = run(of_loss(table(), "CE"), 0.5)
-    del record["curve"], record["confidence"]
-    record["epochs"] = [{"epoch": 1, "test_accuracy": 0.4}, {"epoch": 2, "test_accuracy": 0.5}]
-    (folder / "record.json").write_text(json.dumps(record))
-    probability = np.array([[0.02, 0.99, 0.98, 0.51], [0.5, 1.0, 1.0, 0.0]], np.float32)
-    labels = {"given": np.array([0, 1, 2, 3]), "clean": np.array([1, 1, 2, 3])}
-    np.savez(folder / "confidence.npz", epochs=[1, 2], probability=probability, **labels)
-    found = read_runs([tmp_path])
-    (group,) = groups_of(merge(found.records), [], "bf16")
-    assert found.folders == {0: folder}
-    assert group.curve("test_accuracy") == [40.0, 50.0]
-    assert group.confidence[1]["wrong"] == [1.0] + [0.0] * 19
-    assert group.confidence[2]["right"] == [1.0] + [0.0] * 18 + [2.0]
+    assert paper_page(records, date="2026-01-02", embeddings=[Embedding("a run", points, np.arange(40) % 10)]) == text
 
 
 def test_the_weakest_class_and_the_warnings_of_a_run_are_shown():
     record = run(of_loss(table(), "CE"), 0.5)
     record["result"]["accuracy_by_class"] = [0.9, None, 0.25]
     record["warnings"] = ["never predicted: class 5", 3]
-    text = page([record], made="2026-01-02")
+    text = paper_page([record], date="2026-01-02")
     assert "<small>class 2: 25.00</small>" in text
     assert "never predicted: class 5.</p>" in text
     record["result"]["accuracy_by_class"] = record["warnings"] = "odd"
-    assert "<small>class" not in page([record], made="2026-01-02")
-
-
-def test_places_without_runs_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="nowhere does not exist; give folders of runs"):
-        read_runs([tmp_path / "nowhere"])
-    with pytest.raises(ValueError, match=r"no runs in .*'noiseproof train' makes them"):
-        read_runs([tmp_path])
-    record = run(of_loss(table(), "CE"), 0.5)
-    (tmp_path / "record.json").write_text(json.dumps({key: value for key, value in record.items() if key != "confidence"}))
-    (tmp_path / "confidence.npz").write_bytes(b"PK half of a file")
-    with pytest.raises(ValueError, match=r"confidence\.npz: damaged: .*; move it away"):
-        read_runs([tmp_path])
-    (tmp_path / "record.json").write_text("[]")
-    with pytest.raises(ValueError, match=r"record\.json: not the record of a run"):
-        read_runs([tmp_path])
+    assert "<small>class" not in paper_page([record], date="2026-01-02")
 
 
 def test_seeds_are_averaged_and_settings_are_kept_apart():
     cell = of_loss(table(), "JAL-CE")
     records = [run(cell, 0.5, 1), run(cell, 0.7, 2), run(cell, 0.4, 1, l1=0.0), run(cell, 0.3, 1, precision="tf32")]
-    groups = groups_of(records, join(paper.cells(), records).results, "bf16")
+    groups = paper_groups(records, join(paper.cells(), records).results, "bf16")
     assert sorted((group.name, len(group.records)) for group in groups) == [
         ("JAL-CE", 2),
         ("JAL-CE l1=0", 1),
@@ -299,99 +268,14 @@ def test_seeds_are_averaged_and_settings_are_kept_apart():
     assert two.curve("test_accuracy")[-1] == pytest.approx(60)
 
 
-@pytest.mark.parametrize(
-    ("dataset", "noise", "named"),
-    [
-        ("cifar10", "none", "clean"),
-        ("digits", "none", "clean"),
-        ("my/data.csv", "none", "labels as given"),  # of which nobody knows
-        ("my/data.csv", "labels:none.npy", "labels none.npy"),
-    ],
-)
-def test_labels_of_data_of_ones_own_are_not_called_clean(dataset, noise, named):
-    recipe = {"dataset": dataset, "loss": "ce", "seed": 1, "noise": noise}
-    (group,) = groups_of([{"result": {"test_accuracy": 0.5}, "recipe": recipe, "task": {}}], [], "float32")
-    assert group.noise == named
-
-
-def of_own_data(loss, accuracies, **changes):
-    """Runs of the seeds from 1 on; None has no test accuracy."""
-    recipe = {"dataset": "mine.csv", "noise": "none", "loss": loss, "precision": "float32", "l1": 0.0, "l2": 0.0, **changes}
-    results = [{} if accuracy is None else {"test_accuracy": accuracy} for accuracy in accuracies]
-    return [{"recipe": {**recipe, "seed": k}, "result": result, "task": {}} for k, result in enumerate(results, 1)]
-
-
-def test_a_page_of_data_of_ones_own_leads_with_their_results_and_leaves_the_papers_out():
-    runs = [*of_own_data("ce", [0.5, 0.52, 0.54]), *of_own_data("jal-ce", [0.8, 0.81, 0.85])]
-    shown = page(runs, made="")
-    assert "<h1>6 runs on mine.csv.</h1>" in shown
-    section = shown[shown.index('id="own"') : shown.index('id="curves"')]
-    rows = [re.sub(r"<[^>]+>", " ", row).split() for row in re.findall(r"<tr><th scope=.row.>.*?</tr>", section)]
-    # CE is behind by 30, 29 and 31 points: 30 on average, and t(0.975; 2) * 1 / sqrt(3) = 2.48 to each side.
-    assert rows == [
-        ["JAL-CE", "82.00", "±", "2.65", "3", "+0.00", "–", "a"],
-        ["CE", "52.00", "±", "2.00", "3", "-30.00", "-32.48", "to", "-27.52", "b"],
-    ]
-    assert not any(f'id="{section}"' in shown for section in ("tables", "noise", "decay", "profiles"))
-    assert "425" not in shown
-    assert "paper" not in shown
-    targets = re.findall(r'href="#([^"]+)"', shown)
-    assert targets
-    assert all(shown.count(f'id="{target}"') == 1 for target in targets)
-
-
-def test_runs_of_one_loss_on_data_of_ones_own_are_named_by_what_tells_them_apart():
-    runs = [*of_own_data("ce", [0.5], l1=5e-5), *of_own_data("ce", [0.6], l2=1e-4), *of_own_data("gce", [0.7], epochs=9)]
-    assert {group.name for group in groups_of(runs, [], "bf16")} == {"CE l1=5e-05 l2=0", "CE l1=0 l2=0.0001", "GCE"}
-    shown = page(runs, made="")
-    section = shown[shown.index('id="own"') : shown.index('id="curves"')]
-    assert section.count('<tr><th scope="row">') == 3
-
-
-def test_seeds_that_are_not_shared_and_runs_without_a_test_have_no_difference():
-    apart = [*of_own_data("ce", [0.5]), *of_own_data("gce", [None, 0.7]), *of_own_data("mae", [None], noise="symmetric:0.2")]
-    shown = page(apart, made="")
-    section = shown[shown.index('id="own"') : shown.index('id="curves"')]
-    assert "nan" not in section
-    assert "<td>50.00</td><td>1</td><td>–</td><td>–</td>" in section
-    assert "No run has a test accuracy." in section
-
-
 def test_beside_runs_of_the_paper_other_data_have_a_section_of_their_own():
     other = [*of_own_data("ce", [0.5]), *of_own_data("ce", [0.5], dataset="digits")]
-    shown = page([run(of_loss(table(), "CE"), 0.6), *other], made="")
+    shown = paper_page([run(of_loss(table(), "CE"), 0.6), *other], date="")
     assert "The paper&#39;s numbers hold" in shown
     assert shown.index('id="tables"') < shown.index('id="own"')
     section = shown[shown.index('id="own"') : shown.index('id="curves"')]
     assert "<h3>mine.csv, labels as given</h3>" in section
     assert "<h3>Digits, clean</h3>" in section
-
-
-@pytest.mark.parametrize(("values", "ends"), [([100.0, 100.0], ["90", "100"]), ([0.0, 0.0], ["0", "10"])])
-def test_an_axis_of_percent_ends_at_100(values, ends):
-    drawn = charts.lines([charts.Line("ce", values, 0)], "accuracy")
-    assert re.findall(r'text-anchor="end"[^>]*>(\d+)<', drawn) == ends
-
-
-def test_names_beside_lines_do_not_overlap_and_stay_inside():
-    series = [charts.Line(f"loss {k}", [50.0, 60.0 + k / 10], k) for k in range(20)]
-    drawn = charts.lines(series, "crowded")
-    places = sorted(float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">loss', drawn))
-    assert len(places) == 20
-    assert min(np.diff(places)) > 10
-    assert places[0] >= 0
-    assert places[-1] <= charts.HEIGHT
-
-
-def test_a_histogram_says_how_many_labels_are_likely():
-    # 3 of 4 right labels lie in the upper ten of twenty steps, and none of the wrong ones.
-    drawn = charts.histogram({"right": [1] + [0] * 9 + [1, 1, 1] + [0] * 7, "wrong": [5] + [0] * 19}, "a run")
-    assert "right: 75 % above ½" in drawn
-    assert "wrong: 0 % above ½" in drawn
-
-
-def test_styles_of_lines_differ_in_colour_or_dash():
-    assert len({(k % charts.COLORS, k % charts.DASHES) for k in range(35)}) == 35
 
 
 # In a browser
@@ -511,7 +395,7 @@ def test_hostile_records_do_nothing_in_a_browser(browser, tmp_path):
     evil = copy.deepcopy(run(of_loss(table(), "CE"), 0.5))
     evil["recipe"] |= {"loss": HOSTILE, "dataset": HOSTILE, "noise": HOSTILE}
     file = tmp_path / "evil.html"
-    file.write_text(page([evil], made=HOSTILE), encoding="utf-8")
+    file.write_text(paper_page([evil], date=HOSTILE), encoding="utf-8")
     context = browser.new_context(viewport={"width": 390, "height": 844})
     shown = context.new_page()
     alarms = []

@@ -5,8 +5,7 @@ import itertools
 import pytest
 
 from noiseproof.paper import SEEDS, QuotedError, cells, recipe, recipe_of
-from noiseproof.paper.figures import FIGURES
-from noiseproof.paper.plan import NOT_COMPARED, chosen_cells, chosen_curves, planned_runs, run_facts
+from noiseproof.paper.plan import FIGURES, NOT_COMPARED, chosen_cells, chosen_curves, planned_runs, run_facts
 
 EVERYTHING = planned_runs()
 

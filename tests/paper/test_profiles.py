@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from noiseproof.paper import PROFILES, cells
-from noiseproof.paper.drawing import runs_of
-from noiseproof.paper.figures import Curve
-from noiseproof.paper.groups import groups_of
+from noiseproof.paper.figures import runs_of
+from noiseproof.paper.groups import paper_groups
 from noiseproof.paper.measured import join
-from noiseproof.paper.page import page
-from noiseproof.paper.plan import cell_differences, run_facts
+from noiseproof.paper.page import paper_page
+from noiseproof.paper.plan import Curve, cell_differences, run_facts
 from noiseproof.paper.profiles import beside, said_of_profiles, text_or_code, text_results
 from noiseproof.paper.tables import formatted
 
@@ -124,7 +123,7 @@ def test_without_runs_of_both_there_is_no_section(section):
 
 def groups_in(records):
     code = join(cells(), records).results
-    return {group.name: group for group in groups_of(records, beside(code, text_results(code, records)), "bf16")}
+    return {group.name: group for group in paper_groups(records, beside(code, text_results(code, records)), "bf16")}
 
 
 def test_runs_with_the_texts_values_are_named_so_and_stand_beside_the_codes():
@@ -143,7 +142,7 @@ def test_a_recipe_that_is_only_partly_the_texts_is_the_codes_with_changes():
     partly = run(cell(), 50.0)
     partly["recipe"]["loss_options"] = {"q": 0.9}
     assert list(groups_in([partly])) == ["GCE q=0.9"]
-    (wholly,) = groups_of([run(cell(), 50.0, TEXT)], [], "bf16")
+    (wholly,) = paper_groups([run(cell(), 50.0, TEXT)], [], "bf16")
     assert (wholly.name, wholly.profile, wholly.noise) == ("GCE paper-text", TEXT, "symmetric 0.8")
     weighed = next(c for c in cells(table="agce_mae_all", loss="AGCE+MAE") if (c.alpha, c.beta) == (1.0, 10.0))
     (group,) = groups_in([run(weighed, 80.0, TEXT)]).values()
@@ -161,14 +160,14 @@ def test_the_same_noise_has_one_name_and_another_noise_another():
     records = [run(asymmetric, 73.0), decayed]
     assert {group.noise for group in groups_in(records).values()} == {"asymmetric 0.4"}
     # Beside each other, so that the page can compare the decays.
-    text = page(records, made="2026-01-02")
+    text = paper_page(records, date="2026-01-02")
     assert "Loss or decay, CIFAR-10, asymmetric 0.4" in text
 
 
 def test_the_page_compares_text_and_code_and_takes_neither_for_the_other():
     records = [run(cell(), 25.29), run(cell(), 62.07, TEXT), run(cell("CE"), 19.0), run(cell(rate=0.4), 80.0, seed=7)]
     records[-1]["recipe"]["epochs"] = 3
-    text = page(records, made="2026-01-02")
+    text = paper_page(records, date="2026-01-02")
     section = text[text.index('id="profiles"') : text.index('id="weights"')]
     anchors = re.findall(r'href="#(run-\w+)">([\d.]+)', section)
     assert [mean for _, mean in anchors] == ["25.29", "62.07"]
@@ -181,10 +180,10 @@ def test_the_page_compares_text_and_code_and_takes_neither_for_the_other():
     assert "62.07" not in tables
     decayed = run(cell(), 30.0)
     decayed["recipe"] |= {"l1": 5e-5, "l2": 0.0}
-    decays = page([*records, decayed], made="2026-01-02").partition('id="decay"')[2].partition('id="profiles"')[0]
+    decays = paper_page([*records, decayed], date="2026-01-02").partition('id="decay"')[2].partition('id="profiles"')[0]
     assert len(re.findall('<th scope="row">', decays)) == 3  # CE, GCE, GCE under L1
     assert "62.07" not in decays
-    alone = page(records[:1], made="2026-01-02")
+    alone = paper_page(records[:1], date="2026-01-02")
     assert "No cell has runs of both yet" in alone
 
 

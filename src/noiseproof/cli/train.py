@@ -216,11 +216,11 @@ def _trained(
 def _draw(record: Record, folder: Path) -> None:
     """The curves beside the record, unless they are there and no older."""
     from noiseproof.io.files import exists
-    from noiseproof.report.curves import CURVES, draw_curves
+    from noiseproof.report.figures import CURVES_FILE, draw_curves
     from noiseproof.train.record import RECORD
 
     with suppress(OSError, ImportError):  # the folder of a finished run may be read-only
-        drawn = folder / CURVES
+        drawn = folder / CURVES_FILE
         if record.epochs and not (exists(drawn) and drawn.stat().st_mtime_ns >= (folder / RECORD).stat().st_mtime_ns):
             draw_curves(record.as_dict(), folder)
 

@@ -22,7 +22,6 @@ from noiseproof.io.files import is_file
 from noiseproof.io.text import read_json
 from noiseproof.losses import find_loss
 from noiseproof.noise import LabelNoise, clean_accuracy, from_spec
-from noiseproof.report.records import describe_missed_classes
 from noiseproof.train import (
     Callback,
     DivergenceError,
@@ -38,6 +37,7 @@ from noiseproof.train import (
     load,
 )
 from noiseproof.train.record import RECORD, task_facts
+from noiseproof.train.record_files import describe_missed_classes
 from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, train_runs
 from noiseproof.train.runs import recipe_key
 

@@ -10,16 +10,13 @@ from statistics import median
 from typing import Any
 
 from noiseproof.comparison.paired import ALPHA, holm, t_quantile
-from noiseproof.paper import Cell
 from noiseproof.paper.agreement import MeanDifference
+from noiseproof.paper.cells import DATASET_NAMES, Cell
 from noiseproof.paper.measured import CellResult, average, usual_spread
-from noiseproof.report.words import counted, named_seeds
+from noiseproof.report.groups import counted, named_seeds
 
-__all__ = ["DATASETS", "VERDICTS", "Answer", "answer"]
+__all__ = ["VERDICTS", "Answer", "answer"]
 
-DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "webvision": "WebVision", "ilsvrc12": "ILSVRC12"}
-DATASETS |= {"clothing1m": "Clothing1M", "digits": "Digits"}
-"""Data sets as they are shown"""
 VERDICTS = {"agrees": ("=", "agree"), "above": ("▲", "above"), "below": ("▼", "below"), "too few": ("?", "not judged")}
 """Verdicts on a cell, each as a mark and in words"""
 SEEDS = 3  # of each published number
@@ -66,7 +63,7 @@ def _counted(trained: list[CellResult], distinct: list[CellResult], judged: list
     absent = Counter(result.cell.dataset for result in trained)
     for result in measured:
         absent.pop(result.cell.dataset, None)
-    nowhere = " or ".join(f"the {count} on {DATASETS.get(name, name)}" for name, count in absent.items())
+    nowhere = " or ".join(f"the {count} on {DATASET_NAMES.get(name, name)}" for name, count in absent.items())
     counts = Counter(result.agreement.verdict for result in distinct)
     found, sizes = average(distinct), [abs(result.agreement.difference or 0.0) for result in judged]
     alike = len(distinct) < len(measured)
@@ -180,7 +177,7 @@ def _named_as_one(alike: list[CellResult], with_dataset: bool) -> str:
 
 
 def _on(cell: Cell) -> str:
-    return f" on {DATASETS.get(cell.dataset, cell.dataset)}"
+    return f" on {DATASET_NAMES.get(cell.dataset, cell.dataset)}"
 
 
 def _noise_of(cell: Cell) -> str:
@@ -211,7 +208,7 @@ def _seeds(distinct: list[CellResult]) -> str:
         std, cell = max(known, key=lambda pair: pair[0])
         least = t_quantile(ALPHA, 2 * (SEEDS - 1)) * std * math.sqrt(2 / SEEDS)
         said.append(
-            f"seeds scatter most at {_noise_of(cell)} on {DATASETS.get(cell.dataset, cell.dataset)}, by {std:.1f} points: "
+            f"seeds scatter most at {_noise_of(cell)} on {DATASET_NAMES.get(cell.dataset, cell.dataset)}, by {std:.1f} points: "
             f"there {SEEDS} seeds of each loss tell apart only what differs by {least:.1f} points or more"
         )
     text = "; ".join(said)

@@ -1,64 +1,98 @@
-"""The paper's figures as the runs behind them; each shows one run of a loss, not a mean over seeds."""
+"""The paper's figures from our runs, as SVG and PNG."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from noiseproof.paper.recipes import HISTOGRAMS, SEEDS, recipe
-from noiseproof.train import Recipe, override
+import numpy as np
 
-__all__ = ["FIGURES", "Curve", "curve_recipe"]
+from noiseproof.paper.fidelity import PROFILES
+from noiseproof.paper.groups import PaperGroup
+from noiseproof.paper.plan import FIGURES, Curve, curve_recipe
+from noiseproof.paper.recipes import HISTOGRAMS, recipe
+from noiseproof.report.figures import LINE_COLORS, Embedding, draw_embeddings, draw_panels, save_figure
+from noiseproof.train.record_files import BINS
+
+__all__ = ["DrawnFigure", "draw_figure", "runs_of"]
+
+(HISTOGRAM_EPOCHS,) = set(HISTOGRAMS.values())
 
 
-@dataclass(frozen=True)
-class Curve:
-    """What one run adds to a figure: a line of a panel, or a panel of its own."""
+def runs_of(groups: Iterable[PaperGroup], curve: Curve, profile: str = PROFILES[0]) -> PaperGroup | None:
+    """The runs of a curve."""
+    facts = curve_recipe(curve, profile=profile)
+    known = recipe(f"{curve.dataset}/{curve.loss}", profile=profile).loss_options
+    asked = {f"loss.{key}": value for key, value in facts.loss_options.items() if known.get(key) != value}
+    for group in groups:
+        same = [group.recipe.get(key) == getattr(facts, key) for key in ("dataset", "loss", "noise")]
+        others = {key: value for key, value in (group.changes or {}).items() if key != "precision"}
+        if all(same) and group.profile == profile and group.changes is not None and others == asked:
+            return group
+    return None
 
-    figure: str
-    """histogram, tsne, amse_a or, in the supplement, amse_q"""
-    panel: str
+
+class DrawnFigure(NamedTuple):
+    """A figure: its files, and the curves that have no runs."""
+
     name: str
-    loss: str
-    noise: str
-    options: tuple[tuple[str, float], ...] = ()
-    """Of the loss, where they are not those of the tables"""
-    dataset: str = "cifar10"
-
-    @property
-    def label(self) -> str:
-        """The loss with its options, as a list of runs has it."""
-        return " ".join([self.loss.upper(), *(f"{key}={value:g}" for key, value in self.options)])
+    files: list[Path]
+    missing: list[Curve]
 
 
-def curve_recipe(curve: Curve, seed: int = SEEDS[0], profile: str = "paper-code") -> Recipe:
-    """The run behind a curve.
+def draw_figure(
+    name: str,
+    groups: Sequence[PaperGroup],
+    folder: Path,
+    embeddings: Sequence[Embedding] = (),
+    profile: str = PROFILES[0],
+) -> DrawnFigure:
+    """Draw as SVG and PNG what the runs allow of a figure.
 
-    >>> curve_recipe(FIGURES["amse_q"][0]).loss_options
-    {'a': 10.0, 'q': 1.0}
+    Args:
+        name: One of ``FIGURES``.
+        groups: The runs, grouped by recipe.
+        folder: Where the files go; it is made if it does not exist.
+        embeddings: The panels of ``tsne``, which need the weights of runs.
+        profile: Of the runs, ``paper-code`` or ``paper-text``.
     """
-    found = recipe(f"{curve.dataset}/{curve.loss}", noise=curve.noise, seed=seed, profile=profile)
-    return override(found, {f"loss.{key}": value for key, value in curve.options})
+    folder.mkdir(parents=True, exist_ok=True)
+    curves = FIGURES[name]
+    if name == "tsne":
+        files = draw_embeddings(folder / name, embeddings) if embeddings else []
+        return DrawnFigure(name, files, list(curves[len(embeddings) :]))
+    found = {curve: group for curve in curves if (group := runs_of(groups, curve, profile)) and _has(group, name)}
+    draw = _draw_histogram if name == "histogram" else _draw_curves
+    return DrawnFigure(name, draw(folder / name, found) if found else [], [curve for curve in curves if curve not in found])
 
 
-A = (10.0, 20.0, 30.0, 40.0)
-Q = (1.0, 2.0, 3.0)
-NOISES = {"Symmetric 0.8": "symmetric:0.8", "Asymmetric 0.4": "asymmetric:0.4"}
+def _has(group: PaperGroup, figure: str) -> bool:
+    """Whether these runs kept what a figure shows."""
+    return set(HISTOGRAM_EPOCHS) <= set(group.confidence) if figure == "histogram" else bool(group.curve("test_accuracy"))
 
-FIGURES: dict[str, tuple[Curve, ...]] = {
-    "histogram": tuple(Curve("histogram", loss.upper(), loss.upper(), loss, noise) for _, loss, noise in HISTOGRAMS),
-    "tsne": tuple(
-        Curve("tsne", loss.upper(), loss.upper(), loss, "symmetric:0.4") for loss in ("ce", "jal-ce", "fl", "jal-fl")
-    ),
-    "amse_a": tuple(
-        curve
-        for panel, noise in NOISES.items()
-        for curve in (
-            *(Curve("amse_a", panel, f"AMSE a={a:g}", "amse", noise, (("a", a),)) for a in A),
-            Curve("amse_a", panel, "NNCE", "nnce", noise),
-        )
-    ),
-    "amse_q": tuple(
-        Curve("amse_q", f"AMSE (q={q:g})", f"a={a:g}", "amse", "symmetric:0.8", (("a", a), ("q", q))) for q in Q for a in A
-    ),
-}
-"""By name: probabilities of right and wrong labels, features in the plane, test accuracy by epoch for values of a, and of q"""
+
+def _draw_curves(path: Path, found: Mapping[Curve, PaperGroup]) -> list[Path]:
+    panels: dict[str, dict[str, list[float | None]]] = {curve.panel: {} for curve in FIGURES[path.name]}
+    for curve, group in found.items():
+        panels[curve.panel][curve.name] = group.curve("test_accuracy")
+    return draw_panels(path, panels)
+
+
+def _draw_histogram(path: Path, found: Mapping[Curve, PaperGroup]) -> list[Path]:
+    rows = [(curve.name, group.confidence) for curve, group in found.items()]
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots(len(rows), len(HISTOGRAM_EPOCHS), squeeze=False, sharex=True, sharey=True)
+        for line, (name, confidence) in zip(axes, rows, strict=True):
+            for axis, epoch in zip(line, HISTOGRAM_EPOCHS, strict=True):
+                for kind, hatch, color in (("right", None, LINE_COLORS[0]), ("wrong", "////", LINE_COLORS[1])):
+                    style = {"facecolor": color, "alpha": 0.75} if hatch is None else {"fill": False, "edgecolor": color}
+                    counts = confidence[epoch].get(kind, [0.0] * BINS)
+                    axis.bar((np.arange(BINS) + 0.5) / BINS, counts, 1 / BINS, hatch=hatch, label=f"{kind} labels", **style)
+                axis.set_title(f"{name} with {epoch} epochs", fontsize=9)
+        for axis in axes[-1]:
+            axis.set_xlabel("probability of the given label")
+        axes[0, 0].legend(fontsize=8)
+
+    return save_figure(path, (12, 2.6 * len(rows)), draw)

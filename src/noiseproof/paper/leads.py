@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from noiseproof.comparison.paired import MIN_SEEDS, PairedMean, paired_mean
 from noiseproof.paper.answer import OWN
-from noiseproof.paper.groups import Group
+from noiseproof.paper.groups import PaperGroup
 
 __all__ = ["Lead", "lead_of", "leads_among", "said_of_lead"]
 
@@ -78,9 +78,9 @@ def said_of_lead(found: Lead, losses: tuple[str, str], decays: tuple[str, str]) 
     return f"{text} With {' or '.join(alone)} for both, no difference is shown." if alone else text
 
 
-def leads_among(groups: Iterable[Group]) -> list[str]:
+def leads_among(groups: Iterable[PaperGroup]) -> list[str]:
     """In words, of the paper's own losses over each other loss at one noise, where both are trained with the decays of both."""
-    runs: dict[str, dict[str, Group]] = {}
+    runs: dict[str, dict[str, PaperGroup]] = {}
     published: dict[str, str] = {}
     for group in groups:
         runs.setdefault(group.loss, {})[group.decay] = group

@@ -14,12 +14,12 @@ from noiseproof.comparison.paired import Sample
 from noiseproof.paper import PROFILES, Cell, cells
 from noiseproof.paper.agreement import Agreement, MeanDifference, Point, Usual, compare, mean_difference, usual_spreads
 from noiseproof.paper.plan import NOT_COMPARED, run_facts
-from noiseproof.report.records import EMPTY, count_classes, describe_missed_classes, merge, never_right
+from noiseproof.report.groups import DIVERGED
+from noiseproof.train.record_files import EMPTY_VALUES, count_classes, describe_missed_classes, merge, never_right
 
-__all__ = ["DIVERGED", "CellResult", "Joined", "average", "join", "usual_spread"]
+__all__ = ["DIVERGED", "CellResult", "Joined", "average", "count_published", "join", "usual_spread"]
 
 TEST = "test_accuracy"
-DIVERGED = "diverged"
 NOT_JUDGED = Agreement("too few")
 
 
@@ -148,6 +148,14 @@ def join(
     return Joined(results, unmatched)
 
 
+def count_published(records: Iterable[dict[str, Any]]) -> int:
+    """How many of the records are of runs behind a published number, in any precision and profile."""
+    unmatched = total = list(records)
+    for profile in PROFILES:
+        unmatched = join(cells(), unmatched, profile=profile).unmatched
+    return len(total) - len(unmatched)
+
+
 def _measured(cell: Cell, runs: list[dict[str, Any]], precision: str) -> CellResult:
     accuracies: dict[int, tuple[float, ...]] = {}
     left_out: Counter[str] = Counter()
@@ -217,7 +225,8 @@ def _short(facts: Mapping[str, Any]) -> tuple[Any, ...]:
 def _same(facts: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
     """In all fields that both have: a record may be older than a field, or newer if what is unknown here says nothing."""
     unknown = (value for name, value in recipe.items() if name not in facts and name not in NOT_COMPARED)
-    return all(recipe[name] == value for name, value in facts.items() if name in recipe) and all(v in EMPTY for v in unknown)
+    same = all(recipe[name] == value for name, value in facts.items() if name in recipe)
+    return same and all(value in EMPTY_VALUES for value in unknown)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from noiseproof.losses import find_loss
 from noiseproof.paper.cells import Cell, cells
 from noiseproof.paper.fidelity import PROFILES, Difference
-from noiseproof.paper.figures import FIGURES, Curve, curve_recipe
-from noiseproof.paper.recipes import SEEDS, differences, recipe_of
+from noiseproof.paper.recipes import HISTOGRAMS, SEEDS, differences, recipe, recipe_of
 from noiseproof.train import Recipe, override
+from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts
 
-__all__ = ["NOT_COMPARED", "PaperRun", "Plan", "cell_differences", "chosen_cells", "chosen_curves", "planned_runs"]
-__all__ += ["run_facts"]
+__all__ = ["FIGURES", "NOT_COMPARED", "PaperRun", "Plan", "cell_differences", "chosen_cells", "chosen_curves", "planned_runs"]
+__all__ += ["H200_EPOCH_SECONDS", "Curve", "about", "choose", "curve_recipe", "estimated_seconds", "plan_text", "run_facts"]
 
 FIRST = ("JAL-CE", "JAL-FL", "CE", "NCE+RCE", "NCE+AGCE", "ANL-CE")
 """The paper's own losses and their nearest rivals; the others follow in the order of the tables."""
@@ -25,6 +25,62 @@ NOT_COMPARED = ("seed", "precision", "confidence_epochs")
 """Fields of a recipe in which the runs of one cell may differ."""
 H200_EPOCH_SECONDS = {("cifar10", "cnn8"): 28.0 / 120, ("cifar100", "resnet34"): 240.0 / 200}
 """Seconds of an NVIDIA H200's time for an epoch in bf16, with as many concurrent runs as fill it"""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What one run adds to a figure: a line of a panel, or a panel of its own."""
+
+    figure: str
+    """histogram, tsne, amse_a or, in the supplement, amse_q"""
+    panel: str
+    name: str
+    loss: str
+    noise: str
+    options: tuple[tuple[str, float], ...] = ()
+    """Of the loss, where they are not those of the tables"""
+    dataset: str = "cifar10"
+
+    @property
+    def label(self) -> str:
+        """The loss with its options, as a list of runs has it."""
+        return " ".join([self.loss.upper(), *(f"{key}={value:g}" for key, value in self.options)])
+
+
+def curve_recipe(curve: Curve, seed: int = SEEDS[0], profile: str = "paper-code") -> Recipe:
+    """The run behind a curve.
+
+    >>> curve_recipe(FIGURES["amse_q"][0]).loss_options
+    {'a': 10.0, 'q': 1.0}
+    """
+    found = recipe(f"{curve.dataset}/{curve.loss}", noise=curve.noise, seed=seed, profile=profile)
+    return override(found, {f"loss.{key}": value for key, value in curve.options})
+
+
+AMSE_A = (10.0, 20.0, 30.0, 40.0)
+AMSE_Q = (1.0, 2.0, 3.0)
+AMSE_NOISES = {"Symmetric 0.8": "symmetric:0.8", "Asymmetric 0.4": "asymmetric:0.4"}
+
+FIGURES: dict[str, tuple[Curve, ...]] = {
+    "histogram": tuple(Curve("histogram", loss.upper(), loss.upper(), loss, noise) for _, loss, noise in HISTOGRAMS),
+    "tsne": tuple(
+        Curve("tsne", loss.upper(), loss.upper(), loss, "symmetric:0.4") for loss in ("ce", "jal-ce", "fl", "jal-fl")
+    ),
+    "amse_a": tuple(
+        curve
+        for panel, noise in AMSE_NOISES.items()
+        for curve in (
+            *(Curve("amse_a", panel, f"AMSE a={a:g}", "amse", noise, (("a", a),)) for a in AMSE_A),
+            Curve("amse_a", panel, "NNCE", "nnce", noise),
+        )
+    ),
+    "amse_q": tuple(
+        Curve("amse_q", f"AMSE (q={q:g})", f"a={a:g}", "amse", "symmetric:0.8", (("a", a), ("q", q)))
+        for q in AMSE_Q
+        for a in AMSE_A
+    ),
+}
+"""By name: probabilities of right and wrong labels, features in the plane, test accuracy by epoch for values of a, and of q"""
 
 
 @dataclass(frozen=True)
@@ -42,6 +98,24 @@ class PaperRun:
     def first(self) -> Cell | Curve:
         """What names it."""
         return self.cells[0] if self.cells else self.curves[0]
+
+    @property
+    def title(self) -> str:
+        """Loss, data set, noise and seed, as a list of runs has them."""
+        first = self.first
+        if isinstance(first, Curve):
+            loss, noise = first.label, first.noise
+        else:
+            loss, noise = first.loss, first.noise if first.spec == "none" else first.spec
+        return f"{loss:9} {first.dataset:8} {noise:16} seed {self.seed}"
+
+    @property
+    def published(self) -> str:
+        """The paper's number, where it is the run of one."""
+        first = self.first
+        if isinstance(first, Curve):
+            return ""
+        return f"paper {first.mean:.2f}" + ("" if first.std is None else f" ± {first.std:.2f}")
 
     @property
     def needs_weights(self) -> bool:
@@ -67,6 +141,34 @@ class Plan(NamedTuple):
 
     runs: list[PaperRun]
     quoted: tuple[Cell, ...]
+
+
+def choose(
+    names: Collection[str] = (),
+    *,
+    datasets: Collection[str] = (),
+    losses: Collection[str] = (),
+    noises: Collection[str] = (),
+) -> tuple[tuple[Cell, ...], tuple[Curve, ...]]:
+    """The numbers of tables and the curves of figures that all filters keep; real images only if they are asked for.
+
+    Args:
+        names: Tables and figures; all tables, and no figure, if there is none.
+        datasets: Only these data sets.
+        losses: Only these losses.
+        noises: Only these noises, with or without a rate.
+
+    Raises:
+        ValueError: A name is not the paper's, or nothing is left.
+    """
+    filters = {"datasets": datasets, "losses": losses, "noises": noises}
+    found = chosen_cells(tables=names, **filters)
+    if not names and not any(cell.dataset in datasets for cell in found if cell.noise == "real"):
+        found = tuple(cell for cell in found if cell.noise != "real")
+    curves = chosen_curves(names, **filters)
+    if not (found or curves):
+        raise ValueError("the paper has no number with all of these: table, data set, loss and noise; leave one out")
+    return found, curves
 
 
 def chosen_cells(
@@ -224,3 +326,81 @@ def _known(what: str, wanted: Collection[str], values: Iterable[str]) -> set[str
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise ValueError(f"unknown {what} {name!r}; {hint}the paper has {', '.join(known)}")
     return set(wanted)
+
+
+def about(seconds: float) -> str:
+    """A time, as exactly as an estimate is.
+
+    >>> about(28), about(1500), about(12345), about(500000)
+    ('28 s', '25 min', '3.4 h', '139 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 3600:.0f} h"
+
+
+def plan_text(planned: Sequence[PlannedRun[PaperRun]], costs: RunCosts, precision: str) -> str:
+    """What would run, by table and seed, what is done, and the time that the rest takes."""
+    seeds = list(dict.fromkeys(run.job.seed for run in planned))
+    everything: list[Cell | Curve] = [*cells(), *(curve for curves in FIGURES.values() for curve in curves)]
+    rows: dict[tuple[str, str], list[PlannedRun[PaperRun]]] = {_place(one): [] for one in everything}
+    for run in planned:
+        rows[_place(run.job.first)].append(run)
+    lines = [["table", "data set", "runs", "done", *(f"seed {seed}" for seed in seeds), "time"]]
+    for (table, dataset), runs in {**rows, ("together", ""): planned}.items():
+        left = [run for run in runs if run.status not in ENDED]
+        by_seed = [sum(run.job.seed == seed for run in left) for seed in seeds]
+        numbers = [str(number or "-") for number in (len(runs), len(runs) - len(left), *by_seed)]
+        if runs:
+            lines.append([table, dataset, *numbers, _time(left)])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    aligned = [
+        "  ".join([*(part.ljust(w) for part, w in places[:2]), *(part.rjust(w) for part, w in places[2:])])
+        for line in lines
+        for places in [list(zip(line, widths, strict=True))]
+    ]
+    return "\n".join([*aligned, "", *_plan_notes(planned, costs, precision)])
+
+
+def _place(first: Cell | Curve) -> tuple[str, str]:
+    """The table or figure, and the data set."""
+    return (first.table if isinstance(first, Cell) else first.figure), first.dataset
+
+
+def estimated_seconds(run: PlannedRun[PaperRun]) -> float | None:
+    """Of this machine's time that a run takes, else of an H200's; None if neither has been measured."""
+    per_epoch = H200_EPOCH_SECONDS.get((run.facts["dataset"], run.facts["model"]))
+    return run.seconds if run.seconds is not None or per_epoch is None else per_epoch * (run.facts["epochs"] - run.done)
+
+
+def _time(left: list[PlannedRun[PaperRun]]) -> str:
+    known = [seconds for run in left if (seconds := estimated_seconds(run)) is not None]
+    return "-" if not left else "not known" if not known else about(sum(known)) + (" +" if len(known) < len(left) else "")
+
+
+def _plan_notes(planned: Sequence[PlannedRun[PaperRun]], costs: RunCosts, precision: str) -> list[str]:
+    """What the numbers mean."""
+    left = [run for run in planned if run.status not in ENDED]
+    notes = [f"Seed columns: runs left, in {precision}. A run that counts for several tables is in the first of them."]
+    if diverged := sum(run.status == "diverged" for run in planned):
+        notes.append(f"{diverged} of those done diverged; only --retry-diverged runs them again.")
+    if begun := sum(run.status == "running" for run in planned):
+        notes.append(f"{begun} of those left are begun and resume from their checkpoints.")
+    by_epochs = sorted(left, key=lambda run: -run.done)  # so that a whole run is named, where one is left
+    known = {
+        _kind(run): (took, costs.is_measured(run.facts)) for run in by_epochs if (took := estimated_seconds(run)) is not None
+    }
+    for is_here, where in ((True, f"this machine, {costs.machine}"), (False, "an NVIDIA H200 in bf16")):
+        if each := [f"{about(seconds)} for a run on {kind}" for kind, (seconds, here) in known.items() if here == is_here]:
+            notes.append(f"Time of one device: {' and '.join(each)}, measured on {where}.")
+    if not all(here for _, here in known.values()):
+        notes.append(f"There six runs on cifar10 or three on cifar100 were concurrent. This machine: {costs.machine}.")
+    if unknown := {_kind(run) for run in left} - known.keys():
+        notes.append(f"No run on {' or '.join(sorted(unknown))} has been measured.")
+    return notes
+
+
+def _kind(run: PlannedRun[PaperRun]) -> str:
+    return str(run.facts["dataset"])

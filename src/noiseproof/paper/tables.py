@@ -14,10 +14,10 @@ from noiseproof.comparison.paired import ALPHA, holm
 from noiseproof.paper import PROFILES
 from noiseproof.paper.agreement import Point, Ranking, ranking, spread
 from noiseproof.paper.measured import DIVERGED, CellResult, average
-from noiseproof.report.records import count_classes, never_right
-from noiseproof.report.words import counted, named_seeds
+from noiseproof.report.groups import counted, named_seeds
+from noiseproof.train.record_files import count_classes, never_right
 
-__all__ = ["FORMATS", "View", "formatted", "marked", "notes_on", "papers", "summary", "views"]
+__all__ = ["FORMATS", "View", "check_format", "formatted", "marked", "notes_on", "papers", "summary", "views"]
 
 MARKS = {"agrees": "=", "above": "+", "below": "-", "too few": "?"}
 LATEX_MARKS = {"agrees": "=", "above": r"\uparrow", "below": r"\downarrow", "too few": "?"}
@@ -46,11 +46,16 @@ class View:
 
 def formatted(results: Iterable[CellResult], how: str = "table") -> str:
     """The comparison in one of ``FORMATS``."""
+    check_format(how)
+    return FORMATS[how](list(results))
+
+
+def check_format(how: str) -> None:
+    """A ValueError that names the formats, if it is none of them."""
     if how not in FORMATS:
         near = difflib.get_close_matches(how, FORMATS, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"unknown format {how!r}; {hint}the formats are {', '.join(FORMATS)}")
-    return FORMATS[how](list(results))
 
 
 def summary(results: Iterable[CellResult]) -> str:

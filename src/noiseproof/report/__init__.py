@@ -1,13 +1,25 @@
-"""Records of runs and the pages that show them; reads records, never trains, and does not know the paper.
+"""Records of runs, and pages and pictures of them; reads records, never trains, and does not know the paper.
 
-records        JSON lines of runs: read, write, merge
-folders        a run's folder as such a line
-audit_page     an audit of labels as one HTML file
-charts         charts as SVG
-templates      what the pages share
-curves         a run's numbers by epoch, as a picture beside its record
+groups      the runs of one recipe that differ in the seed alone, with their name and command
+page        report_runs: runs as one HTML file
+audit_page  an audit of labels as one HTML file
+charts      what the pages share: templates, and charts as SVG
+figures     pictures as files: numbers by epoch, features in the plane
 """
 
-from noiseproof.report.records import compact, merge, read_records, write_records
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["compact", "merge", "read_records", "write_records"]
+from noiseproof.train.record_files import compact, merge, read_records, read_runs, write_records
+
+if TYPE_CHECKING:
+    from noiseproof.report.page import RunReport, report_runs
+
+__all__ = ["RunReport", "compact", "merge", "read_records", "read_runs", "report_runs", "write_records"]
+
+
+def __getattr__(name: str) -> Any:
+    """The page is imported when it is first used: an audit and a run need records and pictures alone."""
+    if name in ("RunReport", "report_runs"):
+        return getattr(importlib.import_module("noiseproof.report.page"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -29,7 +29,6 @@ from noiseproof.data.images import example_image
 from noiseproof.io.files import write_whole
 from noiseproof.io.text import cell, printable
 from noiseproof.report import charts
-from noiseproof.report.templates import environment
 from noiseproof.version import __version__
 
 __all__ = ["audit_page", "write_audit"]
@@ -95,7 +94,7 @@ def audit_page(
     found = suspects(audit, dataset, paths, shown)
     pairs = Counter(each.pair for each in found)
     script = resources.files("noiseproof.report").joinpath("audit_page.js").read_text(encoding="utf-8")
-    templates = environment()
+    templates = charts.template_environment()
     templates.globals |= {"percent": percent, "probability": probability, "shade": _shade}
     classes = sorted(audit.per_class, key=lambda each: -each.rate * each.given)[:MAX_CLASSES_LISTED]
     listed, summary = audit.warnings, audit.summary()

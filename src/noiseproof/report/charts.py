@@ -1,25 +1,33 @@
-"""Charts as inline SVG: no scripts, colours and dashes by the classes of the page's style sheet, sized for a phone."""
+"""What the HTML pages share: their templates, and charts as inline SVG.
+
+Charts have no scripts, take colours and dashes from the classes of the page's style sheet, and are sized for a phone.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import Any, NamedTuple
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COLORS", "DASHES", "Line", "Svg", "histogram", "lines", "matrix", "scatter"]
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["COLORS", "DASHES", "Line", "Svg", "histogram", "lines", "matrix", "scatter", "template_environment"]
 
 WIDTH, HEIGHT = 360, 250
 LEFT, TOP, BOTTOM, LABELS = 30, 8, 30, 124
-"""Margins; LABELS is the room for the names beside the ends of the lines."""
+"""Margins; LABELS is the space for the names at the ends of the lines."""
 COLORS, DASHES = 7, 5
 """No common divisor: 35 lines differ in colour or dash, neighbours in both."""
 GAP = 10.5
 """Between two names, at least."""
-LONGEST = 16
+MAX_NAME_LENGTH = 16
+"""Of a line"""
 
 
 class Svg(str):
@@ -40,7 +48,7 @@ class Line(NamedTuple):
 
 
 def lines(series: Sequence[Line], label: str, reference: tuple[float, str] | None = None) -> Svg:
-    """Curves by epoch, each with its name beside its end; ``reference`` is a level with a name."""
+    """Curves by epoch, each with its name at its end; ``reference`` is a level with a name."""
     known = [value for line in series for value in line.values if value is not None]
     known += [reference[0]] if reference else []
     low, high = min(math.floor(min(known, default=0) / 10) * 10, 90), math.ceil(max(known, default=100) / 10) * 10
@@ -186,4 +194,22 @@ def _apart(places: Sequence[float]) -> list[float]:
 
 
 def _cut(name: str) -> str:
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+    return name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "…"
+
+
+def template_environment(package: str = "noiseproof.report") -> Environment:
+    """The templates in a package's folder and in this one; Jinja is imported by the first page that is made.
+
+    What they insert is escaped, and a name that is not given is an error.
+    """
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    folders = [resources.files(name) for name in (package, "noiseproof.report")]
+
+    def read(name: str) -> str | None:
+        found = next((folder.joinpath(name) for folder in folders if folder.joinpath(name).is_file()), None)
+        return None if found is None else found.read_text(encoding="utf-8")
+
+    return Environment(
+        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )

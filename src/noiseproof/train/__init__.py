@@ -14,6 +14,7 @@ loop           train: epochs, records, checkpoints, resuming
 callback       what is called while a run goes on
 record         what a run writes about itself, its result and warnings
 checkpoint     the state of a run on disk, and how sure it was of each given label
+record_files   records of runs as JSON lines, and folders of runs as such lines
 runs           the runs in a folder, found by what they are
 trained        a finished run's network for new examples: load, with its preprocessing
 preprocessing  how the inputs of a trained network are prepared

@@ -9,18 +9,28 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from noiseproof.train.callback import Callback
 from noiseproof.train.concurrent import NotStartedError, concurrent_runs, train_concurrently
 from noiseproof.train.engine import RunOptions
 from noiseproof.train.loop import Outcome
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import DivergenceError
-from noiseproof.train.run_list import DISK_ERRORS, J, PlannedRun, RunCosts, RunListOutcome, machine_name, run_batches
+from noiseproof.train.run_list import (
+    DISK_ERRORS,
+    AnyOutcome,
+    J,
+    PlannedRun,
+    RunCosts,
+    RunListOutcome,
+    machine_name,
+    run_batches,
+)
 from noiseproof.train.runs import BusyError, RunStore
 
 __all__ = ["RayExecutor", "WorkerLostError"]
@@ -77,12 +87,14 @@ class RayExecutor:
         data: str | Path | None = None,
         at_once: int | None = None,
         minutes: float | None = None,
+        callback: Callable[[PlannedRun[J]], Callback] = lambda run: Callback(),
+        on_outcome: Callable[[PlannedRun[J], AnyOutcome], None] = lambda run, outcome: None,
         checkpoint_seconds: float = 60.0,
-        on_outcome: Callable[[PlannedRun[J], Mapping[str, Any] | Exception], None] = lambda run, outcome: None,
     ) -> RunListOutcome[J]:
-        """As :func:`~noiseproof.train.run_list.train_runs`, one task for as many runs as a device trains side by side.
+        """As :func:`~noiseproof.train.run_list.train_runs`, one task for as many runs as a device trains concurrently.
 
-        The task of a lost worker is started again: runs that are finished stay, others resume from their checkpoints.
+        ``callback`` is not called: the runs are those of other processes. The task of a lost worker is started again: runs that
+        are finished stay, others resume from their checkpoints.
         """
         result, end = RunListOutcome[J](), None if minutes is None else time.time() + 60 * minutes
         root, place = store.root.resolve(), None if data is None else Path(data).expanduser().resolve()

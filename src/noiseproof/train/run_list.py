@@ -15,14 +15,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+import torch
+
+from noiseproof.io.files import exists, is_file, locked, remove_partial
+from noiseproof.io.text import read_json
 from noiseproof.train.callback import Callback
 from noiseproof.train.checkpoint import epochs_kept
 from noiseproof.train.concurrent import NotStartedError, concurrent_runs, train_concurrently
 from noiseproof.train.engine import RunOptions
 from noiseproof.train.loop import Outcome
 from noiseproof.train.recipe import Recipe, current_names, default_facts
-from noiseproof.train.record import environment
-from noiseproof.train.runs import BusyError, RunStore, StoredRun, recipe_key
+from noiseproof.train.record import RECORD, environment
+from noiseproof.train.record_files import compact, merge, read_records, run_line, write_records
+from noiseproof.train.run import DivergenceError
+from noiseproof.train.runs import BusyError, RunStore, StoredRun, identity, recipe_key
 
 __all__ = [
     "ENDED",
@@ -41,6 +47,10 @@ ENDED = ("finished", "diverged")
 """What a run does not begin again from; the first counts where one run ended in both ways"""
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Errors of writing that the next run would have too"""
+
+
+AnyOutcome = Outcome | Mapping[str, Any] | Exception
+"""Of a run: of this process, the record of another one's, or its error"""
 
 
 class Job(Protocol):
@@ -206,7 +216,7 @@ class RunListOutcome(Generic[J]):
     disk_error: OSError | None = None
     """What no further run can be written for: the disk is full, or may not be written to"""
 
-    def add(self, run: PlannedRun[J], outcome: Outcome | Mapping[str, Any] | Exception) -> None:
+    def add(self, run: PlannedRun[J], outcome: AnyOutcome) -> None:
         if isinstance(outcome, NotStartedError):
             self.not_started.append(run)
         elif isinstance(outcome, BusyError):
@@ -216,7 +226,7 @@ class RunListOutcome(Generic[J]):
         else:
             self.finished.append(run)
 
-    def note_disk_error(self, outcome: Outcome | Mapping[str, Any] | Exception) -> None:
+    def note_disk_error(self, outcome: AnyOutcome) -> None:
         """Remember an error that all further runs would end with, each after its whole training."""
         if isinstance(outcome, OSError) and outcome.errno in DISK_ERRORS:
             self.disk_error = outcome
@@ -295,3 +305,114 @@ def train_runs(
 def machine_name(options: RunOptions) -> str:
     """The name that records give the device."""
     return str(environment(options.device)["machine"])
+
+
+class Executor(Protocol):
+    """Where lists of runs are trained: :class:`LocalExecutor`, or :class:`~noiseproof.train.ray_executor.RayExecutor`."""
+
+    @property
+    def device(self) -> str:
+        """cpu or cuda."""
+
+    @property
+    def machine(self) -> str:
+        """The name that records give the device."""
+
+    def run(
+        self,
+        planned: Sequence[PlannedRun[J]],
+        store: RunStore,
+        costs: RunCosts,
+        *,
+        data: str | Path | None = None,
+        at_once: int | None = None,
+        minutes: float | None = None,
+        callback: Callable[[PlannedRun[J]], Callback] = lambda run: Callback(),
+        on_outcome: Callable[[PlannedRun[J], AnyOutcome], None] = lambda run, outcome: None,
+    ) -> RunListOutcome[J]:
+        """As :func:`train_runs`."""
+
+    def close(self) -> None:
+        """End what it has started."""
+
+
+class LocalExecutor:
+    """Lists of runs on a device of this machine.
+
+    Args:
+        options: Where and how the runs are computed; by default on a GPU if there is one.
+    """
+
+    def __init__(self, options: RunOptions | None = None) -> None:
+        self.options = options or RunOptions(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+
+    @property
+    def device(self) -> str:
+        """cpu or cuda."""
+        return self.options.device.type
+
+    @property
+    def machine(self) -> str:
+        """The name that records give the device."""
+        return machine_name(self.options)
+
+    def run(
+        self,
+        planned: Sequence[PlannedRun[J]],
+        store: RunStore,
+        costs: RunCosts,
+        *,
+        data: str | Path | None = None,
+        at_once: int | None = None,
+        minutes: float | None = None,
+        callback: Callable[[PlannedRun[J]], Callback] = lambda run: Callback(),
+        on_outcome: Callable[[PlannedRun[J], AnyOutcome], None] = lambda run, outcome: None,
+    ) -> RunListOutcome[J]:
+        """As :func:`train_runs`."""
+        return train_runs(
+            planned, store, costs, data=data, options=self.options, at_once=at_once, minutes=minutes, callback=callback,
+            on_outcome=on_outcome,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Nothing was started that must end."""
+
+
+class RecordsFile:
+    """A file of records that grows with every run that ends. Several processes may add to it; no line is ever lost.
+
+    Args:
+        path: The file; it need not exist. Of a link, the file that it leads to grows.
+        store: The folder of the runs; with it, lines also have what else is kept in a run's folder.
+    """
+
+    def __init__(self, path: Path, store: RunStore | None = None) -> None:
+        self.path, self.store = path.resolve(), store
+
+    def add(self, records: Iterable[dict[str, Any]]) -> None:
+        """Add runs that have ended, by their records; a run with the same result is kept once."""
+        lines = [self._line(record) for record in records]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(self.path.parent, wait=True) as held:
+            if held:
+                remove_partial(self.path)
+            before = read_records(self.path) if exists(self.path) else []
+            after = merge(before, lines)
+            if after != before:
+                write_records(self.path, after)
+
+    def add_outcome(self, recipe: Recipe, outcome: AnyOutcome) -> None:
+        """Add what came of a run, also if it diverged, so that nobody trains it again unknowingly."""
+        if isinstance(outcome, DivergenceError):
+            self.add_folders([] if self.store is None else [self.store.folder_for(recipe)])
+        elif not isinstance(outcome, Exception):
+            self.add([outcome.record.as_dict() if isinstance(outcome, Outcome) else dict(outcome)])
+
+    def add_folders(self, folders: Iterable[Path | None]) -> None:
+        """Add runs that have ended, by their folders."""
+        files = [folder / RECORD for folder in folders if folder is not None]
+        self.add([read_json(file) for file in files if is_file(file)])
+
+    def _line(self, record: dict[str, Any]) -> dict[str, Any]:
+        stored = None if self.store is None else self.store.find(identity(record["recipe"], record["task"]))
+        return compact(record) if stored is None or stored.folder is None else run_line(stored.folder)

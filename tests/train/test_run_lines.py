@@ -10,9 +10,9 @@ from safetensors.numpy import save_file
 from safetensors.torch import save
 
 from noiseproof import paper
-from noiseproof.paper.groups import read_runs
-from noiseproof.report.folders import run_line
+from noiseproof.report import read_runs
 from noiseproof.train import override, train
+from noiseproof.train.record_files import run_line
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The paper's figures from records: what is drawn, and the commands for what is not."""
+"""The paper's figures from records: what is drawn, and which runs are missing."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -8,10 +8,11 @@ import pytest
 from PIL import Image
 
 from noiseproof import paper
-from noiseproof.paper.drawing import draw_figures
-from noiseproof.paper.figures import A as AMSE_A
-from noiseproof.paper.groups import groups_of
-from noiseproof.paper.page import Embedding
+from noiseproof.paper.figures import draw_figure
+from noiseproof.paper.groups import paper_groups
+from noiseproof.paper.plan import AMSE_A, FIGURES, curve_recipe
+from noiseproof.report import RunReport
+from noiseproof.report.figures import Embedding
 from noiseproof.train import override
 
 EPOCHS = ("30", "60", "90", "120")
@@ -29,32 +30,26 @@ def record(loss, noise, **options):
 
 
 def drawn(records, folder, embeddings=()):
-    return draw_figures(groups_of(records, [], "bf16"), folder, "bf16", embeddings)
+    """All figures, by name."""
+    groups = paper_groups(records, [], "bf16")
+    return {name: draw_figure(name, groups, folder, embeddings) for name in FIGURES}
 
 
 def names(found):
-    return {path.stem for path in found.files if not path.stem.startswith("curves_")}
+    return {path.stem for figure in found.values() for path in figure.files}
 
 
 def texts(path):
     return {"".join(node.itertext()).strip() for node in ET.parse(path).iter("{http://www.w3.org/2000/svg}text")}
 
 
-def test_without_their_runs_every_figure_names_its_commands(tmp_path):
+def test_without_their_runs_no_figure_is_drawn_and_each_names_what_is_missing(tmp_path):
     found = drawn([record("jal-fl", "symmetric:0.2")], tmp_path)
-    assert [path.name for path in found.files] == ["curves_cifar-10_symmetric_0.2.svg", "curves_cifar-10_symmetric_0.2.png"]
-    missing = {name: [command for other, command in found.missing if other == name] for name, _ in found.missing}
+    assert not names(found)
     # The paper: histograms of CE and JAL-CE; AMSE with four a, and NNCE, at two noises; three q with four a; t-SNE of four.
-    assert {name: len(commands) for name, commands in missing.items()} == {
-        "histogram": 2,
-        "amse_a": 2 * 5,
-        "amse_q": 3 * 4,
-        "tsne": 4 + 1,
-    }
-    assert (
-        "noiseproof train cifar10/amse --noise asymmetric:0.4 --seed 123 --set loss.a=10 --set precision=bf16 --data DIR"
-        in missing["amse_a"]
-    )
+    counts = {"histogram": 2, "tsne": 4, "amse_a": 2 * 5, "amse_q": 3 * 4}
+    assert {name: len(figure.missing) for name, figure in found.items()} == counts
+    assert curve_recipe(found["amse_a"].missing[5]).noise == "asymmetric-cifar10:0.4"
 
 
 def test_the_histogram_has_the_papers_panels(tmp_path):
@@ -78,10 +73,8 @@ def test_the_amse_figures_take_runs_with_their_a_and_q(tmp_path):
     assert names(found) == {"amse_a", "amse_q"}
     assert {"Symmetric 0.8", "Asymmetric 0.4", "NNCE", *(f"AMSE a={a:g}" for a in AMSE_A)} <= texts(tmp_path / "amse_a.svg")
     assert {"AMSE (q=1)", "AMSE (q=2)", "AMSE (q=3)", "a=40"} <= texts(tmp_path / "amse_q.svg")
-    commands = [command for name, command in found.missing if name == "amse_a"]
-    assert len(commands) == 1
-    assert "cifar10/nnce --noise asymmetric:0.4" in commands[0]
-    assert sum(name == "amse_q" for name, _ in found.missing) == 3 + 4
+    assert [(curve.loss, curve.noise) for curve in found["amse_a"].missing] == [("nnce", "asymmetric:0.4")]
+    assert len(found["amse_q"].missing) == 3 + 4
 
 
 def test_a_run_with_another_decay_is_not_the_papers(tmp_path):
@@ -96,7 +89,11 @@ def test_svg_is_the_same_each_time_and_png_is_a_picture(tmp_path):
     records = [record("ce", "symmetric:0.4"), record("gce", "symmetric:0.4")]
     first, second = (drawn(records, tmp_path / name, shown) for name in "ab")
     assert "tsne" in names(first)
-    for one, two in zip(first.files, second.files, strict=True):
+    files = [
+        [*(file for figure in found.values() for file in figure.files), *RunReport(records).draw(tmp_path / name)]
+        for name, found in (("a", first), ("b", second))
+    ]
+    for one, two in zip(*files, strict=True):
         if one.suffix == ".svg":
             assert one.read_bytes() == two.read_bytes()
         else:
@@ -107,8 +104,8 @@ def test_svg_is_the_same_each_time_and_png_is_a_picture(tmp_path):
 def test_names_in_records_are_neither_paths_nor_mathematics(tmp_path, loss):
     evil = record("ce", "symmetric:0.4")
     evil["recipe"] |= {"loss": loss, "dataset": loss, "noise": loss}
-    found = drawn([evil], tmp_path / "figures")
-    assert found.files
-    for path in found.files:
+    files = RunReport([evil]).draw(tmp_path / "figures")
+    assert files
+    for path in files:
         assert path.parent == tmp_path / "figures"
         assert re.fullmatch(r"[\w.+-]+", path.name)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from noiseproof.paper.groups import groups_of
-from noiseproof.report.records import compact, identity, merge, read_records, write_records
+from noiseproof.paper.groups import paper_groups
+from noiseproof.train.record_files import compact, identity, merge, read_records, write_records
 
 
 def run(accuracy=0.9, *, seed=123, labels="aa", **more):
@@ -51,7 +51,7 @@ def test_data_of_ones_own_are_known_by_their_files():
         one["task"]["sources"][path] = "ww"
     assert identity(warm[0]) == identity(warm[1]) != identity(own("x", "aa"))
     assert len(merge([own("a/x.npz", "aa"), own("b/x.npz", "aa"), own("a/x.npz", "bb")])) == 2
-    groups = groups_of([own("a/x.npz", "aa"), own("b/x.npz", "aa", seed=2), own("a/x.npz", "bb", seed=3)], [], "bf16")
+    groups = paper_groups([own("a/x.npz", "aa"), own("b/x.npz", "aa", seed=2), own("a/x.npz", "bb", seed=3)], [], "bf16")
     assert sorted(len(group.records) for group in groups) == [1, 2]
 
 

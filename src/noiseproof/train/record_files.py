@@ -9,12 +9,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from noiseproof.data.registry import find_name
-from noiseproof.io.files import ReadError, write_whole
-from noiseproof.io.text import all_lines, excerpt, parse_json, printable
+from noiseproof.io.arrays import NpzFile
+from noiseproof.io.files import ReadError, checksum, is_dir, is_file, write_whole
+from noiseproof.io.text import all_lines, excerpt, parse_json, printable, read_json
 
 __all__ = [
-    "EMPTY",
+    "BINS",
+    "EMPTY_VALUES",
+    "RECORD",
+    "WEIGHTS",
     "check_record",
     "compact",
     "count_classes",
@@ -25,19 +31,25 @@ __all__ = [
     "number",
     "numbers",
     "read_records",
+    "read_runs",
+    "run_line",
     "setting",
     "write_records",
 ]
 
-CURVES = ("given_accuracy", "clean_accuracy", "test_accuracy")
-OBSERVED = ("confidence_epochs",)
+CURVE_NAMES = ("given_accuracy", "clean_accuracy", "test_accuracy")
+RECORDING_FIELDS = ("confidence_epochs",)
 """Fields of a recipe that change what is kept of a run, not the run."""
-RESULTS = 200
+MAX_RESULTS_PER_RUN = 200
 """Different results of one run that are kept: each further one is compared with all of them"""
 MAX_CLASSES_NAMED = 2
 """Classes that are named; of more, only their number is reported"""
-EMPTY: tuple[Any, ...] = (None, False, 0, "", [], {})
+EMPTY_VALUES: tuple[Any, ...] = (None, False, 0, "", [], {})
 """What fields of recipes say nothing with"""
+BINS = 20
+"""Of the histograms of confidence"""
+RECORD, CONFIDENCE, WEIGHTS = "record.json", "confidence.npz", "weights.safetensors"
+SMALL_WEIGHTS = (1e-5, 1e-4, 1e-3, 1e-2)
 
 
 def read_records(*files: Path) -> list[dict[str, Any]]:
@@ -107,9 +119,76 @@ def compact(record: dict[str, Any]) -> dict[str, Any]:
     to four digits."""
     line = {key: value for key, value in record.items() if key not in ("format", "epochs", "files")}
     epochs = record.get("epochs", [])
-    curves = {name: [_rounded(epoch.get(name)) for epoch in epochs] for name in CURVES}
+    curves = {name: [_rounded(epoch.get(name)) for epoch in epochs] for name in CURVE_NAMES}
     curves = {name: values for name, values in curves.items() if any(value is not None for value in values)}
     return {**line, "curve": curves} if curves else line
+
+
+def run_line(folder: Path) -> dict[str, Any]:
+    """A run's folder as a line of a file of records: its record, histograms of its confidence, and how large its weights are.
+
+    Args:
+        folder: A run's folder, with ``record.json``.
+
+    Raises:
+        ValueError: A file of the folder is damaged, or no record of a run; the message names it.
+    """
+    path = folder / RECORD
+    try:
+        record = read_json(path)
+        line, digests = compact(record), record.get("files", {})
+    except (ValueError, AttributeError, TypeError) as error:
+        fault = error.fault if isinstance(error, ReadError) else error
+        raise ValueError(f"{path}: not the record of a run: {fault}; move it away") from error
+    check_record(str(path), line)
+    for name, file, read in (("confidence", CONFIDENCE, _confidence), ("weights", WEIGHTS, _weights)):
+        if name in line or not is_file(folder / file):
+            continue
+        if isinstance(digests, dict) and file in digests and checksum(folder / file) != digests[file]:
+            raise ValueError(f"{folder / file}: damaged: its content is not what the run wrote; move it away to leave it out")
+        line[name] = read(folder / file)
+    return line
+
+
+def _confidence(file: Path) -> dict[str, dict[str, list[int]]]:
+    """Histograms of the probability of the given label, of right and of wrong ones where it is known which are which."""
+    try:
+        with NpzFile(file) as opened:
+            arrays = {name: opened.array(name) for name in ("epochs", "probability", "given", "clean") if name in opened.names}
+        epochs, probability, given = (arrays[name] for name in ("epochs", "probability", "given"))
+        shapes = probability.shape, arrays.get("clean", given).shape
+        if epochs.ndim != 1 or given.ndim != 1 or shapes != ((*epochs.shape, *given.shape), given.shape):
+            raise ValueError("its arrays do not belong together")
+    except (OSError, ValueError, KeyError) as error:
+        fault = error.fault if isinstance(error, ReadError) else error
+        raise ValueError(f"{file}: damaged: {fault}; move it away to leave its histograms out") from error
+    right = arrays["clean"] == given if "clean" in arrays else None
+    kinds = {"given": slice(None)} if right is None else {"right": right, "wrong": ~right}
+    return {
+        str(epoch): {kind: np.histogram(row[kept], BINS, (0, 1))[0].tolist() for kind, kept in kinds.items()}
+        for epoch, row in zip(epochs.tolist(), probability, strict=True)
+    }
+
+
+def _weights(file: Path) -> dict[str, Any] | None:
+    """Of matrices and convolutions: how many numbers, their L1 and L2 norms, and the shares that are nearly zero.
+
+    None where they are not all finite, which JSON has no numbers for.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file  # NumPy has no bfloat16
+
+    try:
+        kept = [tensor for tensor in load_file(file).values() if tensor.ndim > 1 and tensor.is_floating_point()]
+        sizes = [tensor.double().abs().numpy().ravel() for tensor in kept]
+    except (SafetensorError, ValueError, KeyError, AttributeError, RuntimeError) as error:  # the last three of dtypes
+        raise ValueError(f"{file}: damaged: {excerpt(error, 200)}; move it away to leave its weights out") from error
+    size = np.concatenate(sizes) if sizes else np.zeros(1)
+    if not np.isfinite(size).all():
+        return None
+    shares = {str(bound): round(float((size < bound).mean()), 4) for bound in SMALL_WEIGHTS}
+    norms = {"l1": round(float(size.sum()), 2), "l2": round(float(np.sqrt((size**2).sum())), 4)}
+    return {"count": int(size.size), **norms, "below": shares}
 
 
 def identity(record: dict[str, Any]) -> str:
@@ -120,7 +199,7 @@ def identity(record: dict[str, Any]) -> str:
     True
     """
     labels = ((record.get("task") or {}).get("noise") or {}).get("hash")
-    return hashlib.sha256(json.dumps(_plain([setting(record, OBSERVED), labels]), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_plain([setting(record, RECORDING_FIELDS), labels]), sort_keys=True).encode()).hexdigest()
 
 
 def setting(record: Mapping[str, Any], left_out: Collection[str]) -> dict[str, Any]:
@@ -132,7 +211,7 @@ def setting(record: Mapping[str, Any], left_out: Collection[str]) -> dict[str, A
     >>> setting({"recipe": {"dataset": "a/x.npz", "loss": "ce", "size": None}, "task": task}, ())
     {'dataset': ['5e1f'], 'loss': 'ce'}
     """
-    recipe = {name: value for name, value in record["recipe"].items() if name not in left_out and value not in EMPTY}
+    recipe = {name: value for name, value in record["recipe"].items() if name not in left_out and value not in EMPTY_VALUES}
     sources = (record.get("task") or {}).get("sources")
     if find_name(str(recipe.get("dataset"))) is None and isinstance(sources, dict) and sources:
         files = {str(name): str(digest) for name, digest in sources.items()}
@@ -155,9 +234,11 @@ def merge(*lists: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
                     break
             else:
                 same_run.append(record)
-            if len(same_run) > RESULTS:
+            if len(same_run) > MAX_RESULTS_PER_RUN:
                 run = excerpt(json.dumps(record["recipe"]), 200)
-                raise ValueError(f"more than {RESULTS} different results of one run, {run}; these are no records of runs")
+                raise ValueError(
+                    f"more than {MAX_RESULTS_PER_RUN} different results of one run, {run}; these are no records of runs"
+                )
     return [record for same_run in kept.values() for record in same_run]
 
 
@@ -167,6 +248,32 @@ def _same_result(one: dict[str, Any], two: dict[str, Any]) -> bool:
         return False
     shared = one["result"].keys() & two["result"].keys()
     return all(one["result"][key] == two["result"][key] for key in shared) and bool(shared or one["result"] == two["result"])
+
+
+def read_runs(places: Iterable[Path]) -> list[dict[str, Any]]:
+    """The records of runs from files of records and from folders of runs, at any depth.
+
+    Args:
+        places: ``.jsonl`` files of records, and folders that hold folders of runs.
+
+    Returns:
+        One record for each run.
+
+    Raises:
+        FileNotFoundError: A place does not exist.
+        ValueError: There is no run, or a file is damaged.
+    """
+    places, records = list(places), []
+    for place in places:
+        if is_dir(place):
+            records += [run_line(path.parent) for path in sorted(place.rglob(RECORD)) if is_file(path)]
+        elif is_file(place):
+            records += read_records(place)
+        else:
+            raise FileNotFoundError(f"{place} does not exist; give folders of runs or .jsonl files of records")
+    if not records:
+        raise ValueError(f"no runs in {', '.join(map(str, places)) or 'nothing'}; 'noiseproof train' makes them")
+    return records
 
 
 def number(value: Any) -> float | None:
