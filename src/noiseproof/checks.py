@@ -19,7 +19,22 @@ def check_range(
     below: float = math.inf,
     at_most: float = math.inf,
 ) -> float:
-    """``value`` as a float if it lies in the range; a ValueError that says the range if not.
+    """Return a number as a float if it lies in a range.
+
+    Args:
+        name: How the error calls the number.
+        value: The number.
+        above: It must be greater than this.
+        at_least: It must be at least this.
+        below: It must be less than this.
+        at_most: It must be at most this.
+
+    Returns:
+        The number as a float.
+
+    Raises:
+        TypeError: If it is no number.
+        ValueError: If it is outside of the range or not finite.
 
     >>> check_range("q", 1.4, above=0, at_most=1)
     Traceback (most recent call last):
@@ -36,7 +51,19 @@ def check_range(
 
 
 def check_integer(name: str, value: int | np.integer, *, at_least: float = -math.inf) -> int:
-    """``value`` as an int if it is an integer, NumPy's included, of at least that.
+    """Return an integer, NumPy's included, as an int.
+
+    Args:
+        name: How the error calls the integer.
+        value: The integer.
+        at_least: It must be at least this.
+
+    Returns:
+        The integer as an int.
+
+    Raises:
+        TypeError: If it is no integer.
+        ValueError: If it is less than ``at_least``.
 
     >>> check_integer("padding", -1, at_least=0)
     Traceback (most recent call last):

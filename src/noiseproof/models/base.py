@@ -30,6 +30,11 @@ class Classifier(nn.Module):
     """A network that ends in one linear layer, ``fc``.
 
     A subclass sets ``fc`` and writes :meth:`penultimate`. ``initialisation`` is that of a new last layer.
+
+    >>> from noiseproof.models import create_model
+    >>> model = create_model("cnn5", classes=10)
+    >>> model.classes, model.classifier.in_features
+    (10, 128)
     """
 
     fc: nn.Linear
@@ -42,32 +47,61 @@ class Classifier(nn.Module):
 
     @property
     def classes(self) -> int:
+        """The number of classes."""
         return self.fc.out_features
 
     def aligned(self, multiple: int) -> Classifier:
-        """A newly initialised network like this one, with its numbers of channels rounded up to a multiple.
+        """Return a newly initialised network like this one, with its numbers of channels rounded up to a multiple.
 
         Its tensors have the same names and are at least as large. With this network's values first and zeros after them it
         computes the same, on inputs padded with zero channels, and training keeps the zeros: an added channel is 0 before
         and after BatchNorm (whose weight there is 0), so it contributes nothing and gets no gradient.
+
+        Args:
+            multiple: Of which the numbers of channels become multiples.
+
+        Returns:
+            The new network.
         """
         return copy.deepcopy(self)
 
     def penultimate(self, x: Tensor) -> Tensor:
-        """The activations ``[N, D]`` before the last layer."""
+        """Return the activations before the last layer.
+
+        Args:
+            x: Inputs ``[N, ...]``.
+
+        Returns:
+            Activations ``[N, D]``.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not implement `penultimate`")
 
     def forward(self, x: Tensor, features: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits ``[N, K]``; with ``features``, the pair of logits and the activations ``[N, D]`` before the last layer."""
+        """Return logits, and on request the activations before the last layer.
+
+        Args:
+            x: Inputs ``[N, ...]``.
+            features: Whether to return the activations too.
+
+        Returns:
+            Logits ``[N, K]``; with ``features``, the pair of logits and activations ``[N, D]``.
+        """
         hidden = self.penultimate(x)
         logits: Tensor = self.fc(hidden)
         return (logits, hidden) if features else logits
 
 
 def replace_head(model: M, classes: int) -> M:
-    """Give the model a new last layer for this many classes, initialised as the model initialises its own.
+    """Give a model a new last layer, initialised as the model initialises its own.
 
     Changes the model and returns it. The new layer has the device and dtype of the old one. Create optimisers afterwards.
+
+    Args:
+        model: The model, which is changed.
+        classes: Number of classes.
+
+    Returns:
+        The same model.
 
     >>> from noiseproof.models import CNN8
     >>> replace_head(CNN8(10), 14).classifier
@@ -152,7 +186,22 @@ Builder = TypeVar("Builder", bound=Callable[..., Classifier])
 
 
 def register_model(name: str) -> Callable[[Builder], Builder]:
-    """Decorator of a model's class, or of a function that builds one: ``builder(classes, **options)``."""
+    """Enter a model into the catalogue: a decorator of its class, or of a function that builds one.
+
+    Args:
+        name: By which :func:`create_model` finds it.
+
+    Returns:
+        The decorator; it returns the ``builder(classes, **options)`` unchanged.
+
+    >>> from noiseproof.models import MLP, create_model
+    >>> @register_model("logistic")
+    ... def logistic(classes: int, in_features: int) -> MLP:
+    ...     return MLP(classes, in_features, hidden=())
+    >>> create_model("logistic", classes=3, in_features=4).classes
+    3
+    >>> del BUILDERS["logistic"]
+    """
 
     def enter(builder: Builder) -> Builder:
         BUILDERS[name] = builder
@@ -162,7 +211,7 @@ def register_model(name: str) -> Callable[[Builder], Builder]:
 
 
 def list_models() -> tuple[str, ...]:
-    """The names that :func:`create_model` knows.
+    """Return the names that :func:`create_model` knows.
 
     >>> list_models()
     ('cnn5', 'cnn8', 'mlp', 'resnet18', 'resnet34', 'resnet50')
@@ -171,9 +220,20 @@ def list_models() -> tuple[str, ...]:
 
 
 def create_model(name: str, classes: int, *, in_channels: int = 3, **options: Any) -> Classifier:
-    """The model with this name; case, hyphens and underscores do not matter. ``options`` are the model's own.
+    """Return a new model by its name.
 
-    ``mlp`` reads features instead of channels and needs ``in_features``.
+    Args:
+        name: Case, hyphens and underscores do not matter.
+        classes: Number of classes.
+        in_channels: Of the images; ``mlp`` reads features instead and needs ``in_features``.
+        **options: The model's own.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: If the name is unknown, or if the model has no channels.
+        TypeError: If the model has no such option.
 
     >>> create_model("mlp", classes=3, in_features=4, hidden=()).classifier
     Linear(in_features=4, out_features=3, bias=True)
@@ -194,7 +254,17 @@ def create_model(name: str, classes: int, *, in_channels: int = 3, **options: An
 
 
 def find_model(name: str) -> str:
-    """The name as the catalogue spells it; a ValueError with a suggestion if it is unknown.
+    """Return a model's name as the catalogue spells it.
+
+    Args:
+        name: Case, hyphens and underscores do not matter.
+
+    Returns:
+        The name.
+
+    Raises:
+        ValueError: If it is unknown, with a suggestion.
+        TypeError: If it is no string.
 
     >>> find_model("ResNet-34")
     'resnet34'

@@ -78,13 +78,25 @@ class Options(TypedDict, total=False):
 class ResNet(Classifier):
     """Four stages of residual blocks, 64, 128, 256 and 512 wide, the mean over positions, and a linear layer.
 
-    stem                "cifar": a 3x3 convolution, stride 1, no pooling, for 32x32 (the last stage then sees 4x4);
-                        "imagenet": a 7x7 convolution, stride 2, and 3x3 max-pooling, stride 2, for 224x224 (7x7)
-    zero_init_residual  start the last BatchNorm of every block at 0, so that each block starts as its shortcut
-    init                "published" or "torchvision", see ``models.base``; None takes "published" with the stem "cifar" and
-                        "torchvision" with "imagenet"
-
     Images of other sizes work. The features are the means, [N, 512] or, with bottlenecks, [N, 2048].
+
+    Args:
+        block: The kind of block, which :func:`resnet18` and its like choose.
+        depths: Numbers of blocks in the four stages.
+        classes: Number of classes.
+        stem: "cifar": a 3x3 convolution, stride 1, no pooling, for 32x32 (the last stage then sees 4x4); "imagenet": a
+            7x7 convolution, stride 2, and 3x3 max-pooling, stride 2, for 224x224 (7x7).
+        in_channels: Of the images.
+        zero_init_residual: Start the last BatchNorm of every block at 0, so that each block starts as its shortcut.
+        init: "published" or "torchvision", see ``models.base``; None takes "published" with the stem "cifar" and
+            "torchvision" with "imagenet".
+
+    Raises:
+        ValueError: If an option is unknown, or if there are not four depths.
+
+    >>> import torch
+    >>> ResNet(BasicBlock, (1, 1, 1, 1), classes=10)(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
 
     Reference: He et al., CVPR 2016.
     """
@@ -147,19 +159,48 @@ class ResNet(Classifier):
 
 @register_model("resnet18")
 def resnet18(classes: int, **options: Unpack[Options]) -> ResNet:
-    """ResNet-18: 11,689,512 parameters for ImageNet's 1000 classes. The options are :class:`ResNet`'s."""
+    """Return a ResNet-18: 11,689,512 parameters for ImageNet's 1000 classes.
+
+    Args:
+        classes: Number of classes.
+        **options: Those of :class:`ResNet`: ``stem``, ``in_channels``, ``zero_init_residual``, ``init``.
+
+    Returns:
+        The network.
+
+    >>> resnet18(10).classes
+    10
+    """
     return ResNet(BasicBlock, (2, 2, 2, 2), classes, **options)
 
 
 @register_model("resnet34")
 def resnet34(classes: int, **options: Unpack[Options]) -> ResNet:
-    """ResNet-34, the paper's network for CIFAR-100: there 21,328,292 parameters. The options are :class:`ResNet`'s."""
+    """Return a ResNet-34, the paper's network for CIFAR-100: there 21,328,292 parameters.
+
+    Args:
+        classes: Number of classes.
+        **options: Those of :class:`ResNet`: ``stem``, ``in_channels``, ``zero_init_residual``, ``init``.
+
+    Returns:
+        The network.
+
+    >>> sum(parameter.numel() for parameter in resnet34(100).parameters())
+    21328292
+    """
     return ResNet(BasicBlock, (3, 4, 6, 3), classes, **options)
 
 
 @register_model("resnet50")
 def resnet50(classes: int, **options: Unpack[Options]) -> ResNet:
-    """ResNet-50, the paper's network for WebVision and Clothing1M. The options are :class:`ResNet`'s.
+    """Return a ResNet-50, the paper's network for WebVision and Clothing1M.
+
+    Args:
+        classes: Number of classes.
+        **options: Those of :class:`ResNet`: ``stem``, ``in_channels``, ``zero_init_residual``, ``init``.
+
+    Returns:
+        The network.
 
     >>> model = resnet50(1000, stem="imagenet", zero_init_residual=True)
     >>> sum(parameter.numel() for parameter in model.parameters())

@@ -34,6 +34,11 @@ class CNN5(Classifier):
     of a ResNet-18's multiplications. The features are the 128 means. Initialised by
     :func:`noiseproof.models.base.initialise_published`.
 
+    Args:
+        classes: Number of classes.
+        in_channels: Of the images.
+        widths: Channels of the convolutions.
+
     >>> sum(parameter.numel() for parameter in CNN5(classes=10).parameters())
     243146
     """
@@ -82,6 +87,12 @@ class CNN8(Classifier):
     BatchNorm and ReLU follow every layer but the last; convolutions are padded by 1 and have biases; pooling takes the
     maximum of 2x2. The features are the 256 activations after the last ReLU. Initialised by
     :func:`noiseproof.models.base.initialise_published`.
+
+    Args:
+        classes: Number of classes.
+        in_channels: Of the images.
+        widths: Channels of the three pairs of convolutions.
+        size: Side, or height and width, of the images: 28 to 64 pixels.
 
     >>> sum(parameter.numel() for parameter in CNN8(classes=10).parameters())
     1639794
@@ -147,6 +158,11 @@ class MLP(Classifier):
 
     ``hidden`` lists the widths; with none it is multinomial logistic regression, and the features are the inputs. Weights
     are xavier-uniform.
+
+    Args:
+        classes: Number of classes.
+        in_features: Features of an example.
+        hidden: Widths of the hidden layers.
 
     >>> MLP(classes=10, in_features=64, hidden=(32,))
     MLP(

@@ -23,17 +23,35 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def load_weights(model: M, path: str | os.PathLike[str], *, skip_head: bool = False) -> M:
-    """Copy the state dict saved in a ``.safetensors``, ``.pt`` or ``.pth`` file into the model, and return the model.
+    """Copy the weights in a file into a model.
 
     Every tensor of the model must be in the file with the same shape, and the file must hold no others; if not, the error
-    names the first that differs and the model is left as it was. ``skip_head`` keeps the model's own last layer, whatever
-    the file has there: weights for 1000 classes load into a model for 14. Floating-point values are cast to the model's dtype,
-    counters must be integers.
-
-    BatchNorm's ``num_batches_tracked`` may be absent, as it is in files from before that counter existed; it is then 0.
+    names the first that differs and the model is left as it was. Floating-point values are cast to the model's dtype, counters
+    must be integers. BatchNorm's ``num_batches_tracked`` may be absent, as it is in files from before that counter existed; it
+    is then 0.
 
     Pickled objects are refused, since loading one can run code, and so are tensors that are not dense ones in the file: sparse,
     quantised, on the meta device. The file does not say how much memory to take.
+
+    Args:
+        model: The model, which is changed.
+        path: A ``.safetensors``, ``.pt`` or ``.pth`` file with a state dict.
+        skip_head: Keep the model's own last layer, whatever the file has there: weights for 1000 classes load into a
+            model for 14.
+
+    Returns:
+        The same model.
+
+    Raises:
+        ValueError: If the file does not fit the model, or is damaged.
+        FileNotFoundError: If there is no such file.
+
+    >>> import tempfile
+    >>> from noiseproof.models import MLP
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     torch.save(MLP(3, in_features=4).state_dict(), f"{folder}/weights.pt")
+    ...     load_weights(MLP(2, in_features=4), f"{folder}/weights.pt", skip_head=True).classes
+    2
     """
     file = Path(path)
     given = _read(file)

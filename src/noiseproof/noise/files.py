@@ -40,10 +40,26 @@ MAX_NAMES_LISTED = 20
 
 
 def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Labels from a ``.npy``, ``.npz``, ``.json``, ``.pt`` or ``.csv`` file; ``name`` picks one of several.
+    """Read labels from a file.
 
     CIFAR-10N's and CIFAR-100N's ``.pt`` files (dictionaries of arrays) and the published instance-dependent label files load as
     they are. Nothing in the file is executed, and it takes no more memory than its size allows: see :mod:`noiseproof.io`.
+
+    Args:
+        path: A ``.npy``, ``.npz``, ``.json``, ``.pt`` or ``.csv`` file.
+        name: Which labels, where the file contains several.
+
+    Returns:
+        The labels ``[N]`` as int64.
+
+    Raises:
+        ValueError: If the file contains no vector of labels.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/labels.npy", [2, 0, 1])
+    ...     load_labels(f"{folder}/labels.npy").tolist()
+    [2, 0, 1]
     """
     path = Path(path)
     if path.suffix not in LABEL_READERS:
@@ -66,7 +82,26 @@ def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np
 
 
 def read_noisy_labels(path: str | Path, clean: ArrayLike, classes: int, name: str | None = None) -> NoisyLabels:
-    """Labels from a file beside the clean ones of the same examples: mask, realised matrix and rate, hash."""
+    """Read noisy labels from a file and compare them with the clean ones of the same examples.
+
+    Args:
+        path: The file, see :func:`load_labels`.
+        clean: Clean labels ``[N]``.
+        classes: Number of classes.
+        name: Which labels, where the file contains several.
+
+    Returns:
+        The labels with mask, realised matrix and rate, and hash.
+
+    Raises:
+        ValueError: If the file does not contain one label for each example.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/labels.npy", [0, 1, 1, 1])
+    ...     read_noisy_labels(f"{folder}/labels.npy", clean=[0, 0, 1, 1], classes=2).rate
+    0.25
+    """
     labels = load_labels(path, name)
     if len(labels) != len(np.asarray(clean)):
         raise ValueError(f"{path}: {len(labels)} labels for {len(np.asarray(clean))} examples; is it the same split and order?")
@@ -77,9 +112,27 @@ def read_noisy_labels(path: str | Path, clean: ArrayLike, classes: int, name: st
 
 
 def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, noisy: NoisyLabels, version: str) -> Path:
-    """Write the labels and a manifest of how they were made; returns the manifest's path.
+    """Write noisy labels and a manifest that states how they were made.
 
     Labels that were read from a file have no rule and no seed: give them a noise with a name of its own, such as ``people``.
+
+    Args:
+        folder: Where to write; it is made if it is missing.
+        noise: The noise.
+        clean: Labels before it.
+        noisy: Labels after it.
+        version: Of noiseproof, for the manifest.
+
+    Returns:
+        The path of the manifest.
+
+    >>> import tempfile
+    >>> from noiseproof.noise import symmetric
+    >>> noise, clean = symmetric(2, 0.5), [0, 0, 1, 1]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_noisy_labels(folder, noise, clean, noise.apply(clean, seed=0), "0.1")
+    ...     verify(path, clean)["rate_realised"]
+    0.5
     """
     folder = Path(folder)
     _check_rule(folder / MANIFEST, noise.name, noisy.seed, noisy.rule)
@@ -107,11 +160,29 @@ def write_noisy_labels(folder: str | Path, noise: LabelNoise, clean: ArrayLike, 
 
 
 def verify(manifest: str | Path, clean: ArrayLike | None = None, images: NDArray[Any] | None = None) -> dict[str, Any]:
-    """Check a manifest against its labels, and against the clean labels if given: rate, matrix, and the noise made again.
+    """Check a manifest against its labels, and against the clean labels: rate, matrix, and the noise made again.
 
-    Returns the manifest, and as ``made_anew`` whether the noise was made again and gave these labels. It cannot be for labels
-    that were read from a file, nor for instance noise without the ``images``: the seed is then not checked. Raises ValueError
-    with the first thing that is not as the manifest says.
+    The noise cannot be made again for labels that were read from a file, nor for instance noise without the images: the seed is
+    then not checked.
+
+    Args:
+        manifest: The manifest, or its folder.
+        clean: The labels before the noise, if they are at hand.
+        images: The images, for instance noise.
+
+    Returns:
+        The manifest, and as ``made_anew`` whether the noise was made again and gave these labels.
+
+    Raises:
+        ValueError: With the first thing that is not as the manifest states.
+
+    >>> import tempfile
+    >>> from noiseproof.noise import pairflip
+    >>> noise, clean = pairflip(2, 0.5), [0, 0, 1, 1]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_noisy_labels(folder, noise, clean, noise.apply(clean, seed=0), "0.1")
+    ...     verify(folder, clean)["made_anew"]
+    True
     """
     path = Path(manifest)
     path = path / MANIFEST if is_dir(path) else path

@@ -26,7 +26,7 @@ _FLIP_RATE, _FLIP, _DESTINATION, _PROJECTION = 10, 11, 12, 13
 
 
 def instance_dependent(images: ArrayLike, labels: ArrayLike, rate: float, seed: int, classes: int | None = None) -> NoisyLabels:
-    """Part-dependent noise in the sense of Xia et al., NeurIPS 2020: no two images are equally likely to be mislabelled.
+    """Return part-dependent noise in the sense of Xia et al., NeurIPS 2020: it depends on the image.
 
     Each image has a flip rate of its own, from a normal distribution truncated to [0, 1] and centred so that its mean is
     ``rate``. If it flips, the new label is drawn from a softmax of a random projection of the image, one projection per clean
@@ -35,6 +35,25 @@ def instance_dependent(images: ArrayLike, labels: ArrayLike, rate: float, seed: 
     Two choices differ from the usual script: pixels are centred first, and projected on random signs instead of normal
     numbers. For integer images, centred to the nearest whole number, that is exact in floating point, so the same seed gives
     the same labels on every machine.
+
+    Args:
+        images: Images or features ``[N, ...]``.
+        labels: Clean labels ``[N]``.
+        rate: Mean probability that a label changes, in [0, 1).
+        seed: Of the noise.
+        classes: Number of classes; read from the labels if left out.
+
+    Returns:
+        The noisy labels, with their mask, realised matrix and rate.
+
+    Raises:
+        ValueError: If images and labels are not as many, if there are fewer than two classes, or if an image is not
+            finite.
+
+    >>> import numpy as np
+    >>> images = np.arange(4000).reshape(1000, 4) % 256
+    >>> round(instance_dependent(images, np.arange(1000) % 2, 0.3, seed=0).rate, 1)
+    0.3
     """
     check_range("rate", rate, at_least=0, below=1)
     pixels = np.asarray(images)

@@ -125,7 +125,22 @@ ROW_SUM_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class NoisyLabels:
-    """Labels with noise, and what it changed."""
+    """Labels with noise, and what it changed.
+
+    Attributes:
+        labels: The labels with noise.
+        mask: Where the label was changed.
+        rate: The realised share of changed labels.
+        hash: Identifies the labels, see :func:`label_hash`.
+        clean: The labels before the noise.
+        classes: Number of classes.
+        seed: Of the noise; None for labels that were read.
+        rule: How labels were drawn; None for labels that were read.
+
+    >>> noisy = symmetric(2, 0.5).apply([0, 0, 1, 1], seed=0)
+    >>> noisy.rate, noisy.matrix.tolist()
+    (0.5, [[0.5, 0.5], [0.5, 0.5]])
+    """
 
     labels: Labels
     mask: NDArray[np.bool_]
@@ -141,7 +156,20 @@ class NoisyLabels:
 
     @staticmethod
     def compare(clean: ArrayLike, noisy: ArrayLike, classes: int, **facts: Any) -> NoisyLabels:
-        """From clean and noisy labels of the same examples."""
+        """Compare clean and noisy labels of the same examples.
+
+        Args:
+            clean: Labels before the noise.
+            noisy: Labels after it.
+            classes: Number of classes.
+            **facts: ``seed`` and ``rule``, if they are known.
+
+        Returns:
+            The noisy labels with mask, rate and hash.
+
+        Raises:
+            ValueError: If they are not as many.
+        """
         before, after = as_labels(clean, classes, "clean labels"), as_labels(noisy, classes, "noisy labels")
         if before.shape != after.shape:
             raise ValueError(f"clean and noisy labels must be as many: {len(before)} and {len(after)}")
@@ -163,6 +191,11 @@ class NoisyLabels:
 class LabelNoise:
     """A transition matrix, ``matrix[i, j] = P(given j | clean i)``, and a name that says where it comes from.
 
+    Args:
+        matrix: Rows of probabilities that sum to one.
+        name: Where it comes from.
+        parameters: What it was made from, for manifests.
+
     >>> noise = symmetric(10, 0.8)
     >>> noisy = noise.apply(np.arange(1000) % 10, seed=0)
     >>> noisy.rate  # 80 % is 80 %
@@ -178,6 +211,7 @@ class LabelNoise:
 
     @property
     def classes(self) -> int:
+        """The number of classes."""
         return len(self.matrix)
 
     @property
@@ -186,11 +220,20 @@ class LabelNoise:
         return float(1 - np.trace(self.matrix) / self.classes)
 
     def apply(self, labels: ArrayLike, seed: int, rule: Rule = "exact") -> NoisyLabels:
-        """Noisy labels, the flip mask, the realised matrix and rate, and a hash.
+        """Draw noisy labels. The same seed gives the same labels everywhere.
 
-        ``exact`` changes exactly as many labels as the matrix says, rounded by largest remainder; ``draws`` draws each label on
-        its own; ``published`` truncates the counts as the published code does, so that the realised rate is lower (0.792 of 0.8
-        on CIFAR-100). The same seed gives the same labels everywhere.
+        Args:
+            labels: Clean labels ``[N]``.
+            seed: Of the noise.
+            rule: ``exact`` changes exactly as many labels as the matrix says, rounded by largest remainder; ``draws`` draws
+                each label on its own; ``published`` truncates the counts as the published code does, so that the realised
+                rate is lower (0.792 of 0.8 on CIFAR-100).
+
+        Returns:
+            The noisy labels, the flip mask, the realised matrix and rate, and a hash.
+
+        Raises:
+            ValueError: If the rule is unknown.
         """
         if rule not in RULES:
             raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
@@ -201,7 +244,18 @@ class LabelNoise:
 
 
 def symmetric(classes: int, rate: float) -> LabelNoise:
-    """A label changes with probability ``rate``, to any other class equally likely."""
+    """Return symmetric noise: a label changes to any other class equally likely.
+
+    Args:
+        classes: Number of classes.
+        rate: Probability that a label changes.
+
+    Returns:
+        The noise.
+
+    >>> symmetric(3, 0.2).matrix.round(2).tolist()
+    [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
+    """
     classes, rate = check_integer("classes", classes, at_least=2), check_range("rate", rate, at_least=0, at_most=1)
     matrix = np.full((classes, classes), rate / (classes - 1))
     np.fill_diagonal(matrix, 1 - rate)
@@ -209,10 +263,22 @@ def symmetric(classes: int, rate: float) -> LabelNoise:
 
 
 def asymmetric(kind: str, rate: float) -> LabelNoise:
-    """Labels of some classes change to one similar class with probability ``rate``.
+    """Return asymmetric noise: labels of some classes change to one similar class.
 
-    ``cifar10`` and ``mnist`` move the usual pairs; ``cifar100`` moves a label to the next one of its super-class, as papers
-    say; ``cifar100-blocks`` to the next one in its block of five consecutive labels, as the code behind published numbers does.
+    Args:
+        kind: ``cifar10`` and ``mnist`` move the usual pairs; ``cifar100`` moves a label to the next one of its
+            super-class, as papers define it; ``cifar100-blocks`` to the next one in its block of five consecutive
+            labels, as the code behind published numbers does.
+        rate: Probability that a label of these classes changes.
+
+    Returns:
+        The noise.
+
+    Raises:
+        ValueError: If there is no such kind.
+
+    >>> asymmetric("cifar10", 0.4).matrix[9, [1, 9]].tolist()  # truck to automobile
+    [0.4, 0.6]
     """
     if kind not in ASYMMETRIC:
         raise ValueError(f"asymmetric noise is defined for {', '.join(ASYMMETRIC)}, got {kind!r}; use from_matrix for others")
@@ -227,18 +293,55 @@ def asymmetric(kind: str, rate: float) -> LabelNoise:
 
 
 def pairflip(classes: int, rate: float) -> LabelNoise:
-    """Every label changes to the next class with probability ``rate``."""
+    """Return pair noise: every label changes to the next class with one probability.
+
+    Args:
+        classes: Number of classes.
+        rate: Probability that a label changes.
+
+    Returns:
+        The noise.
+
+    >>> pairflip(3, 0.2).matrix.tolist()
+    [[0.8, 0.2, 0.0], [0.0, 0.8, 0.2], [0.2, 0.0, 0.8]]
+    """
     classes = check_integer("classes", classes, at_least=2)
     return _moving(classes, {k: (k + 1) % classes for k in range(classes)}, rate, "pairflip")
 
 
 def from_matrix(matrix: ArrayLike) -> LabelNoise:
-    """Noise with this transition matrix; rows must sum to one."""
+    """Return noise with this transition matrix.
+
+    Args:
+        matrix: ``matrix[i, j] = P(given j | clean i)``; rows must sum to one.
+
+    Returns:
+        The noise.
+
+    >>> from_matrix([[0.9, 0.1], [0.3, 0.7]]).noise_rate.__round__(2)
+    0.2
+    """
     return LabelNoise(np.asarray(matrix, dtype=np.float64))
 
 
 def from_file(path: str | Path) -> LabelNoise:
-    """Noise with the transition matrix in a ``.npy``, ``.csv`` or ``.json`` file, or in the folder of an audit."""
+    """Return noise with the transition matrix in a file or in the folder of an audit.
+
+    Args:
+        path: A ``.npy``, ``.csv`` or ``.json`` file, or a folder that 'noiseproof audit' has written.
+
+    Returns:
+        The noise.
+
+    Raises:
+        ValueError: If the file contains no transition matrix.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/T.npy", np.eye(3))
+    ...     from_file(f"{folder}/T.npy").noise_rate
+    0.0
+    """
     path = Path(path).expanduser()
     if is_dir(path) and path.suffix not in MATRIX_FILES:
         if not is_file(path / TRANSITION):
@@ -257,7 +360,17 @@ def from_file(path: str | Path) -> LabelNoise:
 
 
 def label_hash(labels: ArrayLike) -> str:
-    """SHA-256 of the labels as 64-bit little-endian numbers: the same on every machine, whatever dtype they had."""
+    """Return the SHA-256 of labels: the same on every machine, whatever their dtype.
+
+    Args:
+        labels: Integers ``[N]``.
+
+    Returns:
+        The hash of the labels as 64-bit little-endian numbers, in hexadecimal.
+
+    >>> label_hash([0, 1]) == label_hash(np.array([0, 1], dtype=np.uint8))
+    True
+    """
     return hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes()).hexdigest()
 
 
@@ -359,12 +472,23 @@ class CleanAccuracy(NamedTuple):
 
 
 def clean_accuracy(predicted: ArrayLike, given: ArrayLike, noise: LabelNoise) -> CleanAccuracy:
-    """The accuracy on clean labels, from predictions and given labels whose noise is known or was estimated.
+    """Estimate the accuracy on clean labels from predictions and noisy labels whose noise is known or was estimated.
 
     An example counts by the entry ``[given, predicted]`` of the inverse of the transition matrix. Over the given labels of an
     example of class i that is in the mean row i of ``T T^-1``: 1 where class i is predicted, else 0. So the mean over examples
     is right on average, where labels depend on the class alone and the examples were not trained on. The more noise, the larger
     the entries, and the error.
+
+    Args:
+        predicted: Predicted classes ``[N]``.
+        given: Noisy labels ``[N]`` of the same examples.
+        noise: The noise of these labels.
+
+    Returns:
+        The estimate and its standard error.
+
+    Raises:
+        ValueError: If there are fewer than two examples, or if the matrix has no inverse.
 
     >>> from noiseproof.noise import from_matrix
     >>> clean_accuracy([0, 0, 1, 1], [0, 0, 1, 1], from_matrix([[0.9, 0.1], [0.1, 0.9]])).value.__round__(4)

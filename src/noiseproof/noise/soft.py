@@ -25,7 +25,18 @@ MAX_CLASSES_NAMED = 5  # classes that an error names
 
 
 class SoftLabels(NamedTuple):
-    """Class probabilities ``[N, K]`` for examples, the labels ``[N]`` that were given to them, and the file's SHA-256."""
+    """Class probabilities for examples, and the labels that were given to them.
+
+    Attributes:
+        probabilities: ``[N, K]``.
+        given: Labels ``[N]``.
+        hash: SHA-256 of the file.
+        classes: Names of the columns, if the file states them.
+
+    >>> soft = SoftLabels(np.float32([[0.9, 0.1]]), np.array([0]), "", ("no", "yes"))
+    >>> soft.of_classes(("yes", "no")).given.tolist()
+    [1]
+    """
 
     probabilities: NDArray[np.float32]
     given: NDArray[np.int64]
@@ -34,7 +45,17 @@ class SoftLabels(NamedTuple):
     """What the file calls the columns, if it says it"""
 
     def of_classes(self, classes: Sequence[str]) -> SoftLabels:
-        """With the columns in the order of these classes; a ValueError if they are of others."""
+        """Return the soft labels with the columns in the order of these classes.
+
+        Args:
+            classes: Names of the classes.
+
+        Returns:
+            The soft labels.
+
+        Raises:
+            ValueError: If the file is of other classes.
+        """
         if self.classes is None:
             return self
         try:
@@ -44,7 +65,14 @@ class SoftLabels(NamedTuple):
         return self._replace(probabilities=self.probabilities[:, order], given=np.argsort(order)[self.given])
 
     def fit_by_order_alone(self, classes: Sequence[str]) -> bool:
-        """Whether these classes have names and the file has none, so that nothing shows that they are the columns."""
+        """Return whether these classes have names and the file has none, so that the columns cannot be checked.
+
+        Args:
+            classes: Names of the classes.
+
+        Returns:
+            True if nothing but their order says which column is which class.
+        """
         return self.classes is None and not _are_numbers(classes)
 
 
@@ -76,11 +104,26 @@ def _listed(names: set[str]) -> str:
 def read_soft_labels(
     path: str | Path, examples: int, classes: int | Sequence[str], name: str | None = None
 ) -> SoftLabels | None:
-    """The soft labels in an ``.npz`` file with arrays ``posterior`` and ``given``; None if that is not what it holds.
+    """Read soft labels from an ``.npz`` file with arrays ``posterior`` and ``given``.
 
-    ``classes`` are how many there are, or their names: if the file names its own in an array ``classes``, the columns are put
-    in this order, and other classes are an error. ``name`` is that of the array which was asked for, if one was: only
-    ``posterior`` is soft labels.
+    Args:
+        path: The file.
+        examples: Number of examples.
+        classes: How many classes there are, or their names: if the file names its own in an array ``classes``, the
+            columns are put in this order, and other classes are an error.
+        name: The array that was asked for, if one was: only ``posterior`` is soft labels.
+
+    Returns:
+        The soft labels; None if the file contains no array ``posterior``.
+
+    Raises:
+        ValueError: If they are no probabilities of these examples and classes.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/p.npz", posterior=np.float32([[0.9, 0.1], [0.2, 0.8]]), given=[0, 0])
+    ...     read_soft_labels(f"{folder}/p.npz", examples=2, classes=2).given.tolist()
+    [0, 0]
     """
     path = Path(path)
     if path.suffix != ".npz" or name not in (None, SOFT_ARRAY):

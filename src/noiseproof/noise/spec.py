@@ -46,6 +46,13 @@ MAX_CLASSES = 1024
 class NoiseSpec:
     """Noise as text, parsed; ``str`` gives the text back.
 
+    Args:
+        kind: none; a name in ``MATRIX_NOISES``; asymmetric, that of the data set; instance; labels, in a file; matrix,
+            in a file or in the folder of an audit.
+        rate: Of the kinds that have one.
+        file: Of labels or of a matrix.
+        name: Which labels, where a file contains several.
+
     >>> NoiseSpec.parse("symmetric:0.80")
     NoiseSpec(kind='symmetric', rate=0.8, file='', name=None)
     >>> str(NoiseSpec.parse("labels:people.npz#worst"))
@@ -62,7 +69,17 @@ class NoiseSpec:
 
     @staticmethod
     def parse(text: str) -> NoiseSpec:
-        """ValueError for a rate out of range; an unknown kind is refused by :meth:`matrix` and :meth:`apply`."""
+        """Parse text such as ``symmetric:0.8``; :meth:`matrix` and :meth:`apply` refuse unknown kinds.
+
+        Args:
+            text: The noise as text.
+
+        Returns:
+            The parsed noise.
+
+        Raises:
+            ValueError: If the rate is no number or out of range.
+        """
         kind, colon, rest = text.partition(":")
         if text == NONE:
             return NoiseSpec(NONE)
@@ -89,7 +106,17 @@ class NoiseSpec:
         return f"{self.kind}:{self.rate}"
 
     def matrix(self, classes: int | None = None) -> LabelNoise:
-        """The transition matrix. ``classes`` is needed where the kind does not say it, and checked where it does."""
+        """Return the noise with its transition matrix.
+
+        Args:
+            classes: Number of classes; needed where the kind does not state it, and checked where it does.
+
+        Returns:
+            The noise.
+
+        Raises:
+            ValueError: If the kind is unknown, has no matrix, or is of another number of classes.
+        """
         if self.kind == MATRIX:
             if self.file in RATED:
                 raise ValueError(f"{self.file} noise needs a rate, such as {self.file}:0.4")
@@ -130,10 +157,22 @@ class NoiseSpec:
         dataset: str | None = None,
         root: Path | None = None,
     ) -> tuple[NoisyLabels, LabelNoise | None]:
-        """The noisy labels, and the noise as a manifest states it: None for labels that were read from a file.
+        """Apply the noise to clean labels.
 
-        ``classes`` is read from the labels if left out. Instance noise needs the ``images``, ``asymmetric`` the name of the
-        ``dataset``; a file of labels is looked for in ``root`` first. Only noise by a matrix has a ``rule``.
+        Args:
+            clean: Labels ``[N]``.
+            seed: Of the noise.
+            rule: How labels are drawn, for noise by a matrix.
+            classes: Number of classes; read from the labels if left out.
+            images: Images ``[N, ...]``, for instance noise.
+            dataset: Name of the data set, for ``asymmetric``.
+            root: Where a file of labels is looked for first.
+
+        Returns:
+            The noisy labels, and the noise as a manifest states it: None for labels that were read from a file.
+
+        Raises:
+            ValueError: If instance noise has no images.
         """
         count = int(clean.max(initial=0)) + 1 if classes is None else classes
         if self.kind == LABELS:
@@ -150,7 +189,16 @@ class NoiseSpec:
         return noise.apply(clean, seed, rule), noise
 
     def soft_labels(self, examples: int, classes: Sequence[str], root: Path | None = None) -> SoftLabels | None:
-        """The probabilities of these classes in the file of labels, if it holds some in place of labels."""
+        """Return the probabilities in the file of labels, if it contains some in place of labels.
+
+        Args:
+            examples: Number of examples.
+            classes: Names of the classes.
+            root: Where the file is looked for first.
+
+        Returns:
+            The soft labels, or None.
+        """
         if self.kind != LABELS:
             return None
         return read_soft_labels(self._label_file(root), examples, classes, self.name)
@@ -169,7 +217,17 @@ class NoiseSpec:
         return self.kind == NONE or (self.kind in MATRIX_NOISES and MATRIX_NOISES[self.kind].classes is None)
 
     def of(self, dataset: str | None) -> NoiseSpec:
-        """``asymmetric`` is the asymmetric noise that is named after the data set."""
+        """Return the noise with ``asymmetric`` replaced by the one that is named after a data set.
+
+        Args:
+            dataset: Name of the data set, or None.
+
+        Returns:
+            The noise.
+
+        Raises:
+            ValueError: If the data set has no asymmetric noise of its own.
+        """
         if self.kind != ASYMMETRIC or dataset is None:
             return self
         full = f"{ASYMMETRIC}-{dataset}"
@@ -194,7 +252,14 @@ def _checked_count(classes: int, kind: str) -> int:
 
 
 def from_spec(spec: str, classes: int | None = None) -> LabelNoise:
-    """Noise as written on a command line: ``symmetric:0.8``, ``asymmetric-cifar10:0.4``, ``pairflip:0.2``, or a matrix's file.
+    """Return noise as written on a command line.
+
+    Args:
+        spec: ``symmetric:0.8``, ``asymmetric-cifar10:0.4``, ``pairflip:0.2``, or a matrix's file.
+        classes: Number of classes, where the text does not state it.
+
+    Returns:
+        The noise.
 
     >>> from_spec("symmetric:0.8", classes=10).noise_rate
     0.8
