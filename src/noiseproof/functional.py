@@ -70,7 +70,14 @@ def _documentation(entry: LossEntry, options: list[str]) -> str:
         meanings["logits"] = "those of each prediction, in a list, or one tensor for equal predictions"
     lines = [f"    {name}: {meanings[name]}" for name in (*entry.arguments, *options, *CONTRACT_MEANINGS)]
     head = f"{entry.title}: the function of :class:`noiseproof.{entry.cls.__name__}`."
-    return "\n".join([head, "", "Args:", *lines])
+    result = '    The loss: a number, or with reduction="none" one for each label.'
+    return "\n".join([head, "", "Args:", *lines, "", "Returns:", result, "", "Example:", *_example(entry)])
+
+
+def _example(entry: LossEntry) -> list[str]:
+    tensors = "torch.zeros(2, 4), torch.tensor([2, 0])" + (", torch.eye(4), torch.ones(4)" if entry.reads == "features" else "")
+    call = f'noiseproof.functional.{entry.function_name}({tensors}, reduction="none").shape'
+    return ["    >>> import noiseproof", f"    >>> {call}", "    torch.Size([2])"]
 
 
 for _entry in list_losses():

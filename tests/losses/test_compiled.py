@@ -190,7 +190,7 @@ def test_a_program_is_the_same_as_text_and_step_by_step(name):
     for formula in filter(None, programs_of(loss).made.values()):
         program = formula.program
         assert decoded(encoded(program)) == program
-        rows = [torch.rand(16, dtype=torch.float64) + 0.1 for _ in range(program.statistics)]
+        rows = [torch.rand(16, dtype=torch.float64) + 0.1 for _ in range(program.arity)]
         (value, row_grads), (expected, theirs) = evaluated(program, rows), as_function(program, torch.float64)(*rows)
         torch.testing.assert_close(value, expected, equal_nan=True)
         for mine, their in zip(row_grads, theirs, strict=True):

@@ -24,7 +24,7 @@ from noiseproof.kernels.reductions import scale
 from noiseproof.kernels.single_pass import run_single_pass
 from noiseproof.kernels.small import step_for
 
-__all__ = ["BACKEND", "backward", "forward", "suits"]
+__all__ = ["BACKEND"]
 
 PROGRAMS = ProgramRunner(
     lambda formula, logits: suits(logits, formula.needs) and has_kernel(formula),

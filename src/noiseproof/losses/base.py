@@ -62,6 +62,25 @@ class RobustLoss(nn.Module):
 
     A subclass sets ``needs`` and writes :meth:`from_statistics`. One that cannot be written so sets ``needs = None`` and
     writes :meth:`rows`.
+
+    Args:
+        **contract: ``weight`` (a factor for each class's loss, ``[K]``), ``ignore_index`` (the label of rows that count for
+            nothing), ``reduction`` (``"none"``, ``"mean"`` or ``"sum"``) and ``label_smoothing`` (the share of the target that
+            all classes get alike).
+
+    Raises:
+        TypeError: If there is no such option, or an option has the wrong type.
+        ValueError: If an option has a value that is not allowed.
+
+    Example:
+        >>> from noiseproof.statistics import Statistic
+        >>> class Halved(RobustLoss):
+        ...     needs = (Statistic.NLL,)
+        ...
+        ...     def from_statistics(self, s):
+        ...         return s.nll / 2
+        >>> round(Halved(reduction="sum")(torch.zeros(2, 4), torch.tensor([2, 0])).item(), 4)  # log 4
+        1.3863
     """
 
     needs: tuple[Statistic, ...] | None = None
@@ -122,44 +141,106 @@ class RobustLoss(nn.Module):
         self.__dict__["_cache_key"] = cache_key_of(self) if is_change or key is None else f"{key} {attribute_key(name, value)}"
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        """The loss of each row, elementwise in the statistics."""
+        """Return the loss of each row, elementwise in the statistics. This is what a loss writes.
+
+        Args:
+            s: The statistics that ``needs`` declares, for one label a row or for every label.
+
+        Returns:
+            The losses, shaped as the statistics.
+
+        Raises:
+            TypeError: If the loss is no function of row statistics.
+        """
         raise TypeError(f"{type(self).__name__} is not a function of row statistics; call the loss on logits")
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
-        """The loss ``[N]`` of ``logits [N, K]`` for the labels in ``target [N]``, before weights and reduction."""
+        """Return the loss of each row for its label, before weights and reduction.
+
+        Args:
+            logits: ``[N, K]``.
+            target: The labels, ``[N]``.
+
+        Returns:
+            The losses, ``[N]``.
+
+        Raises:
+            TypeError: If the loss declares no ``needs`` and does not implement this.
+        """
         if self.needs is None:
             raise TypeError(f"{type(self).__name__} declares no `needs` and does not implement `rows`")
         return self.from_statistics(row_statistics(logits, target, self.needs))
 
     def every_label(self, logits: Tensor) -> Tensor:
-        """The loss ``[N, K]`` of ``logits [N, K]`` for each of the K labels."""
+        """Return the loss of each row for each of the K labels.
+
+        Args:
+            logits: ``[N, K]``.
+
+        Returns:
+            The losses, ``[N, K]``.
+        """
         if self.needs is None:
             labels = torch.arange(self.classes_of(logits), device=logits.device)
             return torch.stack([self.rows(logits, label.expand(len(logits))) for label in labels.unbind()], dim=1)
         return self.from_statistics(every_label_statistics(logits, self.needs))
 
     def classes_of(self, logits: Tensor) -> int:
-        """The number of classes of ``logits [N, ...]``."""
+        """Return the number of classes of what the loss is called on.
+
+        Args:
+            logits: ``[N, ...]``.
+
+        Returns:
+            The number of classes.
+        """
         return logits.shape[1]
 
     def masked_classes(self, logits: Tensor) -> Tensor:
-        """Which classes ``[N, K]`` of ``logits [N, ...]`` are masked."""
+        """Return which classes are masked.
+
+        Args:
+            logits: ``[N, ...]``.
+
+        Returns:
+            True for a masked class, ``[N, K]``.
+        """
         return logits == -torch.inf
 
     def constant(self, classes: int) -> float:
-        """What the loss of an example holds whatever the prediction, AMSE's (a-1)^q/K; 0 for most losses.
+        """Return what the loss of an example contains whatever the prediction, AMSE's (a-1)^q/K; 0 for most losses.
 
         Subtract it from a logged mean: the curve is then that of the loss with ``offset=False``.
+
+        Args:
+            classes: The number of classes.
+
+        Returns:
+            The constant.
         """
         return 0.0
 
     def set_epoch(self, epoch: int) -> None:
-        """Call this at the start of every epoch, counted from 0. Most losses do not change with it, and tell their parts."""
+        """Tell the loss which epoch begins; most losses do not change with it, and tell their parts.
+
+        Args:
+            epoch: The epoch, counted from 0.
+        """
         for part in self.modules():
             if part is not self and isinstance(part, RobustLoss):
                 part.set_epoch(epoch)
 
     def forward(self, logits: Tensor, target: Tensor, **unknown: Any) -> Tensor:
+        """Compute the loss.
+
+        Args:
+            logits: ``[N, K]``, ``[K]`` or ``[N, K, d1, ...]``.
+            target: Class indices, or class probabilities of the logits' shape.
+            **unknown: Refused with an error that names it.
+
+        Returns:
+            A number, or with ``reduction="none"`` one loss for each label.
+        """
         if unknown:
             raise_unknown(self, unknown)
         if is_compiling():
@@ -198,22 +279,56 @@ class RobustLoss(nn.Module):
         return loss._by_autograd(logits, target)
 
     def from_source(self, source: Source, target: Tensor, shape: Sequence[int]) -> Tensor:
-        """The loss of N rows for ``target``, labels ``[N]`` or probabilities ``[N, K]``; unreduced it has this shape."""
+        """Compute the loss from a source of row statistics.
+
+        Args:
+            source: N rows, as :class:`noiseproof.statistics.Logits`.
+            target: Labels ``[N]`` or class probabilities ``[N, K]``.
+            shape: The shape of the result with ``reduction="none"``.
+
+        Returns:
+            What a call returns.
+        """
         rows, total = self.weighted_rows(source, target)
         return self.reduced(rows, total, source.dtype, shape)
 
     def weighted_rows(self, source: Source, target: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Weighted losses ``[N]``, 0 where ignored, each from its own row, and what a mean divides their sum by; None: N."""
+        """Compute the weighted loss of each row, before the reduction.
+
+        Args:
+            source: N rows, as :class:`noiseproof.statistics.Logits`.
+            target: Labels ``[N]`` or class probabilities ``[N, K]``.
+
+        Returns:
+            The losses ``[N]``, 0 where a row is ignored, and what a mean divides their sum by; None: N.
+        """
         if target.is_floating_point():
             return self._expected_rows(source, target), None
         return self._labelled_rows(source, target)
 
     def reads_every_label(self, target: Tensor) -> bool:
-        """Whether the loss of a row is made of the losses for all K labels."""
+        """Return whether the loss of a row is made of the losses for all K labels.
+
+        Args:
+            target: Labels or class probabilities.
+
+        Returns:
+            True for class probabilities and with label smoothing.
+        """
         return target.is_floating_point() or self.label_smoothing > 0
 
     def reduced(self, rows: Tensor, total: Tensor | None, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
-        """What a call returns, from what ``weighted_rows`` gives; ``dtype`` is that of the logits."""
+        """Reduce the losses of the rows.
+
+        Args:
+            rows: The weighted losses, ``[N]``.
+            total: What a mean divides their sum by; None: N.
+            dtype: The dtype of the logits.
+            shape: The shape of the result with ``reduction="none"``.
+
+        Returns:
+            What a call returns.
+        """
         # A copy, to be changed in place as F.cross_entropy's result may: rows may be a statistic, which the gradient needs.
         result = rows.clone().reshape(shape) if self.reduction == "none" else self._total_of(rows, total)
         return result if rows.dtype == dtype else result.to(result_dtype(dtype, rows.dtype, rows))
@@ -293,7 +408,7 @@ class RobustLoss(nn.Module):
     __rmul__ = __mul__
 
     def contract(self) -> Contract:
-        """The shared options as given to the constructor."""
+        """Return the shared options as given to the constructor."""
         return cast(Contract, {name: getattr(self, name) for name in DEFAULTS})
 
     def __repr__(self) -> str:

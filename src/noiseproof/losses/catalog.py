@@ -29,27 +29,44 @@ Reads = Literal["statistics", "logits", "features", "predictions"]
 
 @dataclass(frozen=True)
 class LossEntry:
-    """What is known of one loss. Formulas and conditions are Python expressions in the symbols that ``SYMBOLS`` explains;
-    what is said of a pair holds where neither of its weights is 0."""
+    """What is known of one loss.
+
+    Formulas and conditions are Python expressions in the symbols that ``SYMBOLS`` explains. What is claimed of a pair holds
+    where neither of its weights is 0.
+
+    Attributes:
+        name: The name that :func:`create_loss` accepts.
+        cls: The class.
+        title: The name in words.
+        aliases: Other names.
+        formula: The loss of one example.
+        kind: ``active``, ``passive`` or another kind.
+        symmetric: When the losses of all labels sum to a constant: ``True``, ``False`` or a condition on the parameters.
+        asymmetric: When the risk under label weights ``w1 > w2 >= ...`` is least at certainty of the first label. A condition
+            that starts with ``if`` is sufficient; any other is necessary too. None: nothing is claimed.
+        range: Least and greatest value; None where it depends on more than the parameters and K.
+        reference: The publication.
+        reads: What the loss is computed from: statistics, logits, features or predictions.
+        shift_invariant: Whether adding a constant to a row of logits changes nothing.
+
+    Example:
+        >>> entry = find_loss("gce")
+        >>> entry.formula, entry.defaults
+        ('(1 - p[y]**q) / q', {'q': 0.7})
+    """
 
     name: str
     cls: type[RobustLoss]
     title: str
     aliases: tuple[str, ...]
     formula: str
-    """The loss of one example."""
     kind: Kind
     symmetric: str
-    """When the losses of all labels sum to a constant: ``True``, ``False`` or a condition on the parameters."""
     asymmetric: str | None
-    """When the risk under label weights ``w1 > w2 >= ...`` is least at certainty of the first label. A condition that
-    starts with ``if`` is sufficient; any other is necessary too. None: nothing is claimed."""
     range: tuple[str, str] | None
-    """Least and greatest value; None where it depends on more than the parameters and K."""
     reference: str
     reads: Reads
     shift_invariant: bool
-    """Whether adding a constant to a row of logits changes nothing."""
 
     @property
     def expressions(self) -> tuple[str, ...]:
@@ -73,7 +90,7 @@ class LossEntry:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The hyper-parameters with their defaults; one without a default must be given."""
+        """The hyperparameters with their defaults; one without a default must be given."""
         return parameters_of(self.cls)
 
     @property
@@ -175,7 +192,36 @@ def register(
     reads: Reads = "statistics",
     shift_invariant: bool = True,
 ) -> Callable[[type[L]], type[L]]:
-    """Class decorator: enter a loss into the catalogue, and its hyperparameters and its reference into its docstring."""
+    """Decorate a class of losses: enter it into the catalogue, and its hyperparameters and its reference into its docstring.
+
+    Args:
+        name: The name that :func:`create_loss` accepts.
+        title: The name in words.
+        formula: The loss of one example, a Python expression in the symbols of ``SYMBOLS``.
+        kind: ``active`` for a loss of the label's probability, ``passive`` for one of the others', or another kind.
+        reference: The publication.
+        aliases: Other names.
+        symmetric: When the losses of all labels sum to a constant: ``True``, ``False`` or a condition on the parameters.
+        asymmetric: When the loss is asymmetric; with ``if`` in front the condition is sufficient, else necessary too.
+        range: Least and greatest value.
+        reads: What the loss is computed from.
+        shift_invariant: Whether adding a constant to a row of logits changes nothing.
+
+    Returns:
+        The decorator.
+
+    Example:
+        >>> from noiseproof.statistics import Statistic
+        >>> @register("half-ce", title="Half", formula="-log(p[y]) / 2", kind="active", reference="none")
+        ... class HalfCE(RobustLoss):
+        ...     needs = (Statistic.NLL,)
+        ...
+        ...     def from_statistics(self, s):
+        ...         return s.nll / 2
+        >>> create_loss("half-ce")
+        HalfCE()
+        >>> _ = _entries.pop("half-ce"), _names.clear()  # leave the catalogue as it was
+    """
 
     def enter(cls: type[L]) -> type[L]:
         entry = LossEntry(
@@ -198,10 +244,30 @@ def register(
 def register_pair(
     name: str, *, reference: str, title: str | None = None, asymmetric: str | None = None
 ) -> Callable[[type[P]], type[P]]:
-    """Class decorator: enter ``alpha * first + beta * second`` with what follows from the entries of its two parts.
+    """Decorate a sum ``alpha * first + beta * second``: enter it with what follows from the entries of its two parts.
 
     Formulas and ranges add; the pair is symmetric where both parts are, and asymmetric where both are. A parameter of a part
-    that the pair does not have is a constant. ``asymmetric`` says more of the pair than that.
+    that the pair does not have is a constant.
+
+    Args:
+        name: The name that :func:`create_loss` accepts.
+        reference: The publication.
+        title: The name in words; made of the parts' if not given.
+        asymmetric: A condition for asymmetry that is weaker than that of both parts.
+
+    Returns:
+        The decorator.
+
+    Example:
+        >>> from noiseproof import CE, MAE
+        >>> @register_pair("ce+half-mae", reference="none")
+        ... class CEandMAE(Sum):
+        ...     def __init__(self, *, alpha=1.0, beta=0.5, **contract):
+        ...         super().__init__([(alpha, CE()), (beta, MAE())], **contract)
+        ...         self.alpha, self.beta = alpha, beta
+        >>> find_loss("ce+half-mae").formula
+        'alpha * -log(p[y]) + beta * 2 * (1 - p[y])'
+        >>> _ = _entries.pop("ce+half-mae"), _names.clear()  # leave the catalogue as it was
     """
 
     def enter(cls: type[P]) -> type[P]:
@@ -234,17 +300,24 @@ def _documentation(entry: LossEntry) -> str:
     paragraphs = inspect.cleandoc(entry.cls.__doc__ or "").split("\n\n")
     if not any(paragraph.startswith("Args:") for paragraph in paragraphs):
         meanings = {**describe_parameters(entry), "**contract": "The options of :class:`RobustLoss`."}
-        example = [number for number, paragraph in enumerate(paragraphs) if paragraph.startswith(">>>")]
+        example = [number for number, paragraph in enumerate(paragraphs) if paragraph.startswith((">>>", "Raises:"))]
         section = "\n".join(["Args:", *(f"    {name}: {meaning}" for name, meaning in meanings.items())])
         paragraphs.insert(example[0] if example else len(paragraphs), section)
     return "\n\n".join([*paragraphs, f"Reference: {entry.reference}."])
 
 
 def list_losses(kind: Kind | None = None) -> tuple[LossEntry, ...]:
-    """All entries, in the order of the families; ``kind`` keeps one kind.
+    """List the entries of the catalogue in the order of the families.
 
-    >>> [entry.name for entry in list_losses(kind="passive")][:3]
-    ['mae', 'mse', 'rce']
+    Args:
+        kind: The kind to keep; None for all.
+
+    Returns:
+        The entries.
+
+    Example:
+        >>> [entry.name for entry in list_losses(kind="passive")][:3]
+        ['mae', 'mse', 'rce']
     """
     _discover()
     kept = (entry for entry in _entries.values() if kind is None or entry.kind == kind)

@@ -68,6 +68,10 @@ class OGC(RobustLoss):
         A mixture of two Gaussians is fitted to them; the one with the smaller mean stands for the clean labels. tau becomes the
         largest at which the wrong ones' mean clipped gradient is at most 1 + lr * epsilon times that of the clean ones. (The
         published code stops after ten bisections of p_y, which never reach a tau above 2,048; here they converge.)
+
+        Args:
+            nll: The cross entropies of recent examples, ``[N]``.
+            lr: The learning rate.
         """
         ratio = 1 + check_range("lr", lr, at_least=0) * self.epsilon
         self.threshold.fill_(clipping_threshold(*two_gaussians(nll), ratio))

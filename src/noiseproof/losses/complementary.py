@@ -51,6 +51,9 @@ class NL(RobustLoss):
 
     Use it for the stages of NLNL, one after the other.
 
+    Raises:
+        ValueError: If the stage is not one of these.
+
     >>> round(NL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -log(3/4), whichever class is drawn
     0.2877
     """

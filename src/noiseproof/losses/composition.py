@@ -17,6 +17,20 @@ class Sum(RobustLoss):
 
     Written ``1.0 * NCE() + 1.0 * AMSE(a=30.0)``. The parts must agree on ``weight``, ``ignore_index``, ``reduction`` and
     ``label_smoothing``, and the sum has theirs.
+
+    Args:
+        terms: Pairs of a coefficient and a loss.
+        **contract: The options of :class:`RobustLoss`; the parts must then leave theirs at the defaults.
+
+    Raises:
+        ValueError: If there is no loss, or the parts differ in their options.
+        TypeError: If a loss cannot be part of a sum.
+
+    Example:
+        >>> from noiseproof import CE, MAE
+        >>> loss = CE() + 0.5 * MAE()
+        >>> round(loss(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # log 4 + 3/4
+        2.1363
     """
 
     def __init__(self, terms: list[tuple[float, RobustLoss]], **contract: Unpack[Contract]) -> None:
@@ -35,6 +49,7 @@ class Sum(RobustLoss):
 
     @property
     def terms(self) -> list[tuple[float, RobustLoss]]:
+        """The coefficients with their losses."""
         return list(zip(self.coefficients, self.losses, strict=True))  # type: ignore[arg-type]  # a ModuleList of losses gives modules
 
     def from_statistics(self, s: RowStatistics) -> Tensor:

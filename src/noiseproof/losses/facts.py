@@ -230,7 +230,7 @@ def facts_of(entry: LossEntry) -> LossFacts:
 
 def _prose(docstring: str) -> str:
     """What a docstring says in words, as plain text."""
-    skipped = (".. math::", ">>>", "Reference:", "Args:", "Example:", "    ")
+    skipped = (".. math::", ">>>", "Reference:", "Args:", "Raises:", "Example:", "    ")
     words = [" ".join(paragraph.split()) for paragraph in docstring.split("\n\n") if not paragraph.startswith(skipped)]
     return re.sub(r":\w+:`(.*?)`|``(.*?)``", _plain, "\n".join(words)).replace("::", ":")
 

@@ -15,20 +15,25 @@ __all__ = ["GradientInForward"]
 
 
 class GradientInForward(nn.Module):
-    """``criterion``, with the gradient of the logits computed in the forward pass: for large logits that nothing else reads.
+    """A loss with the gradient of the logits computed in the forward pass: for large logits that nothing else reads.
 
-    ``in_place`` writes it over the logits, so that a step needs no second tensor of their size. They are gone then: backward()
-    fails if an operation before this one wanted them, but what else reads their values, an accuracy say, must do so before.
-    The criterion must reduce to a mean or a sum, over class indices and without label smoothing; what backward() is given, a
-    gradient scaler's factor say, multiplies the gradient (a pass over it, and none where it is 1). backward() runs once, and
-    second derivatives are not supported.
+    What backward() is given, a gradient scaler's factor say, multiplies the gradient (a pass over it, and none where it is 1).
+    backward() runs once, and second derivatives are not supported.
 
-    >>> from noiseproof import JALCE
-    >>> criterion = GradientInForward(JALCE())
-    >>> logits = torch.zeros(2, 4, requires_grad=True)
-    >>> criterion(logits, torch.tensor([1, 2])).backward()
-    >>> round(logits.grad.sum().item(), 6)
-    0.0
+    Args:
+        criterion: A loss that is a function of row statistics and reduces to a mean or a sum, over class indices and without
+            label smoothing.
+        in_place: Whether the gradient is written over the logits, so that a step needs no second tensor of their size. They are
+            gone then: backward() fails if an operation before this one wanted them, but what else reads their values, an
+            accuracy say, must do so before.
+
+    Example:
+        >>> from noiseproof import JALCE
+        >>> criterion = GradientInForward(JALCE())
+        >>> logits = torch.zeros(2, 4, requires_grad=True)
+        >>> criterion(logits, torch.tensor([1, 2])).backward()
+        >>> round(logits.grad.sum().item(), 6)
+        0.0
     """
 
     def __init__(self, criterion: RobustLoss, *, in_place: bool = False) -> None:
@@ -37,6 +42,19 @@ class GradientInForward(nn.Module):
         self.criterion, self.in_place = criterion, in_place
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Compute the loss, and its gradient if one is wanted.
+
+        Args:
+            logits: What the criterion is called on.
+            target: Class indices.
+
+        Returns:
+            The loss.
+
+        Raises:
+            ValueError: If ``in_place`` would write over a leaf of the graph or over overlapping memory.
+            TypeError: If the target holds probabilities, or a gradient is wanted for class weights.
+        """
         result: Tensor
         if not (torch.is_grad_enabled() and logits.requires_grad):
             result = self.criterion(logits, target)

@@ -42,6 +42,9 @@ class ANLFL(Sum):
     CIFAR-100.
 
     Use it with its decay, as the symmetric alternative to JAL-FL.
+
+    >>> round(ANLFL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
+    5.0
     """
 
     def __init__(

@@ -25,33 +25,40 @@ def linear_loss(
     chunk_bytes: int | None = None,
     recompute: bool = False,
 ) -> Tensor:
-    """``criterion(F.linear(hidden, weight, bias), target)`` without all the logits at once.
+    """Compute ``criterion(F.linear(hidden, weight, bias), target)`` without all the logits together.
 
     The logits of a few thousand rows are formed at a time, so that memory does not grow with N x K. Use it where K is large, a
-    vocabulary or the articles of a shop; with a thousand classes the two steps are as good.
+    vocabulary or the articles of a shop; with a thousand classes the two steps are as good. Matrix products run in the dtype of
+    the inputs or in autocast's, statistics in float32 at least. The gradient of the weight is added up in float32 where that
+    takes no buffer, or none larger than twice ``chunk_bytes``. Arguments are in the order of ``F.linear_cross_entropy``.
 
-    Arguments stand in the order of ``F.linear_cross_entropy``, the criterion in place of its options.
+    Args:
+        hidden: ``[N, D]``, ``[D]``, or with more dimensions before the last, as ``[B, T, D]``.
+        weight: The head's, ``[K, D]``; weights of the classes are an option of the criterion.
+        target: Class indices, shaped as ``hidden`` without its last dimension, or class probabilities with K in its place.
+        criterion: A loss that is a function of row statistics, as most are. Its ``weight``, ``ignore_index``, ``reduction`` and
+            ``label_smoothing`` mean what they always do; ignored rows cost nothing.
+        bias: The head's, ``[K]``.
+        chunk_bytes: Bytes of logits at a time; 448 MiB if not given, on a CPU 128 MiB.
+        recompute: False computes gradients along with the loss. True forms the logits again in the backward pass, a third more
+            work, and none of it for a loss that is never differentiated. With ``reduction="none"``, in float16 and in compiled
+            code that is how it is done anyway, because the gradient of the loss must be known first.
 
-    hidden       ``[N, D]``, ``[D]``, or with more dimensions before the last, as ``[B, T, D]``
-    weight       ``[K, D]``, the head's; weights of the classes are an option of the criterion
-    target       class indices, shaped as ``hidden`` without its last dimension, or class probabilities with K in its place
-    criterion    a loss of this package that is a function of row statistics, as most are. Its ``weight``, ``ignore_index``,
-                 ``reduction`` and ``label_smoothing`` mean what they always do; ignored rows cost nothing
-    bias         ``[K]``, the head's
-    chunk_bytes  of logits at a time; 448 MiB if not given, on a CPU 128 MiB
-    recompute    False computes gradients along with the loss. True forms the logits again in the backward pass, a third more
-                 work, and none of it for a loss that is never differentiated. With ``reduction="none"``, in float16 and in
-                 compiled code that is how it is done anyway, because the gradient of the loss must be known first
+    Returns:
+        The loss: a number, or with ``reduction="none"`` one for each label.
 
-    Matrix products run in the dtype of the inputs or in autocast's, statistics in float32 at least. The gradient of the weight
-    is added up in float32 where that takes no buffer, or none larger than twice ``chunk_bytes``.
+    Raises:
+        TypeError: If the criterion needs all the logits, an argument has the wrong type or dtype, or a gradient is wanted for
+            the target or for class weights.
+        ValueError: If shapes do not fit together.
 
-    >>> import noiseproof
-    >>> hidden, head = torch.zeros(8, 16), torch.nn.Linear(16, 1000, bias=False)
-    >>> loss = linear_loss(hidden, head.weight, torch.arange(8), noiseproof.CE())
-    >>> loss.backward()
-    >>> round(loss.item(), 4)  # log 1000
-    6.9078
+    Example:
+        >>> import noiseproof
+        >>> hidden, head = torch.zeros(8, 16), torch.nn.Linear(16, 1000, bias=False)
+        >>> loss = linear_loss(hidden, head.weight, torch.arange(8), noiseproof.CE())
+        >>> loss.backward()
+        >>> round(loss.item(), 4)  # log 1000
+        6.9078
     """
     check_criterion(criterion)
     rows, labels, shape = _flatten(hidden, weight, target, bias)
@@ -68,17 +75,28 @@ def linear_loss(
 
 
 class LinearLoss(nn.Module):
-    """A linear head and its loss in one module: called on hidden states, it never has all the logits at once.
+    """A linear head and its loss in one module: called on hidden states, it never has all the logits together.
 
     It is ``criterion(linear(hidden), target)`` with a ``linear`` of its own, a ``torch.nn.Linear(in_features, num_classes)``,
     which also predicts: ``loss.linear(hidden)`` are logits. Its parameters go to the optimizer as those of any module. The
     arguments are those of ``torch.nn.LinearCrossEntropyLoss`` and of :func:`linear_loss`.
 
-    >>> import noiseproof
-    >>> loss = LinearLoss(16, 1000, noiseproof.JALCE(alpha=1.0, beta=1.0, a=30.0))
-    >>> loss(torch.zeros(8, 16), torch.arange(8)).backward()
-    >>> loss.linear.weight.grad.shape
-    torch.Size([1000, 16])
+    Args:
+        in_features: The width of the hidden states.
+        num_classes: The number of classes.
+        criterion: A loss that is a function of row statistics.
+        bias: Whether the head has a bias.
+        device: The device of the head's parameters.
+        dtype: Their dtype.
+        chunk_bytes: Bytes of logits at a time; see :func:`linear_loss`.
+        recompute: Whether logits are formed again in the backward pass; see :func:`linear_loss`.
+
+    Example:
+        >>> import noiseproof
+        >>> loss = LinearLoss(16, 1000, noiseproof.JALCE(alpha=1.0, beta=1.0, a=30.0))
+        >>> loss(torch.zeros(8, 16), torch.arange(8)).backward()
+        >>> loss.linear.weight.grad.shape
+        torch.Size([1000, 16])
     """
 
     def __init__(
@@ -106,12 +124,25 @@ class LinearLoss(nn.Module):
     def from_linear(
         cls, linear: nn.Linear, criterion: RobustLoss, *, chunk_bytes: int | None = None, recompute: bool = False
     ) -> Self:
-        """Around a head that is there already, as ``model.lm_head``: its parameters are shared.
+        """Create the module around an existing head, as ``model.lm_head``: its parameters are shared.
 
-        >>> import noiseproof
-        >>> head = torch.nn.Linear(16, 1000)
-        >>> LinearLoss.from_linear(head, noiseproof.GCE()).linear is head
-        True
+        Args:
+            linear: The head.
+            criterion: A loss that is a function of row statistics.
+            chunk_bytes: Bytes of logits at a time.
+            recompute: Whether logits are formed again in the backward pass.
+
+        Returns:
+            The module.
+
+        Raises:
+            TypeError: If the head is no ``torch.nn.Linear``.
+
+        Example:
+            >>> import noiseproof
+            >>> head = torch.nn.Linear(16, 1000)
+            >>> LinearLoss.from_linear(head, noiseproof.GCE()).linear is head
+            True
         """
         if not isinstance(linear, nn.Linear):
             raise TypeError(f"linear must be a torch.nn.Linear, got {type(linear).__name__}")
@@ -120,7 +151,15 @@ class LinearLoss(nn.Module):
         return loss
 
     def forward(self, hidden: Tensor, target: Tensor) -> Tensor:
-        """The loss of ``hidden [..., D]`` for ``target [...]``."""
+        """Compute the loss.
+
+        Args:
+            hidden: Hidden states, ``[..., D]``.
+            target: Class indices ``[...]``, or class probabilities ``[..., K]``.
+
+        Returns:
+            The loss: a number, or with ``reduction="none"`` one for each label.
+        """
         head = self.linear
         return linear_loss(
             hidden, head.weight, target, self.criterion, head.bias, chunk_bytes=self.chunk_bytes, recompute=self.recompute

@@ -50,6 +50,10 @@ class Student(RobustLoss):
         predicted = criterion.scores(network(images)).argmax(1)
 
     Use it where the last layer may be replaced.
+
+    >>> loss = Student(features=3, classes=4)
+    >>> loss(torch.ones(2, 3), torch.tensor([2, 0])).shape, loss.scores(torch.ones(2, 3)).shape
+    (torch.Size([]), torch.Size([2, 4]))
     """
 
     def __init__(
@@ -78,14 +82,29 @@ class Student(RobustLoss):
         return self.classes
 
     def masked_classes(self, logits: Tensor) -> Tensor:
-        """None: features are of no class."""
+        """Return that no class is masked: features are of no class.
+
+        Args:
+            logits: The features, ``[N, D]``.
+
+        Returns:
+            False everywhere, ``[N, K]``.
+        """
         return torch.zeros(len(logits), self.classes, dtype=torch.bool, device=logits.device)
 
     def constant(self, classes: int) -> float:
         return self.base.constant(classes)
 
     def scores(self, features: Tensor, target: Tensor | None = None) -> Tensor:
-        """Class scores ``[N, classes]`` of ``features [N, D]``; the margin of ``target`` applies where it is given."""
+        """Return the class scores, whose largest is the prediction.
+
+        Args:
+            features: ``[N, D]``.
+            target: Labels to which the margin applies, ``[N]``; None for a prediction.
+
+        Returns:
+            The scores, ``[N, K]``.
+        """
         return self._scores(self._distances(features), target)
 
     def rows(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -141,6 +160,9 @@ class StudentAPL(Student):
     r"""The student loss on ``alpha * NCE + beta * RCE``, the row LT-APL of the paper's tables.
 
     Use it as :class:`Student`, with a base that is robust itself.
+
+    >>> StudentAPL(features=3, classes=4)(torch.ones(2, 3), torch.tensor([2, 0])).shape
+    torch.Size([])
     """
 
     def __init__(

@@ -142,6 +142,9 @@ class LogitBias(RobustLoss):
 
     Use it to train with MAE, or another bounded loss, on many classes.
 
+    Raises:
+        ValueError: If ``base`` reads more than the label's probability.
+
     >>> round(LogitBias(epsilon=math.log(3))(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 2 (1 - 1/2)
     1.0
     """
@@ -224,7 +227,11 @@ class SparseRegularization(_TransformedLoss):
         self.register_buffer("strength", torch.tensor(self.lam), persistent=False)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set lambda for ``epoch``, counted from 0."""
+        """Set lambda for an epoch.
+
+        Args:
+            epoch: The epoch, counted from 0.
+        """
         super().set_epoch(epoch)
         self.strength.fill_(self.lam * self.growth ** (epoch // self.every))
 

@@ -46,7 +46,7 @@ class GJS(RobustLoss):
     True
     """
 
-    composable = False  # the other terms would see the views side by side
+    composable = False  # the other terms would see all views as one row
 
     def __init__(self, *, pi: float = 0.5, views: int = 2, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
@@ -57,7 +57,14 @@ class GJS(RobustLoss):
         return logits.shape[1] // self.views
 
     def masked_classes(self, logits: Tensor) -> Tensor:
-        """In all views."""
+        """Return which classes are masked in all views.
+
+        Args:
+            logits: The views, ``[N, V K]``.
+
+        Returns:
+            True for a masked class, ``[N, K]``.
+        """
         masked: Tensor = (logits.unflatten(1, (self.views, -1)) == -torch.inf).all(1)
         return masked
 

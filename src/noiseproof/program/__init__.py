@@ -12,10 +12,16 @@ on_cpu     such a step on the CPU
 operation  such a step by kernels, as operations that a compiler leaves as they are
 """
 
-from noiseproof.program.code import Node, Program, Value
-from noiseproof.program.formula import Formula, LossCall, Reduction
-from noiseproof.program.step import eager_backend, fused_step, recorded_step, recording_backend
+from noiseproof.program.code import Node as Node
+from noiseproof.program.code import Program
+from noiseproof.program.code import Value as Value
+from noiseproof.program.formula import Formula as Formula
+from noiseproof.program.formula import LossCall as LossCall
+from noiseproof.program.formula import Reduction as Reduction
+from noiseproof.program.step import eager_backend as eager_backend
+from noiseproof.program.step import fused_step as fused_step
+from noiseproof.program.step import recorded_step as recorded_step
+from noiseproof.program.step import recording_backend as recording_backend
 from noiseproof.program.trace import traced
 
-__all__ = ["Formula", "LossCall", "Node", "Program", "Reduction", "Value", "eager_backend", "fused_step", "recorded_step"]
-__all__ += ["recording_backend", "traced"]
+__all__ = ["Program", "traced"]

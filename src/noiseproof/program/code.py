@@ -21,13 +21,16 @@ class Node(NamedTuple):
 
 
 class Program(NamedTuple):
-    """The statistics of a row are in the registers below ``arity``; the node of number i is in register ``arity + i``."""
+    """A list of operations that gives the loss of a row and its gradient by the statistics.
+
+    The statistics of a row are in the registers below ``arity``; the node of number i is in register ``arity + i``.
+    """
 
     arity: int
     nodes: tuple[Node, ...]
     value: Value
     row_grads: tuple[Value, ...]
-    """The derivative of the value by each row sum"""
+    """The derivative of the value by each statistic"""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Program) and encoded(self) == encoded(other)
@@ -38,12 +41,20 @@ class Program(NamedTuple):
     def __hash__(self) -> int:
         return hash(encoded(self))
 
-    def reads(self, row_sum: int) -> bool:
-        """Whether the value or a slope depends on a row sum."""
+    def reads(self, statistic: int) -> bool:
+        """Return whether the value or a gradient depends on a statistic.
+
+        Args:
+            statistic: Its register.
+
+        Returns:
+            Whether it does.
+        """
         results = Node("", (self.value, *self.row_grads))
-        return any(row_sum in _registers(node) for node in (results, *self.nodes))
+        return any(statistic in _registers(node) for node in (results, *self.nodes))
 
     def without_grads(self) -> "Program":
+        """Return the program of the value alone."""
         return pruned(Program(self.arity, self.nodes, self.value, ()))
 
 

@@ -108,7 +108,20 @@ class _Recorder(TorchDispatchMode):
 
 
 def traced(function: Callable[[Sequence[Tensor]], Tensor], arity: int, dtype: torch.dtype) -> Program | None:
-    """The program of a function of so many vectors that is elementwise in them; None if it does what a program cannot."""
+    """Record a function and its gradient as a program.
+
+    Args:
+        function: A function of ``arity`` vectors that is elementwise in them.
+        arity: The number of vectors.
+        dtype: Their dtype.
+
+    Returns:
+        The program; None if the function does what a program cannot.
+
+    Example:
+        >>> traced(lambda rows: 2 * rows[0].exp(), 1, torch.float32)
+        Program(arity=1, nodes=(Node(name='exp', inputs=(0,)), Node(name='mul', inputs=(1, 2.0))), value=2, row_grads=(2,))
+    """
     builder = Builder(arity)
     recorder = _Recorder(builder)
     with torch.inference_mode(False), torch.enable_grad():
