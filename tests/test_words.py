@@ -61,9 +61,15 @@ RETIRED = {
     r"rare class(es)?": "class imbalance, minority class",
 }
 """Each as a regular expression that matches whole words, with what replaces it"""
-NOT_YET = set(RETIRED)
+NOT_YET = set(list(RETIRED)[12:])
 """Words that are still being replaced"""
-ALLOWED: dict[tuple[str, str], str] = {}
+STATISTICS = "src/noiseproof/core/statistics.py"
+ALLOWED: dict[tuple[str, str], str] = {
+    **{(STATISTICS, word): "names of before, which still work" for word in (r"room_sum", r"log_miss", r"hit", r"miss")},
+    ("src/noiseproof/paper/agreement.py", r"miss"): "the verb",
+    ("src/noiseproof/losses/fused.py", r"in_graph"): "torch's own allow_in_graph",
+    ("docs/results.md", r"Primitives?|primitives?"): "records that were written under the old name",
+}
 """Files that may have a word, and why: a reader of records that were written under the old name, or an option's alias"""
 
 

@@ -25,6 +25,14 @@ def ce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.ce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def fl(
@@ -49,6 +57,14 @@ def fl(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.fl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def mae(
@@ -71,6 +87,14 @@ def mae(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.mae(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def mse(
@@ -91,6 +115,14 @@ def mse(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.mse(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def rce(
@@ -113,6 +145,14 @@ def rce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.rce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def sce(
@@ -139,6 +179,14 @@ def sce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.sce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def negative_ls(
@@ -161,6 +209,14 @@ def negative_ls(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.negative_ls(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def gce(
@@ -183,6 +239,14 @@ def gce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.gce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def truncated_gce(
@@ -207,6 +271,14 @@ def truncated_gce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.truncated_gce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def taylor_ce(
@@ -229,6 +301,14 @@ def taylor_ce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.taylor_ce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def phuber_ce(
@@ -251,6 +331,14 @@ def phuber_ce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.phuber_ce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def js(
@@ -273,6 +361,14 @@ def js(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.js(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def fisher_rao(
@@ -293,6 +389,14 @@ def fisher_rao(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.fisher_rao(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def dft(
@@ -313,6 +417,14 @@ def dft(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.dft(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def ogc(
@@ -337,6 +449,14 @@ def ogc(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.ogc(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nce(
@@ -357,6 +477,14 @@ def nce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nfl(
@@ -381,6 +509,14 @@ def nfl(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nfl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nnce(
@@ -403,6 +539,14 @@ def nnce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nnce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nnfl(
@@ -429,6 +573,14 @@ def nnfl(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nnfl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def aul(
@@ -453,6 +605,14 @@ def aul(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.aul(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def agce(
@@ -477,6 +637,14 @@ def agce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.agce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def ael(
@@ -499,6 +667,14 @@ def ael(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.ael(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def anorm(
@@ -523,6 +699,14 @@ def anorm(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.anorm(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def amse(
@@ -549,6 +733,14 @@ def amse(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.amse(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def anl_ce(
@@ -575,6 +767,14 @@ def anl_ce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.anl_ce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def anl_fl(
@@ -605,6 +805,14 @@ def anl_fl(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.anl_fl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def jal_ce(
@@ -635,6 +843,14 @@ def jal_ce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.jal_ce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def jal_fl(
@@ -669,6 +885,14 @@ def jal_fl(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.jal_fl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nce_mae(
@@ -693,6 +917,14 @@ def nce_mae(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nce_mae(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nce_rce(
@@ -719,6 +951,14 @@ def nce_rce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nce_rce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nce_aul(
@@ -747,6 +987,14 @@ def nce_aul(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nce_aul(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nce_agce(
@@ -775,6 +1023,14 @@ def nce_agce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nce_agce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nce_ael(
@@ -801,6 +1057,14 @@ def nce_ael(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nce_ael(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nfl_mae(
@@ -829,6 +1093,14 @@ def nfl_mae(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nfl_mae(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nfl_rce(
@@ -859,6 +1131,14 @@ def nfl_rce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nfl_rce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nfl_aul(
@@ -891,6 +1171,14 @@ def nfl_aul(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nfl_aul(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nfl_agce(
@@ -923,6 +1211,14 @@ def nfl_agce(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nfl_agce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nfl_ael(
@@ -953,6 +1249,14 @@ def nfl_ael(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nfl_ael(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def agce_mae(
@@ -981,6 +1285,14 @@ def agce_mae(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.agce_mae(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def ece(
@@ -1003,6 +1315,14 @@ def ece(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.ece(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def efl(
@@ -1029,6 +1349,14 @@ def efl(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.efl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def ece_mae(
@@ -1055,6 +1383,14 @@ def ece_mae(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.ece_mae(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def efl_mae(
@@ -1085,6 +1421,14 @@ def efl_mae(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.efl_mae(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def logitclip(
@@ -1109,6 +1453,14 @@ def logitclip(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.logitclip(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def ce_lc(
@@ -1133,6 +1485,14 @@ def ce_lc(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.ce_lc(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def logit_bias(
@@ -1157,6 +1517,14 @@ def logit_bias(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.logit_bias(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def sr(
@@ -1191,6 +1559,14 @@ def sr(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.sr(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def ldr(
@@ -1215,6 +1591,14 @@ def ldr(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.ldr(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def nl(
@@ -1241,6 +1625,14 @@ def nl(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.nl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def jnpl(
@@ -1265,6 +1657,14 @@ def jnpl(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.jnpl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def gjs(
@@ -1289,6 +1689,14 @@ def gjs(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.gjs(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        torch.Size([2])
     """
 
 def lt(
@@ -1319,6 +1727,14 @@ def lt(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.lt(torch.zeros(2, 4), torch.tensor([2, 0]), torch.eye(4), torch.ones(4), reduction="none").shape
+        torch.Size([2])
     """
 
 def lt_apl(
@@ -1351,4 +1767,12 @@ def lt_apl(
         ignore_index: the label of rows that count for nothing
         reduction: none, mean (by the weights of the labels) or sum
         label_smoothing: share of the target that goes to all classes alike, in [0, 1]
+
+    Returns:
+        The loss: a number, or with reduction="none" one for each label.
+
+    Example:
+        >>> import noiseproof
+        >>> noiseproof.functional.lt_apl(torch.zeros(2, 4), torch.tensor([2, 0]), torch.eye(4), torch.ones(4), reduction="none").shape
+        torch.Size([2])
     """

@@ -141,7 +141,7 @@ def grads_function(formula: Formula, places: Sequence[int]) -> Any:
         arguments = ", ".join(f"absent{i}" if place is None else f"r{place}" for i, place in enumerate(there))
         lines = "".join(f"    {line}\n" for line in statements(program))
         results = ", ".join("0.0" if place is None else name_of(program.row_grads[place]) for place in there)
-        name = "slopes_" + hashlib.sha256(f"{arguments} {lines} {results}".encode()).hexdigest()[:16]
+        name = "grads_" + hashlib.sha256(f"{arguments} {lines} {results}".encode()).hexdigest()[:16]
         text = FUNCTION.format(name=name, arguments=arguments, lines=lines, results=results)
         if text not in _kernels:
             _kernels[text] = kernel_of(text, name, (), {})

@@ -358,7 +358,7 @@ def single_pass_rows(
     A row is HELD blocks in shared memory, and TAIL in registers.
     """
     LANES: gl.constexpr = WARPS * 32
-    # A thread has a lane of its own, in registers and in shared memory, where lanes are side by side.
+    # A thread has a lane of its own, in registers and in shared memory, where lanes are adjacent.
     LAYOUT: gl.constexpr = gl.BlockedLayout([1, DEPTH, ACROSS], [32, 1, 1], [WARPS, 1, 1], [2, 1, 0])
     STRIP_OF: gl.constexpr = gl.BlockedLayout([1, ACROSS], [32, 1], [WARPS, 1], [1, 0])
     POWERS: gl.constexpr = (POWER_A, Q_A, POWER_B, Q_B)

@@ -148,11 +148,11 @@ class NNCE(RobustLoss):
     def __init__(self, *, minimum: float = 1e-8, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
         self.minimum = check_range("minimum", minimum, above=0, below=0.5)
-        self._room = Statistic.clipped_focal_sum(0.0, self.minimum)
-        self.needs = (Statistic.NLL, self._room)
+        self._clipped = Statistic.clipped_focal_sum(0.0, self.minimum)
+        self.needs = (Statistic.NLL, self._clipped)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return _negative(s, self._room, self.minimum)
+        return _negative(s, self._clipped, self.minimum)
 
 
 @register(
@@ -185,8 +185,8 @@ class NNFL(RobustLoss):
         self.gamma = check_range("gamma", gamma, at_least=0)
         self.minimum = check_range("minimum", minimum, above=0, below=0.5)
         self.detach_focal = detach_focal
-        self._room = Statistic.clipped_focal_sum(self.gamma, self.minimum, detach=detach_focal)
-        self.needs = (Statistic.NLL, self._room)
+        self._clipped = Statistic.clipped_focal_sum(self.gamma, self.minimum, detach=detach_focal)
+        self.needs = (Statistic.NLL, self._clipped)
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return _negative(s, self._room, self.minimum)
+        return _negative(s, self._clipped, self.minimum)
