@@ -75,9 +75,10 @@ def _documentation(entry: LossEntry, options: list[str]) -> str:
 
 
 def _example(entry: LossEntry) -> list[str]:
-    tensors = "torch.zeros(2, 4), torch.tensor([2, 0])" + (", torch.eye(4), torch.ones(4)" if entry.reads == "features" else "")
-    call = f'noiseproof.functional.{entry.function_name}({tensors}, reduction="none").shape'
-    return ["    >>> import noiseproof", f"    >>> {call}", "    torch.Size([2])"]
+    values = ["torch.zeros(2, 4)", "torch.tensor([2, 0])", "torch.eye(4)", "torch.ones(4)"][: len(entry.arguments)]
+    names = ", ".join(entry.arguments)
+    call = f'noiseproof.functional.{entry.function_name}({names}, reduction="none").shape'
+    return ["    >>> import noiseproof", f"    >>> {names} = {', '.join(values)}", f"    >>> {call}", "    torch.Size([2])"]
 
 
 for _entry in list_losses():

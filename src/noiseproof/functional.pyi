@@ -31,7 +31,8 @@ def ce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.ce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.ce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -63,7 +64,8 @@ def fl(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.fl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.fl(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -93,7 +95,8 @@ def mae(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.mae(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.mae(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -121,7 +124,8 @@ def mse(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.mse(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.mse(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -151,7 +155,8 @@ def rce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.rce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.rce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -185,7 +190,8 @@ def sce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.sce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.sce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -215,7 +221,8 @@ def negative_ls(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.negative_ls(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.negative_ls(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -245,7 +252,8 @@ def gce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.gce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.gce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -277,7 +285,8 @@ def truncated_gce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.truncated_gce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.truncated_gce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -307,7 +316,8 @@ def taylor_ce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.taylor_ce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.taylor_ce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -337,7 +347,8 @@ def phuber_ce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.phuber_ce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.phuber_ce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -367,7 +378,8 @@ def js(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.js(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.js(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -395,7 +407,8 @@ def fisher_rao(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.fisher_rao(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.fisher_rao(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -423,7 +436,8 @@ def dft(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.dft(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.dft(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -455,7 +469,8 @@ def ogc(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.ogc(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.ogc(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -483,7 +498,8 @@ def nce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -515,7 +531,8 @@ def nfl(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nfl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nfl(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -545,7 +562,8 @@ def nnce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nnce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nnce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -579,7 +597,8 @@ def nnfl(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nnfl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nnfl(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -611,7 +630,8 @@ def aul(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.aul(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.aul(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -643,7 +663,8 @@ def agce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.agce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.agce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -673,7 +694,8 @@ def ael(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.ael(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.ael(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -705,7 +727,8 @@ def anorm(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.anorm(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.anorm(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -739,7 +762,8 @@ def amse(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.amse(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.amse(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -773,7 +797,8 @@ def anl_ce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.anl_ce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.anl_ce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -811,7 +836,8 @@ def anl_fl(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.anl_fl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.anl_fl(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -849,7 +875,8 @@ def jal_ce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.jal_ce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.jal_ce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -891,7 +918,8 @@ def jal_fl(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.jal_fl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.jal_fl(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -923,7 +951,8 @@ def nce_mae(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nce_mae(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nce_mae(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -957,7 +986,8 @@ def nce_rce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nce_rce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nce_rce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -993,7 +1023,8 @@ def nce_aul(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nce_aul(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nce_aul(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1029,7 +1060,8 @@ def nce_agce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nce_agce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nce_agce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1063,7 +1095,8 @@ def nce_ael(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nce_ael(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nce_ael(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1099,7 +1132,8 @@ def nfl_mae(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nfl_mae(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nfl_mae(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1137,7 +1171,8 @@ def nfl_rce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nfl_rce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nfl_rce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1177,7 +1212,8 @@ def nfl_aul(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nfl_aul(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nfl_aul(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1217,7 +1253,8 @@ def nfl_agce(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nfl_agce(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nfl_agce(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1255,7 +1292,8 @@ def nfl_ael(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nfl_ael(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nfl_ael(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1291,7 +1329,8 @@ def agce_mae(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.agce_mae(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.agce_mae(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1321,7 +1360,8 @@ def ece(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.ece(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.ece(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1355,7 +1395,8 @@ def efl(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.efl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.efl(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1389,7 +1430,8 @@ def ece_mae(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.ece_mae(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.ece_mae(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1427,7 +1469,8 @@ def efl_mae(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.efl_mae(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.efl_mae(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1459,7 +1502,8 @@ def logitclip(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.logitclip(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.logitclip(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1491,7 +1535,8 @@ def ce_lc(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.ce_lc(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.ce_lc(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1523,7 +1568,8 @@ def logit_bias(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.logit_bias(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.logit_bias(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1565,7 +1611,8 @@ def sr(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.sr(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.sr(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1597,7 +1644,8 @@ def ldr(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.ldr(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.ldr(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1631,7 +1679,8 @@ def nl(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.nl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.nl(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1663,7 +1712,8 @@ def jnpl(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.jnpl(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.jnpl(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1695,7 +1745,8 @@ def gjs(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.gjs(torch.zeros(2, 4), torch.tensor([2, 0]), reduction="none").shape
+        >>> logits, target = torch.zeros(2, 4), torch.tensor([2, 0])
+        >>> noiseproof.functional.gjs(logits, target, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1733,7 +1784,8 @@ def lt(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.lt(torch.zeros(2, 4), torch.tensor([2, 0]), torch.eye(4), torch.ones(4), reduction="none").shape
+        >>> features, target, means, root_freedom = torch.zeros(2, 4), torch.tensor([2, 0]), torch.eye(4), torch.ones(4)
+        >>> noiseproof.functional.lt(features, target, means, root_freedom, reduction="none").shape
         torch.Size([2])
     """
 
@@ -1773,6 +1825,7 @@ def lt_apl(
 
     Example:
         >>> import noiseproof
-        >>> noiseproof.functional.lt_apl(torch.zeros(2, 4), torch.tensor([2, 0]), torch.eye(4), torch.ones(4), reduction="none").shape
+        >>> features, target, means, root_freedom = torch.zeros(2, 4), torch.tensor([2, 0]), torch.eye(4), torch.ones(4)
+        >>> noiseproof.functional.lt_apl(features, target, means, root_freedom, reduction="none").shape
         torch.Size([2])
     """
