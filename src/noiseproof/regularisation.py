@@ -14,7 +14,7 @@ from noiseproof.checks import check_range
 
 __all__ = ["L1"]
 
-TAKES = "L1(model, strength) takes a module, or its parameters or named_parameters()"
+EXPECTED_MODEL = "L1(model, strength) takes a module, or its parameters or named_parameters()"
 
 
 class L1:
@@ -35,6 +35,10 @@ class L1:
         strength: the factor s. ``noiseproof losses jal-ce`` prints what the paper trains with: 5e-5 on CIFAR-10.
         exclude: name patterns of parameters to leave out, such as ``"*.bias"``, as :mod:`fnmatch` has them; it needs names. The
             paper leaves out none.
+
+    Raises:
+        TypeError: What is given is no model and no parameters, or a parameter is complex.
+        ValueError: There is no parameter, a pattern matches none, or the strength is negative.
 
     A call gives a scalar: float64 for float64 parameters, float32 for others. Its gradient is ``strength * sign(w)`` to the bit
     in the parameters' dtype, 0 at 0, so it is clipped, scaled, accumulated and averaged like the rest of the loss. Parameters
@@ -169,16 +173,16 @@ def _named(model: Any) -> list[tuple[str, Tensor]]:
             raise ValueError(f"{type(model).__name__} has no parameters to penalise")
         return named
     if isinstance(model, Tensor):
-        raise TypeError(f"{TAKES}, got one tensor: put it in a list")
+        raise TypeError(f"{EXPECTED_MODEL}, got one tensor: put it in a list")
     if isinstance(model, str) or not isinstance(model, Iterable):
-        raise TypeError(f"{TAKES}, got {model if isinstance(model, str | float) else type(model).__name__!r}")
+        raise TypeError(f"{EXPECTED_MODEL}, got {model if isinstance(model, str | float) else type(model).__name__!r}")
     items: list[Any] = list(model.items() if isinstance(model, Mapping) else model)
     if not items:
-        raise ValueError(f"{TAKES}, got none; a generator is empty once it has been used")
+        raise ValueError(f"{EXPECTED_MODEL}, got none; a generator is empty once it has been used")
     named = [item if isinstance(item, tuple) and len(item) == 2 else ("", item) for item in items]
     for name, weight in named:
         if not isinstance(name, str) or not isinstance(weight, Tensor):
-            raise TypeError(f"{TAKES}, got {type(weight if isinstance(name, str) else name).__name__} among them")
+            raise TypeError(f"{EXPECTED_MODEL}, got {type(weight if isinstance(name, str) else name).__name__} among them")
     return named
 
 

@@ -48,7 +48,7 @@ def test_a_run_taken_up_again_counts_its_pace_from_there(monkeypatch, capsys):
     clock[0] += 10
     lines.on_epoch_end(Epoch(3, 1.5, 0.5, None, None, 0.1, 10.0))
     assert capsys.readouterr().out.splitlines() == [
-        "goes on after epoch 2",
+        "resumes after epoch 2",
         "epoch 3/3  loss 1.5000  given 50.00 %  100 examples/s  0.0 s left",
     ]
 

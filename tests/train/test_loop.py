@@ -374,7 +374,7 @@ def test_without_a_test_split_no_test_accuracy_is_known(digits):
     assert outcome.record.task["test_examples"] == 0
 
 
-def test_the_observer_hears_every_batch_and_epoch_in_order(digits):
+def test_the_callback_is_told_of_every_batch_and_epoch_in_order(digits):
     heard = []
 
     class Ear(Callback):

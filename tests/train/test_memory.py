@@ -70,7 +70,7 @@ def test_of_runs_side_by_side_fewer_are_to_be_trained_at_once_and_nothing_is_tri
     """Another batch would be another run, and what fits now need not fit beside the others."""
     monkeypatch.setattr("noiseproof.train.run.largest_batch", None)
     with pytest.raises(
-        OutOfMemoryError, match=r"batch 128 in 5 runs side by side: train 2 at once \(at_once=2, .* or set a smaller batch"
+        OutOfMemoryError, match=r"batch 128 in 5 concurrent runs: train 2 at once \(at_once=2, .* or set a smaller batch"
     ):
         train(override(hungry, {"model.fits": 64}), options=RunOptions(at_once=5))
 

@@ -137,7 +137,7 @@ def test_a_finished_run_of_an_earlier_version_is_shown(tmp_path):
 def test_an_unfinished_run_under_another_name_is_resumed(tmp_path, interrupted, files, name):
     interrupted(earlier_recipe(), tmp_path / "runs" / name, 2)
     result = command(tmp_path / "runs")
-    assert "goes on after epoch 1" in result.output
+    assert "resumes after epoch 1" in result.output
     train(earlier_recipe(), folder=tmp_path / "whole")
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [name]
     (tmp_path / "runs" / name / "curves.png").unlink()  # the command's

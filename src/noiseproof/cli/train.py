@@ -47,7 +47,7 @@ Out = Annotated[Path, typer.Option(help="Folder of runs; each has its own inside
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Workers = Annotated[int, typer.Option(help="Processes that decode image files, for each split.", min=0)]
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
-Fast = Annotated[bool, typer.Option("--fast/--no-fast", help="Steps in CUDA graphs with our own kernels, where possible.")]
+Fast = Annotated[bool, typer.Option("--fast/--no-fast", help="Use CUDA graphs and the package's own kernels where possible.")]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="The same bits in every process on a GPU too; slower.")]
 Events = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result only, and warnings on stderr.")]

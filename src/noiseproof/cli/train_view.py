@@ -151,7 +151,7 @@ class Lines(Callback):
         self.epochs = record.recipe["epochs"]
         self.pace = Pace(self.epochs, record.task["examples"], epochs_done)
         if epochs_done:
-            self._tell(f"goes on after epoch {epochs_done}")
+            self._tell(f"resumes after epoch {epochs_done}")
 
     def on_batch_end(self, epoch: int, done: int, total: int) -> None:
         self.pace.reach(epoch, done)
@@ -201,7 +201,7 @@ class Bar(Callback):
             self.on_epoch_end(record.epochs[-1])
         self._show(epochs_done + 1)
         if epochs_done:
-            self.display.console.print(f"goes on after epoch {epochs_done}", highlight=False)
+            self.display.console.print(f"resumes after epoch {epochs_done}", highlight=False)
         self.display.start()
 
     def on_batch_end(self, epoch: int, done: int, total: int) -> None:

@@ -25,7 +25,7 @@ except ImportError as error:
 
 __all__ = ["HeldOutProbabilities", "join_folds"]
 
-SUM = 1e-3  # by how much the sum of probabilities may differ from 1
+SUM_TOLERANCE = 1e-3  # by how much the sum of probabilities may differ from 1
 
 
 class HeldOutProbabilities(BasePredictionWriter):  # type: ignore[misc] # whichever package it is of
@@ -88,7 +88,7 @@ class HeldOutProbabilities(BasePredictionWriter):  # type: ignore[misc] # whiche
             got = list(prediction.shape) if isinstance(prediction, Tensor) else type(prediction).__name__
             raise ValueError(f"predict_step must return a tensor [{count}, K] for a batch of {count} examples, got {got}")
         p = prediction.detach().float().cpu()
-        sums_to_one = bool(((p >= 0).all(1) & ((p.sum(1) - 1).abs() < SUM)).all())
+        sums_to_one = bool(((p >= 0).all(1) & ((p.sum(1) - 1).abs() < SUM_TOLERANCE)).all())
         if sums_to_one == self.logits:
             said = (
                 "look like probabilities: pass logits=False" if self.logits else "are no probabilities: leave logits=False out"

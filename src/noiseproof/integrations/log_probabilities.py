@@ -18,7 +18,7 @@ from noiseproof.losses import RobustLoss, create_loss, list_losses
 
 __all__ = ["LabelLogProbabilities", "label_loss", "label_losses", "reads_label_alone"]
 
-CERTAIN = {torch.float64: -701.0}
+LEAST_LOG1M_P = {torch.float64: -701.0}
 """The least log(1 - p) in a dtype; -80 in others"""
 
 
@@ -74,7 +74,7 @@ class LabelLogProbabilities:
     def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
         dtype = torch.float64 if self.dtype == torch.float64 else torch.float32
         log_p = self.log_probabilities.to(dtype).clamp_max(0.0)  # a fused head may round a sure label above 0
-        certain = CERTAIN.get(dtype, -80.0)
+        certain = LEAST_LOG1M_P.get(dtype, -80.0)
         # Where p rounds to 1 the slope of log(1 - p) has no end, while that of every loss in the logits is 0.
         unsure = log_p < -torch.exp(log_p.new_tensor(certain))
         log1m = torch.where(unsure, torch.log(-torch.expm1(log_p.masked_fill(~unsure, -1.0))), certain)

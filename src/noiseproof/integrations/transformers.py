@@ -18,7 +18,7 @@ from noiseproof.regularisation import L1
 
 __all__ = ["TrainerLoss"]
 
-IGNORED = -100
+IGNORE_INDEX = -100
 """The label that the Trainer leaves out of its count"""
 
 
@@ -48,8 +48,8 @@ class TrainerLoss:
     """
 
     def __init__(self, criterion: nn.Module, decay: L1 | None = None, *, shift: bool | None = None) -> None:
-        if getattr(criterion, "ignore_index", None) != IGNORED:
-            raise ValueError(f"the Trainer leaves out labels of {IGNORED} alone: the loss must have ignore_index={IGNORED}")
+        if getattr(criterion, "ignore_index", None) != IGNORE_INDEX:
+            raise ValueError(f"the Trainer leaves out labels of {IGNORE_INDEX} alone: ignore_index must be {IGNORE_INDEX}")
         if getattr(criterion, "follows_training", False):
             raise ValueError(f"{type(criterion).__name__} must be told of the training's progress, which the Trainer does not")
         if decay is not None and not callable(decay):
@@ -90,7 +90,7 @@ class TrainerLoss:
             rows, target, counted = labels.new_tensor(labels.numel() // classes), labels.reshape(-1, classes), classes
         else:
             _check_shape(logits, labels, "labels", logits.shape[:-1])
-            rows, target, counted = labels.ne(IGNORED).sum(), labels.reshape(-1), 1
+            rows, target, counted = labels.ne(IGNORE_INDEX).sum(), labels.reshape(-1), 1
         total = self.criterion.to(logits.device)(logits.reshape(-1, classes), target.to(logits.device))
         return total, rows, counted
 
@@ -101,7 +101,7 @@ class TrainerLoss:
         if labels.shape[-1] == log_probabilities.shape[-1] + 1:
             labels = labels[..., 1:]
         labels = labels.to(log_probabilities.device)
-        return label_loss(self.criterion.to(labels.device), log_probabilities, labels), labels.ne(IGNORED).sum()
+        return label_loss(self.criterion.to(labels.device), log_probabilities, labels), labels.ne(IGNORE_INDEX).sum()
 
     def _logits(self, outputs: Any) -> Tensor:
         if hasattr(outputs, "get"):

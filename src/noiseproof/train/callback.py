@@ -30,8 +30,8 @@ class Callback:
     ...         print(f"epoch {facts.epoch}: loss {facts.loss:.1f}")
     >>> from noiseproof.train import Recipe, train
     >>> _ = train(Recipe(dataset="digits", loss="mae", epochs=2), callback=Losses())
-    epoch 1: loss 0.9
-    epoch 2: loss 0.9
+    epoch 1: loss 1.8
+    epoch 2: loss 1.8
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -81,8 +81,7 @@ class Callback:
 class CallbackList(Callback):
     """Calls several callbacks, one after another.
 
-    Args:
-        callbacks: those to call, in this order.
+    >>> both = CallbackList(Callback(), TensorBoard("runs/NAME"))  # doctest: +SKIP
     """
 
     def __init__(self, *callbacks: Callback) -> None:

@@ -28,7 +28,7 @@ __all__ = [
     "read_confidence", "take_predictions", "write_checkpoint", "write_confidence", "write_tensors",
 ]  # fmt: skip
 
-FORMAT = "1"
+CHECKPOINT_FORMAT = "1"
 CHECKPOINT = "checkpoint.safetensors"
 Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors by name, and the facts."""
@@ -41,7 +41,9 @@ class CheckpointError(ValueError):
 def write_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Replace the checkpoint: a reader finds the old one or the new one, never a part."""
     text = json.dumps(facts)
-    write_tensors(folder / CHECKPOINT, tensors, {"noiseproof": FORMAT, "facts": text, "sha256": _digest(tensors, text)})
+    write_tensors(
+        folder / CHECKPOINT, tensors, {"noiseproof": CHECKPOINT_FORMAT, "facts": text, "sha256": _digest(tensors, text)}
+    )
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> str:
@@ -67,9 +69,9 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
     except (SafetensorError, OSError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # of dtypes torch lacks
         raise CheckpointError(f"{path}: damaged, or no checkpoint: {error}; move it away to start anew") from error
-    if (found := metadata.get("noiseproof")) != FORMAT or "facts" not in metadata:
+    if (found := metadata.get("noiseproof")) != CHECKPOINT_FORMAT or "facts" not in metadata:
         raise CheckpointError(
-            f"{path}: not a checkpoint of this version of noiseproof, which has format {FORMAT}, not {found}; "
+            f"{path}: not a checkpoint of this version of noiseproof, which has format {CHECKPOINT_FORMAT}, not {found}; "
             "move it away to start anew"
         )
     if _digest(tensors, metadata["facts"]) != metadata.get("sha256"):

@@ -24,13 +24,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from noiseproof.train.batch_loader import SINGLE, Rank
 
-__all__ = ["PATIENCE", "LostProcessError", "Processes", "answering", "process_group"]
+__all__ = ["PROCESS_TIMEOUT", "LostProcessError", "Processes", "answering", "process_group"]
 
 Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
-PATIENCE = 600.0
+PROCESS_TIMEOUT = 600.0
 """Seconds that a process waits for another; rank 0 may write a large checkpoint meanwhile, on a slow disk"""
 TIMED_OUT = re.compile(r"timed out|timeout", re.I)
-ENDED = re.compile(r"connection (was )?(closed|reset|refused)|broken pipe|peer .*(closed|exited)|remote process exited", re.I)
+CONNECTION_LOST = re.compile(
+    r"connection (was )?(closed|reset|refused)|broken pipe|peer .*(closed|exited)|remote process exited", re.I
+)
 
 
 class LostProcessError(ConnectionError):
@@ -48,7 +50,7 @@ def answering(world: int) -> Iterator[None]:
         yield
     except RuntimeError as error:
         text = str(error)
-        if world == 1 or not (TIMED_OUT.search(text) or ENDED.search(text)):
+        if world == 1 or not (TIMED_OUT.search(text) or CONNECTION_LOST.search(text)):
             raise
         timed_out = TIMED_OUT.search(text) is not None
         reason = "does not answer: it was stopped, or hangs" if timed_out else "has ended"
@@ -64,7 +66,7 @@ def _first_line(text: str) -> str:
 
 
 @contextmanager
-def process_group(device: torch.device, timeout: float = PATIENCE) -> Iterator[tuple[Rank, torch.device]]:
+def process_group(device: torch.device, timeout: float = PROCESS_TIMEOUT) -> Iterator[tuple[Rank, torch.device]]:
     """This process's rank among those that torchrun started, if it did, and its device: on CUDA the GPU of its local rank.
 
     A collective operation that another process does not join for ``timeout`` seconds is an error.

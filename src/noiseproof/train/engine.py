@@ -37,16 +37,28 @@ CHECK_STEPS = 100
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The device, the workers, and how to compute."""
+    """Where and how a run is computed, which its result does not depend on, or only by rounding.
+
+    Args:
+        device: Of the network and of data in memory.
+        workers: Processes that decode image files, for each split.
+        skip_corrupt: Whether damaged image files are left out instead of an error.
+        deterministic: Whether every process on a GPU computes the same bits, which is slower.
+        fast: Whether to use the fast engine on CUDA where it can be used.
+        at_once: Runs that use the device at the same time: with several, the fast engine keeps to one stream, not to slow
+            the others.
+        process: This process among those that train one network.
+
+    >>> RunOptions(torch.device("cpu"), workers=0).fast
+    True
+    """
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     workers: int = 2
     skip_corrupt: bool = False
     deterministic: bool = False
     fast: bool = True
-    """Whether to use the fast engine on CUDA where it can be used"""
     at_once: int = 1
-    """Runs that use the device at the same time: with several, the fast engine keeps to one stream, not to slow the others"""
     process: Rank = SINGLE
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from noiseproof.train.checkpoint import (
 from noiseproof.train.distributed import answering
 from noiseproof.train.engine import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import RECORD, Epoch, Record, environment, result_of, warnings_of
+from noiseproof.train.record import RECORD, Record, environment, result_of, warnings_of
 from noiseproof.train.run import INPUT_FACTS, DivergenceError, Predictions, Run, advice_on_memory, start_run
 from noiseproof.train.runs import claimed, identity
 from noiseproof.train.training_data import TrainingData, prepare, resolve_auto
@@ -43,7 +43,7 @@ WEIGHTS = "weights.safetensors"
 RECORD_SECONDS, RECORD_SHARE = 1.0, 0.01
 """While a run goes on, at least so long lies between two writings of its record, and they take at most this share of its time:
 waiting for the disk may take as long as a short epoch"""
-PART = {
+FACT_NAMES = {
     "name": "data",
     "test_examples": "examples to test on",
     "noise": "labels",
@@ -63,7 +63,17 @@ class _Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished run: its record, and its predictions for the training examples after the recipe's confidence epochs."""
+    """A finished run.
+
+    Args:
+        record: What it wrote about itself.
+        task: The data that it was trained on.
+        predictions: For the training examples, after each of the recipe's confidence epochs and the last.
+
+    >>> outcome = train(Recipe(dataset="digits", loss="ce", noise="symmetric:0.4"))
+    >>> len(outcome.predictions[1].probability) == len(outcome.task.train)
+    True
+    """
 
     record: Record
     task: TrainingData
@@ -81,12 +91,33 @@ def train(
     callback: Callback | None = None,
     observer: Callback | None = None,
 ) -> Outcome:
-    """Train as the recipe says, and return the outcome.
+    """Train as a recipe says.
 
-    ``task`` is the recipe's data, opened from ``data`` if left out. With a ``folder`` the run writes its record after an epoch,
-    at most once a second and for a hundredth of its time, a checkpoint every ``checkpoint_seconds`` and when it is stopped, and
-    at the end its weights and its confidence in the given labels. Called again with the same folder it resumes, to the same
-    result; a finished run is not run again. ``observer`` is the former name of ``callback``.
+    With a folder the run writes its record after an epoch, at most once a second and for a hundredth of its time, a checkpoint
+    now and then and when it is stopped, and at the end its weights and its confidence in the given labels. Called again with
+    the same folder it resumes, to the same result; a finished run is not run again.
+
+    Args:
+        recipe: What to train.
+        task: The recipe's data; opened if left out.
+        folder: Where to write; nothing is written if left out.
+        data: The folder of data sets; by default ``$NOISEPROOF_DATA``.
+        options: Where and how to compute.
+        checkpoint_seconds: How often a checkpoint is written.
+        callback: Is called while the run goes on.
+        observer: The former name of ``callback``.
+
+    Returns:
+        The record, the data and the predictions of the finished run.
+
+    Raises:
+        DivergenceError: A loss was not finite.
+        CheckpointError: The folder contains another run, or a damaged one.
+        OutOfMemoryError: A step did not fit into the memory; the message says which batch would.
+
+    >>> outcome = train(Recipe(dataset="digits", loss="jal-ce", noise="symmetric:0.4", optimiser="adam", lr=2e-3, epochs=5))
+    >>> outcome.record.result["test_accuracy"] > 0.7
+    True
     """
     options = options or RunOptions()
     with precision_of(recipe, options.deterministic):
@@ -167,7 +198,7 @@ class Loop:
         start = time.perf_counter()
         total, world = len(run.loader), self.options.process.world
         with self._timed("train"), advice_on_memory(self.recipe, self.task, self.options, run):
-            sums = run.train_epoch(epoch, lambda done: self.callback.on_batch_end(epoch, min(total, done * world), total))
+            facts = run.train_epoch(epoch, lambda done: self.callback.on_batch_end(epoch, min(total, done * world), total))
         self.callback.on_evaluation_begin(epoch)
         with self._timed("evaluate"):
             accuracy, others = run.accuracy(), run.other_accuracies()
@@ -178,8 +209,8 @@ class Loop:
                         f"the network's output is not finite after epoch {epoch + 1}, though every loss was, "
                         f"at learning rate {run.lr(epoch):.3g}; try a lower one, or a clip"
                     )
-        sums = sums._replace(loss=sums.loss - self.record.loss_constant)
-        facts = Epoch(epoch + 1, *sums, accuracy, run.lr(epoch), round(time.perf_counter() - start, 4), others)
+        whole = {"test_accuracy": accuracy, "other_accuracies": others, "seconds": round(time.perf_counter() - start, 4)}
+        facts = replace(facts, loss=facts.loss - self.record.loss_constant, **whole)
         self.record.epochs.append(facts)
         if epoch + 1 < self.recipe.epochs:
             with self._timed("save"):
@@ -255,7 +286,7 @@ class Loop:
             return
         changed = [key for key in ours | theirs if key not in INPUT_FACTS and theirs.get(key) != ours.get(key)]
         differences = self.recipe.differences(record.recipe) or [
-            f"its {PART.get(key, key)} were {theirs.get(key)}, not {ours.get(key)}" for key in changed
+            f"its {FACT_NAMES.get(key, key)} were {theirs.get(key)}, not {ours.get(key)}" for key in changed
         ]
         raise CheckpointError(f"{where} is of another run: {'; '.join(differences)}. Choose another folder, or move it away")
 

@@ -165,12 +165,21 @@ def _ask_if_images(place: str, shape: tuple[int, ...], model: str | None) -> Non
 
 @dataclass
 class RunPlan:
-    """A recipe, the store of runs that its files go to, and its data once they are opened; :func:`plan_run` makes one."""
+    """A recipe, its data and where its files go; :func:`plan_run` makes one.
+
+    Args:
+        recipe: What is trained.
+        store: The runs among which its folder is.
+        data: The folder of data sets, or the place of the user's own data.
+        opened: The data, once they are opened.
+
+    >>> RunPlan(Recipe(dataset="digits", loss="ce"), RunStore("runs")).training_data().name
+    'digits'
+    """
 
     recipe: Recipe
     store: RunStore
     data: str | None = None
-    """The folder of data sets, or the place of the user's own data"""
     opened: TrainingData | None = None
 
     def __post_init__(self) -> None:

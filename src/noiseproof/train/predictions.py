@@ -43,20 +43,29 @@ class PredictedBatch(NamedTuple):
 
 @dataclass
 class PredictionTable:
-    """Predictions that are computed while they are read or saved, once; :func:`predict_data` makes one."""
+    """Predictions that are computed while they are saved, once; :func:`predict_data` makes one.
+
+    Args:
+        trained: The network.
+        data: The examples.
+        place: Where they are, for messages.
+        workers: Processes that decode image files.
+        skip_corrupt: Whether damaged image files are left out instead of an error.
+        done: Examples that are predicted.
+        right: Examples of which the label is predicted.
+        on_batch: Is called with how many examples are done.
+
+    >>> predict_data(noiseproof.load("runs/NAME"), "new.csv").save("predictions.npz")  # doctest: +SKIP
+    """
 
     trained: TrainedClassifier
     data: Unlabelled
     place: str
-    """Where the data are, for messages"""
     workers: int = 0
     skip_corrupt: bool = False
     done: int = 0
-    """Examples that are predicted"""
     right: int = 0
-    """Examples of which the label, if there is one, is predicted"""
-    on_batch: Callable[[int], object] = lambda done: None
-    """Is called with how many examples are done"""
+    on_batch: Callable[[int], object] | None = None
 
     @property
     def class_names(self) -> list[str]:
@@ -86,7 +95,8 @@ class PredictionTable:
                 if self.data.labels is not None:
                     self.right += int((batch.predicted == self.data.labels[positions]).sum())
                 yield batch
-                self.on_batch(self.done)
+                if self.on_batch is not None:
+                    self.on_batch(self.done)
         except (ValueError, TypeError) as error:  # an error of a file has its name
             named = str(file_and_name(self.place)[0]) in str(error)
             raise error if named else ValueError(f"{self.place}: {error}") from error

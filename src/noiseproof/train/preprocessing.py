@@ -27,10 +27,10 @@ FRAMINGS: dict[str, type[Framing]] = {
     **{"Centre": ResizeCenterCrop, "Cover": ResizeCrop, "Squash": Resize},  # in older records
 }
 OPERATIONS = {"ResizeCenterCrop": ResizeCenterCrop}
-WRITTEN = re.compile(r"(\w+)\((\w+)=([0-9]{1,5}), (\w+)=([0-9]{1,5})\)")
-PIXELS = 2**24
+RESIZE_PATTERN = re.compile(r"(\w+)\((\w+)=([0-9]{1,5}), (\w+)=([0-9]{1,5})\)")
+MAX_PIXELS = 2**24
 """Of an image that a file of weights may ask for: the file must not decide how much memory is taken"""
-CHANNELS = 4
+MAX_CHANNELS = 4
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Preprocessing:
             return features
         _check("the kind of inputs", facts.get("kind") == "images", facts.get("kind"))
         mean, std = _numbers("mean", facts.get("mean")), _numbers("std", facts.get("std"))
-        _check("the number of channels", len(mean) <= CHANNELS, len(mean))
+        _check("the number of channels", len(mean) <= MAX_CHANNELS, len(mean))
         operations = facts.get("operations", [])
         _check("the operations", isinstance(operations, list) and len(operations) <= 1, operations)
         made = [_written(OPERATIONS, text) for text in operations]
-        _check("an enlargement", all(one.resize <= 2 * one.size and one.size**2 <= PIXELS for one in made), operations)
+        _check("an enlargement", all(one.resize <= 2 * one.size and one.size**2 <= MAX_PIXELS for one in made), operations)
         augment = Augment(made, mean, std, memory_format=memory_format)
         framing: Framing | None = _written(FRAMINGS, facts["framing"]) if "framing" in facts else None
         if framing is not None:
@@ -71,7 +71,9 @@ class Preprocessing:
         elif not made:
             known = *_whole_numbers("the images' size", facts.get("size")), len(mean)
         if known is not None:
-            _check("the shape of an image", len(known) == 3 and known[2] == len(mean) and math.prod(known[:2]) <= PIXELS, known)
+            _check(
+                "the shape of an image", len(known) == 3 and known[2] == len(mean) and math.prod(known[:2]) <= MAX_PIXELS, known
+            )
         return Preprocessing("images", known, augment, framing)
 
     @property
@@ -156,7 +158,7 @@ class Preprocessing:
 
 def _written(known: Mapping[str, type[Any]], text: Any) -> Any:
     """One of the known classes from its ``repr``, of two whole numbers. Nothing is evaluated."""
-    found = WRITTEN.fullmatch(text) if isinstance(text, str) else None
+    found = RESIZE_PATTERN.fullmatch(text) if isinstance(text, str) else None
     _check("a way to resize images", found is not None and found[1] in known, text)
     name, first, one, second, two = found.groups()  # type: ignore[union-attr] # checked
     try:

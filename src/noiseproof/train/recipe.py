@@ -19,7 +19,7 @@ from noiseproof.train.transforms import check_augmentation
 
 __all__ = ["RENAMED_FIELDS", "Recipe", "Schedule", "current_names", "default_facts", "override"]
 
-Optimiser = Literal["sgd", "adam"]
+OptimiserName = Literal["sgd", "adam"]
 Precision = Literal["float32", "tf32", "bf16"]
 RENAMED_FIELDS = {"test_share": "test_size", "one_scale": "global_scaling"}
 """Fields that records and command lines of earlier versions call otherwise"""
@@ -27,53 +27,73 @@ RENAMED_FIELDS = {"test_share": "test_size", "one_scale": "global_scaling"}
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that a run's result depends on. Two runs with equal recipes on equal data are the same run."""
+    """Everything that a run's result depends on. Two runs with equal recipes on equal data are the same run.
+
+    Args:
+        dataset: A name (digits, cifar10, ...) or the path of data of your own.
+        loss: A name of the catalogue.
+        loss_options: Its hyperparameters. ``a`` may be ``auto``, chosen for the recipe's noise before the run starts, or
+            ``auto:SOURCE``, chosen for this noise: a rate, symmetric:0.4, a matrix's file, or the folder of an audit.
+        noise: none; symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4; labels:FILE or labels:FILE#NAME, also of soft
+            labels; a matrix's file.
+        noise_rule: How wrong labels are drawn.
+        model: A name of the catalogue, or package.module:function, called with the number of classes and the options.
+        model_options: Options of the model.
+        weights: A file of weights to start from; its last layer is left out where the number of classes differs.
+        optimiser: sgd or adam.
+        lr: The learning rate of the first epoch.
+        momentum: Of SGD.
+        nesterov: Whether the momentum is Nesterov's.
+        schedule: The learning rate by epoch: cosine, constant, exponential:FACTOR or step:EPOCH:FACTOR.
+        l1: Strength of the L1 penalty, which is added to the loss before the clip.
+        l2: Weight decay as optimisers have it, which is added to the gradient after the clip.
+        clip: Largest norm of the gradient.
+        augment: A name of an augmentation.
+        epochs: Passes over the training examples.
+        batch: Examples in a step.
+        precision: float32, tf32 or bf16.
+        seed: Of the noise, the initial weights and the order of the examples.
+        confidence_epochs: After these epochs, and the last, the probability of every training example's given label is kept.
+        test_size: Of data without a test split, the share of examples to hold out as one; the same examples for every seed.
+        standardise: For features: subtract each column's mean and divide by its standard deviation.
+        global_scaling: With standardise: the mean and deviation of all columns together, not of each.
+        size: For image files: height and width that they are resized to; None is the augmentation's own, 224x224.
+        why: How options that were left open were chosen; no part of what is trained.
+
+    Raises:
+        ValueError: A value is outside its range, or no loss, model or schedule has the name.
+
+    >>> Recipe(dataset="digits", loss="jal-ce", noise="symmetric:0.4", epochs=3).criterion()
+    JALCE(alpha=1.0, beta=1.0, a=30.0, q=2.0, offset=True)
+    """
 
     dataset: str
-    """A name (digits, cifar10, ...) or the path of a user's own data"""
     loss: str
-    """A name of the catalogue"""
     loss_options: Mapping[str, Any] = field(default_factory=dict)
-    """``a`` may be ``auto``, chosen for the recipe's noise before the run starts, or ``auto:SOURCE``, for this noise: a rate,
-    symmetric:0.4, a matrix's file, or the folder of an audit"""
     noise: str = "none"
-    """none; symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4; labels:FILE or labels:FILE#NAME, also of soft labels;
-    a matrix's file"""
     noise_rule: Rule = "exact"
     model: str = "mlp"
-    """A name of the catalogue, or package.module:function, called with the number of classes and the options"""
     model_options: Mapping[str, Any] = field(default_factory=dict)
     weights: str | None = None
-    """A file of weights to start from; its last layer is left out where the number of classes differs"""
-    optimiser: Optimiser = "sgd"
+    optimiser: OptimiserName = "sgd"
     lr: float = 0.01
     momentum: float = 0.9
     nesterov: bool = False
     schedule: str = "cosine"
-    """cosine, constant, exponential:FACTOR or step:EPOCH:FACTOR; by epoch"""
     l1: float = 0.0
-    """Times the sum of absolute weights, added to the loss, before the clip"""
     l2: float = 0.0
-    """Weight decay as optimisers have it: added to the gradient after the clip"""
     clip: float | None = None
-    """Largest norm of the gradient"""
     augment: str = "none"
     epochs: int = 1
     batch: int = 128
     precision: Precision = "float32"
     seed: int = 0
     confidence_epochs: tuple[int, ...] = ()
-    """After these epochs the probability of every training example's given label is kept; the last one always is"""
     test_size: float = 0.0
-    """Of data without a test split, the share of examples to hold out as one; the same examples for every seed"""
     standardise: bool = False
-    """Features only: subtract each column's mean and divide by its deviation, both of the training examples"""
     global_scaling: bool = False
-    """With standardise: the mean and deviation of all columns together, not of each"""
     size: tuple[int, int] | None = None
-    """Image files only: height and width that they are resized to; none is the augmentation's own, 224x224"""
     why: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    """How options that were left open were chosen: for the record, and no part of what is trained"""
 
     def __post_init__(self) -> None:
         for name, kind in _kinds().items():
@@ -112,23 +132,39 @@ class Recipe:
 
     @property
     def has_auto(self) -> bool:
-        """Whether ``loss.a`` is still to be chosen; :func:`noiseproof.train.resolve_auto` does it."""
+        """Whether ``loss.a`` is still to be chosen; :func:`noiseproof.train.resolve_auto` chooses it."""
         return is_auto(self.loss_options.get("a"))
 
     def criterion(self) -> RobustLoss:
+        """The loss with its options."""
         return create_loss(self.loss, **self.loss_options)
 
     def as_dict(self) -> dict[str, Any]:
-        """Without ``why``: all that identifies the run."""
+        """The fields as JSON has them, without ``why``: all that identifies the run."""
         facts: dict[str, Any] = json.loads(json.dumps({name: getattr(self, name) for name in _kinds()}))
         return facts
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Recipe:
+        """The recipe that :meth:`as_dict` was called on.
+
+        Args:
+            facts: Fields by name; those of earlier versions are known by the names that they had.
+
+        Returns:
+            The recipe.
+        """
         return override(None, facts)
 
     def differences(self, other: Recipe | Mapping[str, Any]) -> list[str]:
-        """The fields in which another recipe, or that of a record, differs from this one."""
+        """The fields in which another recipe differs from this one.
+
+        Args:
+            other: A recipe, or that of a record.
+
+        Returns:
+            A sentence for each field.
+        """
         ours, theirs = self.as_dict(), other.as_dict() if isinstance(other, Recipe) else dict(other)
         # A record from before a field existed is that of a run with its default.
         theirs = default_facts() | current_names(theirs)
@@ -137,9 +173,17 @@ class Recipe:
 
 
 def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
-    """The recipe with some fields changed; ``loss.a`` and ``model.hidden`` change one option.
+    """The recipe with some fields changed.
 
-    Values may be text, as a command line has them.
+    Args:
+        recipe: What to change; None starts from the defaults.
+        changes: Values by field, also as text; ``loss.a`` and ``model.hidden`` change one option.
+
+    Returns:
+        A new recipe. Options of another loss or model are not taken over.
+
+    Raises:
+        ValueError: A recipe has no such field, or the value is outside its range.
 
     >>> override(Recipe(dataset="digits", loss="jal-ce"), {"lr": "0.02", "loss.a": "20"}).loss_options
     {'a': 20}
@@ -274,7 +318,7 @@ SCHEDULES = {"constant": 0, "cosine": 0, "exponential": 1, "step": 2}
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the learning rate goes from epoch to epoch; it is constant within one.
+    """The learning rate by epoch, as a factor; it is constant within one.
 
     constant             1
     cosine               (1 + cos(pi e/E)) / 2 in epoch e = 0, 1, ... of E: 1 in the first, nearly 0 in the last

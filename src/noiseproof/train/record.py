@@ -20,7 +20,7 @@ from noiseproof.io.files import ReadError, is_file, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.train.network import model_code_hash
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.run import ClassCounts, Predictions
+from noiseproof.train.run import ClassCounts, Epoch, Predictions
 from noiseproof.train.training_data import TrainingData
 from noiseproof.version import __version__
 
@@ -29,47 +29,43 @@ __all__ = [
     "warnings_of",
 ]  # fmt: skip
 
-FORMAT = 1
+RECORD_FORMAT = 1
 RECORD = "record.json"
 KEYS = (
     "format", "status", "message", "warnings", "result", "recipe", "loss", "loss_constant", "notes", "task", "environment",
     "seconds", "files", "epochs",
 )  # fmt: skip
-LATER = ("warnings", "loss_constant", "notes", "files")
+OPTIONAL_KEYS = ("warnings", "loss_constant", "notes", "files")
 """Fields that records of before do not have; they are left out where they are empty"""
-NEEDED = ("recipe", "task", "result")
+REQUIRED_KEYS = ("recipe", "task", "result")
 Status = Literal["running", "finished", "diverged"]
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One epoch. Accuracies are shares of 1; those on given and clean labels were counted while training."""
-
-    epoch: int
-    loss: float
-    given_accuracy: float
-    clean_accuracy: float | None
-    test_accuracy: float | None
-    lr: float
-    seconds: float
-    other_accuracies: dict[str, float] = field(default_factory=dict)
-    """On further examples to test on, by name"""
-
-    def accuracies(self) -> dict[str, float]:
-        """The accuracies that are known, by what they are of.
-
-        >>> Epoch(1, loss=0.5, given_accuracy=0.6, clean_accuracy=None, test_accuracy=0.9, lr=0.1, seconds=2.0).accuracies()
-        {'given': 0.6, 'test': 0.9}
-        """
-        shares = {"given": self.given_accuracy, "clean": self.clean_accuracy, "test": self.test_accuracy}
-        return {name: share for name, share in shares.items() if share is not None} | self.other_accuracies
 
 
 @dataclass
 class Record:
-    """A run's facts, as ``record.json`` holds them. The result is the last epoch's; no other epoch is ever chosen.
+    """A run's facts, as ``record.json`` contains them. The result is the last epoch's; no other epoch is ever chosen.
 
     They are read as they stand: a record outlives the losses, the models and the fields of recipes that it names.
+
+    Args:
+        recipe: The fields of the recipe.
+        task: What identifies the data, their labels and the code of a model of one's own.
+        environment: Versions, the machine, and how the run was computed.
+        epochs: The numbers of each epoch.
+        seconds: By phase: prepare, train, evaluate, save.
+        result: The numbers of the last epoch.
+        status: running, finished or diverged.
+        message: Why it diverged.
+        loss: The loss with all its options: the recipe has only those that were given.
+        warnings: What a total hides: a class that is never predicted, a loss that was still falling.
+        loss_constant: What the loss of every example contains, AMSE's (a - 1)^q / K say; the epochs' losses are without it.
+        notes: Why options have the values that were chosen for them, where ``auto`` was asked for.
+        files: The SHA-256 of each further file of a finished run, by name.
+
+    >>> from noiseproof.train import Recipe, train
+    >>> record = train(Recipe(dataset="digits", loss="ce")).record
+    >>> record.status, sorted(record.result)[:2]
+    ('finished', ['accuracy_by_class', 'epoch'])
     """
 
     recipe: dict[str, Any]
@@ -77,23 +73,27 @@ class Record:
     environment: dict[str, Any]
     epochs: list[Epoch] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    """By phase: prepare, train, evaluate, save"""
     result: dict[str, Any] = field(default_factory=dict)
     status: Status = "running"
     message: str = ""
     loss: str = ""
-    """With all its options: the recipe has only those that were given"""
     warnings: list[str] = field(default_factory=list)
-    """What a total hides: a class that is never predicted, a loss that was still falling"""
     loss_constant: float = 0.0
-    """What the loss of every example holds, AMSE's (a - 1)^q / K say; the epochs' losses are without it"""
     notes: list[str] = field(default_factory=list)
-    """Why options have the values that were chosen for them, where ``auto`` was asked for"""
     files: dict[str, str] = field(default_factory=dict)
-    """The SHA-256 of each file beside the record of a finished run, by name"""
 
     @staticmethod
     def of(recipe: Recipe, task: TrainingData, environment: dict[str, Any]) -> Record:
+        """The record of a run that has not begun.
+
+        Args:
+            recipe: What is trained, without ``auto``.
+            task: The data.
+            environment: What :func:`environment` returns.
+
+        Returns:
+            A record without epochs.
+        """
         facts = recipe.as_dict(), task_facts(recipe, task), environment
         criterion = recipe.criterion()
         constant = criterion.constant(len(task.classes))
@@ -101,11 +101,24 @@ class Record:
 
     @staticmethod
     def status_in(facts: Mapping[str, Any]) -> Status:
-        """The status; facts that were kept without one are of a finished run if they have a result."""
+        """The status in the facts of a record; without one it is finished if it has a result.
+
+        Args:
+            facts: What ``record.json`` contains.
+
+        Returns:
+            running, finished or diverged.
+        """
         status: Status = facts.get("status") or ("finished" if facts["result"] else "running")
         return status
 
     def add_seconds(self, phase: str, seconds: float) -> None:
+        """Count time.
+
+        Args:
+            phase: What it was spent on.
+            seconds: How long that took.
+        """
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
     def phases(self) -> dict[str, float]:
@@ -113,25 +126,51 @@ class Record:
         return {phase: round(seconds, 3) for phase, seconds in self.seconds.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        facts = asdict(self) | {"format": FORMAT, "seconds": self.phases()}
-        return {key: facts[key] for key in KEYS if key not in LATER or facts[key]}
+        """The facts as JSON has them."""
+        facts = asdict(self) | {"format": RECORD_FORMAT, "seconds": self.phases()}
+        return {key: facts[key] for key in KEYS if key not in OPTIONAL_KEYS or facts[key]}
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Record:
-        """What :meth:`as_dict` gave, also without its epochs; a ValueError if it is not that, or has another format."""
-        check_facts(facts, (*NEEDED, "environment", "seconds"))
+        """The record of which :meth:`as_dict` was written, also without its epochs.
+
+        Args:
+            facts: What ``record.json`` contains.
+
+        Returns:
+            The record.
+
+        Raises:
+            ValueError: They are not the facts of a record, or of another format.
+        """
+        check_facts(facts, (*REQUIRED_KEYS, "environment", "seconds"))
         known = {field.name for field in fields(Epoch)}
         epochs = [Epoch(**{key: value for key, value in epoch.items() if key in known}) for epoch in facts.get("epochs", [])]
         told = {key: facts[key] for key in KEYS if key in facts and key not in ("format", "epochs", "status")}
         return Record(**told, epochs=epochs, status=Record.status_in(facts))
 
     def write(self, folder: Path) -> None:
+        """Replace ``record.json`` in a folder: a reader finds the old file or the new one, never a part.
+
+        Args:
+            folder: The run's.
+        """
         text = json.dumps(self.as_dict(), indent=1)
         write_whole(folder / RECORD, lambda path: path.write_text(text, encoding="utf-8"))
 
     @staticmethod
     def read(folder: Path) -> Record | None:
-        """The record in a folder, if there is one; a ValueError if it is not readable as one."""
+        """The record in a folder.
+
+        Args:
+            folder: The run's.
+
+        Returns:
+            The record, or None if there is none.
+
+        Raises:
+            ValueError: It is not readable as one.
+        """
         path = folder / RECORD
         if not is_file(path):
             return None
@@ -146,11 +185,11 @@ def fault_of(error: ValueError) -> str:
     return error.fault if isinstance(error, ReadError) else str(error)
 
 
-def check_facts(facts: Any, needed: Iterable[str] = NEEDED) -> None:
+def check_facts(facts: Any, needed: Iterable[str] = REQUIRED_KEYS) -> None:
     """A ValueError that says in which field they are not the facts of a run: records come from other machines and editors."""
     _check_kind("a record", facts, dict)
-    if (found := facts.get("format", FORMAT)) != FORMAT:
-        raise ValueError(f"format {FORMAT} expected, found {_short(found)}")
+    if (found := facts.get("format", RECORD_FORMAT)) != RECORD_FORMAT:
+        raise ValueError(f"format {RECORD_FORMAT} expected, found {_short(found)}")
     for key in needed:
         if key not in facts:
             raise ValueError(f"it has no {key!r}")

@@ -6,9 +6,11 @@ import copy
 import gc
 import itertools
 import math
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -27,23 +29,49 @@ from noiseproof.train.training_data import TrainingData
 from noiseproof.train.transforms import Transforms
 
 __all__ = [
-    "ClassCounts", "DivergenceError", "EpochSums", "OutOfMemoryError", "Predictions", "Run", "advice_on_memory", "start_run",
+    "ClassCounts", "DivergenceError", "Epoch", "OutOfMemoryError", "Predictions", "Run", "advice_on_memory", "start_run",
 ]  # fmt: skip
 
 INPUT_FACTS = ("class_names", "preprocessing")
-"""The facts of a task that a run adds once it has its transforms; they tell no runs apart"""
+"""The facts of the data that a run adds once it has its transforms; they do not identify a run"""
 
 
 class DivergenceError(RuntimeError):
     """The loss was not finite; the message says when."""
 
 
-class EpochSums(NamedTuple):
-    """An epoch's mean loss, and the shares of the given and of the clean labels that were predicted while training."""
+@dataclass(frozen=True)
+class Epoch:
+    """The numbers of an epoch. Accuracies are shares of 1; those on given and clean labels were counted while training.
 
+    Args:
+        epoch: Its number, counted from 1.
+        loss: The mean over its steps.
+        given_accuracy: Of the given labels, the share that was predicted.
+        clean_accuracy: The same of the clean labels, where they are known.
+        test_accuracy: After the epoch, if there are examples to test on.
+        lr: The learning rate.
+        seconds: Its duration.
+        other_accuracies: On further examples to test on, by name.
+    """
+
+    epoch: int
     loss: float
     given_accuracy: float
     clean_accuracy: float | None
+    test_accuracy: float | None
+    lr: float
+    seconds: float
+    other_accuracies: dict[str, float] = field(default_factory=dict)
+
+    def accuracies(self) -> dict[str, float]:
+        """The accuracies that are known, by what they are of.
+
+        >>> Epoch(1, loss=0.5, given_accuracy=0.6, clean_accuracy=None, test_accuracy=0.9, lr=0.1, seconds=2.0).accuracies()
+        {'given': 0.6, 'test': 0.9}
+        """
+        shares = {"given": self.given_accuracy, "clean": self.clean_accuracy, "test": self.test_accuracy}
+        return {name: share for name, share in shares.items() if share is not None} | self.other_accuracies
 
 
 class Predictions(NamedTuple):
@@ -62,7 +90,23 @@ class ClassCounts(NamedTuple):
 
 
 class Run:
-    """A recipe's network, its data on the device, and the engine that trains it, the plain one unless another is given."""
+    """A recipe's network, its data on the device, and the engine that trains it.
+
+    :func:`noiseproof.train.train` runs one to its end; by itself it trains and evaluates epoch by epoch.
+
+    Args:
+        recipe: What is trained, without ``auto``.
+        task: Its data.
+        options: Where and how it is computed.
+        engine: What computes its epochs; the plain engine is the definition.
+
+    >>> from noiseproof.train import Recipe, prepare
+    >>> recipe = Recipe(dataset="digits", loss="ce", epochs=2)
+    >>> run = Run(recipe, prepare(recipe))
+    >>> run.train_epoch(0).loss > run.train_epoch(1).loss
+    True
+    >>> run.close()
+    """
 
     def __init__(
         self,
@@ -149,22 +193,51 @@ class Run:
         return {**model_facts(self.recipe, self.task), **self.inputs, **facts}
 
     def lr(self, epoch: int) -> float:
+        """The learning rate of an epoch.
+
+        Args:
+            epoch: Its number, counted from 0.
+
+        Returns:
+            The recipe's, times the factor of its schedule.
+        """
         return self.recipe.lr * self.schedule.factor(epoch, self.recipe.epochs)
 
-    def train_epoch(self, epoch: int, on_batch: Callable[[int], None] = lambda done: None) -> EpochSums:
-        """One pass over the training examples; ``on_batch`` gets how many are done."""
+    def train_epoch(self, epoch: int, on_batch: Callable[[int], None] = lambda done: None) -> Epoch:
+        """One pass over the training examples.
+
+        Args:
+            epoch: Its number, counted from 0.
+            on_batch: Is called after each step with how many examples are done.
+
+        Returns:
+            Its numbers, without those of an evaluation.
+
+        Raises:
+            DivergenceError: A loss was not finite.
+        """
+        start = time.perf_counter()
         self.criterion.set_epoch(epoch)
         with self.engine.on_stream():
             steps = self.engine.train_epoch(epoch, self.lr(epoch), on_batch, lambda losses: self._finite(epoch, losses))
-            return self.sums(epoch, steps)
+            loss, given, clean = self.read_metrics(epoch, steps)
+        return Epoch(epoch + 1, loss, given, clean, None, self.lr(epoch), time.perf_counter() - start)
 
-    def sums(self, epoch: int, steps: EpochMetrics) -> EpochSums:
-        """Read the epoch's numbers from the device, which waits for it."""
+    def read_metrics(self, epoch: int, steps: EpochMetrics) -> tuple[float, float, float | None]:
+        """Read an epoch's numbers from the device, which waits for it.
+
+        Args:
+            epoch: Its number, counted from 0.
+            steps: What the engine counted.
+
+        Returns:
+            The mean loss, and the shares of the given and of the clean labels that were predicted.
+        """
         values = self._finite(epoch, steps.losses)
         examples = self.processes.total_of(steps.examples)
         given = self.processes.total_of(int(steps.given)) / examples
         clean = None if steps.clean is None else self.processes.total_of(int(steps.clean)) / examples
-        return EpochSums(sum(values) / len(values), given, clean)
+        return sum(values) / len(values), given, clean
 
     def _finite(self, epoch: int, losses: Tensor) -> list[float]:
         """The losses of an epoch's first steps as numbers; an error if one is not finite."""
@@ -178,6 +251,7 @@ class Run:
         return values
 
     def accuracy(self) -> float | None:
+        """The share of the test examples that is predicted right; None if there are none."""
         self.test_images_left_out = 0
         if self.test_loader is None:
             return None
@@ -185,6 +259,7 @@ class Run:
         return int(self.tested.right.sum()) / int(self.tested.seen.sum())
 
     def other_accuracies(self) -> dict[str, float]:
+        """The same of each further set of examples to test on, by name."""
         counts = {name: self._counts_on(loader) for name, loader in self.other_loaders.items()}
         return {name: int(found.right.sum()) / int(found.seen.sum()) for name, found in counts.items()}
 
@@ -206,7 +281,7 @@ class Run:
         return found
 
     def predictions(self) -> Predictions:
-        """Of the training examples as they are, without augmentation."""
+        """The predictions for the training examples as they are, without augmentation."""
         probability = np.zeros(len(self.loader), dtype=np.float32)
         predicted = np.zeros(len(self.loader), dtype=np.int64)
         with self.engine.on_stream():
@@ -218,11 +293,25 @@ class Run:
             return Predictions(self.processes.gathered(probability), self.processes.gathered(predicted) - 1)
 
     def probabilities(self, split: Examples) -> NDArray[np.float32]:
-        """Of all classes, ``[N, K]``, for the examples of a split; nan for damaged images, which are left out on request."""
+        """The probabilities of all classes.
+
+        Args:
+            split: Examples to evaluate.
+
+        Returns:
+            ``[N, K]``; nan for damaged images, where they are left out.
+        """
         return self._outputs(split, lambda logits: torch.softmax(logits, 1))
 
     def logits(self, split: Examples) -> NDArray[np.float32]:
-        """Like :meth:`probabilities`, before the softmax."""
+        """The same before the softmax.
+
+        Args:
+            split: Examples to evaluate.
+
+        Returns:
+            ``[N, K]``; nan for damaged images, where they are left out.
+        """
         return self._outputs(split, lambda logits: logits)
 
     def _outputs(self, split: Examples, function: Callable[[Tensor], Tensor]) -> NDArray[np.float32]:
@@ -240,7 +329,14 @@ class Run:
         return outputs
 
     def features(self, split: Examples) -> NDArray[np.float32] | None:
-        """The activations ``[N, D]`` before the last layer, as :meth:`probabilities`; None for a network of the user's own."""
+        """The activations before the last layer.
+
+        Args:
+            split: Examples to evaluate.
+
+        Returns:
+            ``[N, D]``, as :meth:`probabilities`; None for a network of the user's own.
+        """
         if not isinstance(self.network, Classifier):
             return None
         loader = self.loader if split is self.task.train else self._loader(split)
@@ -275,7 +371,11 @@ class Run:
     def copy_of_state(self, into: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
         """The same on the device, which takes no time to speak of, or on the CPU if the device is full.
 
-        ``into`` is an earlier copy, whose memory is used.
+        Args:
+            into: An earlier copy, whose memory is used.
+
+        Returns:
+            Tensors by name.
         """
         with torch.no_grad(), self.engine.on_stream():
             named = self._named_state()
@@ -288,12 +388,26 @@ class Run:
                 return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named.items()}
 
     def on_cpu(self, copy: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What :meth:`copy_of_state` gave, as :meth:`state` gives it."""
+        """A copy of the state, moved to the CPU.
+
+        Args:
+            copy: What :meth:`copy_of_state` returned.
+
+        Returns:
+            What :meth:`state` would have returned then.
+        """
         with self.engine.on_stream():
             return {name: tensor.cpu().contiguous() for name, tensor in copy.items()}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Load what :meth:`state` gave, with this engine or another; a ValueError if it is another network's."""
+        """Load a state, of this engine or another.
+
+        Args:
+            state: What :meth:`state` returned.
+
+        Raises:
+            ValueError: It is another network's.
+        """
         ours = self._named_state()
         for name, tensor in ours.items():
             if name not in state or state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
@@ -351,7 +465,7 @@ def _advice(recipe: Recipe, task: TrainingData, options: RunOptions) -> str:
     if options.at_once > 1:  # the others take and give back memory meanwhile: nothing is tried, and the run stays what it is
         fewer = options.at_once // 2
         way = f"at_once={fewer}, in a terminal --at-once {fewer} of reproduce, --jobs {fewer} of compare"
-        return f"{where} in {options.at_once} runs side by side: train {fewer} at once ({way}), or set a smaller batch"
+        return f"{where} in {options.at_once} concurrent runs: train {fewer} at once ({way}), or set a smaller batch"
     fits = largest_batch(recipe, task, options)
     if fits is None:
         return f"{where}, and no smaller one fits: take a smaller model or smaller inputs, or another device"

@@ -23,16 +23,31 @@ from noiseproof.train.record import RECORD, Record, check_facts, fault_of
 
 __all__ = ["BusyError", "RunStore", "StoredRun", "claimed", "folder_name", "identity", "recipe_key"]
 
-WRITTEN = (RECORD, "checkpoint.safetensors", "weights.safetensors", "confidence.npz", "curves.png")
+RUN_FILES = (RECORD, "checkpoint.safetensors", "weights.safetensors", "confidence.npz", "curves.png")
 DATA_FACTS = ("classes", "examples", "test_examples", "other_tests", "model")
 """Those of a task's facts that tell runs apart, beside its labels and its files; further ones are for the reader"""
 
 
 def identity(recipe: Mapping[str, Any], task: Mapping[str, Any]) -> str:
-    """The digest of a run's recipe and data, from the ``recipe`` and ``task`` of its record.
+    """The digest of a run's recipe and data.
 
     Paths are left out where the files' hashes are known. Fields with their default value are left out too: a record that was
-    written before recipes had a field is that of a run with its default. A ValueError if they are not of a record.
+    written before recipes had a field is that of a run with its default.
+
+    Args:
+        recipe: The ``recipe`` of its record.
+        task: The ``task`` of its record.
+
+    Returns:
+        A SHA-256 in hexadecimal digits.
+
+    Raises:
+        ValueError: They are not of a record.
+
+    >>> task = {"name": "digits", "noise": {"hash": "0"}, "classes": 10, "examples": 1297, "test_examples": 500}
+    >>> recipe = Recipe(dataset="digits", loss="ce")
+    >>> identity(recipe.as_dict(), task) == identity({"dataset": "digits", "loss": "ce"}, task)
+    True
     """
     try:
         sources = dict(task.get("sources", {}))
@@ -57,7 +72,13 @@ def recipe_key(recipe: Mapping[str, Any]) -> str:
 
 
 def folder_name(recipe: Recipe) -> str:
-    """The folder of a new run: what is trained, and the digest of the whole recipe.
+    """The name of a new run's folder: what is trained, and the digest of the whole recipe.
+
+    Args:
+        recipe: What is trained.
+
+    Returns:
+        A name without characters that a file system may refuse.
 
     >>> folder_name(Recipe(dataset="digits", loss="jal-ce", noise="symmetric:0.8", seed=123))
     'digits_jal-ce_symmetric-0.8_seed123_4f06ce44'
@@ -96,25 +117,48 @@ def _stem(path: str) -> str:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as its record describes it, in a folder or in a line of a file of records."""
+    """A run as its record describes it, in a folder or in a line of a file of records.
+
+    Args:
+        identity: The digest of its recipe and data.
+        status: running, finished, diverged, or unreadable, with the reason in the facts' message.
+        facts: The record without its epochs.
+        folder: Where it is.
+
+    >>> for run in RunStore("runs").runs():  # doctest: +SKIP
+    ...     print(run.status, run.facts["recipe"]["loss"], run.folder)
+    """
 
     identity: str
     status: str
-    """running, finished, diverged, or unreadable, with the reason in the facts' message"""
     facts: dict[str, Any]
-    """The record without its epochs"""
     folder: Path | None = None
 
     @staticmethod
     def of(facts: Mapping[str, Any], folder: Path | None = None) -> StoredRun:
-        """From a record's facts; nothing is checked against this version's catalogue."""
+        """From a record; nothing is checked against this version's catalogue.
+
+        Args:
+            facts: What ``record.json`` contains.
+            folder: Where it is.
+
+        Returns:
+            The run.
+        """
         check_facts(facts)
         summary = {key: value for key, value in facts.items() if key != "epochs"}
         return StoredRun(identity(facts["recipe"], facts["task"]), Record.status_in(facts), summary, folder)
 
 
 class RunStore:
-    """The runs in the sub-folders of ``root``. A record is read again only when its file has changed."""
+    """The runs in the sub-folders of a folder. A record is read again only when its file has changed.
+
+    Args:
+        root: The folder.
+
+    >>> RunStore("runs").folder_for(Recipe(dataset="digits", loss="ce", seed=3)).name
+    'digits_ce_none_seed3_61518125'
+    """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).expanduser()
@@ -142,12 +186,27 @@ class RunStore:
             return StoredRun("", "unreadable", {"message": f"{path}: not the record of a run: {fault}"}, path.parent)
 
     def find(self, wanted: str) -> StoredRun | None:
-        """The run with this identity, a finished one if there are several."""
+        """The run with an identity, a finished one if there are several.
+
+        Args:
+            wanted: What :func:`identity` returned.
+
+        Returns:
+            The run, or None.
+        """
         found = [run for run in self.runs() if run.identity == wanted]
         return min(found, key=lambda run: run.status != "finished", default=None)
 
     def folder_for(self, recipe: Recipe, task: Mapping[str, Any] | None = None) -> Path:
-        """Where this run is, or will be. Without the facts of its task, a run with the same recipe is taken for it."""
+        """Where a run is, or will be.
+
+        Args:
+            recipe: What is trained.
+            task: What identifies its data; without, a run with the same recipe is taken for it.
+
+        Returns:
+            Its folder.
+        """
         facts = recipe.as_dict()
         if task is None:
             wanted = _not_default(facts)
@@ -173,7 +232,7 @@ def claimed(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise BusyError(f"another process is at work in {folder}; wait for it, or choose another folder") from None
         if held:  # or a partial file might be another process's
-            for name in WRITTEN:
+            for name in RUN_FILES:
                 remove_partial(folder / name)
         try:
             yield

@@ -37,7 +37,7 @@ __all__ = ["Inputs", "TrainedClassifier", "load"]
 Inputs = ArrayLike | Tensor | Examples | str | os.PathLike[str] | Sequence[str] | Sequence[os.PathLike[str]]
 """An array or tensor of what the network was trained on, features ``[N, D]`` or images uint8 ``[N, H, W, C]`` or
 ``[N, H, W]``; the examples of a data set; or the path of an image file, or several."""
-METADATA = 2**24
+MAX_METADATA_CHARACTERS = 2**24
 """Characters of a file's description of its network that are read: as objects they take many times more memory"""
 
 
@@ -45,6 +45,16 @@ class TrainedClassifier:
     """A trained network with its classes and its preprocessing; :func:`load` makes one.
 
     Inputs are prepared and computed as the run evaluates: on the CPU the numbers equal those of the run to the bit.
+
+    Args:
+        network: The network, with its weights.
+        classes: The names of the classes.
+        preprocessing: How inputs are prepared.
+        recipe: Says the model and the precision.
+        device: Where the network is.
+
+    >>> trained = load("runs/NAME")  # doctest: +SKIP
+    >>> trained.predict_names(x)  # doctest: +SKIP
     """
 
     def __init__(
@@ -75,34 +85,68 @@ class TrainedClassifier:
         return len(how.statistics[0]) if how.statistics else int(self._recipe.model_options.get("in_features", 0))
 
     def logits(self, x: Inputs) -> NDArray[np.float32]:
-        """``[N, K]``, in the order of ``classes``."""
+        """The logits of examples.
+
+        Args:
+            x: Examples, as ``Inputs`` says: an array or tensor, a data set's examples, or paths of image files.
+
+        Returns:
+            ``[N, K]``, in the order of ``classes``.
+        """
         return np.concatenate([logits.cpu().numpy() for _, logits in self.batches(x)])
 
     def probabilities(self, x: Inputs) -> NDArray[np.float32]:
-        """``[N, K]``, the softmax of the logits."""
+        """The probabilities of the classes.
+
+        Args:
+            x: Examples, as ``Inputs`` says: an array or tensor, a data set's examples, or paths of image files.
+
+        Returns:
+            ``[N, K]``, the softmax of the logits.
+        """
         return np.concatenate([torch.softmax(logits, 1).cpu().numpy() for _, logits in self.batches(x)])
 
     def predict(self, x: Inputs) -> NDArray[np.int64]:
-        """The index ``[N]`` of the likeliest class of each example."""
+        """The likeliest class of each example.
+
+        Args:
+            x: Examples, as ``Inputs`` says: an array or tensor, a data set's examples, or paths of image files.
+
+        Returns:
+            Indices ``[N]`` of ``classes``.
+        """
         return np.concatenate([logits.argmax(1).cpu().numpy() for _, logits in self.batches(x)])
 
     def predict_names(self, x: Inputs) -> list[str]:
-        """The name of the likeliest class of each example."""
+        """The name of the likeliest class of each example.
+
+        Args:
+            x: Examples, as ``Inputs`` says: an array or tensor, a data set's examples, or paths of image files.
+
+        Returns:
+            ``N`` names.
+        """
         return [self.classes[k] for k in self.predict(x)]
 
     def batches(self, x: Inputs, *, workers: int = 0, skip_corrupt: bool = False) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        """The examples in order, batch by batch: their positions in ``x``, and their logits in float32 on the device.
+        """The logits of examples in order, batch by batch.
 
-        ``workers`` processes decode image files; ``skip_corrupt`` leaves out damaged ones, which are otherwise an error.
+        Args:
+            x: Examples, as ``Inputs`` says: an array or tensor, a data set's examples, or paths of image files.
+            workers: Processes that decode image files.
+            skip_corrupt: Whether damaged ones are left out instead of an error.
+
+        Returns:
+            An iterator over the positions of a batch in ``x``, and its logits in float32 on the device.
         """
-        examples = examples_in(self._in_order(x))
+        examples = examples_in(self._ordered_columns(x))
         given = self.preprocessing.batches(examples, self.device, workers=workers, skip_corrupt=skip_corrupt)
         for batch in given:
             with torch.no_grad(), precision_of(self._recipe, torch.are_deterministic_algorithms_enabled()), self._autocast():
                 logits = logits_of(self.network.eval(), batch.inputs, len(self.classes))
             yield batch.indices.cpu().numpy(), logits.float()
 
-    def _in_order(self, x: Any) -> Any:
+    def _ordered_columns(self, x: Any) -> Any:
         """Of a data frame that has the columns of training, these, in their order: others are the labels, say."""
         names = [str(name) for name in getattr(x, "columns", ())]  # a name may be a number, and a table's are texts
         places = dict(zip(names, getattr(x, "columns", ()), strict=True))
@@ -121,8 +165,16 @@ class TrainedClassifier:
         """The preprocessing of arrays, the network and the softmax as one ``torch.export`` program, for any number of examples.
 
         Its input is a tensor of float32 features ``[N, D]`` or of uint8 images ``[N, H, W, C]``, its output the probabilities
-        ``[N, K]``. It computes in float32, also where the run used bf16. ``example``, an array of one or more examples, is
-        needed only where the run did not keep their shape.
+        ``[N, K]``. It computes in float32, also where the run used bf16.
+
+        Args:
+            example: One or more examples, needed only where the run did not keep their shape.
+
+        Returns:
+            The program.
+
+        Raises:
+            ValueError: The shape of the inputs is not known.
 
         >>> program = load("runs/NAME").export()  # doctest: +SKIP
         >>> torch.export.save(program, "classifier.pt2")  # doctest: +SKIP
@@ -181,14 +233,24 @@ def examples_in(x: Inputs) -> Examples:
 def load(
     run: str | os.PathLike[str], device: str | torch.device | None = None, *, model: str | None = None
 ) -> TrainedClassifier:
-    """The classifier that a finished run has trained, from the run's folder or its file of weights, on the CPU by default.
+    """The classifier that a finished run has trained, without the training data.
+
+    The weights are checked against the SHA-256 in the record. Nothing that the folder contains is executed.
+
+    Args:
+        run: The folder of the run, or its file of weights.
+        device: Where to compute; by default on the CPU.
+        model: The ``package.module:function`` of a run with a network of the user's own. Its code should be unchanged.
+
+    Returns:
+        The network with its classes and its preprocessing.
+
+    Raises:
+        ValueError: The run is not finished, or is damaged, or has a network of the user's own and no ``model`` is given.
+        FileNotFoundError: There is no run, or its weights are gone.
 
     >>> trained = load("runs/NAME")  # doctest: +SKIP
     >>> trained.predict_names(x)  # doctest: +SKIP
-
-    The weights are checked against the SHA-256 in the record. Nothing that the folder holds is executed: where the network
-    was a function of the user's own, ``model`` must name it, ``package.module:function``, and its code should be unchanged.
-    An unfinished, damaged or other folder is a ValueError or OSError.
     """
     path = Path(run).expanduser()
     record, weights = _finished(path) if is_dir(path) else (None, path)
@@ -256,8 +318,8 @@ def _facts(weights: Path, metadata: dict[str, str]) -> dict[str, Any]:
         raise ValueError(
             f"{weights}: not the weights of a run: it does not say its network; noiseproof.models.load_weights reads plain ones"
         )
-    if len(text) > METADATA:
-        raise ValueError(f"{weights}: describes its network in {len(text)} characters, at most {METADATA}")
+    if len(text) > MAX_METADATA_CHARACTERS:
+        raise ValueError(f"{weights}: describes its network in {len(text)} characters, at most {MAX_METADATA_CHARACTERS}")
     try:
         facts = parse_json(text)
     except ValueError as error:

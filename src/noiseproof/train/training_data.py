@@ -23,7 +23,27 @@ __all__ = ["TrainingData", "prepare", "resolve_auto", "weights_file", "with_nois
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Examples to train on, with the labels as given, and to test on; the clean training labels where they are known."""
+    """What a run trains and tests on; :func:`prepare` makes it.
+
+    Args:
+        name: Of the data set.
+        classes: The names of the classes.
+        train: Examples to train on, with the labels as given.
+        test: Examples to test on.
+        clean: The clean training labels, where they are known.
+        noise: What the record says of the labels: their hash, or that of the file of soft ones, and the rate and rule of noise.
+        sources: Hashes of the files by path.
+        other_tests: Further examples to test on, by name.
+        root: The folder of data sets, in which files that a recipe names are looked for.
+        rows: The positions of the training examples in the data before a share was held out, if one was.
+        soft: The class probabilities ``[N, K]`` that are trained on in place of the labels, if any.
+        soft_by_order: Whether the columns of ``soft`` are the classes by their order alone: their file has no names.
+        columns: The names of the features, where the file has them.
+
+    >>> data = prepare(Recipe(dataset="digits", loss="ce", noise="symmetric:0.4"))
+    >>> len(data.train), int(data.wrong.sum())
+    (1297, 521)
+    """
 
     name: str
     classes: tuple[str, ...]
@@ -31,22 +51,23 @@ class TrainingData:
     test: Examples | None
     clean: NDArray[np.int64] | None
     noise: dict[str, Any]
-    """What the record says of the labels: their hash, or that of the file of soft ones, and the rate and the rule of noise"""
     sources: dict[str, str]
     other_tests: dict[str, Examples] = field(default_factory=dict)
     root: Path | None = None
-    """The folder of data sets, in which files that a recipe names are looked for"""
     rows: NDArray[np.int64] | None = None
-    """Where the training examples stood before a share was held out, if one was"""
     soft: NDArray[np.float32] | None = None
-    """The class probabilities ``[N, K]`` that are trained on in place of the labels, if any"""
     soft_by_order: bool = False
-    """Whether nothing but their order says that the columns of ``soft`` are the classes: their file has no names"""
     columns: tuple[str, ...] = ()
-    """What the features are called, where the file says it"""
 
     def inputs_in_words(self, recipe: Recipe) -> str:
-        """What the network gets, for a line on a terminal."""
+        """What the network reads, for a line on a terminal.
+
+        Args:
+            recipe: Says how inputs are prepared.
+
+        Returns:
+            A few words.
+        """
         if not self.train.in_memory:
             return f"image files, at {'x'.join(map(str, recipe.size or (224, 224)))} pixels in RGB"
         if self.train.kind == "images":
@@ -58,17 +79,41 @@ class TrainingData:
 
     @property
     def wrong(self) -> NDArray[np.bool_] | None:
-        """Where the given label is not the clean one."""
+        """Where the given label is not the clean one, ``[N]``; None if the clean ones are not known."""
         return None if self.clean is None else self.train.labels != self.clean
 
 
 def prepare(recipe: Recipe, data: str | Path | None = None) -> TrainingData:
-    """Open the recipe's data set in ``data`` (default: ``$NOISEPROOF_DATA``) and put its noise on the training labels."""
+    """Open a recipe's data set, and put its noise on the training labels.
+
+    Args:
+        recipe: Says the data set, the noise and the share to hold out.
+        data: The folder of data sets; by default ``$NOISEPROOF_DATA``.
+
+    Returns:
+        The data to train on.
+
+    >>> round(prepare(Recipe(dataset="digits", loss="ce", noise="symmetric:0.4")).noise["rate"], 4)
+    0.4017
+    """
     return with_noise(open_dataset(recipe.dataset, data), recipe, data_root(data))
 
 
 def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> TrainingData:
-    """The data set with the recipe's noise on its training labels, and its share held out to test on."""
+    """Put a recipe's noise on the training labels of a data set, and hold out its share to test on.
+
+    Args:
+        dataset: The data, opened.
+        recipe: Says the noise, the share to hold out and the size of images.
+        root: The folder of data sets, in which files that the recipe names are looked for.
+
+    Returns:
+        The data to train on.
+
+    >>> from noiseproof.data import open_dataset
+    >>> with_noise(open_dataset("digits"), Recipe(dataset="digits", loss="ce")).noise["spec"]
+    'none'
+    """
     check_classes(dataset, recipe.dataset)
     dataset = _checked_images(_resized(dataset, recipe))
     train, clean, soft, facts = _labelled(dataset, recipe, root)
@@ -179,7 +224,17 @@ NOISE_SOURCES = (
 
 
 def resolve_auto(recipe: Recipe, data: TrainingData) -> Recipe:
-    """The recipe with ``loss.a`` as a number, if it is ``auto``, and the reasons in its ``why``.
+    """Choose ``loss.a`` where a recipe leaves it ``auto``.
+
+    Args:
+        recipe: Perhaps with ``auto``.
+        data: Its data.
+
+    Returns:
+        The recipe with a number, and the reasons in its ``why``; the same recipe if it has no ``auto``.
+
+    Raises:
+        ValueError: The noise is not known, or not one for which ``a`` can be chosen.
 
     >>> from noiseproof.train import prepare
     >>> recipe = Recipe(dataset="digits", loss="jal-ce", loss_options={"a": "auto"}, noise="symmetric:0.4")

@@ -47,7 +47,7 @@ def check_augmentation(name: str) -> None:
         raise ValueError(f"augment must be one of {names}, got {name!r}") from None
 
 
-ROWS = 4096
+ROWS_AT_ONCE = 4096
 """Examples that are converted to float64 at a time"""
 
 
@@ -86,8 +86,8 @@ class Standardise:
         scale = np.divide(1, std, out=np.zeros_like(std), where=std > 0)
         made = np.empty(inputs.shape, np.float32)
         with np.errstate(over="ignore"):
-            for start, part in zip(range(0, len(inputs), ROWS), _parts(inputs), strict=True):
-                made[start : start + ROWS] = (part - mean) * scale
+            for start, part in zip(range(0, len(inputs), ROWS_AT_ONCE), _parts(inputs), strict=True):
+                made[start : start + ROWS_AT_ONCE] = (part - mean) * scale
         if len(bad := np.flatnonzero(~np.isfinite(made).reshape(len(made), -1).all(1))):
             raise DataError(
                 f"example {bad[0]} is too far from the training examples to be standardised in float32; correct it, or set "
@@ -97,8 +97,8 @@ class Standardise:
 
 
 def _parts(inputs: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
-    for start in range(0, len(inputs), ROWS):
-        yield inputs[start : start + ROWS].astype(np.float64)
+    for start in range(0, len(inputs), ROWS_AT_ONCE):
+        yield inputs[start : start + ROWS_AT_ONCE].astype(np.float64)
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def _activations(
 
 
 def _parts(rows: int, x: Tensor, step: int) -> tuple[Any, Tensor]:
-    """The grid of programs, parts of the rows by blocks of channels, and the room for two sums of each."""
+    """The grid of programs, parts of the rows by blocks of channels, and the memory for two sums of each."""
     blocks = triton.cdiv(x.shape[1], CHANNELS)
     count = min(triton.cdiv(rows, step), max(1, PARTS // blocks))
     return (count, blocks), torch.empty((2, count, x.shape[1]), device=x.device)

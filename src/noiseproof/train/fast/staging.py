@@ -46,11 +46,11 @@ class Staging:
         self.planned: dict[int, EpochPlan] = {0: self._plan(0)}
         with torch.cuda.stream(stream):
             _, self.channels, height, width = loader.examples(self.planned[0].part(0, 1)).shape
-        self.room = min(STAGED * loader.batch, len(loader))
+        self.capacity = min(STAGED * loader.batch, len(loader))
         device = loader.device
-        self.inputs = torch.zeros((2 * self.room, height, width, channels), dtype=dtype, device=device)
-        self.labels = torch.zeros((2, 2 * self.room), dtype=torch.int64, device=device)
-        self.probabilities = None if soft is None else soft.new_zeros((2 * self.room, soft.shape[1]))
+        self.inputs = torch.zeros((2 * self.capacity, height, width, channels), dtype=dtype, device=device)
+        self.labels = torch.zeros((2, 2 * self.capacity), dtype=torch.int64, device=device)
+        self.probabilities = None if soft is None else soft.new_zeros((2 * self.capacity, soft.shape[1]))
         self.row = torch.zeros(1, dtype=torch.int64, device=device)
         self.offsets = torch.arange(loader.batch, device=device)
 
@@ -58,7 +58,7 @@ class Staging:
         """The start and end of each part of the epoch, once the steps that read it can be launched."""
         plan = self.planned.pop(epoch, None) or self._plan(epoch)
         self.stream.wait_stream(self.reader)
-        starts = range(0, len(self.loader), self.room)
+        starts = range(0, len(self.loader), self.capacity)
         free = [torch.cuda.Event(), torch.cuda.Event()]
         ready = [self._fill(plan, 0, 0, None)]
         for place, start in enumerate(starts):
@@ -66,8 +66,8 @@ class Staging:
                 side = (place + 1) % 2
                 ready.append(self._fill(plan, starts[place + 1], side, free[side] if place else None))
             self.reader.wait_event(ready[place])
-            self.row.fill_(place % 2 * self.room)
-            yield start, min(start + self.room, len(self.loader))
+            self.row.fill_(place % 2 * self.capacity)
+            yield start, min(start + self.capacity, len(self.loader))
             free[place % 2].record(self.reader)
 
     def plan_ahead(self, epoch: int) -> None:
@@ -87,8 +87,8 @@ class Staging:
 
     def _fill(self, plan: EpochPlan, start: int, side: int, free: torch.cuda.Event | None) -> torch.cuda.Event:
         """Augment a part of the epoch into one buffer, once that is free; the event marks when it is done."""
-        part = plan.part(start, min(start + self.room, len(self.loader)))
-        rows = slice(side * self.room, side * self.room + len(part.order))
+        part = plan.part(start, min(start + self.capacity, len(self.loader)))
+        rows = slice(side * self.capacity, side * self.capacity + len(part.order))
         with torch.cuda.stream(self.stream):
             if free is not None:
                 self.stream.wait_event(free)
