@@ -151,7 +151,7 @@ def test_warnings_are_on_stderr_also_where_only_the_result_is_wanted():
         result = run("ce", "--data", "gap.npz", "--set", "epochs=1", *more)
         assert result.exit_code == 0, result.output
         assert result.stderr.count("warning: ") == 4
-        assert "warning: class 2 (1.7%) is rare beside 0 (98.3%)" in result.stderr
+        assert "warning: class imbalance: class 2 (1.7%) beside 0 (98.3%)" in result.stderr
         assert "warning: no example to train on is of class 1 (labels count from 0" in result.stderr
         assert "warning: no test split, so no test accuracy will be known" in result.stderr
         assert "warning: never predicted: class 2\n" in result.stderr
@@ -166,7 +166,7 @@ def test_a_rare_class_that_a_robust_loss_loses_is_found_from_a_start_by_cross_en
     np.savez("rare.npz", x=x, y=y, x_test=x_test, y_test=y_test)
     words = ("--data", "rare.npz")
     lost = run("jal-ce", *words, "--set", "epochs=30", "--every", "30")
-    assert "warning: class 1 (8.0%) is rare beside 0 (92.0%): a robust loss may never predict it" in lost.stderr
+    assert "warning: class imbalance: class 1 (8.0%) beside 0 (92.0%); a robust loss may never predict it" in lost.stderr
     assert "warning: never predicted: class 1; train ce with --set epochs=10 first, then this loss from there" in lost.stderr
     start = Path(json.loads(run("ce", *words, "--set", "epochs=10", "--json").stdout)["folder"]) / "weights.safetensors"
     found = run("jal-ce", *words, "--set", "epochs=30", "--set", f"weights={start}", "--json")
@@ -178,12 +178,12 @@ def test_a_rare_class_that_a_robust_loss_loses_is_found_from_a_start_by_cross_en
     ("counts", "said"),
     [
         ([70, 30], ""),
-        ([71, 29], "class 1 (29.0%) is rare beside 0 (71.0%): "),
+        ([71, 29], "class imbalance: class 1 (29.0%) beside 0 (71.0%); "),
         ([100, 10, 50], ""),
-        ([100, 50, 9, 0], "class 2 (5.7%) is rare beside 0 (62.9%): "),
+        ([100, 50, 9, 0], "class imbalance: class 2 (5.7%) beside 0 (62.9%); "),
         (
             [9, 800, 9, 7],
-            "classes 3 (0.8%), 0 (1.1%), 2 (1.1%) are rare beside 1 (97.0%): a robust loss may never predict them",
+            "class imbalance: classes 3 (0.8%), 0 (1.1%), 2 (1.1%) beside 1 (97.0%); a robust loss may never predict them",
         ),
     ],
 )

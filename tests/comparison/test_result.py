@@ -58,7 +58,7 @@ def test_the_bootstrap_from_six_seeds_on_holds_the_truth_in_95_of_100():
 
 
 def test_two_share_a_group_if_and_only_if_they_cannot_be_told_apart():
-    """b scatters so much that it is told apart from nobody; a, between which and c it stands, is from c."""
+    """b scatters so much that it is distinguishable from none; a, between which and c it lies, is from c."""
     runs = {
         "a": by_seed(80.0, 80.1, 79.9, 80.0, 80.05),
         "b": by_seed(95.0, 63.0, 88.0, 71.0, 80.5),

@@ -362,7 +362,7 @@ TENSORS = {
     "storage-that-is-something-else": (with_storage(tensor(many(text("module"), b"N") + b"Q"), SOUND), "refused: a reference"),
     "storage-of-two-kinds": (
         with_storage(b"](" + tensor(storage()) + tensor(storage("ByteStorage", count=32)) + b"e", SOUND),
-        "refused: a storage that is said to be of two kinds",
+        "refused: a storage that is declared to be of two kinds",
     ),
     "tensor-expanded": (with_storage(tensor(storage(), shape=many(whole(2**36)), strides=many(whole(0))), SOUND), ODD),
     "tensor-beyond-its-storage": (with_storage(tensor(storage(), offset=1), SOUND), ODD),

@@ -298,7 +298,7 @@ def test_runs_side_by_side_give_exactly_what_each_gives_alone(precision):
             run = fast_run(recipe, images_task(recipe), options)
             alone.append(losses_of(run, range(3))[0])
             accuracies.append(run.accuracy())
-        with ThreadPoolExecutor(len(recipes)) as pool:  # built side by side too
+        with ThreadPoolExecutor(len(recipes)) as pool:  # built concurrently too
             runs = list(pool.map(lambda recipe: fast_run(recipe, images_task(recipe), crowded), recipes))
             together = [losses for losses, _ in pool.map(lambda run: losses_of(run, range(3)), runs)]
             assert list(pool.map(lambda run: run.accuracy(), runs)) == accuracies

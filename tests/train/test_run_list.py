@@ -145,7 +145,7 @@ def measured(recipe, seconds, at_once):
 
 
 def test_a_few_runs_side_by_side_are_not_taken_to_be_faster_than_many_were(recipes):
-    """Of six runs side by side each took 60 seconds: 10 of the device's time. One alone does not end in 10 seconds."""
+    """Of six concurrent runs each took 60 seconds: 10 of the device's time. One alone does not end in 10 seconds."""
     speeds, facts = RunCosts(HERE), recipes[0].as_dict()
     assert speeds.until_end(facts, 0, 6) is None
     speeds.add(measured(recipes[0], 60.0, 6))
@@ -199,7 +199,7 @@ def test_a_data_set_that_cannot_be_opened_fails_its_runs_only(recipes, tmp_path)
 
 
 def test_parts_hold_one_network_and_enough_runs_to_fill_the_device(recipes):
-    """Of each network three runs a seed: two side by side, four times over, are eight."""
+    """Of each network three runs a seed: two concurrently, four times over, are eight."""
     wanted = [dataclasses.replace(recipe, model=model, model_options={}) for recipe in recipes for model in ("mlp", "cnn8") * 3]
     planned = plan_runs(wanted, [], RunCosts(HERE))
     kinds = [[(run.recipe.model, run.recipe.seed) for run in part] for part in run_batches(planned, "cuda", at_once=2)]

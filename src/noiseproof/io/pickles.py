@@ -228,7 +228,7 @@ class Unpickler:
             raise PickleError("refused: a storage of another type than plain numbers")
         storage = Storage(_ascii(given[2]), np.dtype(STORAGES[kind.name]).newbyteorder("<"), count)
         if self.storages.setdefault(storage.key, storage) != storage:
-            raise PickleError("refused: a storage that is said to be of two kinds")
+            raise PickleError("refused: a storage that is declared to be of two kinds")
         self.push(storage)
 
 

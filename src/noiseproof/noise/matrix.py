@@ -500,6 +500,6 @@ def clean_accuracy(predicted: ArrayLike, given: ArrayLike, noise: LabelNoise) ->
     if counted.shape != labels.shape or len(labels) < 2:
         raise ValueError(f"there must be one label for each of two predictions or more: {len(labels)} and {len(counted)}")
     if np.linalg.cond(noise.matrix) > MAX_CONDITION:
-        raise ValueError("the transition matrix has no inverse: two classes are labelled alike, and cannot be told apart")
+        raise ValueError("the transition matrix has no inverse: two classes are labelled alike, and cannot be distinguished")
     worth = np.linalg.inv(noise.matrix)[labels, counted]
     return CleanAccuracy(float(worth.mean()), float(worth.std(ddof=1) / len(worth) ** 0.5))

@@ -208,7 +208,7 @@ class NoiseSpec:
 
     @property
     def has_matrix(self) -> bool:
-        """Whether it is said by a transition matrix; labels in a file and noise by instance are not."""
+        """Whether a transition matrix defines it; labels in a file and instance noise have none."""
         return self.kind not in (NONE, LABELS, INSTANCE)
 
     @property

@@ -134,7 +134,7 @@ def usual_spreads(columns: Sequence[Sequence[tuple[Sample, ...]]]) -> list[Usual
     centers = [fmean(values) if values else 0.0 for values in logs]
     squares = [(value - center) ** 2 for values, center in zip(logs, centers, strict=True) for value in values]
     # One standard error above what is found: too many degrees of freedom make outliers of cells that are wide. Without it, in
-    # tables like the paper's where all agree, some cell stood out after Holm's correction in 9 to 11 %; with it, in 4 to 7 %.
+    # tables like the paper's where all agree, some cell was an outlier after Holm's correction in 9 to 11 %; with it in 4 to 7.
     scatter = (sum(squares) + pstdev(squares) * math.sqrt(len(squares))) / count
     half = inverse_trigamma(scatter - fmean(polygamma(1, df / 2) for cells in found for _, df in cells))
     shift = digamma(half) - math.log(half)

@@ -1,4 +1,4 @@
-"""Several runs in one process, side by side on one device."""
+"""Several concurrent runs in one process, on one device."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def train_concurrently(
     may_start: Callable[[Recipe], bool] = lambda recipe: True,
     on_outcome: Callable[[Recipe, Outcome | Exception], None] = lambda recipe, outcome: None,
 ) -> list[Outcome | Exception]:
-    """Several runs in one process, ``at_once`` of them side by side; each gives exactly what it would give there on its own.
+    """Several runs in one process, ``at_once`` of them concurrently; each gives exactly what it would give there on its own.
 
     A data set that several recipes name is opened once and is on the device once. The outcomes are in the order of the recipes;
     for a run that failed, its error is there, and the others go on. ``folders`` and ``callbacks`` have one for each recipe; a
@@ -58,7 +58,7 @@ def train_concurrently(
     _check(recipes, folders, store, callbacks)
     datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
     if not all(fast_path_suits(recipe, datasets[recipe.dataset].train, options) for recipe in recipes):
-        at_once = 1  # plain runs share torch's generator, and are no faster side by side
+        at_once = 1  # plain runs share torch's generator, and are no faster concurrently
     options = dataclasses.replace(options, at_once=min(at_once, len(recipes)))
 
     stopping = threading.Event()
@@ -123,7 +123,7 @@ def _check(
     callbacks: Sequence[Callback] | None,
 ) -> None:
     if len({recipe.precision for recipe in recipes}) > 1:
-        raise ValueError("runs side by side must have one precision; train the others after them")
+        raise ValueError("concurrent runs must have one precision; train the others after them")
     for what, given in (("folder", folders), ("callback", callbacks)):
         if given is not None and len(given) != len(recipes):
             raise ValueError(f"there must be one {what} for each recipe: {len(recipes)} recipes, {len(given)} {what}s")

@@ -71,9 +71,9 @@ def rare_class_warnings(labels: NDArray[np.int64], classes: Sequence[str]) -> It
     if rare:
         shares = [f"{excerpt(classes[k], 40)} ({counts[k] / len(labels):.1%})" for k in (*rare[:MAX_CLASSES_NAMED], largest)]
         more = f" and {len(rare) - MAX_CLASSES_NAMED} more" if len(rare) > MAX_CLASSES_NAMED else ""
-        which, are, them = ("classes", "are", "them") if rare[1:] else ("class", "is", "it")
+        which, them = ("classes", "them") if rare[1:] else ("class", "it")
         may = f"a robust loss may never predict {them}; docs/choosing.md says what helps"
-        yield f"{which} {', '.join(shares[:-1])}{more} {are} rare beside {shares[-1]}: {may}"
+        yield f"class imbalance: {which} {', '.join(shares[:-1])}{more} beside {shares[-1]}; {may}"
 
 
 def table_warnings(

@@ -150,7 +150,7 @@ def _train(
     checkpoint_seconds: float,
     end: float | None,
 ) -> list[Heard]:
-    """In a worker: the runs side by side, each with the seconds until its end."""
+    """In a worker: the concurrent runs, each with the seconds until its end."""
     recipes = [Recipe.from_dict(facts) for facts, _ in jobs]
     seconds = {id(recipe): estimate or 0.0 for recipe, (_, estimate) in zip(recipes, jobs, strict=True)}
     outcomes = train_concurrently(

@@ -1,4 +1,4 @@
-"""Many runs in order: what is finished is not run again, several run side by side, and none starts that would not end in time.
+"""Many runs in order: what is finished is not run again, several run concurrently, and none starts that would not end in time.
 
 The folders of the runs are the only state: a queue that was stopped, killed or divided among machines is resumed by starting it
 again.
@@ -89,7 +89,7 @@ class PlannedRun(Generic[J]):
 
 
 class RunCost(NamedTuple):
-    """Seconds of the device's time that a run took to begin and for an epoch, with so many side by side."""
+    """Seconds of the device's time that a run took to begin and for an epoch, with so many concurrent runs."""
 
     begin: float
     epoch: float
@@ -99,7 +99,7 @@ class RunCost(NamedTuple):
         return self.begin + self.epoch * epochs
 
     def wall(self, epochs: int, width: int) -> float:
-        """By the clock, with so many side by side or as many as were measured: fewer do not fill the device."""
+        """By the clock, with so many concurrent runs or as many as were measured: fewer do not fill the device."""
         return self.of(epochs) * max(width, self.at_once)
 
 
@@ -141,7 +141,7 @@ class RunCosts:
         return statistics.median(cost.of(facts["epochs"] - done) for cost in costs) if costs else None
 
     def until_end(self, facts: Mapping[str, Any], done: int, width: int) -> float | None:
-        """The same by the clock, with so many side by side; not less than by the last one, as a device may be slower today."""
+        """By the clock, with so many concurrent runs; not less than by the last one, as a device may be slower now."""
         if not (costs := self._costs(facts)):
             return None
         last = self._last.get(self.key(self.machine, facts))
@@ -264,7 +264,7 @@ def train_runs(
     """Train the runs that are not over. One that fails or diverges is reported, and the others go on, unless there is no place
     to write them to.
 
-    Runs of one precision and network are trained side by side, ``at_once`` of them. With ``minutes``, a run only starts if it
+    Runs of one precision and network are trained concurrently, ``at_once`` of them. With ``minutes``, a run only starts if it
     would end in that time, by what such runs have taken; the first of a kind that has not been measured starts.
     """
     options, result = options or RunOptions(), RunListOutcome[J]()
