@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from noiseproof.audit.files import read_decisions
+from noiseproof.audit.decisions import read_decisions
 from noiseproof.data import open_dataset
 from noiseproof.noise import from_file
 from tests.hostile.harness import ACCEPTED, Case, RefusedError, command

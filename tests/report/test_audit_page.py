@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from noiseproof.audit import Audit
-from noiseproof.audit.files import read_decisions
+from noiseproof.audit.decisions import read_decisions
 from noiseproof.data import Dataset, Split, from_arrays
 from noiseproof.report.audit_page import MAX_THUMBNAIL_BYTES, audit_page
 

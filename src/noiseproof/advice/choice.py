@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from noiseproof.audit import Audit
-from noiseproof.audit.files import saved_rate
+from noiseproof.audit.result import saved_rate
 from noiseproof.io.text import read_json
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.losses.recommended import KINDS_OF_DATA, DataKind, RecommendedSettings, kind_of_data, recommended_settings

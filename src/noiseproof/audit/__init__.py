@@ -4,8 +4,8 @@ labels     audit_labels: from examples and labels, with cross-validated networks
 folds      the cross-validation: folds, recipes, oversampling, the store of finished folds
 estimate   audit_probabilities: from predictions of any model; the noise rate, its interval and the transition matrix
 mixture    the model: views (predictions, labels of nearest neighbours), their recalibration, the posterior
-result     Audit: the result, its warnings and its summary
-files      its files, and decisions on its labels
+result     Audit: the result, its warnings, its summary and its files
+decisions  a person's decisions on its labels, and the data with them
 """
 
 import importlib

@@ -237,9 +237,9 @@ def cross_validate(
     be called from several threads: on the fast engine the folds are trained concurrently.
     """
     stopping = threading.Event()
-    at_once = min(plan.folds, concurrent_runs(recipe.model, plan.options.device.type))
-    if not fast_path_suits(recipe, plan.task.train, plan.options):
-        at_once = 1  # plain runs share torch's generator, and are no faster concurrently
+    at_once = 1  # plain runs share torch's generator, and are no faster concurrently
+    if fast_path_suits(recipe, plan.task.train, plan.options):
+        at_once = min(plan.folds, concurrent_runs(recipe.model, plan.options.device.type))
     options = replace(plan.options, at_once=at_once)
 
     def one(number: int) -> tuple[NDArray[np.int64], HeldOutPredictions]:

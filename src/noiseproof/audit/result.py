@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import functools
-from collections.abc import Sequence
+import io
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,12 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.audit.files import save_audit
 from noiseproof.audit.mixture import expected_counts
-from noiseproof.io.text import printable
+from noiseproof.io.files import is_file, write_whole
+from noiseproof.io.text import cell, printable
+from noiseproof.noise import load_labels, read_soft_labels
 
-__all__ = ["Audit", "AuditSummary", "ClassAudit", "Confusion"]
+__all__ = ["Audit", "AuditSummary", "ClassAudit", "Confusion", "saved_rate"]
 
+AUDIT_COLUMNS = ("index", "path", "given", "suggested", "p_wrong", "p_suggested", "flagged", "fold", "warning")
+POSTERIOR_FILE = "posterior.npz"
+NO_LIKELY_LABEL = "no label is more likely than not"
 MAX_FLAGGED_SHARE = 0.5
 MIN_AGREEMENT, MIN_AGREEMENT_OF_RIGHT = 0.4, 0.85
 """Predictions are weak that agree with fewer of the labels than the first, or than the second of those that should be right.
@@ -297,7 +303,7 @@ class Audit:
             ...     sorted(path.name for path in Path(folder).iterdir())
             ['audit.csv', 'posterior.npz', 'transition.csv']
         """
-        save_audit(self, Path(folder), paths)
+        _save(self, Path(folder), paths)
 
     def datalab_columns(self) -> dict[str, NDArray[Any]]:
         """Return the columns of cleanlab's ``Datalab.get_issues("label")``.
@@ -382,3 +388,47 @@ def percent(share: float) -> str:
     if 0 < share < 0.001:
         return "under 0.1 %"
     return "over 99.9 %" if 0.999 < share < 1 else f"{100 * share:.1f} %"
+
+
+def _save(audit: Audit, folder: Path, paths: Sequence[str] | None) -> None:
+    """Write ``audit.csv``, ``transition.csv`` and ``posterior.npz``, each whole or not at all."""
+    if paths is not None and len(paths) != len(audit.given):
+        raise ValueError(f"there must be one path for each label: {len(audit.given)} labels, {len(paths)} paths")
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [cell(name) for name in audit.classes]
+    matrix = ([name, *(f"{share:.6f}" for share in row)] for name, row in zip(names, audit.transition.tolist(), strict=True))
+    _write_csv(folder / "audit.csv", [AUDIT_COLUMNS, *_lines(audit, names, paths)])
+    _write_csv(folder / "transition.csv", [["true \\ given", *names], *matrix])
+    write_whole(folder / POSTERIOR_FILE, lambda path: _write_posterior(audit, path))
+
+
+def _lines(audit: Audit, names: list[str], paths: Sequence[str] | None) -> Iterator[tuple[object, ...]]:
+    rows = np.arange(len(audit.given))
+    likeliest = audit.posterior[rows, audit.suggested]
+    warnings = [cell(each.warning) for each in audit.per_class]
+    columns = (audit.given, audit.suggested, audit.p_wrong, likeliest, audit.flagged, audit.flagged & (likeliest < 0.5))
+    folds = [""] * len(rows) if audit.fold is None else audit.fold.tolist()
+    found = zip(*(column.tolist() for column in columns), folds, strict=True)
+    for index, (given, suggested, wrong, likely, flagged, unsure, fold) in enumerate(found):
+        warning = "; ".join(filter(None, (warnings[given], NO_LIKELY_LABEL if unsure else "")))
+        path = "" if paths is None else cell(paths[index])
+        yield index, path, names[given], names[suggested], f"{wrong:.6f}", f"{likely:.6f}", int(flagged), fold, warning
+
+
+def _write_posterior(audit: Audit, path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, posterior=audit.posterior, given=audit.given, classes=np.asarray(audit.classes))
+
+
+def saved_rate(folder: Path, classes: int) -> float | None:
+    """The noise rate of the audit that was saved in a folder; None if its posteriors are not there."""
+    if not is_file(path := folder / POSTERIOR_FILE):
+        return None
+    found = read_soft_labels(path, len(load_labels(path, "given")), classes)
+    return None if found is None else 1 - float(found.probabilities[np.arange(len(found.given)), found.given].mean(dtype=float))
+
+
+def _write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    write_whole(path, lambda partial: partial.write_text(text.getvalue(), encoding="utf-8"))

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from noiseproof.cli.output import Console, console, errors_reported, printable, warn
+from noiseproof.cli.output import Console, console, duration, errors_reported, printable, warn
 from noiseproof.cli.stopping import sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out dam
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the summary only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 MAX_WARNINGS = 8
+LINE_SECONDS = 10.0  # within a network's training a line is printed no more often than this
 LONG_SECONDS = 30 * 60
 """An audit that takes longer suggests what is faster"""
 FASTER = "--quick trains one network instead of {}; features of a pretrained model, audited as they are, need no large network"
@@ -194,7 +195,7 @@ def _audit_by_training(
 
 def _apply_decisions(dataset: Dataset, place: str, decisions: Path, out: Path, as_json: bool) -> None:
     """Write the data with the decisions applied, and print how many there are."""
-    from noiseproof.audit.files import apply_decisions
+    from noiseproof.audit.decisions import apply_decisions
 
     found, written = apply_decisions(dataset, place, decisions, out)
     if as_json:
@@ -259,8 +260,6 @@ class AuditProgress:
             self.bar.stop()
 
     def __call__(self, progress: Progress) -> None:
-        from noiseproof.cli.train_view import LINE_SECONDS
-
         stored, ended = progress.state == "trained before", progress.state != "training"
         if stored:  # which does not measure the pace
             self.start, self.first = time.monotonic(), progress.done
@@ -281,8 +280,6 @@ class AuditProgress:
 
     def _hint(self, progress: Progress) -> None:
         """Print once what is faster, where the first epoch shows that it will take long."""
-        from noiseproof.cli.train_view import duration
-
         if self.hinted or self.shown_on is None or progress.done == self.first:
             return
         self.hinted = True
@@ -291,8 +288,6 @@ class AuditProgress:
             self.shown_on.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _left(self, progress: Progress) -> str:
-        from noiseproof.cli.train_view import duration
-
         return "" if progress.done == self.first else f"{duration(self._seconds_left(progress))} left"
 
     def _seconds_left(self, progress: Progress) -> float:

@@ -315,7 +315,7 @@ class Display:
 
     def ended(self, run: PlannedRun[PaperRun], outcome: AnyOutcome) -> None:
         """A run finished, with its record, or failed."""
-        from noiseproof.cli.train_view import duration
+        from noiseproof.cli.output import duration
         from noiseproof.train import DivergenceError, Outcome
         from noiseproof.train.runs import BusyError
 
@@ -353,7 +353,7 @@ class Display:
         self.console.print(escape(line), highlight=False, soft_wrap=True)
 
     def _update_bar(self) -> None:
-        from noiseproof.cli.train_view import duration
+        from noiseproof.cli.output import duration
 
         done, total = sum(share * self.weights[run] for run, share in self.shares.items()), sum(self.weights.values())
         ended = sum(share == 1.0 for share in self.shares.values())

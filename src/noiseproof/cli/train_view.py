@@ -14,13 +14,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from noiseproof.cli.output import Console, console, printable, warn
+from noiseproof.cli.output import Console, console, duration, printable, warn
 from noiseproof.train import Callback, CallbackList, Epoch, Recipe, Record, RunOptions, RunPlan, TrainingData
 from noiseproof.train.data_warnings import WARM_START_HINT, data_warnings, rare_class_warnings
 from noiseproof.train.engine import fast_path_suits
 
 __all__ = [
-    "Bar", "EveryNth", "Legend", "Lines", "accuracies", "as_json_text", "callbacks_for", "class_line", "close_bars", "duration",
+    "Bar", "EveryNth", "Legend", "Lines", "accuracies", "as_json_text", "callbacks_for", "class_line", "close_bars",
     "print_recipe", "print_result", "print_start", "result_line",
 ]  # fmt: skip
 
@@ -105,19 +105,6 @@ def number(value: float) -> str:
     ('0.1235', '8.2e+30')
     """
     return f"{value:.4f}" if value < 1e5 else f"{value:.4g}"
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds.
-
-    >>> duration(7.26), duration(75), duration(3675)
-    ('7.3 s', '1:15', '1:01:15')
-    """
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class Pace:

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit import Audit
-from noiseproof.audit.files import POSTERIOR_FILE
-from noiseproof.audit.result import AuditSummary, percent, short_name
+from noiseproof.audit.result import POSTERIOR_FILE, AuditSummary, percent, short_name
 from noiseproof.data import DataError, Dataset
 from noiseproof.data.images import example_image
 from noiseproof.io.files import write_whole

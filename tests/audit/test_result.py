@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from noiseproof.audit import Audit, audit_probabilities
-from noiseproof.audit.files import AUDIT_COLUMNS, read_decisions
+from noiseproof.audit.decisions import read_decisions
+from noiseproof.audit.result import AUDIT_COLUMNS
 from noiseproof.io.text import cell
 
 CLASSES = ("=cat()", "dog", "b\x1b[2J,ird", "'-fish")

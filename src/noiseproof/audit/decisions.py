@@ -1,74 +1,23 @@
-"""The files of an audit, and a person's decisions on its labels."""
+"""A person's decisions on the labels of an audit, and the data with the decisions applied."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.io.files import ReadError, is_file, write_whole
+from noiseproof.io.files import ReadError
 from noiseproof.io.text import cell, csv_rows, excerpt
-from noiseproof.noise import load_labels, read_soft_labels
 
 if TYPE_CHECKING:
-    from noiseproof.audit.result import Audit
     from noiseproof.data import Dataset
 
-__all__ = ["AUDIT_COLUMNS", "DECISIONS", "Decisions", "apply_decisions", "read_decisions", "save_audit", "saved_rate"]
+__all__ = ["DECISIONS", "Decisions", "apply_decisions", "read_decisions"]
 
-AUDIT_COLUMNS = ("index", "path", "given", "suggested", "p_wrong", "p_suggested", "flagged", "fold", "warning")
 DECISIONS = ("keep", "relabel", "drop")
-POSTERIOR_FILE = "posterior.npz"
-NO_LIKELY_LABEL = "no label is more likely than not"
-
-
-def save_audit(audit: Audit, folder: Path, paths: Sequence[str] | None) -> None:
-    """Write ``audit.csv``, ``transition.csv`` and ``posterior.npz``, each whole or not at all."""
-    if paths is not None and len(paths) != len(audit.given):
-        raise ValueError(f"there must be one path for each label: {len(audit.given)} labels, {len(paths)} paths")
-    folder.mkdir(parents=True, exist_ok=True)
-    names = [cell(name) for name in audit.classes]
-    matrix = ([name, *(f"{share:.6f}" for share in row)] for name, row in zip(names, audit.transition.tolist(), strict=True))
-    _write_csv(folder / "audit.csv", [AUDIT_COLUMNS, *_lines(audit, names, paths)])
-    _write_csv(folder / "transition.csv", [["true \\ given", *names], *matrix])
-    write_whole(folder / POSTERIOR_FILE, lambda path: _write_posterior(audit, path))
-
-
-def _lines(audit: Audit, names: list[str], paths: Sequence[str] | None) -> Iterator[tuple[object, ...]]:
-    rows = np.arange(len(audit.given))
-    likeliest = audit.posterior[rows, audit.suggested]
-    warnings = [cell(each.warning) for each in audit.per_class]
-    columns = (audit.given, audit.suggested, audit.p_wrong, likeliest, audit.flagged, audit.flagged & (likeliest < 0.5))
-    folds = [""] * len(rows) if audit.fold is None else audit.fold.tolist()
-    found = zip(*(column.tolist() for column in columns), folds, strict=True)
-    for index, (given, suggested, wrong, likely, flagged, unsure, fold) in enumerate(found):
-        warning = "; ".join(filter(None, (warnings[given], NO_LIKELY_LABEL if unsure else "")))
-        path = "" if paths is None else cell(paths[index])
-        yield index, path, names[given], names[suggested], f"{wrong:.6f}", f"{likely:.6f}", int(flagged), fold, warning
-
-
-def _write_posterior(audit: Audit, path: Path) -> None:
-    with path.open("wb") as file:
-        np.savez(file, posterior=audit.posterior, given=audit.given, classes=np.asarray(audit.classes))
-
-
-def saved_rate(folder: Path, classes: int) -> float | None:
-    """The noise rate of the audit that was saved in a folder; None if its posteriors are not there."""
-    if not is_file(path := folder / POSTERIOR_FILE):
-        return None
-    found = read_soft_labels(path, len(load_labels(path, "given")), classes)
-    return None if found is None else 1 - float(found.probabilities[np.arange(len(found.given)), found.given].mean(dtype=float))
-
-
-def _write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    write_whole(path, lambda partial: partial.write_text(text.getvalue(), encoding="utf-8"))
 
 
 class Decisions(NamedTuple):
