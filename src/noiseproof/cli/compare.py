@@ -144,16 +144,16 @@ def _endings(stopped: Stopped) -> Iterator[None]:
 
 def _setting(name: str | None, data: str | None, noise: str, profile: str) -> tuple[str, Callable[[str, int], Recipe] | None]:
     """What is compared on, and the paper's recipes if it has some for a data set."""
-    from noiseproof import paper
-
     if name is None and data is None:
         raise ValueError("compare on what? --data PLACE for data of your own, or --dataset digits for a data set with recipes")
     if name is None:
-        if profile != paper.PROFILES[0]:
+        if profile != "paper-code":
             raise ValueError(f"--profile is for the paper's recipes, --dataset NAME, got {profile!r}")
         return str(data), None
     if data is not None and Path(data).expanduser().is_file():
         raise ValueError(f"{data}: with --dataset, --data is the folder of data sets; leave --dataset out for data of your own")
+    from noiseproof import paper
+
     dataset = paper.recipe(f"{name}/ce", noise=noise, profile=profile).dataset
     known = {recipe.partition("/")[2] for recipe in paper.list_recipes() if recipe.startswith(f"{dataset}/")}
 

@@ -82,7 +82,7 @@ def find_table(place: str) -> tuple[Path, str | None] | None:
 
 def find_dataset(name: str, root: str | Path | None = None) -> Path:
     """The folder of a named data set; FileNotFoundError says where it was looked for, and how to get it."""
-    known, place = all_datasets()[name], data_root(root)
+    known, place = find_name(name) or all_datasets()[name], data_root(root)
     if not known.folders:  # it comes with a library
         return place
     for folder in known.folders:
