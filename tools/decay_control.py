@@ -9,7 +9,7 @@ from pathlib import Path
 from noiseproof.comparison.paired import paired_mean
 from noiseproof.paper import recipe
 from noiseproof.paper.groups import PaperGroup, paper_groups
-from noiseproof.paper.leads import lead_of, said_of_lead
+from noiseproof.paper.leads import describe_lead, lead_of
 from noiseproof.report import merge, read_records
 from noiseproof.report.groups import named_seeds
 from noiseproof.train.record_files import setting
@@ -76,7 +76,7 @@ def _leads(both: Mapping[str, Pair]) -> list[str]:
         parts, own = ["", "", ""], "L1"
         if loss != "nce+mae" and not recipe(f"cifar10/{loss}").l1:
             parts, own = [lead.lead.text, lead.decay.text, lead.loss.text], "L2"
-            said[loss] = said_of_lead(lead, (OWN.upper(), loss.upper()), ("L1", "L2"))
+            said[loss] = describe_lead(lead, (OWN.upper(), loss.upper()), ("L1", "L2"))
         rows.append([loss, own, *parts, lead.first.text, lead.second.text, str(lead.lead.n)])
     if not rows:
         return []

@@ -85,7 +85,7 @@ def reproduction(files: Sequence[Path]) -> str:
         "\n\n".join(told.sentences) + "\n",
         f"{'; '.join(made)}; commits {', '.join(commits)}; profile paper-code, bf16. The result is the last epoch's. "
         f"`noiseproof reproduce {again}` prints these tables from the records; with `--data DIR` it runs what is missing, "
-        "and `noiseproof report` makes a page in which each number leads to its runs and to the command of each.\n",
+        "and `--page FILE` writes a page in which each number leads to its runs and to the command of each.\n",
         formatted(shown, "markdown"),
     ]
     return "\n".join(part for part in parts if part)

@@ -8,7 +8,7 @@ from pathlib import Path
 from noiseproof.paper import PROFILES
 from noiseproof.paper.measured import CellResult, join
 from noiseproof.paper.plan import chosen_cells
-from noiseproof.paper.profiles import said_of_profiles, text_or_code, text_results
+from noiseproof.paper.profiles import describe_profiles, text_or_code, text_results
 from noiseproof.paper.tables import marked, papers
 from noiseproof.report import read_records
 
@@ -40,7 +40,7 @@ def where_they_differ(files: Sequence[Path]) -> str:
     return "\n".join(
         [
             "\n## Where text and code differ\n",
-            " ".join(said_of_profiles(found, code)) + "\n",
+            " ".join(describe_profiles(found, code)) + "\n",
             "".join("| " + " | ".join(line) + " |\n" for line in [HEAD, ["---"] * len(HEAD), *rows]),
             *(f"{remark}\n" for remark in sorted(remarks)),
             "Marks and (n) as above. [Differences](differences.md) has the sources; `noiseproof reproduce "

@@ -15,21 +15,36 @@ from typing import TYPE_CHECKING
 from noiseproof.version import __version__
 
 if TYPE_CHECKING:  # what type checkers and editors see
-    from noiseproof import advice, audit, data, functional, losses, models, noise, paper, sklearn, statistics, theory, train
+    from noiseproof import (
+        advice,
+        audit,
+        data,
+        functional,
+        losses,
+        models,
+        noise,
+        paper,
+        report,
+        sklearn,
+        statistics,
+        theory,
+        train,
+    )
     from noiseproof.advice import advise
     from noiseproof.audit import audit_labels, audit_probabilities
     from noiseproof.comparison import compare
     from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
     from noiseproof.regularisation import L1
+    from noiseproof.report import report_runs
     from noiseproof.theory import loss_for
     from noiseproof.train import load
 
-    __all__ = ["__version__", "advice", "audit", "data", "functional", "losses", "models", "noise", "paper", "sklearn"]
-    __all__ += ["statistics", "theory", "train"]
-    __all__ += ["L1", "advise", "audit_labels", "audit_probabilities", "compare", "load", "loss_for"]
+    __all__ = ["__version__", "advice", "audit", "data", "functional", "losses", "models", "noise", "paper", "report"]
+    __all__ += ["sklearn", "statistics", "theory", "train"]
+    __all__ += ["L1", "advise", "audit_labels", "audit_probabilities", "compare", "load", "loss_for", "report_runs"]
 else:
-    _MODULES = ["advice", "audit", "data", "functional", "losses", "models", "noise", "paper", "sklearn", "statistics"]
-    _MODULES += ["theory", "train"]
+    _MODULES = ["advice", "audit", "data", "functional", "losses", "models", "noise", "paper", "report", "sklearn"]
+    _MODULES += ["statistics", "theory", "train"]
     _NAMES = {
         "L1": "regularisation",
         "advise": "advice",
@@ -38,6 +53,7 @@ else:
         "compare": "comparison",
         "load": "train",
         "loss_for": "theory",
+        "report_runs": "report",
     }
     """Which module has a name of the package"""
 

@@ -13,7 +13,7 @@ from noiseproof import paper
 from noiseproof.cli import app
 from noiseproof.paper.groups import paper_groups
 from noiseproof.paper.measured import join
-from noiseproof.paper.profiles import beside, text_results
+from noiseproof.paper.profiles import text_results, with_text_results
 from noiseproof.report import read_records, read_runs
 from noiseproof.report.groups import group_runs
 from noiseproof.train import Recipe
@@ -106,7 +106,7 @@ def test_printed_commands_train_the_same_recipe_again():
     changed["recipe"]["loss_options"]["a"] = 12.345678901
     records.append(changed)
     results = join(paper.cells(), records).results
-    groups = paper_groups(records, beside(results, text_results(results, records)), "bf16")
+    groups = paper_groups(records, with_text_results(results, text_results(results, records)), "bf16")
     assert len(groups) > 30
     special = [group for group in groups if changed in group.records or group.profile == "paper-text"]
     assert len(special) > 1

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from noiseproof.comparison.paired import Sample, holm
-from noiseproof.paper.agreement import Point, Usual, compare, mean_difference, ranking, spread, usual_spreads
+from noiseproof.paper.agreement import Point, UsualSpread, compare, mean_difference, ranking, spread, usual_spreads
 
 LOSSES, COLUMNS = 13, 9
 
@@ -46,7 +46,7 @@ def holds(cells, truth=0.0):
     ("n", "ours", "theirs"), [(3, (88.0, 0.3), (87.0, 0.1)), (9, (64.15, 0.89), (65.43, 0.99)), (2, (1, 1), (2, 3))]
 )
 def test_the_interval_is_welchs(n, ours, theirs):
-    found = compare(Sample(*ours, n), Sample(*theirs, 3), Usual(0.5, 4))
+    found = compare(Sample(*ours, n), Sample(*theirs, 3), UsualSpread(0.5, 4))
     # The interval holds zero exactly where SciPy's test would not reject, so its end is where the test says 5 %.
     for end in found.interval:
         tested = stats.ttest_ind_from_stats(ours[0] - end, ours[1], n, theirs[0], theirs[1], 3, equal_var=False)
@@ -61,7 +61,7 @@ def test_without_the_column_the_error_is_students():
 
 @pytest.mark.parametrize(("mean", "verdict"), [(87.0, "below"), (88.0, "agrees"), (89.0, "above")])
 def test_one_result_is_judged_by_the_spread_of_its_column(mean, verdict):
-    found = compare(Sample(mean, None, 1), Sample(88.0, 0.2, 3), Usual(0.2, 1e6))
+    found = compare(Sample(mean, None, 1), Sample(88.0, 0.2, 3), UsualSpread(0.2, 1e6))
     half = stats.norm.isf(0.025) * 0.2 * math.sqrt(4 / 3)
     assert (found.verdict, found.basis) == (verdict, "column")
     assert found.interval == pytest.approx((mean - 88 - half, mean - 88 + half), abs=1e-4)

@@ -6,7 +6,7 @@ from scipy import stats
 
 from noiseproof import paper
 from noiseproof.paper.groups import paper_groups
-from noiseproof.paper.leads import lead_of, leads_among, said_of_lead
+from noiseproof.paper.leads import describe_lead, lead_of, leads_among
 
 LOSSES, DECAYS = ("JAL-CE", "CE"), ("L1", "L2")
 
@@ -45,7 +45,7 @@ def test_only_seeds_count_that_all_four_have():
     ],
 )
 def test_the_words_say_no_more_than_the_seeds_show(one, other, said):
-    text = said_of_lead(lead_of(*(tuple(seeds(*values) for values in pair) for pair in (one, other))), LOSSES, DECAYS)
+    text = describe_lead(lead_of(*(tuple(seeds(*values) for values in pair) for pair in (one, other))), LOSSES, DECAYS)
     assert said in text
     assert ("[" in text) == (len(one[0]) > 2)
 

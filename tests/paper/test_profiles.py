@@ -13,7 +13,7 @@ from noiseproof.paper.groups import paper_groups
 from noiseproof.paper.measured import join
 from noiseproof.paper.page import paper_page
 from noiseproof.paper.plan import Curve, cell_differences, run_facts
-from noiseproof.paper.profiles import beside, said_of_profiles, text_or_code, text_results
+from noiseproof.paper.profiles import describe_profiles, text_or_code, text_results, with_text_results
 from noiseproof.paper.tables import formatted
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
@@ -74,7 +74,7 @@ def test_runs_that_are_the_same_in_both_profiles_are_no_comparison():
 def test_the_words_count_what_agrees_with_either_and_name_what_agrees_with_neither():
     low, high, third = cell(rate=0.2), cell(rate=0.8), cell(rate=0.4)
     records = [run(low, 80.0), run(low, low.mean, TEXT), run(high, 25.0), run(high, 62.0, TEXT), run(third, third.mean)]
-    counted, context, which = said_of_profiles(*found_in(records))
+    counted, context, which = describe_profiles(*found_in(records))
     assert counted == (
         "Cells measured with the values of both: 2. With the code's, 0 agree with the paper; with the text's, 1 agrees: "
         "GCE at symmetric 0.2; with neither, 1: GCE at symmetric 0.8 (46.61 printed, 25.00 with the code's, 62.00 with the "
@@ -82,9 +82,9 @@ def test_the_words_count_what_agrees_with_either_and_name_what_agrees_with_neith
     )
     assert context == "Of all 3 cells of GCE measured with the code's values, 1 agree, all but these."
     assert "more than one value" in which
-    _, context, _ = said_of_profiles(*found_in([*records, run(cell(rate=0.6), 10.0)]))
+    _, context, _ = describe_profiles(*found_in([*records, run(cell(rate=0.6), 10.0)]))
     assert context == "Of all 4 cells of GCE measured with the code's values, 1 agree."
-    assert said_of_profiles([], []) == []
+    assert describe_profiles([], []) == []
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_without_runs_of_both_there_is_no_section(section):
 
 def groups_in(records):
     code = join(cells(), records).results
-    return {group.name: group for group in paper_groups(records, beside(code, text_results(code, records)), "bf16")}
+    return {group.name: group for group in paper_groups(records, with_text_results(code, text_results(code, records)), "bf16")}
 
 
 def test_runs_with_the_texts_values_are_named_so_and_stand_beside_the_codes():

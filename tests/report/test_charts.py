@@ -10,12 +10,12 @@ from noiseproof.report import charts
 
 @pytest.mark.parametrize(("values", "ends"), [([100.0, 100.0], ["90", "100"]), ([0.0, 0.0], ["0", "10"])])
 def test_an_axis_of_percent_ends_at_100(values, ends):
-    drawn = charts.lines([charts.Line("ce", values, 0)], "accuracy")
+    drawn = charts.lines([charts.ChartLine("ce", values, 0)], "accuracy")
     assert re.findall(r'text-anchor="end"[^>]*>(\d+)<', drawn) == ends
 
 
 def test_names_beside_lines_do_not_overlap_and_stay_inside():
-    series = [charts.Line(f"loss {k}", [50.0, 60.0 + k / 10], k) for k in range(20)]
+    series = [charts.ChartLine(f"loss {k}", [50.0, 60.0 + k / 10], k) for k in range(20)]
     drawn = charts.lines(series, "crowded")
     places = sorted(float(y) for y in re.findall(r'<text x="\d+" y="([\d.]+)">loss', drawn))
     assert len(places) == 20

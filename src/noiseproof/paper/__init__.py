@@ -1,23 +1,44 @@
-"""The paper as data: Wang et al., *Joint Asymmetric Loss for Learning with Noisy Labels*, ICCV 2025.
+"""Everything that repeats one paper: Wang et al., *Joint Asymmetric Loss for Learning with Noisy Labels*, ICCV 2025.
 
-cells            the 439 published numbers
-recipes          recipe: a run by its name, cifar10/jal-ce; recipe_of: the run behind a published number
-hyperparameters  the options of every loss on every data set
-figures          the runs behind the figures
-plan             the runs behind both, each once, in the order in which they are worth running
-settings         how each data set is trained
-noise            what asymmetric, instance and human noise are for each data set
-fidelity         the two profiles, and how a value is written on which the paper's text and its code differ
+cells         the 439 published numbers
+settings      how each loss is trained on each data set, in the paper's text and in its code
+noise         what asymmetric, instance and human noise are for each data set
+recipes       recipe: a run by its name, cifar10/jal-ce; recipe_of: the run behind a published number
+plan          the runs behind the numbers and the figures, each once, in the order in which they are worth running
+measured      the published numbers with the runs behind them
+agreement     do a number and a whole table agree with the paper
+tables        the comparison as text, Markdown, LaTeX, JSON or CSV
+answer        does the paper hold, in a few sentences
+profiles      numbers measured with the values of the paper's text and of its code
+leads         which part of a loss's lead is the loss, and which its regularisation
+groups        runs grouped by recipe, and named as the paper names them
+figures       the paper's figures as files
+page          all of it as one HTML file
+reproduction  reproduce: train what is missing, and the results
+plugin        the paper's data sets and augmentations by name: datasets, augmentations, download
 
 The text leaves things out and sometimes contradicts the code that made its numbers. Both are kept: ``paper-code``, the default,
 repeats what was run; ``paper-text`` follows the text. :func:`differences` lists what they differ in, with the source.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from noiseproof.paper.cells import Cell, cells
-from noiseproof.paper.fidelity import PROFILES, Difference, Profile
 from noiseproof.paper.recipes import SEEDS, QuotedError, differences, list_recipes, recipe, recipe_of
+from noiseproof.paper.settings import PROFILES, Difference, Profile
+
+if TYPE_CHECKING:
+    from noiseproof.paper.reproduction import Reproduction, reproduce
 
 __all__ = [
-    "PROFILES", "SEEDS", "Cell", "Difference", "Profile", "QuotedError", "cells", "differences",
-    "list_recipes", "recipe", "recipe_of",
+    "PROFILES", "SEEDS", "Cell", "Difference", "Profile", "QuotedError", "Reproduction", "cells", "differences",
+    "list_recipes", "recipe", "recipe_of", "reproduce",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """What trains and draws is imported when it is first used."""
+    if name in ("Reproduction", "reproduce"):
+        return getattr(importlib.import_module("noiseproof.paper.reproduction"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,7 @@ __all__ = [
     "Point",
     "Ranking",
     "Spread",
-    "Usual",
+    "UsualSpread",
     "Verdict",
     "compare",
     "mean_difference",
@@ -33,7 +33,7 @@ Verdict = Literal["agrees", "above", "below", "too few"]
 
 
 @dataclass(frozen=True)
-class Usual:
+class UsualSpread:
     """The spread that cells of one column usually have, and the degrees of freedom that this is worth for one cell."""
 
     std: float
@@ -41,7 +41,7 @@ class Usual:
 
 
 @dataclass(frozen=True)
-class Error:
+class StandardError:
     """Standard error of a difference, if both samples have one spread, and its degrees of freedom."""
 
     size: float
@@ -61,9 +61,9 @@ class Agreement:
     basis: Literal["welch", "column"] | None = None
     """What the interval comes from. welch: the spreads of the two samples; column: one result has no spread, so that of the
     paper's trials is taken, drawn towards what is usual in the column"""
-    own: Error | None = None
+    own: StandardError | None = None
     """From the common spread of the two samples alone"""
-    drawn: Error | None = None
+    drawn: StandardError | None = None
     """From that spread drawn towards what is usual in the column, as two or three results say little"""
 
     @property
@@ -117,7 +117,7 @@ class Point(NamedTuple):
     our_error: float = 0.0
 
 
-def usual_spreads(columns: Sequence[Sequence[tuple[Sample, ...]]]) -> list[Usual | None]:
+def usual_spreads(columns: Sequence[Sequence[tuple[Sample, ...]]]) -> list[UsualSpread | None]:
     """For each column the usual spread of its cells, each cell being the samples of it.
 
     Cells differ in their true spread, so a plain average would call the wide ones outliers. The variances are taken as scaled
@@ -139,7 +139,7 @@ def usual_spreads(columns: Sequence[Sequence[tuple[Sample, ...]]]) -> list[Usual
     half = inverse_trigamma(scatter - fmean(polygamma(1, df / 2) for cells in found for _, df in cells))
     shift = digamma(half) - math.log(half)
     worth = [min(2 * half, sum(df for _, df in cells)) for cells in found]  # no more than went into it
-    return [Usual(math.exp((center + shift) / 2), df) if df else None for center, df in zip(centers, worth, strict=True)]
+    return [UsualSpread(math.exp((center + shift) / 2), df) if df else None for center, df in zip(centers, worth, strict=True)]
 
 
 def inverse_trigamma(value: float) -> float:
@@ -157,7 +157,7 @@ def inverse_trigamma(value: float) -> float:
     return math.exp(brentq(lambda x: polygamma(1, math.exp(x)) - value, low, high, xtol=1e-14))
 
 
-def compare(ours: Sample | None, theirs: Sample, usual: Usual | None = None) -> Agreement:
+def compare(ours: Sample | None, theirs: Sample, usual: UsualSpread | None = None) -> Agreement:
     """Welch's interval, or with the spread of the column where ours is a single result.
 
     >>> compare(Sample(88.0, 0.3, 3), Sample(87.5, 0.1, 3)).verdict
@@ -169,10 +169,10 @@ def compare(ours: Sample | None, theirs: Sample, usual: Usual | None = None) -> 
     if theirs.std is None:
         return Agreement("too few", difference)
     (variance, own_df), share = _own((ours, theirs)), 1 / ours.n + 1 / theirs.n
-    own = drawn = Error(math.sqrt(variance * share), own_df)
+    own = drawn = StandardError(math.sqrt(variance * share), own_df)
     if usual is not None:
         df = own_df + usual.df
-        drawn = Error(math.sqrt((variance * own_df + usual.std**2 * usual.df) / df * share), df)
+        drawn = StandardError(math.sqrt((variance * own_df + usual.std**2 * usual.df) / df * share), df)
     width, width_df = drawn.size, drawn.df
     basis: Literal["welch", "column"] = "column"
     if ours.std is not None and ours.std + theirs.std > 0:

@@ -19,8 +19,8 @@ __all__ = ["VERDICTS", "Answer", "answer"]
 
 VERDICTS = {"agrees": ("=", "agree"), "above": ("▲", "above"), "below": ("▼", "below"), "too few": ("?", "not judged")}
 """Verdicts on a cell, each as a mark and in words"""
-SEEDS = 3  # of each published number
-OWN = ("JAL-CE", "JAL-FL")
+SEEDS_PER_CELL = 3  # of each published number
+PROPOSED_LOSSES = ("JAL-CE", "JAL-FL")
 """The losses that the paper proposes."""
 
 
@@ -117,7 +117,7 @@ def _against(distinct: list[CellResult], many_off: bool, found: MeanDifference |
 
 def _proposed(distinct: list[CellResult]) -> str:
     """How the losses fare that the paper is about."""
-    own = [result for result in distinct if result.cell.loss in OWN]
+    own = [result for result in distinct if result.cell.loss in PROPOSED_LOSSES]
     if not own:
         return ""
     agree = sum(result.agreement.verdict == "agrees" for result in own)
@@ -125,7 +125,7 @@ def _proposed(distinct: list[CellResult]) -> str:
     apart = f"; on average {_average(found)}" if found else ""
     share = f"All {agree}" if agree == len(own) > 1 else f"{agree} of the {len(own)}" if len(own) > 1 else "The one"
     agrees = "agree" if len(own) > 1 else "agrees" if agree else "does not agree"
-    results = f"result{'s' if len(own) > 1 else ''} of {' and '.join(OWN)}, which the paper proposes,"
+    results = f"result{'s' if len(own) > 1 else ''} of {' and '.join(PROPOSED_LOSSES)}, which the paper proposes,"
     return f"{share} {results} {agrees} with it{apart}."
 
 
@@ -206,10 +206,10 @@ def _seeds(distinct: list[CellResult]) -> str:
     known = [(usual.std, cell) for usual, cell in spreads.items() if usual is not None]
     if known:
         std, cell = max(known, key=lambda pair: pair[0])
-        least = t_quantile(ALPHA, 2 * (SEEDS - 1)) * std * math.sqrt(2 / SEEDS)
+        least = t_quantile(ALPHA, 2 * (SEEDS_PER_CELL - 1)) * std * math.sqrt(2 / SEEDS_PER_CELL)
         said.append(
             f"seeds scatter most at {_noise_of(cell)} on {DATASET_NAMES.get(cell.dataset, cell.dataset)}, by {std:.1f} points: "
-            f"there {SEEDS} seeds of each loss tell apart only what differs by {least:.1f} points or more"
+            f"there {SEEDS_PER_CELL} seeds of each loss distinguish only what differs by {least:.1f} points or more"
         )
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]}." if text else ""
@@ -226,13 +226,13 @@ def _claim(measured: list[CellResult]) -> str:
         columns.setdefault((cell.table, cell.dataset, cell.noise, cell.rate), []).append(result)
     kept: dict[tuple[Any, ...], list[CellResult]] = {}
     for (_, *noise), column in columns.items():
-        if len({result.cell.loss in OWN for result in column}) == 2:
+        if len({result.cell.loss in PROPOSED_LOSSES for result in column}) == 2:
             kept.setdefault(tuple(noise), column)
     if not kept:
         return "No column has runs of both JAL and another loss yet, so whether JAL is the best is open."
     leads = [_lead(column) for column in kept.values()]
     ours = sum(lead > 0 for lead, _ in leads)
-    theirs = sum(max(column, key=lambda r: r.cell.mean).cell.loss in OWN for column in kept.values())
+    theirs = sum(max(column, key=lambda r: r.cell.mean).cell.loss in PROPOSED_LOSSES for column in kept.values())
     ahead, behind = (sum(sign * lead > chance for lead, chance in leads) for sign in (1, -1))
     return (
         f"Noises with results of JAL and of other losses, each with its published decay: {len(kept)}. A JAL loss is the best "
@@ -243,7 +243,7 @@ def _claim(measured: list[CellResult]) -> str:
 
 def _lead(column: list[CellResult]) -> tuple[float, float]:
     """How far the best JAL loss is ahead of the best other one, and how far seeds alone may put them apart, at 95 %."""
-    best = [max((r for r in column if (r.cell.loss in OWN) == own), key=_mean) for own in (True, False)]
+    best = [max((r for r in column if (r.cell.loss in PROPOSED_LOSSES) == own), key=_mean) for own in (True, False)]
     parts = [(one.point.our_error**2, one.agreement.drawn.df) for one in best if one.point and one.agreement.drawn]
     if len(parts) < 2:
         return _mean(best[0]) - _mean(best[1]), math.inf

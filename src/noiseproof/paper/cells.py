@@ -18,7 +18,11 @@ DATASET_NAMES |= {"clothing1m": "Clothing1M", "digits": "Digits"}
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of one table, and what it was measured on: percent of the test set that is right after the last epoch."""
+    """One number of one table, and what it was measured on: percent of the test set that is right after the last epoch.
+
+    >>> cells(table="human", loss="JAL-CE")[0].mean
+    89.94
+    """
 
     table: str
     """sym_asym, instance, human, real_world, ablation, agce_mae or, in the supplement, agce_mae_all"""
@@ -41,7 +45,7 @@ class Cell:
 
     @property
     def spec(self) -> str:
-        """The noise as :func:`~noiseproof.paper.recipe` takes it.
+        """The noise as :func:`~noiseproof.paper.recipe` accepts it.
 
         >>> cells(table="human", loss="JAL-CE")[2].spec
         'human:worst'
@@ -68,7 +72,20 @@ def cells(
     rate: float | str | None = None,
     loss: str | None = None,
 ) -> tuple[Cell, ...]:
-    """The cells, in the order of the tables; each argument keeps those with that value. A loss may be written in any way.
+    """The published numbers in the order of the tables; each argument keeps those with that value.
+
+    Args:
+        table: ``sym_asym``, ``instance``, ``human``, ``real_world``, ``ablation``, ``agce_mae`` or ``agce_mae_all``.
+        dataset: ``cifar10``, ``cifar100``, ``webvision``, ``ilsvrc12`` or ``clothing1m``.
+        noise: ``clean``, ``symmetric``, ``asymmetric``, ``instance``, ``human`` or ``real``.
+        rate: The rate, or the name of human labels.
+        loss: In any spelling.
+
+    Returns:
+        The cells.
+
+    Raises:
+        ValueError: No cell has such a value.
 
     >>> len(cells()), [cell.mean for cell in cells(table="ablation", loss="amse")]
     (439, [87.54, 64.97, 83.88, 58.07])

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noiseproof.paper.fidelity import PROFILES
 from noiseproof.paper.groups import PaperGroup
 from noiseproof.paper.plan import FIGURES, Curve, curve_recipe
 from noiseproof.paper.recipes import HISTOGRAMS, recipe
+from noiseproof.paper.settings import PROFILES
 from noiseproof.report.figures import LINE_COLORS, Embedding, draw_embeddings, draw_panels, save_figure
 from noiseproof.train.record_files import BINS
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from noiseproof.paper.cells import DATASET_NAMES, cells
-from noiseproof.paper.fidelity import PROFILES
 from noiseproof.paper.measured import CellResult
 from noiseproof.paper.plan import NOT_COMPARED, run_facts
 from noiseproof.paper.recipes import recipe
+from noiseproof.paper.settings import PROFILES
 from noiseproof.report.groups import (
     RunGroup,
     command_options,

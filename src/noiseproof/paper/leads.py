@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from noiseproof.comparison.paired import MIN_SEEDS, PairedMean, paired_mean
-from noiseproof.paper.answer import OWN
+from noiseproof.paper.answer import PROPOSED_LOSSES
 from noiseproof.paper.groups import PaperGroup
 
-__all__ = ["Lead", "lead_of", "leads_among", "said_of_lead"]
+__all__ = ["Lead", "describe_lead", "lead_of", "leads_among"]
 
 Accuracies = Mapping[int, float]
 """By seed, in percent"""
@@ -54,11 +54,11 @@ def lead_of(one: tuple[Accuracies, Accuracies], other: tuple[Accuracies, Accurac
     )
 
 
-def said_of_lead(found: Lead, losses: tuple[str, str], decays: tuple[str, str]) -> str:
+def describe_lead(found: Lead, losses: tuple[str, str], decays: tuple[str, str]) -> str:
     """In words, and no more than the seeds show.
 
     >>> found = lead_of(({1: 64.0}, {1: 56.0}), ({1: 30.0}, {1: 20.0}))
-    >>> print(said_of_lead(found, ("JAL-CE", "CE"), ("L1", "L2")))  # doctest: +NORMALIZE_WHITESPACE
+    >>> print(describe_lead(found, ("JAL-CE", "CE"), ("L1", "L2")))  # doctest: +NORMALIZE_WHITESPACE
     JAL-CE with L1 minus CE with L2: +44.00 points. Of these the decay gives +9.00 and the loss +35.00; with the same decay
     JAL-CE minus CE is +34.00 (L1) and +36.00 (L2). Seeds: 1, too few for intervals.
     """
@@ -86,14 +86,14 @@ def leads_among(groups: Iterable[PaperGroup]) -> list[str]:
         runs.setdefault(group.loss, {})[group.decay] = group
         if group.has_published_decay:
             published[group.loss] = group.decay
-    said = []
-    for one, other in itertools.product(OWN, published):
-        if other in OWN or one not in published or published[one] == published[other]:
+    sentences = []
+    for one, other in itertools.product(PROPOSED_LOSSES, published):
+        if other in PROPOSED_LOSSES or one not in published or published[one] == published[other]:
             continue
         decays = published[one], published[other]
         if not all(decay in runs[loss] for loss in (one, other) for decay in decays):
             continue
         first, second = ((runs[loss][decays[0]].accuracies, runs[loss][decays[1]].accuracies) for loss in (one, other))
         if (found := lead_of(first, second)) is not None:
-            said.append(said_of_lead(found, (one, other), decays))
-    return said
+            sentences.append(describe_lead(found, (one, other), decays))
+    return sentences

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from noiseproof.comparison.paired import Sample
 from noiseproof.paper import PROFILES, Cell, cells
-from noiseproof.paper.agreement import Agreement, MeanDifference, Point, Usual, compare, mean_difference, usual_spreads
+from noiseproof.paper.agreement import Agreement, MeanDifference, Point, UsualSpread, compare, mean_difference, usual_spreads
 from noiseproof.paper.plan import NOT_COMPARED, run_facts
 from noiseproof.report.groups import DIVERGED
 from noiseproof.train.record_files import EMPTY_VALUES, count_classes, describe_missed_classes, merge, never_right
 
-__all__ = ["DIVERGED", "CellResult", "Joined", "average", "count_published", "join", "usual_spread"]
+__all__ = ["DIVERGED", "CellResult", "JoinedRecords", "average", "count_published", "join", "usual_spread"]
 
-TEST = "test_accuracy"
+TEST_ACCURACY = "test_accuracy"
 NOT_JUDGED = Agreement("too few")
 
 
@@ -61,7 +61,7 @@ class CellResult:
     @property
     def told_by_class(self) -> bool:
         """Whether its runs say how each class fares, on the images of this cell."""
-        return _measure(self.cell) == TEST and any(map(count_classes, self.counted))
+        return _measure(self.cell) == TEST_ACCURACY and any(map(count_classes, self.counted))
 
     @property
     def never_right(self) -> dict[int, list[int]]:
@@ -117,7 +117,7 @@ class CellResult:
         }
 
 
-class Joined(NamedTuple):
+class JoinedRecords(NamedTuple):
     """All cells in their order, and the records that belong to none of them."""
 
     results: list[CellResult]
@@ -126,7 +126,7 @@ class Joined(NamedTuple):
 
 def join(
     chosen: Iterable[Cell], records: Iterable[dict[str, Any]], *, precision: str = "bf16", profile: str = PROFILES[0]
-) -> Joined:
+) -> JoinedRecords:
     """Each cell with its runs: those whose recipe is the cell's in everything but seed, precision and confidence epochs.
 
     Only runs in ``precision`` count; the others are named in ``left_out``. A run may count for cells of several tables.
@@ -145,7 +145,7 @@ def join(
         matched.update(runs)
         results.append(replace(_measured(cell, [records[i] for i in runs], precision), profile=profile))
     unmatched = [record for i, record in enumerate(records) if i not in matched]
-    return Joined(results, unmatched)
+    return JoinedRecords(results, unmatched)
 
 
 def count_published(records: Iterable[dict[str, Any]]) -> int:
@@ -180,7 +180,7 @@ def _seed(run: Mapping[str, Any]) -> Any:
 
 
 def _measure(cell: Cell) -> str:
-    return "ilsvrc12_accuracy" if cell.dataset == "ilsvrc12" else TEST
+    return "ilsvrc12_accuracy" if cell.dataset == "ilsvrc12" else TEST_ACCURACY
 
 
 def average(results: Iterable[CellResult]) -> MeanDifference | None:
@@ -191,13 +191,13 @@ def average(results: Iterable[CellResult]) -> MeanDifference | None:
     return mean_difference(*columns.values())
 
 
-def usual_spread(cell: Cell) -> Usual | None:
+def usual_spread(cell: Cell) -> UsualSpread | None:
     """The spread over seeds that is usual at a cell's noise."""
     return _usual().get(_column(cell))
 
 
 @functools.cache
-def _usual() -> dict[tuple[Any, ...], Usual | None]:
+def _usual() -> dict[tuple[Any, ...], UsualSpread | None]:
     """The usual spread at each noise, from the published deviations alone: a verdict does not change with other cells' runs.
 
     They are those of the first table with that noise: the small tables repeat its cells and add losses that hardly train.

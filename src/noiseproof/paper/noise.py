@@ -8,7 +8,7 @@ from typing import Any
 
 from noiseproof.noise import NoiseSpec
 from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES
-from noiseproof.paper.fidelity import Differs, Profile, resolved
+from noiseproof.paper.settings import Differs, Profile, resolved
 
 __all__ = ["NOISE", "resolve_noise"]
 

@@ -11,12 +11,12 @@ from noiseproof.comparison.paired import PairedRanking, rank_paired
 from noiseproof.io.text import printable
 from noiseproof.paper.answer import VERDICTS, answer
 from noiseproof.paper.cells import DATASET_NAMES, cells
-from noiseproof.paper.fidelity import PROFILES
 from noiseproof.paper.groups import PaperGroup, paper_groups
 from noiseproof.paper.leads import leads_among
 from noiseproof.paper.measured import join
-from noiseproof.paper.profiles import beside, said_of_profiles, text_or_code, text_results
-from noiseproof.paper.tables import View, notes_on, summary, views
+from noiseproof.paper.profiles import describe_profiles, text_or_code, text_results, with_text_results
+from noiseproof.paper.settings import PROFILES
+from noiseproof.paper.tables import TableView, notes_on, summary, views
 from noiseproof.report.charts import template_environment
 from noiseproof.report.figures import Embedding
 from noiseproof.report.groups import by_noise
@@ -25,7 +25,7 @@ from noiseproof.train.record_files import merge
 
 __all__ = ["paper_page"]
 
-TITLES = {
+TABLE_TITLES = {
     "sym_asym": "Symmetric and asymmetric noise",
     "agce_mae": "AGCE with MAE",
     "ablation": "The parts of JAL-CE",
@@ -60,7 +60,7 @@ def paper_page(
     records = merge(records)
     results = join(cells(), records, precision=precision).results
     by_text = text_results(results, records, precision=precision)
-    groups = paper_groups(records, beside(results, by_text), precision)
+    groups = paper_groups(records, with_text_results(results, by_text), precision)
     both = text_or_code(results, by_text)
     anchors = {id(record): group for group in groups for record in group.records}
     values = page_values(records, groups, embeddings)
@@ -80,7 +80,7 @@ def paper_page(
         group_of=lambda result: next((anchors[id(run)] for run in (*result.counted, *result.runs)), None),
         decays=_decays(groups),
         both=both,
-        said_of_both=said_of_profiles(both, results),
+        profile_sentences=describe_profiles(both, results),
         precision=precision,
     )  # fmt: skip
     return printable(text, lines=True)  # a name in a record may have half a character, which cannot be written
@@ -124,6 +124,6 @@ def _runs(records: Sequence[dict[str, Any]], groups: Sequence[PaperGroup]) -> st
     return run_facts_line(records, {"with the text's values": by_text, "of no published number": other})
 
 
-def _title(view: View) -> str:
+def _title(view: TableView) -> str:
     table, _, dataset = view.title.partition(", ")
-    return f"{TITLES.get(table, table)}, {DATASET_NAMES.get(dataset, dataset)}"
+    return f"{TABLE_TITLES.get(table, table)}, {DATASET_NAMES.get(dataset, dataset)}"

@@ -11,15 +11,24 @@ from typing import Any, NamedTuple
 
 from noiseproof.losses import find_loss
 from noiseproof.paper.cells import Cell, cells
-from noiseproof.paper.fidelity import PROFILES, Difference
 from noiseproof.paper.recipes import HISTOGRAMS, SEEDS, differences, recipe, recipe_of
+from noiseproof.paper.settings import PROFILES, Difference
 from noiseproof.train import Recipe, override
 from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts
 
-__all__ = ["FIGURES", "NOT_COMPARED", "PaperRun", "Plan", "cell_differences", "chosen_cells", "chosen_curves", "planned_runs"]
+__all__ = [
+    "FIGURES",
+    "NOT_COMPARED",
+    "PaperPlan",
+    "PaperRun",
+    "cell_differences",
+    "chosen_cells",
+    "chosen_curves",
+    "planned_runs",
+]
 __all__ += ["H200_EPOCH_SECONDS", "Curve", "about", "choose", "curve_recipe", "estimated_seconds", "plan_text", "run_facts"]
 
-FIRST = ("JAL-CE", "JAL-FL", "CE", "NCE+RCE", "NCE+AGCE", "ANL-CE")
+FIRST_LOSSES = ("JAL-CE", "JAL-FL", "CE", "NCE+RCE", "NCE+AGCE", "ANL-CE")
 """The paper's own losses and their nearest rivals; the others follow in the order of the tables."""
 NOT_COMPARED = ("seed", "precision", "confidence_epochs")
 """Fields of a recipe in which the runs of one cell may differ."""
@@ -136,7 +145,7 @@ class PaperRun:
         return found if self.precision is None else override(found, {"precision": self.precision})
 
 
-class Plan(NamedTuple):
+class PaperPlan(NamedTuple):
     """What there is to run, and the cells that have no run behind them."""
 
     runs: list[PaperRun]
@@ -180,7 +189,7 @@ def chosen_cells(
 ) -> tuple[Cell, ...]:
     """The cells with any of the values of each filter; an empty one keeps all. A noise is ``symmetric:0.8`` or ``symmetric``.
 
-    A figure may be named beside tables; it has curves, and no cells.
+    A figure may be named together with tables; it has curves, and no cells.
 
     >>> [cell.loss for cell in chosen_cells(tables=["human"], losses=["jal-ce", "CE"], noises=["human:worst"])]
     ['CE', 'JAL-CE']
@@ -234,7 +243,7 @@ def planned_runs(
     seeds: Sequence[int] = SEEDS,
     precision: str | None = "bf16",
     profile: str = "paper-code",
-) -> Plan:
+) -> PaperPlan:
     """The distinct runs of the cells, by default of all: every run with the first seed, then with the second, and so on.
 
     Within a seed the runs of one loss are neighbours, the paper's losses and their nearest rivals first. A curve is of one run,
@@ -252,7 +261,7 @@ def planned_runs(
             shared.setdefault(_key(run_facts(cell, profile)), []).append(cell)
     for curve in curves:
         drawn.setdefault(_key(run_facts(curve, profile)), []).append(curve)
-    losses = list(dict.fromkeys((*FIRST, *(cell.loss for cell in chosen))))
+    losses = list(dict.fromkeys((*FIRST_LOSSES, *(cell.loss for cell in chosen))))
     datasets = list(dict.fromkeys(cell.dataset for cell in chosen))
     order = sorted(shared, key=lambda key: (losses.index(shared[key][0].loss), datasets.index(shared[key][0].dataset)))
     runs = []
@@ -260,7 +269,7 @@ def planned_runs(
         runs += [PaperRun(tuple(shared[key]), seed, precision, profile, tuple(drawn.pop(key, ()))) for key in order]
         runs += [PaperRun((), seed, precision, profile, tuple(group)) for group in drawn.values()]
         drawn = {}
-    return Plan(runs, tuple(cell for cell in chosen if cell.quoted_from is not None))
+    return PaperPlan(runs, tuple(cell for cell in chosen if cell.quoted_from is not None))
 
 
 def _key(facts: Mapping[str, Any]) -> str:

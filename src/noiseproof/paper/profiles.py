@@ -10,13 +10,13 @@ from noiseproof.paper import PROFILES, Difference
 from noiseproof.paper.measured import CellResult, join
 from noiseproof.paper.plan import cell_differences
 
-__all__ = ["TextOrCode", "beside", "said_of_profiles", "text_or_code", "text_results", "value_text"]
+__all__ = ["ProfileComparison", "describe_profiles", "text_or_code", "text_results", "value_text", "with_text_results"]
 
-TEXT = PROFILES[1]
+TEXT_PROFILE = PROFILES[1]
 
 
 @dataclass(frozen=True)
-class TextOrCode:
+class ProfileComparison:
     """A cell with runs of the code's values and of the text's."""
 
     code: CellResult
@@ -40,18 +40,18 @@ def text_results(
 ) -> list[CellResult]:
     """Of the cells of ``results``, those that have runs with the text's values, where these differ from the code's."""
     trained = [result.cell for result in results if result.cell.quoted_from is None]
-    found = join(trained, records, precision=precision, profile=TEXT).results
+    found = join(trained, records, precision=precision, profile=TEXT_PROFILE).results
     return [result for result in found if result.runs and cell_differences(result.cell)]
 
 
-def text_or_code(code: Iterable[CellResult], text: Iterable[CellResult]) -> list[TextOrCode]:
+def text_or_code(code: Iterable[CellResult], text: Iterable[CellResult]) -> list[ProfileComparison]:
     """The cells that are measured with both, each once also where several tables print it."""
     by_cell = {result.cell: result for result in text if result.sample is not None}
     both = [result for result in distinct(code) if result.cell in by_cell]
-    return [TextOrCode(result, by_cell[result.cell], tuple(cell_differences(result.cell))) for result in both]
+    return [ProfileComparison(result, by_cell[result.cell], tuple(cell_differences(result.cell))) for result in both]
 
 
-def beside(code: Iterable[CellResult], text: Iterable[CellResult]) -> list[CellResult]:
+def with_text_results(code: Iterable[CellResult], text: Iterable[CellResult]) -> list[CellResult]:
     """Each cell with the code's values, and after it the same with the text's if there is one."""
     by_cell = {result.cell: result for result in text}
     return [one for result in code for one in (result, by_cell.get(result.cell)) if one is not None]
@@ -66,7 +66,7 @@ def distinct(results: Iterable[CellResult]) -> list[CellResult]:
     return list(found.values())
 
 
-def said_of_profiles(found: Sequence[TextOrCode], code: Iterable[CellResult]) -> list[str]:
+def describe_profiles(found: Sequence[ProfileComparison], code: Iterable[CellResult]) -> list[str]:
     """How many agree with the paper by either, and what that leaves open. ``code`` are all cells with the code's values."""
     if not found:
         return []
@@ -91,16 +91,16 @@ def said_of_profiles(found: Sequence[TextOrCode], code: Iterable[CellResult]) ->
     return sentences
 
 
-def _counted(found: Sequence[TextOrCode], side: Literal["code", "text"]) -> str:
+def _counted(found: Sequence[ProfileComparison], side: Literal["code", "text"]) -> str:
     named = [_named(one, getattr(one, side).classes) for one in found]
     return f"{len(found)} agree{'s' if len(found) == 1 else ''}" + (f": {', '.join(named)}" if named else "")
 
 
-def _named(one: TextOrCode, said: str) -> str:
-    return f"{one.code.name} at {one.noise}" + (f" ({said})" if said else "")
+def _named(one: ProfileComparison, words: str) -> str:
+    return f"{one.code.name} at {one.noise}" + (f" ({words})" if words else "")
 
 
-def _means(one: TextOrCode) -> str:
+def _means(one: ProfileComparison) -> str:
     code, text = (0.0 if result.sample is None else result.sample.mean for result in (one.code, one.text))
     return f"{one.code.cell.mean:.2f} printed, {code:.2f} with the code's, {text:.2f} with the text's"
 

@@ -8,10 +8,8 @@ from typing import Any
 
 from noiseproof.losses import find_loss, list_losses
 from noiseproof.paper.cells import Cell, cells
-from noiseproof.paper.fidelity import Difference, check_profile, listed, resolved
-from noiseproof.paper.hyperparameters import PARAMETERS
 from noiseproof.paper.noise import NOISE, resolve_noise
-from noiseproof.paper.settings import SETTINGS, decay
+from noiseproof.paper.settings import PARAMETERS, SETTINGS, Difference, check_profile, listed, regularisation, resolved
 from noiseproof.train import Recipe, override
 
 __all__ = ["SEEDS", "QuotedError", "differences", "list_recipes", "recipe", "recipe_of"]
@@ -31,9 +29,17 @@ class QuotedError(ValueError):
 def recipe(name: str, *, noise: str = "none", seed: int = SEEDS[0], profile: str = "paper-code") -> Recipe:
     """The recipe DATASET/LOSS, as the paper writes the names or as the catalogue does.
 
-    ``noise`` is ``symmetric:0.8``, ``asymmetric:0.4``, ``instance:0.4``, ``human:worst`` or what else a recipe takes.
-    ``profile`` chooses where the paper's text and its code differ, see :func:`differences`. The published means are over
-    ``SEEDS``.
+    Args:
+        name: Such as ``cifar10/jal-ce`` or ``CIFAR100/NCE+RCE``; :func:`list_recipes` lists them.
+        noise: ``symmetric:0.8``, ``asymmetric:0.4``, ``instance:0.4``, ``human:worst`` or what else a recipe accepts.
+        seed: The published means are over ``SEEDS``.
+        profile: ``paper-code`` or ``paper-text``, where these differ, see :func:`differences`.
+
+    Returns:
+        The recipe of one run.
+
+    Raises:
+        ValueError: There is no such recipe, noise or profile; the message names the nearest.
 
     >>> found = recipe("CIFAR100/NCE+RCE", noise="asymmetric:0.4")
     >>> found.loss_options, found.noise, found.l2
@@ -42,7 +48,7 @@ def recipe(name: str, *, noise: str = "none", seed: int = SEEDS[0], profile: str
     dataset, loss = _split(name)
     chosen = check_profile(profile)
     spec = resolve_noise(dataset, noise, chosen)
-    facts = resolved({**SETTINGS[dataset], **decay(dataset, loss)}, chosen)
+    facts = resolved({**SETTINGS[dataset], **regularisation(dataset, loss)}, chosen)
     if (dataset, loss, spec) in HISTOGRAMS:
         facts["confidence_epochs"] = HISTOGRAMS[dataset, loss, spec]
     options = resolved(_losses(dataset)[loss], chosen)
@@ -52,7 +58,21 @@ def recipe(name: str, *, noise: str = "none", seed: int = SEEDS[0], profile: str
 def recipe_of(cell: Cell, seed: int = SEEDS[0], profile: str = "paper-code") -> Recipe:
     """The recipe behind a published number. One run: the number is the mean over several seeds.
 
-    A cell of ILSVRC12 has the recipe of WebVision's: the same run is tested on both. QuotedError where the paper did not train.
+    A cell of ILSVRC12 has the recipe of WebVision's: the same run is tested on both.
+
+    Args:
+        cell: The number.
+        seed: The seed of the run.
+        profile: ``paper-code`` or ``paper-text``.
+
+    Returns:
+        The recipe of one run.
+
+    Raises:
+        QuotedError: The paper copied the number from another.
+
+    >>> recipe_of(cells(table="human", loss="JAL-CE")[0]).dataset
+    'cifar10'
     """
     if cell.quoted_from is not None:
         raise QuotedError(
@@ -68,6 +88,9 @@ def recipe_of(cell: Cell, seed: int = SEEDS[0], profile: str = "paper-code") -> 
 def list_recipes() -> tuple[str, ...]:
     """The names that :func:`recipe` knows.
 
+    Returns:
+        The names, DATASET/LOSS.
+
     >>> list_recipes()[:3], len([name for name in list_recipes() if name.startswith("webvision/")])
     (('cifar10/ce', 'cifar10/fl', 'cifar10/gce'), 9)
     """
@@ -75,7 +98,17 @@ def list_recipes() -> tuple[str, ...]:
 
 
 def differences(dataset: str, loss: str) -> list[Difference]:
-    """Where the paper's text and its code differ for this data set and loss: field, text's value, code's value, source.
+    """Where the paper's text and its code differ for a data set and a loss.
+
+    Args:
+        dataset: Such as ``cifar10``.
+        loss: Such as ``jal-ce``.
+
+    Returns:
+        The differences, each with its field, the text's value, the code's value and the source.
+
+    Raises:
+        ValueError: There is no recipe for them.
 
     >>> [(d.field, d.text, d.code) for d in differences("cifar10", "gce") if d.field.startswith("loss.")]
     [('loss.q', 0.9, 0.7)]
@@ -83,7 +116,7 @@ def differences(dataset: str, loss: str) -> list[Difference]:
     dataset, loss = _split(f"{dataset}/{loss}")
     return [
         *listed(_losses(dataset)[loss], "loss."),
-        *listed({**SETTINGS[dataset], **decay(dataset, loss)}),
+        *listed({**SETTINGS[dataset], **regularisation(dataset, loss)}),
         *listed(NOISE[dataset], "noise "),
     ]
 

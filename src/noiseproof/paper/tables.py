@@ -17,7 +17,7 @@ from noiseproof.paper.measured import DIVERGED, CellResult, average
 from noiseproof.report.groups import counted, named_seeds
 from noiseproof.train.record_files import count_classes, never_right
 
-__all__ = ["FORMATS", "View", "check_format", "formatted", "marked", "notes_on", "papers", "summary", "views"]
+__all__ = ["FORMATS", "TableView", "check_format", "formatted", "marked", "notes_on", "papers", "summary", "views"]
 
 MARKS = {"agrees": "=", "above": "+", "below": "-", "too few": "?"}
 LATEX_MARKS = {"agrees": "=", "above": r"\uparrow", "below": r"\downarrow", "too few": "?"}
@@ -26,12 +26,12 @@ LEGEND = (
     "a single seed is judged by the paper's deviation, drawn towards what is usual in the column; intervals of averages are "
     "over columns, whose cells share their seeds"
 )
-IDENTITY = ("table", "dataset", "noise", "rate", "loss", "alpha", "beta")
-NOISES = {"symmetric": "sym", "asymmetric": "asym", "instance": "inst", "human": "human"}
+IDENTITY_COLUMNS = ("table", "dataset", "noise", "rate", "loss", "alpha", "beta")
+NOISE_ABBREVIATIONS = {"symmetric": "sym", "asymmetric": "asym", "instance": "inst", "human": "human"}
 
 
 @dataclass(frozen=True)
-class View:
+class TableView:
     """One table on one data set: losses by noise."""
 
     title: str
@@ -63,16 +63,18 @@ def summary(results: Iterable[CellResult]) -> str:
     return "\n\n".join(_summary(view) for view in views(results))
 
 
-def views(results: Iterable[CellResult]) -> list[View]:
+def views(results: Iterable[CellResult]) -> list[TableView]:
     found: dict[str, dict[tuple[str, str], CellResult]] = {}
     for result in results:
         cell = result.cell
-        kind = NOISES.get(cell.noise)
+        kind = NOISE_ABBREVIATIONS.get(cell.noise)
         column = f"{kind} {cell.rate}" if kind else cell.noise
         profile = "" if result.profile == PROFILES[0] else f", {result.profile}"
         found.setdefault(f"{cell.table}, {cell.dataset}{profile}", {})[result.name, column] = result
     return [
-        View(title, tuple(dict.fromkeys(row for row, _ in cells)), tuple(dict.fromkeys(column for _, column in cells)), cells)
+        TableView(
+            title, tuple(dict.fromkeys(row for row, _ in cells)), tuple(dict.fromkeys(column for _, column in cells)), cells
+        )
         for title, cells in found.items()
     ]
 
@@ -166,7 +168,20 @@ def _json(results: list[CellResult]) -> str:
 
 
 def _csv(results: list[CellResult]) -> str:
-    names = [*IDENTITY, "paper_mean", "paper_std", "mean", "std", "n", "seeds", "difference", "low", "high", "verdict", "basis"]
+    names = [
+        *IDENTITY_COLUMNS,
+        "paper_mean",
+        "paper_std",
+        "mean",
+        "std",
+        "n",
+        "seeds",
+        "difference",
+        "low",
+        "high",
+        "verdict",
+        "basis",
+    ]
     names.append("diverged")
     out = io.StringIO()
     writer = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
@@ -188,7 +203,7 @@ FORMATS: dict[str, Callable[[list[CellResult]], str]] = {
 }
 
 
-def notes_on(view: View) -> list[str]:
+def notes_on(view: TableView) -> list[str]:
     """What the numbers alone do not say."""
     notes = []
     for (row, column), result in view.results.items():
@@ -209,7 +224,7 @@ def notes_on(view: View) -> list[str]:
     return notes + [f"{row}, {', '.join(columns)}: {remark}" for (row, remark), columns in remarks.items()]
 
 
-def _summary(view: View) -> str:
+def _summary(view: TableView) -> str:
     measured = [result for result in view.cells if result.sample is not None]
     trained = [result for result in view.cells if result.cell.quoted_from is None]
     if not measured:
@@ -239,22 +254,22 @@ def _off(measured: list[CellResult]) -> str:
     if found.interval is None:
         return f"On average ours minus the paper's is {found.mean:+.2f} points, of one column and so without an interval."
     low, high = found.interval
-    said = "no shift is shown" if low <= 0 <= high else "that is more than chance"
-    return f"On average ours minus the paper's is {found.mean:+.2f} points [{low:+.2f}, {high:+.2f}]: {said}."
+    verdict = "no shift is shown" if low <= 0 <= high else "that is more than chance"
+    return f"On average ours minus the paper's is {found.mean:+.2f} points [{low:+.2f}, {high:+.2f}]: {verdict}."
 
 
 def _scatter(judged: list[CellResult]) -> str:
     found = spread(result.agreement for result in judged)
     if found is None:
         return ""
-    said = "more than the seeds explain" if found.p < ALPHA else "no more than the seeds explain"
+    verdict = "more than the seeds explain" if found.p < ALPHA else "no more than the seeds explain"
     return (
         f"The differences scatter {found.ratio:.2f} times as wide as the seeds' spreads predict "
-        f"(chi-square {found.chi_square:.1f} on {found.df}, p = {found.p:.2g}): {said}."
+        f"(chi-square {found.chi_square:.1f} on {found.df}, p = {found.p:.2g}): {verdict}."
     )
 
 
-def _standing_out(view: View, judged: list[CellResult]) -> str:
+def _standing_out(view: TableView, judged: list[CellResult]) -> str:
     names = [key for key, result in view.results.items() if result.agreement.p is not None]
     corrected = holm([result.agreement.p or 0.0 for result in judged])
     found = [
@@ -286,7 +301,7 @@ def _classes(measured: list[CellResult]) -> str:
     )
 
 
-def _ranks(view: View) -> str:
+def _ranks(view: TableView) -> str:
     points: dict[str, dict[str, Point]] = {column: {} for column in view.columns}
     for (row, column), result in view.results.items():
         if result.point is not None:

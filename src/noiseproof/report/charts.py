@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["COLORS", "DASHES", "Line", "Svg", "histogram", "lines", "matrix", "scatter", "template_environment"]
+__all__ = ["COLORS", "DASHES", "ChartLine", "Svg", "histogram", "lines", "matrix", "scatter", "template_environment"]
 
 WIDTH, HEIGHT = 360, 250
 LEFT, TOP, BOTTOM, LABELS = 30, 8, 30, 124
@@ -39,7 +39,7 @@ class Svg(str):
         return self
 
 
-class Line(NamedTuple):
+class ChartLine(NamedTuple):
     """A named curve in percent by epoch, and which of the styles it has."""
 
     name: str
@@ -47,7 +47,7 @@ class Line(NamedTuple):
     style: int
 
 
-def lines(series: Sequence[Line], label: str, reference: tuple[float, str] | None = None) -> Svg:
+def lines(series: Sequence[ChartLine], label: str, reference: tuple[float, str] | None = None) -> Svg:
     """Curves by epoch, each with its name at its end; ``reference`` is a level with a name."""
     known = [value for line in series for value in line.values if value is not None]
     known += [reference[0]] if reference else []
@@ -100,14 +100,14 @@ def histogram(kinds: dict[str, Sequence[float]], label: str) -> Svg:
             if count
         ]
         parts.append(f'<path class="{kind}" d="{"".join(path)}"/>')
-    said = [f"{name}: {100 * sum(c[len(c) // 2 :]) / sum(c):.0f} % above ½" for name, c in kinds.items() if sum(c)]
+    labels = [f"{name}: {100 * sum(c[len(c) // 2 :]) / sum(c):.0f} % above ½" for name, c in kinds.items() if sum(c)]
     places = (top + 3, bottom)
-    parts += [_text((left + right) / 2, at, text, "middle") for at, text in zip(places, said, strict=False)]
+    parts += [_text((left + right) / 2, at, text, "middle") for at, text in zip(places, labels, strict=False)]
     parts.append(f'<path class="axis" d="M{left} {middle:.1f}H{right}M{left} {top}V{bottom}"/>')
     ends = ((left, "0", "start"), (right, "1", "end"))
     parts += [_text(at, height - 9, text, anchor) for at, text, anchor in ends]
     parts.append(_text((left + right) / 2, height - 9, "probability", "middle"))
-    return _svg(f"{label}: {', '.join(said)}", parts, width, height)
+    return _svg(f"{label}: {', '.join(labels)}", parts, width, height)
 
 
 def matrix(values: NDArray[np.float64], label: str) -> Svg:

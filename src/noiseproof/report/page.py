@@ -200,7 +200,7 @@ def _curves(title: str, groups: Sequence[RunGroup], styles: Mapping[str, int]) -
     ]
     found = []
     for name, label, level in wanted:
-        curves = [charts.Line(group.name, curve, styles[group.name]) for group in groups if (curve := group.curve(name))]
+        curves = [charts.ChartLine(group.name, curve, styles[group.name]) for group in groups if (curve := group.curve(name))]
         if curves:
             found.append((label, charts.lines(curves, f"{title}, {label}", level)))
     return found

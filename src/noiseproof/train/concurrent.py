@@ -42,15 +42,35 @@ def train_concurrently(
     may_start: Callable[[Recipe], bool] = lambda recipe: True,
     on_outcome: Callable[[Recipe, Outcome | Exception], None] = lambda recipe, outcome: None,
 ) -> list[Outcome | Exception]:
-    """Several runs in one process, ``at_once`` of them concurrently; each gives exactly what it would give there on its own.
+    """Train several runs in one process, ``at_once`` of them concurrently; each gives exactly what it would give alone.
 
-    A data set that several recipes name is opened once and is on the device once. The outcomes are in the order of the recipes;
-    for a run that failed, its error is there, and the others go on. ``folders`` and ``callbacks`` have one for each recipe; a
-    ``store`` finds or names the folders itself. All recipes must have the same precision, since torch's switches for it are
-    global. Where the fast engine cannot be used, the runs follow one another.
+    A data set that several recipes name is opened once and is on the device once. Where the fast engine cannot be used, the
+    runs follow one another.
 
-    ``may_start`` is asked before each run starts; one that may not has a NotStartedError as its outcome. ``on_outcome`` hears
-    of each run when it ends. Both are called from several threads.
+    Args:
+        recipes: Of one precision, since torch's switches for it are global.
+        folders: One for each recipe, or none: then nothing is written.
+        store: Finds or names the folders itself.
+        data: The folder of data sets.
+        options: Where and how the runs are computed.
+        at_once: Concurrent runs.
+        checkpoint_seconds: The time between two checkpoints of a run.
+        callbacks: One for each recipe.
+        may_start: Is asked before each run starts; called from several threads.
+        on_outcome: Is called when a run ends, from several threads.
+
+    Returns:
+        The outcomes in the order of the recipes. For a run that failed its error, and the others continue; for one that may not
+        start a NotStartedError.
+
+    Raises:
+        ValueError: The recipes have several precisions, or a list has another length.
+        OSError: A data set cannot be opened.
+
+    >>> from noiseproof.train import Recipe
+    >>> recipes = [Recipe(dataset="digits", loss=loss, epochs=1) for loss in ("ce", "gce")]
+    >>> [outcome.record.status for outcome in train_concurrently(recipes)]
+    ['finished', 'finished']
     """
     options = options or RunOptions()
     if not recipes:

@@ -1,4 +1,4 @@
-"""A queue on the machines of a Ray cluster. The folders of the runs, in storage that all machines share, are the only state."""
+"""A list of runs on the machines of a Ray cluster; the folders of the runs, in shared storage, are the only state."""
 
 from __future__ import annotations
 

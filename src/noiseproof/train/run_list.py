@@ -1,6 +1,6 @@
 """Many runs in order: what is finished is not run again, several run concurrently, and none starts that would not end in time.
 
-The folders of the runs are the only state: a queue that was stopped, killed or divided among machines is resumed by starting it
+The folders of the runs are the only state: a list that was stopped, killed or divided among machines is resumed by starting it
 again.
 """
 
@@ -67,7 +67,7 @@ J = TypeVar("J", bound=Job | Recipe)
 
 @dataclass(frozen=True)
 class PlannedRun(Generic[J]):
-    """A run of a queue: what is known of it already, and how long it would keep the device busy."""
+    """A run of a list: what is known of it already, and how long it would keep the device busy."""
 
     job: J
     facts: Mapping[str, Any]
@@ -141,7 +141,7 @@ class RunCosts:
         return statistics.median(cost.of(facts["epochs"] - done) for cost in costs) if costs else None
 
     def until_end(self, facts: Mapping[str, Any], done: int, width: int) -> float | None:
-        """By the clock, with so many concurrent runs; not less than by the last one, as a device may be slower now."""
+        """The same by the clock, with so many concurrent runs; at least what the last run took: a device may be slower."""
         if not (costs := self._costs(facts)):
             return None
         last = self._last.get(self.key(self.machine, facts))
@@ -206,7 +206,7 @@ def shard(runs: Sequence[T], part: int, parts: int) -> list[T]:
 
 @dataclass
 class RunListOutcome(Generic[J]):
-    """What came of a queue."""
+    """What came of a list of runs."""
 
     finished: list[PlannedRun[J]] = field(default_factory=list)
     failed: list[tuple[PlannedRun[J], Exception]] = field(default_factory=list)
