@@ -28,7 +28,17 @@ class DataError(ValueError):
 
 @dataclass(frozen=True)
 class Split:
-    """Examples in memory: images ``[N, H, W, C]`` uint8 or features ``[N, ...]`` float32, and int64 labels ``[N]``."""
+    """Attributes:
+        inputs: Images ``[N, H, W, C]`` in uint8, or features ``[N, ...]`` in float32.
+        labels: int64 ``[N]``.
+        paths: Of image files that were decoded.
+
+    Examples in memory: images or features, and their labels.
+
+    >>> split = Split(np.zeros((4, 3), np.float32), np.array([0, 1, 1, 0]))
+    >>> split.kind, len(split.take([0, 2]))
+    ('features', 2)
+    """
 
     inputs: NDArray[Any]
     labels: NDArray[np.int64]
@@ -67,19 +77,41 @@ class Split:
         return self.kind == "images" and self.inputs.ndim == 4 and self.inputs.shape[1] <= 4 < self.inputs.shape[3]
 
     def take(self, indices: ArrayLike) -> Split:
-        """The examples at these integer indices, or where a boolean mask is true."""
+        """Return some of the examples.
+
+        Args:
+            indices: Integer positions, or a boolean mask.
+
+        Returns:
+            These examples.
+        """
         chosen = _positions(len(self), indices)
         paths = None if self.paths is None else tuple(self.paths[k] for k in chosen)
         return Split(self.inputs[chosen], self.labels[chosen], paths)
 
     def with_labels(self, labels: ArrayLike) -> Split:
-        """The same inputs with other labels, one for each."""
+        """Return the same inputs with other labels.
+
+        Args:
+            labels: One for each example.
+
+        Returns:
+            The new split.
+        """
         return Split(self.inputs, checked_labels(labels, len(self), "example"), self.paths)
 
 
 @dataclass(frozen=True, eq=False)
 class ImageFiles:
-    """Examples that are image files: a path for each, as text, and int64 labels ``[N]``. A million paths take about 120 MB."""
+    """Attributes:
+        paths: One for each example.
+        labels: int64 ``[N]``.
+
+    Examples that are image files. A million paths take about 120 MB.
+
+    >>> ImageFiles(("cat/1.png", "dog/1.png"), np.array([0, 1])).take([1])
+    ImageFiles(1 files, the first 'dog/1.png')
+    """
 
     paths: tuple[str, ...]
     labels: NDArray[np.int64]
@@ -100,10 +132,26 @@ class ImageFiles:
         return f"ImageFiles({len(self)} files{f', the first {self.paths[0]!r}' if self.paths else ''})"
 
     def take(self, indices: ArrayLike) -> ImageFiles:
+        """Return some of the examples.
+
+        Args:
+            indices: Integer positions, or a boolean mask.
+
+        Returns:
+            These examples.
+        """
         chosen = _positions(len(self), indices)
         return ImageFiles(tuple(self.paths[k] for k in chosen), self.labels[chosen])
 
     def with_labels(self, labels: ArrayLike) -> ImageFiles:
+        """Return the same files with other labels.
+
+        Args:
+            labels: One for each file.
+
+        Returns:
+            The new examples.
+        """
         return dataclasses.replace(self, labels=np.asarray(labels))
 
 
@@ -113,14 +161,35 @@ and ``kind``."""
 
 
 def in_memory(examples: Examples) -> Split:
-    """The examples if they hold their inputs; a TypeError if they are files."""
+    """Return examples that are in memory, and refuse files.
+
+    Args:
+        examples: Of a data set's split.
+
+    Returns:
+        The same examples.
+
+    Raises:
+        TypeError: If they are image files.
+
+    >>> split = Split(np.zeros((1, 3), np.float32), np.array([0]))
+    >>> in_memory(split) is split
+    True
+    """
     if not examples.in_memory:
         raise TypeError(f"the inputs must be in memory, got {examples!r}; ImageLoader reads files batch by batch")
     return examples
 
 
 def held_out(labels: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
-    """A mask of examples to test on: the share of every class, to within one example, and the same ones for every seed.
+    """Return a mask of examples to test on: a share of every class, and the same examples for every seed.
+
+    Args:
+        labels: int64 ``[N]``.
+        share: Of each class, to within one example.
+
+    Returns:
+        A boolean mask ``[N]``.
 
     >>> held_out(np.array([0, 1] * 10), 0.2).sum()
     np.int64(4)
@@ -160,7 +229,20 @@ MAX_NAMES_LISTED = 20
 
 @dataclass(frozen=True)
 class Dataset:
-    """A named data set, in memory or in image files; ``sources`` has the SHA-256 of every file that was read, by its name."""
+    """A data set with its splits, in memory or in image files.
+
+    Attributes:
+        name: How it is called.
+        train: The training split.
+        test: The test split, if there is one.
+        classes: Names of the classes.
+        sources: SHA-256 of every file that was read, by its name.
+        other_tests: Further examples to test on, of the same classes, by name.
+        columns: Names of the features, where the file states them.
+
+    >>> from_arrays(np.zeros((4, 3)), [0, 1, 1, 0]).splits.keys()
+    dict_keys(['train'])
+    """
 
     name: str
     train: Examples
@@ -174,6 +256,7 @@ class Dataset:
 
     @property
     def splits(self) -> dict[str, Examples]:
+        """All splits by name: train, test and the further ones."""
         test = {} if self.test is None else {"test": self.test}
         return {"train": self.train, **test, **self.other_tests}
 
@@ -193,7 +276,22 @@ def from_arrays(
     classes: tuple[str, ...] | None = None,
     sources: dict[str, str] | None = None,
 ) -> Dataset:
-    """A data set from arrays; labels are class indices, and class names default to their numbers.
+    """Return a data set from arrays.
+
+    Args:
+        inputs: Images ``[N, H, W, C]`` in uint8, or floating features ``[N, ...]``.
+        labels: Class indices ``[N]``.
+        test_inputs: Inputs of the test split.
+        test_labels: Labels of the test split.
+        name: Of the data set.
+        classes: Names of the classes; their numbers by default.
+        sources: SHA-256 of files that were read, by name.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataError: If arrays do not fit each other.
 
     >>> from_arrays(np.zeros((4, 3)), [0, 1, 1, 0])
     Dataset(arrays: 2 classes, train 4, inputs (3,))
@@ -221,7 +319,19 @@ def assembled(
 
 
 def check_classes(dataset: Dataset, where: str) -> None:
-    """An error if there is nothing to tell apart, or if labels seem to be other numbers: each takes a row of the network."""
+    """Check that there are at least two classes, and not so many that labels seem to be other numbers.
+
+    Args:
+        dataset: The data set.
+        where: What an error names.
+
+    Raises:
+        DataError: If there is one class, or nearly one for each example.
+
+    >>> check_classes(from_arrays(np.zeros((4, 3)), [0, 0, 0, 0]), "mine")
+    Traceback (most recent call last):
+    noiseproof.data.dataset.DataError: mine: all examples are of one class, '0'; at least two are needed
+    """
     count, examples = len(dataset.classes), len(dataset.train)
     if count < 2:
         raise DataError(f"{where}: all examples are of one class, {excerpt(dataset.classes[0])!r}; at least two are needed")
@@ -231,7 +341,23 @@ def check_classes(dataset: Dataset, where: str) -> None:
 
 
 def load_npz(path: str | Path) -> Dataset:
-    """A data set from an ``.npz`` file with ``x`` and ``y``, and ``x_test`` and ``y_test`` if there is a test split."""
+    """Read a data set from an ``.npz`` file.
+
+    Args:
+        path: A file with arrays ``x`` and ``y``, and ``x_test`` and ``y_test`` if there is a test split.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataError: If the file does not contain these arrays.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/mine.npz", x=np.zeros((4, 3)), y=np.array([0, 1, 1, 0]))
+    ...     load_npz(f"{folder}/mine.npz")
+    Dataset(mine: 2 classes, train 4, inputs (3,))
+    """
     path = Path(path)
     try:
         with NpzFile(path) as archive:
@@ -250,7 +376,18 @@ def load_npz(path: str | Path) -> Dataset:
 
 
 def load_digits(test_size: int = 500, seed: int = 0) -> Dataset:
-    """Scikit-learn's 1,797 handwritten digits of 8x8 pixels as 64 features in [0, 1]; the embedded data set."""
+    """Return scikit-learn's 1,797 handwritten digits of 8x8 pixels as 64 features in [0, 1].
+
+    Args:
+        test_size: Number of test examples.
+        seed: Of the split.
+
+    Returns:
+        The data set, which needs no download.
+
+    >>> load_digits()
+    Dataset(digits: 10 classes, train 1297, test 500, inputs (64,))
+    """
     from sklearn import datasets
 
     features, labels = datasets.load_digits(return_X_y=True)

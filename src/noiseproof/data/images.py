@@ -52,9 +52,8 @@ Opener = Callable[[str], BinaryIO]
 
 
 def load_image_folder(folder: str | Path, *, name: str | None = None, test: str | None = None) -> Dataset:
-    """A folder with one sub-folder of images per class, or with ``train`` and a test folder that have these.
+    """Read a folder with one sub-folder of images per class, or with ``train`` and a test folder that have these.
 
-    The test folder is ``test``, ``val`` or ``validation``; ``test=`` says which where there are several, or another one.
     A folder called ``train`` counts as a split where it holds folders, and as a class where it holds images. Classes and
     images are in the order of their names; the test split may lack classes but not add any.
 
@@ -62,6 +61,18 @@ def load_image_folder(folder: str | Path, *, name: str | None = None, test: str 
     ``IGNORED_NAMES``, and files next to the class folders are ignored; any other file or folder inside a class is an error,
     and so is a class without images. ``sources`` has one SHA-256, of every image's relative path, size and label, but not of
     the pixels.
+
+    Args:
+        folder: The folder.
+        name: Of the data set; that of the folder by default.
+        test: The test folder; ``test``, ``val`` or ``validation`` by default.
+
+    Returns:
+        The data set.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        DataError: If it is not laid out so.
 
     >>> load_image_folder("no/such/folder")
     Traceback (most recent call last):
@@ -85,15 +96,29 @@ def load_image_folder(folder: str | Path, *, name: str | None = None, test: str 
 
 
 def read_image(path: str | Path) -> NDArray[np.uint8]:
-    """One image file as uint8 ``[H, W, 3]``, red, green, blue.
+    """Decode one image file.
 
     Grey, palette and CMYK images are converted, transparency is dropped and an EXIF orientation is ignored, as torchvision's
     loader does. Of 16-bit grey the upper eight bits are kept, where Pillow's conversion would turn all but the darkest 1/256
     white. Of several frames the first is read. The format is that of the content, whatever the suffix, and only
     ``IMAGE_FORMATS`` are tried: Pillow knows others, one of which runs a program.
 
-    A file that is damaged, in another format, or larger than ``MAX_PIXELS`` or ``PIL.Image.MAX_IMAGE_PIXELS`` is a
-    :class:`DataError`; one that is not a regular file, or cannot be opened or read, is an OSError.
+    Args:
+        path: The file.
+
+    Returns:
+        uint8 ``[H, W, 3]``, red, green, blue.
+
+    Raises:
+        DataError: If the file is damaged, in another format, or larger than ``MAX_PIXELS`` or
+            ``PIL.Image.MAX_IMAGE_PIXELS``.
+        OSError: If it is not a regular file, or cannot be opened or read.
+
+    >>> import tempfile, PIL.Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     PIL.Image.new("L", (4, 2), 255).save(f"{folder}/white.png")
+    ...     read_image(f"{folder}/white.png").shape
+    (2, 4, 3)
     """
     return np.asarray(decode(os.fspath(path), open_file)).copy()  # Pillow's own pixels cannot be written to
 
@@ -283,7 +308,16 @@ DIGITS = tuple("0123456789")
 
 
 def load_idx(folder: str | Path, name: str = "mnist", classes: tuple[str, ...] = DIGITS) -> Dataset:
-    """Four idx files (MNIST, Fashion-MNIST, ...), gzipped or not, of these classes."""
+    """Read the four idx files of MNIST and its like, packed by gzip or not.
+
+    Args:
+        folder: Where the files are.
+        name: Of the data set.
+        classes: Names of the classes.
+
+    Returns:
+        The data set.
+    """
     folder = Path(folder)
     images, labels, test_images, test_labels = (_idx_path(folder, stem) for stem in IDX_FILES)
     train, test = _idx_split(images, labels, len(classes)), _idx_split(test_images, test_labels, len(classes))
@@ -310,7 +344,23 @@ def _idx_split(images: Path, labels: Path, classes: int) -> Split:
 
 
 def read_idx(path: str | Path) -> NDArray[Any]:
-    """The array of one idx file, gzipped or not."""
+    """Read an idx file of bytes, packed by gzip or not.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The array.
+
+    Raises:
+        DataError: If the file is damaged or of another kind.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 3]))
+    ...     read_idx(f"{folder}/labels-idx1-ubyte").tolist()
+    [7, 3]
+    """
     path = Path(path)
     try:
         with open_regular(path) as file:
