@@ -36,6 +36,17 @@ class ColorJitter(Operation):
     pixel's own grey (saturation); grey is 0.299 R + 0.587 G + 0.114 B. The hue is that of HSV; a turn is 1. Values are
     clamped to [0, 1] after each step. Every image has its own order of the four steps. The order is on the device, so hue is
     computed at all four steps and kept at one rather than wait for the device. Images of one channel have no saturation or hue.
+
+    Args:
+        brightness: Half the range of the factor of brightness.
+        contrast: Half the range of the factor of contrast.
+        saturation: Half the range of the factor of saturation.
+        hue: Largest shift of the hue, in turns; at most 0.5.
+
+    >>> jitter = ColorJitter(hue=0.0)
+    >>> images = torch.full((1, 3, 2, 2), 128, dtype=torch.uint8)
+    >>> jitter.apply(images, jitter.draw(1, (2, 2), torch.Generator().manual_seed(0))).shape
+    torch.Size([1, 3, 2, 2])
     """
 
     brightness: float = 0.4
@@ -126,6 +137,17 @@ class Augment:
     Consecutive operations that only move pixels are one gather; after a random resized crop they are part of its sampling.
     CPU and CUDA generators draw different numbers from one seed, but :meth:`apply` of the same draw agrees.
 
+    Args:
+        operations: Augmentations, in order.
+        mean: Of each channel, of images in [0, 1].
+        std: Standard deviation of each channel.
+        dtype: Of the result.
+        memory_format: Of the result: contiguous or channels last.
+
+    Raises:
+        TypeError: If an operation is none, or if the dtype is no floating point type.
+        ValueError: If mean and std do not fit, or the memory format is another one.
+
     >>> from noiseproof.data import HorizontalFlip, RandomCrop
     >>> augment = Augment((RandomCrop(padding=4), HorizontalFlip()), *IMAGENET)
     >>> images = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
@@ -160,14 +182,33 @@ class Augment:
         return any(operation.random for operation in self.operations)
 
     def sizes(self, size: Size) -> list[Size]:
-        """The size before each operation and, last, of the result, for images of ``size``."""
+        """Return the size before each operation and, last, of the result.
+
+        Args:
+            size: Height and width of the images.
+
+        Returns:
+            The sizes.
+        """
         sizes = [size]
         for operation in self.operations:
             sizes.append(operation.output_size(sizes[-1]))
         return sizes
 
     def draw(self, n: int, size: Size, generator: torch.Generator | None = None) -> tuple[Any, ...]:
-        """The parameters of every operation for ``n`` images of ``size``, on the generator's device."""
+        """Draw the parameters of every operation, on the generator's device.
+
+        Args:
+            n: Number of images.
+            size: Height and width of the images.
+            generator: On the images' device.
+
+        Returns:
+            One entry for each operation.
+
+        Raises:
+            TypeError: If an operation is random and there is no generator.
+        """
         if self.random and generator is None:
             raise TypeError("generator must be a torch.Generator on the images' device, got None")
         return tuple(
@@ -176,7 +217,18 @@ class Augment:
         )
 
     def apply(self, images: Tensor, drawn: Sequence[Any]) -> Tensor:
-        """The augmented images; nothing random happens here."""
+        """Augment images by parameters that were drawn; nothing random happens here.
+
+        Args:
+            images: uint8 ``[N, C, H, W]``.
+            drawn: What :meth:`draw` returned.
+
+        Returns:
+            The augmented, normalised images.
+
+        Raises:
+            ValueError: If there is not one entry for each operation.
+        """
         check_images(images, len(self.mean))
         if len(drawn) != len(self.operations):
             raise ValueError(f"drawn must have one entry per operation, {len(self.operations)}, got {len(drawn)}")
@@ -232,7 +284,17 @@ def _same_device(one: torch.device, other: torch.device) -> bool:
 def evaluation(
     mean: Sequence[float], std: Sequence[float], *, resize: int | None = None, size: int = 224, **output: Unpack[Output]
 ) -> Augment:
-    """Normalising only, or with ``resize`` the centre crop ``size`` before it.
+    """Return the pipeline for evaluation: normalising, and on request a centre crop before it.
+
+    Args:
+        mean: Of each channel, of images in [0, 1].
+        std: Standard deviation of each channel.
+        resize: Length of the shorter side before the crop; None for no crop.
+        size: Side of the crop.
+        **output: ``dtype`` and ``memory_format`` of the result.
+
+    Returns:
+        The pipeline.
 
     >>> evaluation(*IMAGENET).operations, evaluation(*IMAGENET, resize=256).operations
     ((), (ResizeCenterCrop(resize=256, size=224),))

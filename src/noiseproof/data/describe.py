@@ -37,7 +37,17 @@ class ClassImages(NamedTuple):
 
 @dataclass(frozen=True)
 class DataSummary:
-    """A data set, described by one of its splits; ``str`` gives the text that ``noiseproof data show`` prints."""
+    """A data set, described by one of its splits; ``str`` gives the text that ``noiseproof data show`` prints.
+
+    Attributes:
+        dataset: The data set.
+        split: The split that is described.
+        given: Labels of the same examples from elsewhere, compared with the data's own.
+
+    >>> from noiseproof.data import from_arrays
+    >>> DataSummary(from_arrays([[0.0], [1.0]], [0, 1])).balance
+    'every class of the train split has 1 examples'
+    """
 
     dataset: Dataset
     split: str = "train"

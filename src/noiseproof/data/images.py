@@ -317,6 +317,10 @@ def load_idx(folder: str | Path, name: str = "mnist", classes: tuple[str, ...] =
 
     Returns:
         The data set.
+
+    >>> load_idx("no-such-folder")
+    Traceback (most recent call last):
+    FileNotFoundError: no-such-folder: no train-images-idx3-ubyte or train-images-idx3-ubyte.gz
     """
     folder = Path(folder)
     images, labels, test_images, test_labels = (_idx_path(folder, stem) for stem in IDX_FILES)

@@ -188,18 +188,33 @@ def load_list(
     classes: str | Path | Sequence[str] | None = None,
     check_files: bool = True,
 ) -> Dataset:
-    """A data set from a list of lines "path label", and a second list for its test split.
+    """Read a data set from a list of lines "path label", and a second list for its test split.
 
     The label is the last field, after a space, a tab or a comma: paths may contain all three. A first line that names the
     columns, such as ``path,label`` (``PATH_WORDS``, ``LABEL_WORDS``), is a header: its separator and its columns are those of
-    all lines, others are ignored, and fields may be quoted as in any CSV file. Relative paths start at ``root``, by default
-    the list's folder.
+    all lines, others are ignored, and fields may be quoted as in any CSV file. Labels are numbers, or the names of the classes
+    on every line; then the classes are in the order of their names.
 
-    Labels are numbers, or the names of the classes on every line; then the classes are in the order of their names. ``classes``
-    is a file with one name per line, or the names, which says their order; without it classes of numbers are named by these.
-    ``check_files`` looks for every file now (a million take seconds), not when a loader needs it. ``sources`` has the SHA-256
-    of the lists and, of files that were looked for, one of their sizes, but not of the pixels: a list beside other images is
-    other data.
+    ``sources`` has the SHA-256 of the lists and, of files that were looked for, one of their sizes, but not of the pixels: a
+    list beside other images is other data.
+
+    Args:
+        path: The list of the training split.
+        root: Where relative paths start; by default the list's folder.
+        test: The list of the test split.
+        name: Of the data set; that of the list by default.
+        classes: A file with one name per line, or the names, which states their order; without it classes of numbers
+            are named by these.
+        check_files: Look for every file now (a million take seconds), not when a loader needs it.
+
+    Returns:
+        The data set.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "list.txt").write_text("a.png cat\\nb.png dog\\n")
+    ...     load_list(f"{folder}/list.txt", check_files=False)
+    Dataset(list: 2 classes, train 2, images in files)
     """
     path = Path(path)
     read = [path] if test is None else [path, Path(test)]

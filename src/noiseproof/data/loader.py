@@ -42,24 +42,49 @@ class ImageBatch(NamedTuple):
 
 
 class ImageLoader:
-    """Batches of ``files``, resized by ``framing``, epoch by epoch.
+    """Batches of image files, decoded in worker processes, epoch by epoch.
 
     The same ``seed``, ``epoch(n)`` and files give the same batches, for any number of ``workers`` and any order of epochs;
     torch's global generators are not used. (Versions of Pillow and its libraries may differ by a grey level.)
 
-    ``batch_size`` counts the images of all ``world`` processes, and is a multiple of their number: each gets a contiguous slice
-    of every batch. A short last batch is divided as evenly as possible; with fewer images than processes some would have no
+    A short last batch is divided among the processes as evenly as possible; with fewer images than processes some would have no
     step, which ``shuffle`` refuses without ``drop_last``.
 
-    A damaged image raises its :class:`DataError` here, whichever process decoded it. With ``skip_corrupt`` it is left out of
-    its batch, and :attr:`skipped` lists its path; a batch of damaged images only is an error all the same. A file that cannot
-    be opened is never skipped: it is an OSError with its path, and so is any other error of ``opener``.
+    A damaged image raises its :class:`DataError` here, whichever process decoded it. A file that cannot be opened is never
+    skipped: it is an OSError with its path, and so is any other error of ``opener``.
 
     Workers live from the first epoch to :meth:`close`. They start by ``forkserver``, else by ``spawn``: a plain fork would copy
     this process's threads, locks and CUDA state. A script with workers needs ``if __name__ == "__main__":``. Each worker
     imports torch, which takes seconds; ``multiprocessing.set_forkserver_preload(["noiseproof.data.loader"])`` at the start of a
-    program does it once. ``workers=0`` decodes here. Batches for CUDA are pinned and copied asynchronously. ``opener`` replaces
-    ``open`` (an archive, a store); with workers it must be picklable.
+    program does it once. Batches for CUDA are pinned and copied asynchronously.
+
+    Args:
+        files: The image files.
+        framing: How each is resized.
+        batch_size: Images of all ``world`` processes, a multiple of their number: each gets a contiguous slice of every
+            batch.
+        seed: Of the order and of random crops.
+        shuffle: Whether each epoch has an order of its own.
+        workers: Processes that decode; 0 decodes here.
+        device: Where batches are put.
+        skip_corrupt: Leave a damaged image out of its batch; :attr:`skipped` lists its path. A batch of damaged images
+            only is an error all the same.
+        rank: Number of this process.
+        world: Number of processes.
+        drop_last: Leave out a short last batch.
+        opener: Replaces ``open`` (an archive, a store); with workers it must be picklable.
+
+    Raises:
+        TypeError: If ``files`` or ``framing`` are of another type.
+
+    >>> import tempfile, PIL.Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     PIL.Image.new("RGB", (40, 20)).save(f"{folder}/a.png")
+    ...     files = ImageFiles((f"{folder}/a.png",), np.array([1]))
+    ...     framing = ResizeCrop(32, 32)
+    ...     loader = ImageLoader(files, framing, batch_size=1, seed=0, shuffle=False, workers=0, device="cpu")
+    ...     [tuple(batch.images.shape) for batch in loader.epoch(0)]
+    [(1, 3, 32, 32)]
     """
 
     def __init__(
@@ -103,7 +128,14 @@ class ImageLoader:
         return full + (high > low)
 
     def epoch(self, n: int) -> Iterator[ImageBatch]:
-        """The batches of epoch ``n``, counted from 0. Beginning an epoch ends the one before it."""
+        """Iterate over the batches of an epoch. Beginning an epoch ends the one before it.
+
+        Args:
+            n: The epoch, counted from 0.
+
+        Returns:
+            The batches.
+        """
         _check_word("epoch", n)
         self._begun = begun = object()
         self.skipped = []
@@ -291,9 +323,18 @@ _decoded: weakref.WeakKeyDictionary[ImageFiles, tuple[Size, NDArray[np.uint8]]] 
 
 
 def common_size(dataset: Dataset, *, at_most: int) -> Size | None:
-    """Height and width of all image files, if they are the same and no side is longer than ``at_most``; only headers are read.
+    """Return the size of all image files, if it is the same; only headers are read.
 
-    None also where a file cannot be read: the loader names it.
+    Args:
+        dataset: A data set of image files.
+        at_most: The longest side that is accepted.
+
+    Returns:
+        Height and width, or None if sizes differ, are too large, or a file cannot be read: the loader names it.
+
+    >>> files = ImageFiles(("no-such-file.png",), np.array([0]))
+    >>> common_size(Dataset("none", files, None, ("a", "b")), at_most=64) is None
+    True
     """
     found: Size | None = None
     for split in dataset.splits.values():
@@ -306,9 +347,22 @@ def common_size(dataset: Dataset, *, at_most: int) -> Size | None:
 
 
 def in_memory_at(dataset: Dataset, size: Size, *, keep_rgb: bool = False) -> Dataset:
-    """The data set with its image files decoded and resized to ``size``; unchanged if they would take too much memory.
+    """Return the data set with its image files decoded and resized, unless they would take too much memory.
 
-    Where every image of the data set is grey they get one channel, unless ``keep_rgb``. A damaged file is a DataError.
+    Args:
+        dataset: A data set of image files.
+        size: Height and width of the result.
+        keep_rgb: Keep three channels where every image is grey.
+
+    Returns:
+        The data set with arrays, or the same data set.
+
+    >>> import tempfile, PIL.Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     PIL.Image.new("L", (40, 20)).save(f"{folder}/a.png")
+    ...     files = ImageFiles((f"{folder}/a.png",), np.array([1]))
+    ...     in_memory_at(Dataset("one", files, None, ("a", "b")), (8, 8)).train.inputs.shape
+    (1, 8, 8, 1)
     """
     splits = {name: split for name, split in dataset.splits.items() if not split.in_memory}
     if sum(len(split) for split in splits.values()) * size[0] * size[1] * 3 > MAX_DECODED_BYTES:

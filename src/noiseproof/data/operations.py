@@ -29,21 +29,51 @@ class Operation:
     All randomness is in :meth:`draw`, on the generator's device; :meth:`apply` is a function of its arguments. Neither reads
     a tensor's value on the host, so both can be captured in a CUDA graph (register the generator with the graph).
     Images are uint8 in 0..255 or floating point in [0, 1], ``[N, C, H, W]``, all of one size.
+
+    >>> from noiseproof.data import HorizontalFlip
+    >>> flip = HorizontalFlip(p=1.0)
+    >>> images = torch.arange(3, dtype=torch.uint8).view(1, 1, 1, 3)
+    >>> flip.apply(images, flip.draw(1, (1, 3), torch.Generator())).flatten().tolist()
+    [2, 1, 0]
     """
 
     random = True
     """Whether :meth:`draw` needs a generator."""
 
     def output_size(self, size: Size) -> Size:
-        """The size of the result for images of ``size``; a ValueError if such images are too small."""
+        """Return the size of the result; a ValueError if images are too small.
+
+        Args:
+            size: Height and width of the images.
+
+        Returns:
+            Height and width of the result.
+        """
         return size
 
     def draw(self, n: int, size: Size, generator: torch.Generator) -> Any:
-        """Parameters for ``n`` images of ``size``: a dataclass of tensors whose first dimension is ``n``."""
+        """Draw parameters: a dataclass of tensors whose first dimension is ``n``.
+
+        Args:
+            n: Number of images.
+            size: Height and width of the images.
+            generator: On the images' device.
+
+        Returns:
+            The parameters.
+        """
         raise NotImplementedError
 
     def apply(self, images: Tensor, drawn: Any) -> Tensor:
-        """The augmented images, a new tensor."""
+        """Augment images by parameters that were drawn.
+
+        Args:
+            images: uint8 in 0..255 or floating point in [0, 1], ``[N, C, H, W]``.
+            drawn: What :meth:`draw` returned.
+
+        Returns:
+            The augmented images, a new tensor.
+        """
         raise NotImplementedError
 
 
@@ -126,7 +156,15 @@ class Crop:
 
 @dataclass(frozen=True)
 class RandomCrop(IndexOperation):
-    """Pad with ``padding`` black pixels on every side, then cut ``size`` x ``size`` (None: the image's own size) anywhere."""
+    """Pad with ``padding`` black pixels on every side, then cut ``size`` x ``size`` (None: the image's own size) anywhere.
+
+    Args:
+        padding: Zeros around the image, in pixels.
+        size: Side of the crop; that of the image by default.
+
+    >>> RandomCrop(padding=4).output_size((32, 32))
+    (32, 32)
+    """
 
     padding: int = 4
     size: int | None = None
@@ -162,7 +200,14 @@ class Flip:
 
 @dataclass(frozen=True)
 class HorizontalFlip(IndexOperation):
-    """Mirror left and right with probability ``p``."""
+    """Mirror left and right with probability ``p``.
+
+    Args:
+        p: Probability.
+
+    >>> HorizontalFlip(p=1.0).draw(2, (4, 4), torch.Generator()).flip.tolist()
+    [True, True]
+    """
 
     p: float = 0.5
 
@@ -191,6 +236,12 @@ class Rotation(IndexOperation):
     Pixel for pixel what Pillow's ``Image.rotate`` gives, which torchvision's ``RandomRotation`` calls: pixel (r, c) has its
     centre at (r + 1/2, c + 1/2), and coordinates are multiples of 1/65536 pixel. Integer arithmetic from there on, so devices
     agree. Correct below 16,384 pixels a side.
+
+    Args:
+        degrees: Largest angle, at most 180.
+
+    >>> Rotation(degrees=0.0).draw(1, (4, 4), torch.Generator()).angle.tolist()
+    [0.0]
     """
 
     degrees: float = 20.0

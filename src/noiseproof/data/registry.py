@@ -98,6 +98,14 @@ def register_augmentation(name: str, augmentation: Augmentation) -> None:
     Args:
         name: What users write; one that is known already is replaced.
         augmentation: Called with ``in_files``, ``size`` and ``output``; returns the :class:`Pipeline`.
+
+    >>> from noiseproof.data import IMAGENET, evaluation
+    >>> def plain(*, in_files, size, output):
+    ...     return Pipeline(evaluation(*IMAGENET, **output), evaluation(*IMAGENET, **output))
+    >>> register_augmentation("plain", plain)
+    >>> find_augmentation("plain") is plain
+    True
+    >>> del AUGMENTATIONS["plain"]
     """
     AUGMENTATIONS[name] = augmentation
 

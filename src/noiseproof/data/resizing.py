@@ -33,7 +33,12 @@ CROP_TRIES = 10
 
 
 class Framing:
-    """From an RGB image of any size to one of :attr:`frame_size`. Subclasses are frozen dataclasses."""
+    """From an RGB image of any size to one of :attr:`frame_size`. Subclasses are frozen dataclasses.
+
+    >>> import PIL.Image
+    >>> Resize(32, 32).frame(PIL.Image.new("RGB", (100, 50)), key=()).size
+    (32, 32)
+    """
 
     @property
     def frame_size(self) -> Size:
@@ -132,6 +137,14 @@ class RandomResizedCrop(Operation, Framing):
     The part's share of the area is uniform in ``scale`` and its width / height log-uniform in ``ratio``; the first of ten
     tries that fits is taken, its position uniform. If none fits: the largest central part whose ratio is allowed. The part is
     cut before it is resized. Sampled in one ``grid_sample``, whose coordinates are off by about 1e-7 of the image's side.
+
+    Args:
+        size: Side of the result.
+        scale: Least and greatest share of the area.
+        ratio: Least and greatest width / height.
+
+    >>> RandomResizedCrop(size=32).fallback((100, 100))
+    (100, 100)
     """
 
     size: int = 224
@@ -169,7 +182,14 @@ class RandomResizedCrop(Operation, Framing):
         )
 
     def fallback(self, size: Size) -> Size:
-        """The height and width of the largest part of an image of ``size`` whose ratio is allowed."""
+        """Return the size of the largest part whose ratio is allowed.
+
+        Args:
+            size: Height and width of the images.
+
+        Returns:
+            Its height and width.
+        """
         height, width = size
         if width < self.ratio[0] * height:
             return max(1, round(width / self.ratio[0])), width
@@ -181,7 +201,16 @@ class RandomResizedCrop(Operation, Framing):
         return self.sample(images, drawn, Pixels.all_of((self.size, self.size), images.device))
 
     def sample(self, images: Tensor, drawn: Window, pixels: Pixels) -> Tensor:
-        """The given ``pixels`` of the result: moving pixels afterwards costs no further pass."""
+        """Sample some pixels of the result: moving pixels afterwards costs no further pass.
+
+        Args:
+            images: ``[N, C, H, W]``.
+            drawn: What :meth:`draw` returned.
+            pixels: Which pixels of the result.
+
+        Returns:
+            The pixels.
+        """
         n, _, height, width = images.shape
         rows = self._coordinates(pixels.rows, drawn.top, drawn.height, height)
         columns = self._coordinates(pixels.columns, drawn.left, drawn.width, width)
@@ -206,7 +235,15 @@ class RandomResizedCrop(Operation, Framing):
         return _resize(part, self.size, self.size)
 
     def box(self, size: Size, key: tuple[Word, ...]) -> Box:
-        """The part of an image of ``size`` that is kept, a function of both arguments."""
+        """Return the part of an image that is kept, a function of both arguments.
+
+        Args:
+            size: Height and width of the images.
+            key: Decides what is random.
+
+        Returns:
+            The part.
+        """
         height, width = size
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
         # A position, then for each try a share of the area and a ratio.
@@ -226,6 +263,13 @@ class ResizeCenterCrop(Operation, Framing):
     """For evaluation: the shorter side to ``resize``, keeping the shape, then the central ``size`` x ``size``.
 
     The longer side is rounded down; of an odd margin the even half is cut first. Without resizing, pixels are copied exactly.
+
+    Args:
+        resize: Length of the shorter side before the crop.
+        size: Side of the crop.
+
+    >>> ResizeCenterCrop(resize=256, size=224).output_size((300, 400))
+    (224, 224)
     """
 
     random = False

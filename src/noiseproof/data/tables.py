@@ -59,7 +59,25 @@ class Layout:
 
 
 def load_table(path: str | Path, label_column: str | None = None) -> Dataset:
-    """The data set in a CSV file; ``label_column`` is the name of the column, or its number from 0 where there is no header."""
+    """Read a data set from a CSV file of features with a column of labels.
+
+    Args:
+        path: The file.
+        label_column: Name of the column of labels, or its number from 0 where there is no header; by default a column
+            called ``label`` or the like, or the last one.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataError: If the file is no such table.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "mine.csv").write_text("width,label\\n1.5,cat\\n2.5,dog\\n")
+    ...     load_table(f"{folder}/mine.csv")
+    Dataset(mine: 2 classes, train 2, inputs (1,))
+    """
     path = Path(path)
     try:
         rows = csv_rows(path)

@@ -84,6 +84,12 @@ def make_noisy_labels(
 
     Raises:
         ValueError: The noise, the labels or the rule cannot be used; an error about the labels names their source.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = make_noisy_labels("symmetric:0.5", CleanLabels(np.array([0, 0, 1, 1]), "mine"), folder)
+    ...     verify_noisy_labels(folder)
+    'labels (give --labels or --dataset to check the noise itself) are as the manifest says; rate 0.5000'
     """
     parsed = NoiseSpec.parse(spec)
     if rule is not None and parsed.kind == INSTANCE:
@@ -113,6 +119,13 @@ def verify_noisy_labels(manifest: str | Path, clean: CleanLabels | None = None) 
 
     Raises:
         ValueError: Something is not as the manifest says.
+
+    >>> import tempfile
+    >>> clean = CleanLabels(np.array([0, 0, 1, 1]), "mine")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = make_noisy_labels("pairflip:0.5", clean, folder)
+    ...     verify_noisy_labels(folder, clean)
+    'labels, rate, matrix and seed are as the manifest says; rate 0.5000'
     """
     facts = verify(manifest) if clean is None else verify(manifest, clean.labels, clean.images)
     return f"{_verified(facts, compared=clean is not None)} are as the manifest says; rate {facts['rate_realised']:.4f}"

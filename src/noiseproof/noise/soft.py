@@ -168,7 +168,26 @@ def _check_soft(path: Path, found: NDArray[np.float32], shape: tuple[int, int]) 
 
 
 def read_matrix(text: str, what: str, suffixes: tuple[str, ...] = (".npy", ".npz")) -> NDArray[Any]:
-    """The numbers in a file: that of an .npz file which is named, or the only one."""
+    """Read the numbers in a file.
+
+    Args:
+        text: A file, or FILE#NAME for one array of an ``.npz`` file.
+        what: How an error calls the numbers.
+        suffixes: Suffixes of files that are accepted.
+
+    Returns:
+        The array: the named one, or the only one.
+
+    Raises:
+        ValueError: If the suffix is another one.
+        ReadError: If the file has several arrays and none is named.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/p.npy", np.eye(2))
+    ...     read_matrix(f"{folder}/p.npy", "probabilities").shape
+    (2, 2)
+    """
     path, name = file_and_name(text)
     if path.suffix not in suffixes:
         raise ValueError(f"{path}: {what} are read from {', '.join(suffixes)}, got {path.suffix or 'no suffix'!r}")
@@ -185,7 +204,24 @@ def read_matrix(text: str, what: str, suffixes: tuple[str, ...] = (".npy", ".npz
 
 
 def read_predictions(text: str, classes: Sequence[str]) -> NDArray[Any]:
-    """Class probabilities ``[N, K]``; where the file names its columns, in the order of these classes."""
+    """Read class probabilities from a file.
+
+    Args:
+        text: An ``.npy``, ``.npz`` or ``.csv`` file, or FILE#NAME.
+        classes: Names of the classes: where the file names its columns, these are put in this order.
+
+    Returns:
+        Probabilities ``[N, K]``.
+
+    Raises:
+        ReadError: If the columns are of other classes.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/p.npy", np.eye(2))
+    ...     read_predictions(f"{folder}/p.npy", ["no", "yes"]).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
     path, name = file_and_name(text)
     if path.suffix == ".csv" and (places := _in_header(path, classes)):
         return _columns(path, places)
