@@ -17,7 +17,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from noiseproof.cli.output import Console, console, duration, errors_reported, printable, warn
-from noiseproof.cli.stopping import sigterm_as_ctrl_c
+from noiseproof.cli.usage import import_local_modules, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -167,7 +167,6 @@ def _audit_by_training(
     from noiseproof.data import check_classes
     from noiseproof.train import OutOfMemoryError
     from noiseproof.train.data_warnings import table_warnings
-    from noiseproof.train.network import import_local_modules
     from noiseproof.train.plan import device_named
 
     with sigterm_as_ctrl_c() as stopped, AuditProgress(shown_on) as progress, errors_reported():
@@ -175,8 +174,7 @@ def _audit_by_training(
         for text in table_warnings(dataset.columns, dataset.train, dataset.train.labels, dataset.classes):
             warn(text)
         try:
-            if ":" in (options["model"] or ""):
-                import_local_modules()
+            import_local_modules(options["model"])
             given = {name: value for name, value in options.items() if value is not None}
             given |= {"folder": out / "folds", "device": device_named(device)}
             if shown_on is not None and uses_small_network(dataset.train, options["model"], given["device"]):

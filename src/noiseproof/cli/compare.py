@@ -11,9 +11,8 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from noiseproof.cli.output import Console, console, echo, fail, warn
-from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
 from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, SkipCorrupt, TestSize, Workers
-from noiseproof.cli.usage import import_from_here
+from noiseproof.cli.usage import Stopped, import_local_modules, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
     from noiseproof.train import Recipe
@@ -106,7 +105,7 @@ def compare(
             raise ValueError(f"--format must be one of {', '.join(FORMATS)}, got {how!r}")
         if png is not None and not png.parent.is_dir():
             raise FileNotFoundError(f"{png.parent}: no such folder for --png")
-        import_from_here(losses, model)
+        import_local_modules(losses, model, *(changes or []))
         shown = console if how == "table" else Console(stderr=True)
         given = noise_from(noise, labels)
         place, recipe_for = _setting(dataset, data, given, profile)

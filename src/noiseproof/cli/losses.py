@@ -13,6 +13,7 @@ from rich.text import Text
 
 from noiseproof.cli.completion import losses as loss_names
 from noiseproof.cli.output import console, errors_reported
+from noiseproof.cli.usage import import_local_modules
 
 if TYPE_CHECKING:
     from noiseproof.losses.facts import LossFacts
@@ -31,6 +32,7 @@ def losses(name: Name = None) -> None:
         console.print(hint, style="dim")
         return
     with errors_reported():
+        import_local_modules(name)
         facts = find_facts(name)
     console.print(loss_page(facts))
     for line in facts.usage:

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from noiseproof.cli.output import Console, console, errors_reported, fail, warn
-from noiseproof.cli.stopping import sigterm_as_ctrl_c
+from noiseproof.cli.usage import import_local_modules, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
     from noiseproof.train import PredictionTable
@@ -68,14 +68,12 @@ def predict(
     import torch
 
     from noiseproof.train import load, predict_data
-    from noiseproof.train.network import import_local_modules
     from noiseproof.train.plan import device_named
 
     try:
         with sigterm_as_ctrl_c() as stopped, errors_reported():
             form = _form(out, written, data)
-            if model is not None:
-                import_local_modules()
+            import_local_modules(model)
             with _warnings_printed():
                 trained = load(run, device_named(device), model=model)
             table = predict_data(trained, data, workers=workers, skip_corrupt=skip_corrupt)

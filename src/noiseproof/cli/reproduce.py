@@ -14,7 +14,7 @@ import typer
 from rich.markup import escape
 
 from noiseproof.cli.output import Console, echo, fail
-from noiseproof.cli.stopping import sigterm_as_ctrl_c
+from noiseproof.cli.usage import sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
     from noiseproof.paper.plan import PaperRun

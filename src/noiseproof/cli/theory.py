@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from noiseproof.cli.output import console, errors_reported
+from noiseproof.cli.usage import import_local_modules
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,6 +161,7 @@ def loss_of(text: str) -> RobustLoss:
     from noiseproof.comparison.runs import parse_losses
     from noiseproof.losses import create_loss
 
+    import_local_modules(text)
     (_, name, options), *more = parse_losses(text)
     if more:
         raise ValueError(f"one loss at a time, got {text!r}")

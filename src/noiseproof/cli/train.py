@@ -16,7 +16,7 @@ import typer
 from rich.markup import escape
 
 from noiseproof.cli.output import Console, console, errors_reported, fail
-from noiseproof.cli.stopping import Stopped, sigterm_as_ctrl_c
+from noiseproof.cli.usage import Stopped, import_local_modules, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
     from noiseproof.train import Callback, Recipe, Record, RunOptions, RunPlan
@@ -114,6 +114,7 @@ def train(
     from noiseproof.train.plan import device_named, prefers_gpu
 
     with errors_reported():
+        import_local_modules(name, model, *(changes or []))
         wanted, noise = changes_from(changes or [], model, test_size), noise_from(noise, labels)
         chosen = recipe_from(name, noise, seed, data, profile)
         plan = plan_run(chosen, data=data, changes=wanted, noise=noise, seed=seed, runs=out, gpu=prefers_gpu(device))

@@ -1,6 +1,6 @@
-"""Wrong usage of a command, said in one sentence as other errors are; Typer would draw a box below its usage.
+"""What all commands share: usage errors in one sentence, Ctrl-C and SIGTERM, output that cannot be written, local modules.
 
-So is what keeps any command from printing, and Ctrl-C, for commands that leave nothing half done.
+Typer would draw a box around a usage error, below the usage of the command.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ import difflib
 import errno
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from noiseproof.cli.output import Console, drop_output, fail
-from noiseproof.cli.stopping import Stopped
 
-__all__ = ["Commands", "import_from_here"]
+__all__ = ["Commands", "Stopped", "import_local_modules", "sigterm_as_ctrl_c"]
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Of click, or of the copy of it that newer versions of Typer have"""
@@ -37,16 +38,16 @@ class Commands(TyperGroup):
     def make_context(self, *given: Any, resilient_parsing: bool = False, **extra: Any) -> Any:
         if resilient_parsing:  # to complete what is being typed
             return super().make_context(*given, resilient_parsing=True, **extra)
-        with _in_a_sentence():
+        with _errors_in_one_sentence():
             return super().make_context(*given, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        with _in_a_sentence():
+        with _errors_in_one_sentence():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _in_a_sentence() -> Iterator[None]:
+def _errors_in_one_sentence() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
@@ -124,8 +125,34 @@ def _inside(sentence: str) -> str:
     return (sentence if name else sentence[:1].lower() + sentence[1:]).rstrip(".")
 
 
-def import_from_here(*names: str | None) -> None:
-    """Make the modules of the current folder importable if a name is ``module:Name``, a loss or network of one's own."""
+def import_local_modules(*names: str | None) -> None:
+    """Make the modules of the working directory importable if a name is ``module:Name``, a loss or network of one's own."""
     here = os.getcwd()
-    if here not in sys.path and any(re.search(r"(^|[,\s])[\w.]+:[A-Za-z_]\w*", name or "") for name in names):
+    if here not in sys.path and any(re.search(r"(^|[,\s=])[\w.]+:[A-Za-z_]\w*", name or "") for name in names):
         sys.path.insert(0, here)
+
+
+class Stopped:
+    """How a command that was stopped ends: 130 after Ctrl-C, 143 after SIGTERM."""
+
+    status = 130
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[Stopped]:
+    """SIGTERM raises a KeyboardInterrupt here, once: what it leads to, a checkpoint say, is not interrupted by another."""
+    stopped = Stopped()
+
+    def terminate(number: int, frame: Any) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        stopped.status = 143  # kept apart from the exception: Ray turns what is raised here into a plain KeyboardInterrupt
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # Python allows handlers in that one only
+        yield stopped
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -36,6 +36,7 @@ from noiseproof.train import (
     identity,
     load,
 )
+from noiseproof.train.network import loss_code_hash
 from noiseproof.train.record import RECORD, task_facts
 from noiseproof.train.record_files import describe_missed_classes
 from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, train_runs
@@ -144,7 +145,10 @@ class ComparisonRuns:
 
     def planned(self, seed: int, recipe: Recipe) -> PlannedRun[Recipe]:
         """With its run in the store, which must have been trained on the same content of the data."""
-        stored = self.store.find(identity(recipe.as_dict(), self.data_facts[seed]))
+        facts = {key: value for key, value in self.data_facts[seed].items() if key != "loss"}
+        if (code := loss_code_hash(recipe)) is not None:
+            facts["loss"] = code  # of one's own loss, which the other competitors do not have
+        stored = self.store.find(identity(recipe.as_dict(), facts))
         if stored is None and is_file((folder := self.store.folder_for(recipe)) / RECORD):
             raise ValueError(f"the data have changed since {folder} was trained: choose another --out, or move it away")
         return PlannedRun(recipe, recipe.as_dict(), stored, None)

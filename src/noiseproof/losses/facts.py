@@ -104,6 +104,9 @@ class LossFacts:
         shown = ", ".join(f"{name}={given.get(name, facts.default)}" for name, facts in self.parameters.items())
         options = "".join(f", {name}={value}" for name, value in given.items())
         tensors = ", ".join(self.arguments)
+        if ":" in self.name:  # a loss of one's own
+            made = f"{self.name.partition(':')[0]}.{self.class_name}({shown})"
+            return [f"criterion = {made}", f'criterion = noiseproof.create_loss("{self.name}"{options})']
         l1 = max((settings.l1 for settings in recommended_settings(self.name)), default=0.0)
         return [
             f"criterion = noiseproof.{self.class_name}({shown})",

@@ -50,6 +50,7 @@ FACT_NAMES = {
     "sources": "files of data",
     "other_tests": "further examples to test on",
     "model": "model's lines of code",
+    "loss": "loss's lines of code",
 }
 """The facts of a task in words, where these are not their names"""
 

@@ -6,7 +6,6 @@ import ast
 import hashlib
 import importlib
 import inspect
-import os
 import sys
 import threading
 import traceback
@@ -19,12 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from noiseproof.data import Examples
+from noiseproof.losses import find_loss
 from noiseproof.models import create_model, find_model, list_models, load_weights
 from noiseproof.models.base import Classifier
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.training_data import TrainingData, weights_file
 
-__all__ = ["build_network", "check_model", "drawing_from", "import_local_modules", "logits_of", "model_code_hash"]
+__all__ = ["build_network", "check_model", "drawing_from", "logits_of", "loss_code_hash", "model_code_hash"]
 __all__ += ["model_facts", "nothing_drawn", "place_in", "user_model"]
 
 _drawing = threading.RLock()
@@ -98,17 +98,20 @@ def model_code_hash(recipe: Recipe) -> str | None:
     function = _user_function(recipe)
     # A function may be defined in another module than the one it was named in; other objects do not say where.
     defined = inspect.isfunction(function) or inspect.isclass(function)
+    return _module_hash(function.__module__ if defined else recipe.model.partition(":")[0])
+
+
+def loss_code_hash(recipe: Recipe) -> str | None:
+    """The same for a user's own loss."""
+    return _module_hash(find_loss(recipe.loss).cls.__module__) if ":" in recipe.loss else None
+
+
+def _module_hash(name: str) -> str | None:
     try:
-        source = inspect.getsource(sys.modules[function.__module__ if defined else recipe.model.partition(":")[0]])
+        source = inspect.getsource(sys.modules[name])
         return hashlib.sha256(ast.unparse(ast.parse(source)).encode()).hexdigest()
     except (KeyError, OSError, TypeError, SyntaxError):
         return None
-
-
-def import_local_modules() -> None:
-    """Let ``package.module:function`` be found in the working directory too, where a user's own module usually is."""
-    if (here := os.getcwd()) not in sys.path:
-        sys.path.insert(0, here)
 
 
 def _user_function(recipe: Recipe) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ import torch
 
 from noiseproof.data import Dataset, Split, common_size, open_dataset
 from noiseproof.losses import find_loss
-from noiseproof.train.network import check_model, import_local_modules
+from noiseproof.train.network import check_model
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import task_facts
 from noiseproof.train.runs import RunStore
@@ -236,8 +236,6 @@ def plan_run(
         chosen = {name: changes.get(name) for name in ("model", "size")}  # other defaults depend on them
         recipe = own_recipe(dataset, data, loss, noise=noise, seed=seed, gpu=gpu, **chosen)
     recipe = override(recipe, changes)
-    if ":" in recipe.model:
-        import_local_modules()
     opened = None if dataset is None else with_noise(dataset, recipe)
     if recipe.has_auto:
         opened = opened or prepare(recipe, data)

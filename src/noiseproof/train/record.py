@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from noiseproof.io.files import ReadError, is_file, write_whole
 from noiseproof.io.text import excerpt, read_json
-from noiseproof.train.network import model_code_hash
+from noiseproof.train.network import loss_code_hash, model_code_hash
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import ClassCounts, Epoch, Predictions
 from noiseproof.train.training_data import TrainingData
@@ -257,7 +257,7 @@ def _short(value: Any) -> str:
 
 
 def task_facts(recipe: Recipe, task: TrainingData) -> dict[str, Any]:
-    """What identifies the data that a recipe is trained on, and the code of a user's own model."""
+    """What identifies the data that a recipe is trained on, and the code of a user's own model and loss."""
     facts: dict[str, Any] = {
         "name": task.name,
         "classes": len(task.classes),
@@ -268,9 +268,8 @@ def task_facts(recipe: Recipe, task: TrainingData) -> dict[str, Any]:
     }
     if task.other_tests:
         facts["other_tests"] = {name: len(split) for name, split in task.other_tests.items()}
-    if (code := model_code_hash(recipe)) is not None:
-        facts["model"] = code
-    return facts
+    codes = {"model": model_code_hash(recipe), "loss": loss_code_hash(recipe)}
+    return facts | {name: code for name, code in codes.items() if code is not None}
 
 
 def environment(device: torch.device) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from noiseproof.train.record import RECORD, Record, check_facts, fault_of
 __all__ = ["BusyError", "RunStore", "StoredRun", "claimed", "folder_name", "identity", "recipe_key"]
 
 RUN_FILES = (RECORD, "checkpoint.safetensors", "weights.safetensors", "confidence.npz", "curves.png")
-DATA_FACTS = ("classes", "examples", "test_examples", "other_tests", "model")
+DATA_FACTS = ("classes", "examples", "test_examples", "other_tests", "model", "loss")
 """Those of a task's facts that tell runs apart, beside its labels and its files; further ones are for the reader"""
 
 
