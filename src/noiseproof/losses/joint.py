@@ -21,9 +21,9 @@ class ANLCE(Sum):
     r"""Active negative loss: alpha NCE + beta NNCE.
 
     Symmetric. Published with L1 on all weights (``noiseproof.L1``): 5e-5 on CIFAR-10, 5e-7 on CIFAR-100; with L2 3e-5 on
-    WebVision and 1e-3 on Clothing1M. On CNNs the decay is half of the method, see :class:`JALCE`.
+    WebVision and 1e-3 on Clothing1M. On CNNs the regularisation is half of the method, see :class:`JALCE`.
 
-    Use it with its decay, as the symmetric alternative to JAL-CE.
+    Use it with its regularisation, as the symmetric alternative to JAL-CE.
 
     >>> round(ANLCE(alpha=1.0, beta=1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
     1.0
@@ -41,7 +41,7 @@ class ANLFL(Sum):
     Symmetric. ``detach_focal`` as in :class:`FL`, for both parts. Decay as for :class:`ANLCE`: L1 5e-5 on CIFAR-10, 5e-7 on
     CIFAR-100.
 
-    Use it with its decay, as the symmetric alternative to JAL-FL.
+    Use it with its regularisation, as the symmetric alternative to JAL-FL.
 
     >>> round(ANLFL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     5.0
@@ -72,10 +72,11 @@ class JALCE(Sum):
     WebVision and (5, 0.1, 5) on Clothing1M. ``offset=False`` drops AMSE's constant from the value.
 
     The paper trains it with L1 penalty on all weights (``noiseproof.L1``): 5e-5 on CIFAR-10, 5e-6 on CIFAR-100; with L2 3e-5 on
-    WebVision and 1e-3 on Clothing1M. The decay is part of the method on CNNs: in a first look JAL-CE and ANL-CE lost more than
-    ten points on CIFAR-10 at 80 % symmetric noise with L2 1e-4 instead. On an MLP trained with SGD no difference was seen.
+    WebVision and 1e-3 on Clothing1M. The regularisation is part of the method on CNNs: in a first look JAL-CE and ANL-CE
+    lost more than ten points on CIFAR-10 at 80 % symmetric noise with L2 1e-4 instead. On an MLP trained with SGD
+    no difference was seen.
 
-    Use it first where labels are noisy, with the decay that belongs to the data.
+    Use it first where labels are noisy, with the regularisation that belongs to the data.
 
     >>> round(JALCE(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + (2.5^2 + 0.5^2)/2
     3.75
@@ -99,8 +100,8 @@ class JALCE(Sum):
 class JALFL(Sum):
     r"""Joint asymmetric loss: alpha NFL + beta AMSE.
 
-    As :class:`JALCE`, with the focal loss and the same decay: L1 5e-5 on CIFAR-10, 5e-6 on CIFAR-100. ``detach_focal`` as in
-    :class:`FL`: the paper's numbers were made with it.
+    As :class:`JALCE`, with the focal loss and the same regularisation: L1 5e-5 on CIFAR-10, 5e-6 on CIFAR-100. ``detach_focal``
+    as in :class:`FL`: the paper's numbers were made with it.
 
     Use it as a second try beside JAL-CE: in the 31 settings of the paper that have both they are within 0.7 points.
 

@@ -27,7 +27,7 @@ class NCEandMAE(Sum):
 
     Symmetric, because both parts are. Range [0, alpha + beta], not reached at both ends at once.
 
-    Use it as the simplest robust pair, with L2 decay.
+    Use it as the simplest robust pair, with L2 regularisation.
 
     >>> round(NCEandMAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
     1.0
@@ -44,7 +44,7 @@ class NCEandRCE(Sum):
 
     Symmetric, because both parts are.
 
-    Use it as the robust pair to beat, with L2 decay.
+    Use it as the robust pair to beat, with L2 regularisation.
 
     >>> round(NCEandRCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 9.2103 * 3/4
     7.1578
@@ -59,7 +59,7 @@ class NCEandRCE(Sum):
 class NCEandAUL(Sum):
     """The pair alpha NCE + beta AUL. Both losses are active, so it is not an active passive loss.
 
-    Use it to compare JAL with an asymmetric loss that is active, with L2 decay.
+    Use it to compare JAL with an asymmetric loss that is active, with L2 regularisation.
 
     >>> round(NCEandAUL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     7.3954
@@ -76,7 +76,7 @@ class NCEandAUL(Sum):
 class NCEandAGCE(Sum):
     """The pair alpha NCE + beta AGCE. Both losses are active, so it is not an active passive loss.
 
-    Use it to compare JAL with an asymmetric loss that is active, with L2 decay.
+    Use it to compare JAL with an asymmetric loss that is active, with L2 regularisation.
 
     >>> round(NCEandAGCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     7.9707
@@ -93,7 +93,7 @@ class NCEandAGCE(Sum):
 class NCEandAEL(Sum):
     """The pair alpha NCE + beta AEL. Both losses are active, so it is not an active passive loss.
 
-    Use it to compare JAL with an asymmetric loss that is active, with L2 decay.
+    Use it to compare JAL with an asymmetric loss that is active, with L2 regularisation.
 
     >>> round(NCEandAEL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     4.0549
