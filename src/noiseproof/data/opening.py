@@ -32,7 +32,13 @@ TEXT_SUFFIXES = (".txt", ".csv", ".tsv")
 
 
 def data_root(given: str | Path | None = None) -> Path:
-    """The folder that data sets are kept in: the given one, else $NOISEPROOF_DATA, else ~/.cache/noiseproof.
+    """The folder that data sets are kept in.
+
+    Args:
+        given: The one that the user named.
+
+    Returns:
+        The given one, else $NOISEPROOF_DATA, else ~/.cache/noiseproof.
 
     >>> data_root("my/data").as_posix()
     'my/data'
@@ -43,12 +49,25 @@ def data_root(given: str | Path | None = None) -> Path:
 
 
 def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, check: bool = True) -> Dataset:
-    """A data set by its name, looked for below :func:`data_root`, or by its path.
+    """Open a data set by its name, looked for below :func:`data_root`, or by its path.
 
-    A path is that of an .npz file, a list of images or a table of features (.txt, .csv, .tsv), or a folder: CIFAR's or idx
-    files, WebVision's or Clothing1M's layout, or images in one folder per class. ``FILE#COLUMN`` says which column of a table
-    has the labels. Names come first: write ``./cifar10`` for a folder of that name. ``check=False`` skips CIFAR's published
-    checksums.
+    A path is that of an .npz file, a list of images or a table of features (.txt, .csv, .tsv), or a folder: idx files, a layout
+    that a plug-in knows, or images in one folder per class. Names come first: write ``./cifar10`` for a folder of that name.
+
+    Args:
+        name_or_path: ``FILE#COLUMN`` says which column of a table has the labels.
+        root: The folder of data sets that have a name.
+        check: Whether to verify published checksums.
+
+    Returns:
+        The data set.
+
+    Raises:
+        FileNotFoundError: It is not there; the message says where it was looked for, and how to get it.
+        ValueError: It is something else than a data set, or damaged.
+
+    >>> open_dataset("digits")
+    Dataset(digits: 10 classes, train 1297, test 500, inputs (64,))
     """
     name = str(name_or_path)
     known = find_name(name)
@@ -114,6 +133,10 @@ def fetch(name: str, root: str | Path | None = None, *, progress: Progress | Non
 
     Raises:
         DataError: It cannot be fetched, does not come, or is not what was published.
+
+    >>> fetch("digits")
+    Traceback (most recent call last):
+    noiseproof.data.dataset.DataError: digits cannot be fetched: it comes with scikit-learn, so there is nothing to fetch
     """
     found = find_name(name)
     if found is not None and found.fetch is not None:
@@ -180,23 +203,51 @@ TEXT_SUFFIXES = (".txt", ".csv", ".tsv")
 
 @dataclass(frozen=True)
 class Unlabelled:
-    """Examples whose own labels, of which there may be none, do not matter; ``labels`` has them as indices of the classes."""
+    """Examples whose own labels, of which there may be none, do not matter.
+
+    Args:
+        examples: The inputs.
+        labels: Their labels as indices of the classes, if they have some.
+        names: Of the examples: paths, or what a column of a table says.
+        note: Why labels that are there are not used, or how columns differ from those of training.
+
+    >>> from noiseproof.data import Split
+    >>> Unlabelled(Split(np.zeros((1, 2), np.float32), np.zeros(1, np.int64)), None).labels is None
+    True
+    """
 
     examples: Examples
     labels: NDArray[np.int64] | None
     names: tuple[str, ...] | None = None
-    """Of the examples: paths, or what a column of a table says"""
     note: str = ""
-    """Why labels that are there are not used, or how columns differ from those of training"""
 
 
 def open_unlabelled(place: str | Path, classes: Sequence[str], features: int | None, columns: Sequence[str] = ()) -> Unlabelled:
-    """The examples in a place, for a network of these classes that reads so many features, or images if None.
+    """The examples in a place, for a network that was trained.
 
     An .npz file has ``x``, and may have ``y``. A table (.txt, .csv, .tsv) has the features, by the names of ``columns`` or in
     their order, and may have a column of labels, which FILE#COLUMN names.
     Images are a file, a list (.txt, .csv, .tsv) of lines "path" or "path label", or a folder with images in it or in a
     sub-folder for each class. Labels are the numbers of the classes, in tables, lists and folders also their names.
+
+    Args:
+        place: The file or folder.
+        classes: Those of the network.
+        features: How many features it reads; None if it reads images.
+        columns: What they were called in training.
+
+    Returns:
+        The examples, and their labels if there are some.
+
+    Raises:
+        DataError: The examples do not fit the network, or cannot be read.
+        FileNotFoundError: There is no such file or folder.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(os.path.join(folder, "new.npz"), x=np.zeros((4, 3)))
+    ...     print(len(open_unlabelled(os.path.join(folder, "new.npz"), ("a", "b"), 3).examples))
+    4
     """
     path, column = file_and_name(str(place))
     suffix = path.suffix.lower()

@@ -29,11 +29,11 @@ from noiseproof.noise.matrix import (
     pairflip,
     symmetric,
 )
-from noiseproof.noise.soft import SoftLabels, read_matrix, read_predictions, read_soft_labels
+from noiseproof.noise.soft import SoftLabels, read_soft_labels
 from noiseproof.noise.spec import NoiseSpec, from_spec
 
 __all__ = ["CleanAccuracy", "CleanLabels", "LabelNoise", "MadeNoise", "NoiseMatrix", "NoiseSpec", "NoisyLabels"]
 __all__ += ["SoftLabels", "asymmetric", "clean_accuracy", "from_file", "from_matrix", "from_spec"]
 __all__ += ["instance_dependent", "label_hash", "load_labels", "make_noisy_labels", "noise_matrix", "pairflip"]
-__all__ += ["read_matrix", "read_noisy_labels", "read_predictions", "read_soft_labels", "symmetric", "verify"]
+__all__ += ["read_noisy_labels", "read_soft_labels", "symmetric", "verify"]
 __all__ += ["verify_noisy_labels", "write_noisy_labels"]
