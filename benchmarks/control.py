@@ -5,7 +5,7 @@
 Every loss has its settings of the paper but for the decay. NCE+MAE weighs its MAE by 2a/K of JAL-CE's AMSE: the two have the
 same slope in p_y at p = 0, so it is JAL-CE without the asymmetric part. Then, for CE and JAL-CE at 80 % noise, other strengths
 of L1. One seed of everything comes first, then the second, then the third. What is finished, in ``--out``, ``--records`` or
-``--known``, is not run again; stopped at any time, by SIGTERM say, the same command goes on. docs/results.md has the tables.
+``--known``, is not run again; stopped at any time, by SIGTERM say, the same command resumes it. docs/results.md has the tables.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Runner:
             try:
                 outcomes = train_runs(todo, self.store, speeds, on_outcome=ended, **more)
             except KeyboardInterrupt:
-                print("stopped; the same command goes on", flush=True)
+                print("stopped; the same command resumes it", flush=True)
                 os._exit(stopped.status)  # a thread that compiles cannot be interrupted
         left = len(outcomes.not_started) + len(outcomes.busy)
         print(f"{len(outcomes.finished)} finished, {len(outcomes.failed)} failed, {left} left for the next call")

@@ -69,7 +69,7 @@ def _mean(seeds: Sequence[Scores]) -> Scores:
 
 
 def _judged(rule: str, choices: Sequence[Scores]) -> str:
-    """The share of choices that are the best, mean and greatest regret. Of losses that a rule does not tell apart, the mean."""
+    """The share of choices that are the best, mean and greatest regret. Of losses that a rule cannot distinguish, the mean."""
     hits, regrets = [], []
     for scores in choices:
         best = max(one["test"] for one in scores.values())

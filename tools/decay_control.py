@@ -21,7 +21,7 @@ from control import L1, L2, LOSSES, NOISES, STRENGTHS, STRENGTHS_AT, STRENGTHS_O
 
 SEEDS = (123, 124, 125)
 NEAR_ZERO = "0.001"
-OWN = LOSSES[0]
+PROPOSED_LOSS = LOSSES[0]
 DECAYS = (f"L1 {L1:g}", f"L2 {L2:g}")
 Pair = tuple[PaperGroup | None, PaperGroup | None]
 """The runs of a loss under L1 and under L2"""
@@ -53,7 +53,7 @@ def _noise(groups: Sequence[PaperGroup], noise: str) -> str:
     head = ["loss", *DECAYS, "L1 - L2", "near zero, L1 / L2", "norm, L1 / L2"]
     parts = [f"### {'clean labels' if noise == 'none' else noise}\n", *_leads(both), _table(head, rows)]
     if missing := [loss for loss in LOSSES if loss not in both]:
-        own = ": how much of JAL's gain is its decay, these runs do not tell" if OWN in missing else ""
+        own = ": how much of JAL's gain is its decay, these runs do not tell" if PROPOSED_LOSS in missing else ""
         parts.append(f"Without results under both decays so far: {', '.join(missing)}{own}.\n")
     lost = [
         f"{loss} with {decay} ({named_seeds(group.diverged)})"
@@ -68,15 +68,15 @@ def _leads(both: Mapping[str, Pair]) -> list[str]:
     """How far JAL-CE is ahead of each other loss, in words for cross entropy and for the best that has another decay."""
     rows, said = [], {}
     for loss, pair in both.items():
-        if loss == OWN or OWN not in both:
+        if loss == PROPOSED_LOSS or PROPOSED_LOSS not in both:
             continue
-        one, other = ((_accuracies(first), _accuracies(second)) for first, second in (both[OWN], pair))
+        one, other = ((_accuracies(first), _accuracies(second)) for first, second in (both[PROPOSED_LOSS], pair))
         if (lead := lead_of(one, other)) is None:
             continue
         parts, own = ["", "", ""], "L1"
         if loss != "nce+mae" and not recipe(f"cifar10/{loss}").l1:
             parts, own = [lead.lead.text, lead.decay.text, lead.loss.text], "L2"
-            said[loss] = describe_lead(lead, (OWN.upper(), loss.upper()), ("L1", "L2"))
+            said[loss] = describe_lead(lead, (PROPOSED_LOSS.upper(), loss.upper()), ("L1", "L2"))
         rows.append([loss, own, *parts, lead.first.text, lead.second.text, str(lead.lead.n)])
     if not rows:
         return []

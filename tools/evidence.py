@@ -19,7 +19,7 @@ RECORDS = Path(__file__).resolve().parent.parent / "records"
 TRAINED = ("reproduction.jsonl", "control.jsonl", "auto_a.jsonl")
 """Records of whole runs, of which only those with the paper's hyper-parameters of the loss are taken"""
 PEOPLE, DEPENDENT = "_human", "_dependent"
-OWN = {
+OWN_DATA = {
     "wine": (3, 178),
     "cancer": (2, 569),
     "fashion-mnist": (10, 1000),
@@ -111,7 +111,7 @@ def _selection() -> Iterator[Run]:
 
 
 def _small(one: dict[str, Any], record: str, decay: str, accuracy: float) -> Run:
-    classes, examples = OWN[one["data"]] if one["data"] in OWN else (10, len(load_digits().train))
+    classes, examples = OWN_DATA[one["data"]] if one["data"] in OWN_DATA else (10, len(load_digits().train))
     spec = NoiseSpec.parse(one["noise"])
     return Run(one["data"], classes, examples, one["noise"], spec.rate, record, one["loss"], decay, one["seed"], accuracy)
 

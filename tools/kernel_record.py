@@ -38,7 +38,7 @@ CONTESTANTS = {
 
 
 def kernels() -> str:
-    """The kernels alone beside the floor, whole steps, and small batches."""
+    """The kernels alone and the floor, whole steps, and small batches."""
     runs = _runs()
     facts, alone = _latest(runs, "kernel")
     rows, classes = SHAPES[0]
@@ -99,7 +99,7 @@ def _runs() -> list[Run]:
 
 
 def _latest(runs: list[Run], key: str, **wanted: Any) -> Run:
-    """The last run that measured such a thing: what was measured again stands behind, and the rest stays as it is."""
+    """The last run that measured such a thing: what was measured again comes last, and the rest stays."""
     return next(run for run in reversed(runs) if any(key in line for line in run[1] if _found([line], **wanted)))
 
 

@@ -118,7 +118,7 @@ def training(lines: list[dict[str, Any]]) -> str:
 
 
 def in_the_queue(runs: list[dict[str, Any]], timed: list[dict[str, Any]]) -> str:
-    """What a whole run of the tables takes of the device, beside its epochs alone, at the last commit that made some."""
+    """What a whole run of the tables takes of the device, compared with its epochs alone, at the last commit that made some."""
     whole = [run for run in runs if is_finished(run) and run["recipe"]["dataset"] == "cifar10"]
     made = [run for run in whole if run["environment"].get("at_once", 1) > 1]
     commit = made[-1]["environment"]["commit"]

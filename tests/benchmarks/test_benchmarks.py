@@ -147,5 +147,5 @@ def test_sigterm_ends_it_with_a_checkpoint(tmp_path):
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert "stopped; the same command goes on" in said
+    assert "stopped; the same command resumes it" in said
     assert len(list(tmp_path.glob("runs/*/checkpoint.safetensors"))) == 1

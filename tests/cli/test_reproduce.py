@@ -215,6 +215,19 @@ def test_a_record_is_enough_for_curves_and_not_for_features(figures, tmp_path):
     assert "1 of 3 runs are missing" in result.stderr
 
 
+def test_without_data_the_records_stay_as_they_are_and_the_page_is_written(digits, tmp_path):
+    assert run(*digits, "--seeds", "1", "--loss", "CE").exit_code == 0
+    file = tmp_path / "others.jsonl"
+    write_records(file, [])
+    result = run(*digits[2:4], "--records", file, "--precision", "float32", "--page", tmp_path / "paper.html")
+    assert result.exit_code == 0, result.stderr
+    assert file.read_text() == ""
+    assert f"{(tmp_path / 'paper.html').stat().st_size} bytes in {tmp_path / 'paper.html'}" in result.stderr
+    page = (tmp_path / "paper.html").read_text(encoding="utf-8")
+    assert "2 of 4</b>cells have results" in page
+    assert "noiseproof train digits/ce --seed 123" in page.replace("<span>", "").replace("</span>", "")
+
+
 def test_shards_and_seeds_divide_the_list(digits):
     parts = [run(*digits, "--plan", "--seeds", "5", "--shard", f"{part}/3").stdout for part in (1, 2, 3)]
     counts = [int(re.search(r"^together +(\d+)", text, re.MULTILINE)[1]) for text in parts]

@@ -50,9 +50,11 @@ PRECISIONS = ("bf16", "tf32", "float32")
 
 @dataclass
 class Reproduction:
-    """The numbers that were chosen, the runs behind them, and what is known of these.
+    """The numbers that were chosen, the runs behind them, and what is known of these; :func:`reproduce` makes one.
 
-    :func:`reproduce` makes one.
+    >>> found = reproduce(tables=["ablation"], losses=["AMSE"])
+    >>> len(found.cells), len(found.missing)
+    (4, 12)
     """
 
     cells: tuple[Cell, ...]
@@ -61,8 +63,10 @@ class Reproduction:
     """The folder of data sets; None where nothing is to be trained"""
     records: list[dict[str, Any]]
     """The results of runs that were given"""
+    sources: tuple[str, ...]
+    """The files of these results"""
     records_file: RecordsFile | None
-    """Where the results of further runs are added"""
+    """Where the results of further runs are added; None where nothing is to be trained"""
     store: RunStore
     executor: Executor
     precision: str
@@ -210,11 +214,11 @@ class Reproduction:
         """
         self.refresh()
         folders = [run.folder for run in self.store.runs() if run.status in ENDED and run.folder is not None]
-        sources = [str(self.store.root)] if folders else []
+        sources = [*self.sources, *([str(self.store.root)] if folders else [])]
         return paper_page(
             merge(self.records, map(run_line, folders)),
             date=time.strftime("%Y-%m-%d") if date is None else date,
-            sources=[*([] if self.records_file is None else [str(self.records_file.path)]), *sources],
+            sources=sources,
             precision=self.precision,
             embeddings=self.embeddings(),
         )
@@ -309,8 +313,10 @@ def reproduce(
         measured = {(where.machine, *kind, "bf16"): seconds for kind, seconds in H200_EPOCH_SECONDS.items()}
     costs = RunCosts(where.machine, measured)
     runs = _planned(jobs, results, stored, costs, retry_diverged)
-    records_file = RecordsFile(files[0], store) if files else None
-    found = Reproduction(cells, place, results, records_file, store, where, precision, profile, runs, costs, notes)
+    found = Reproduction(
+        cells, place, results, tuple(map(str, files)), RecordsFile(files[0], store) if files and place is not None else None,
+        store, where, precision, profile, runs, costs, notes,
+    )  # fmt: skip
     if train and place is not None:
         found.record_ended_runs()
         found.train(found.with_data(), at_once=at_once, minutes=minutes)
