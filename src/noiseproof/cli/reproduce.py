@@ -99,9 +99,8 @@ def reproduce(
 
     with _bad_arguments():
         check_format(how)
-        chosen = {"tables": tables, "datasets": dataset, "losses": loss, "noises": noise}
         found = reproduction.reproduce(
-            **{name: _names(text) for name, text in chosen.items()},
+            tables=_names(tables), datasets=_names(dataset), losses=_names(loss), noises=_names(noise),
             seeds=_parsed_seeds(seeds), data=data, out=out, records=records or (), precision=_checked_precision(precision),
             profile=profile, part=_parsed_shard(share), retry_diverged=retry, train=False,
             executor=lambda to_train: _executor(engine, address, device, to_train and not plan),

@@ -157,9 +157,11 @@ def page_values(
     for group in groups:
         styles.setdefault(group.name, len(styles))
     by_title = by_noise(groups)
+    curves = {title: _curves(title, members, styles) for title, members in by_title.items()}
+    histograms = {title: _histograms(title, members) for title, members in by_title.items()}
     return {
-        "curves": {title: found for title, members in by_title.items() if (found := _curves(title, members, styles))},
-        "histograms": {title: found for title, members in by_title.items() if (found := _histograms(title, members))},
+        "curves": {title: drawn for title, drawn in curves.items() if drawn},
+        "histograms": {title: drawn for title, drawn in histograms.items() if drawn},
         "embeddings": [(each.title, charts.scatter(each.points, each.labels, f"t-SNE, {each.title}")) for each in embeddings],
         "matrices": _matrices(groups),
         "weighed": [
