@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ["check_integer", "check_range"]
 
-NUMBER, INTEGER = (int, float), (int, np.integer)
+NUMBER_TYPES, INTEGER_TYPES = (int, float), (int, np.integer)
 """What counts as a number, besides bool. No unions: torch 2.6's compiler cannot trace them."""
 
 
@@ -40,7 +40,7 @@ def check_range(
     Traceback (most recent call last):
     ValueError: q must be in (0, 1], got 1.4
     """
-    if isinstance(value, bool) or not isinstance(value, NUMBER):
+    if isinstance(value, bool) or not isinstance(value, NUMBER_TYPES):
         raise TypeError(f"{name} must be a number, got {value!r}")
     number = float(value)
     if math.isfinite(number) and number > above and number >= at_least and number < below and number <= at_most:
@@ -69,7 +69,7 @@ def check_integer(name: str, value: int | np.integer, *, at_least: float = -math
     Traceback (most recent call last):
     ValueError: padding must be at least 0, got -1
     """
-    if isinstance(value, bool) or not isinstance(value, INTEGER):
+    if isinstance(value, bool) or not isinstance(value, INTEGER_TYPES):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     number = int(value)
     if number < at_least:

@@ -4,7 +4,7 @@ import io
 import random
 import tarfile
 
-from noiseproof.paper.download import RemoteFile, Source, fetch
+from noiseproof.paper.download import DownloadSource, RemoteFile, fetch
 from tests.helpers.misbehaving import md5, sha256
 
 PAGE = "http://localhost/about"
@@ -27,7 +27,9 @@ CONTENT = packed(("tiny-bin/data.bin", MEMBER))
 
 
 def source(address, content=CONTENT, path="/tiny.tar.gz", **options):
-    return Source((RemoteFile(address + path, sha256(content)),), "tiny-bin", PAGE, {"data.bin": md5(MEMBER)}, **options)
+    return DownloadSource(
+        (RemoteFile(address + path, sha256(content)),), "tiny-bin", PAGE, {"data.bin": md5(MEMBER)}, **options
+    )
 
 
 def get(server, root, found=None, **options):

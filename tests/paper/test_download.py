@@ -14,7 +14,7 @@ from noiseproof.data import DataError, fetch
 from noiseproof.data.registry import all_datasets
 from noiseproof.paper import download
 from noiseproof.paper.datasets import CHECKSUMS
-from noiseproof.paper.download import RemoteFile, Source
+from noiseproof.paper.download import DownloadSource, RemoteFile
 from noiseproof.paper.plugin import BINARY_CIFAR, SOURCES
 from tests.helpers.misbehaving import serving, sha256
 from tests.helpers.tiny import CONTENT, DONE, MEMBER, PAGE, get, names, packed, source
@@ -64,7 +64,7 @@ from pathlib import Path
 from noiseproof.paper.download import *
 file = RemoteFile("{server.address}/tiny.tar.gz", "{sha256(CONTENT)}")
 end = lambda name, count, total: count >= 100_000 and os._exit(9)
-fetch(Source((file,), "tiny-bin", "", {{"data.bin": "0" * 64}}), Path("{tmp_path}"), end)
+fetch(DownloadSource((file,), "tiny-bin", "", {{"data.bin": "0" * 64}}), Path("{tmp_path}"), end)
 """
     assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 9
     assert len(names(tmp_path)) == 1
@@ -173,7 +173,7 @@ def test_a_file_that_is_declared_as_encoded_is_kept_as_it_is_or_refused(server, 
 def test_a_data_set_of_several_files_asks_for_what_is_missing(server, tmp_path):
     files = {f"/{name}.gz": name.encode() * 100 for name in ("images", "labels")}
     server.files |= files
-    several = Source(tuple(RemoteFile(server.address + path, sha256(raw)) for path, raw in files.items()), "tiny", PAGE)
+    several = DownloadSource(tuple(RemoteFile(server.address + path, sha256(raw)) for path, raw in files.items()), "tiny", PAGE)
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "images.gz").write_bytes(files["/images.gz"])
     assert get(server, tmp_path, several) == tmp_path / "tiny"

@@ -80,8 +80,8 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
         return load_table(*table)
     suffix = path.suffix.lower()
     if is_file(path) and suffix not in (".npz", *TEXT_SUFFIXES):
-        known = f"an .npz file, a list or a table ({', '.join(TEXT_SUFFIXES)}) or a folder"
-        raise ValueError(f"{path}: a data set is {known}, got {path.suffix!r}")
+        kinds = f"an .npz file, a list or a table ({', '.join(TEXT_SUFFIXES)}) or a folder"
+        raise ValueError(f"{path}: a data set is {kinds}, got {path.suffix!r}")
     if is_file(path):
         return load_npz(path) if suffix == ".npz" else load_list(path)
     if len(path.parts) > 1 or path.suffix:

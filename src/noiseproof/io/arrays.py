@@ -194,7 +194,8 @@ def _header(path: str | Path, raw: bytes, words: bool) -> tuple[np.dtype[Any], b
         raise ReadError(path, f"its shape is {excerpt(shape)}")
     plain = isinstance(description, str) and description.lstrip("<>|=") in NUMBER_DTYPES and len(description) <= 3
     if words and not (isinstance(description, str) and TEXT_DTYPE.fullmatch(description)):
-        raise ReadError(path, f"it must hold text of fixed width, as np.array(names) does, got dtype {excerpt(description)!r}")
+        got = f"got dtype {excerpt(description)!r}"
+        raise ReadError(path, f"it must hold text of a fixed width, as np.array(names) does, {got}")
     if not words and not plain:
         raise ReadError(path, f"it must hold plain numbers, got dtype {excerpt(description)!r}")
     return np.dtype(description), fortran, shape

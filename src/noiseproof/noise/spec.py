@@ -32,10 +32,10 @@ from noiseproof.noise.soft import SoftLabels, read_soft_labels
 
 __all__ = ["NoiseSpec", "from_spec"]
 
-NONE, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"
+NO_NOISE_KIND, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"
 HUMAN = "human"  # human:worst is a name of the paper's recipes alone
 NUMBER_TEXT = re.compile(r"\d*\.?\d+", re.ASCII)
-NO_NOISE = MatrixNoise(lambda classes, rate: LabelNoise(np.eye(classes), NONE, {"classes": classes}))
+NO_NOISE = MatrixNoise(lambda classes, rate: LabelNoise(np.eye(classes), NO_NOISE_KIND, {"classes": classes}))
 RATED = (*MATRIX_NOISES, INSTANCE, ASYMMETRIC)
 """Kinds that have a rate"""
 MAX_CLASSES = 1024
@@ -81,8 +81,8 @@ class NoiseSpec:
             ValueError: If the rate is no number or out of range.
         """
         kind, colon, rest = text.partition(":")
-        if text == NONE:
-            return NoiseSpec(NONE)
+        if text == NO_NOISE_KIND:
+            return NoiseSpec(NO_NOISE_KIND)
         if not colon:
             return NoiseSpec(MATRIX, file=text)
         if kind == LABELS:
@@ -99,8 +99,8 @@ class NoiseSpec:
         return NoiseSpec(kind, check_range(what, rate, at_least=0, at_most=1))
 
     def __str__(self) -> str:
-        if self.kind in (NONE, MATRIX):
-            return self.file or NONE
+        if self.kind in (NO_NOISE_KIND, MATRIX):
+            return self.file or NO_NOISE_KIND
         if self.kind == LABELS:
             return f"{LABELS}:{self.file}" + (f"#{self.name}" if self.name else "")
         return f"{self.kind}:{self.rate}"
@@ -131,7 +131,7 @@ class NoiseSpec:
             raise ValueError(f"{self} has no matrix, it depends on the images; {way}")
         elif self.kind == LABELS:
             raise ValueError(f"{self} has no matrix, it is a file of labels; 'noiseproof audit' estimates one")
-        elif self.kind == NONE or self.kind in MATRIX_NOISES:
+        elif self.kind == NO_NOISE_KIND or self.kind in MATRIX_NOISES:
             make, fixed = MATRIX_NOISES.get(self.kind, NO_NOISE)
             count = fixed or classes
             if count is None:
@@ -209,12 +209,12 @@ class NoiseSpec:
     @property
     def has_matrix(self) -> bool:
         """Whether a transition matrix defines it; labels in a file and instance noise have none."""
-        return self.kind not in (NONE, LABELS, INSTANCE)
+        return self.kind not in (NO_NOISE_KIND, LABELS, INSTANCE)
 
     @property
     def of_any_classes(self) -> bool:
         """Whether its matrix is defined for any number of classes, and has to be told how many."""
-        return self.kind == NONE or (self.kind in MATRIX_NOISES and MATRIX_NOISES[self.kind].classes is None)
+        return self.kind == NO_NOISE_KIND or (self.kind in MATRIX_NOISES and MATRIX_NOISES[self.kind].classes is None)
 
     def of(self, dataset: str | None) -> NoiseSpec:
         """Return the noise with ``asymmetric`` replaced by the one that is named after a data set.
@@ -238,10 +238,10 @@ class NoiseSpec:
 
 
 def _did_you_mean(kind: str, rest: str = "") -> str:
-    near = difflib.get_close_matches(kind, (*RATED, LABELS, NONE), n=1)
+    near = difflib.get_close_matches(kind, (*RATED, LABELS, NO_NOISE_KIND), n=1)
     if not near or (near[0] == kind and not rest):
         return ""
-    return f"did you mean {near[0] + {LABELS: ':FILE', NONE: ''}.get(near[0], rest)!r}? "
+    return f"did you mean {near[0] + {LABELS: ':FILE', NO_NOISE_KIND: ''}.get(near[0], rest)!r}? "
 
 
 def _checked_count(classes: int, kind: str) -> int:

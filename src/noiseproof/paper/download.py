@@ -19,7 +19,7 @@ from noiseproof.data.registry import Progress
 from noiseproof.io.files import checksum, exists, is_file, locked
 from noiseproof.io.text import excerpt
 
-__all__ = ["RemoteFile", "Source", "fetch"]
+__all__ = ["DownloadSource", "RemoteFile", "fetch"]
 
 RETRIES = 2
 TIMEOUT = (15.0, 60.0)
@@ -41,7 +41,7 @@ class RemoteFile:
 
 
 @dataclass(frozen=True)
-class Source:
+class DownloadSource:
     """What to download for a data set, and the folder it becomes."""
 
     files: tuple[RemoteFile, ...]
@@ -58,7 +58,7 @@ class Source:
         return root if self.holds else root / self.folder
 
 
-def fetch(source: Source, root: Path, progress: Progress | None = None) -> Path:
+def fetch(source: DownloadSource, root: Path, progress: Progress | None = None) -> Path:
     """Download, verify and unpack a data set below a folder; several processes may do so at once.
 
     Args:
@@ -90,7 +90,7 @@ def fetch(source: Source, root: Path, progress: Progress | None = None) -> Path:
     return folder
 
 
-def unpack(archive: Path, into: Path, source: Source) -> None:
+def unpack(archive: Path, into: Path, source: DownloadSource) -> None:
     """Unpack an archive whose SHA-256 is the published one: plain files and folders, within the limit, and all it should hold.
 
     Args:
@@ -134,7 +134,7 @@ def _check_content(folder: Path, holds: Mapping[str, str], way: str) -> None:
             raise DataError(f"{folder / name}: checksum {expected} expected, found {found}; {way}")
 
 
-def _download(file: RemoteFile, source: Source, temporary: Path, place: Path, progress: Progress | None) -> None:
+def _download(file: RemoteFile, source: DownloadSource, temporary: Path, place: Path, progress: Progress | None) -> None:
     """One file, renamed into its place once its SHA-256 is the published one."""
     try:
         import pooch
@@ -203,7 +203,7 @@ def _reason(url: str, error: Any) -> str:
     return f"could not download {url} from {host} ({reason})"
 
 
-def _by_hand(source: Source, place: Path) -> str:
+def _by_hand(source: DownloadSource, place: Path) -> str:
     missing = [file.url for file in source.files if not exists(place / file.name)]
     what = "it" if len(missing) == 1 else "them"
     return (

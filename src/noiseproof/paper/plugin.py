@@ -14,7 +14,7 @@ from noiseproof.data.images import IDX_FILES, IDX_MARKERS, load_idx
 from noiseproof.data.registry import NamedDataset, Progress, register_augmentation, register_dataset
 from noiseproof.io.files import checksum, is_file
 from noiseproof.paper import augmentations, datasets
-from noiseproof.paper.download import RemoteFile, Source, fetch
+from noiseproof.paper.download import DownloadSource, RemoteFile, fetch
 
 __all__ = ["SOURCES", "published"]
 
@@ -42,13 +42,13 @@ BINARY_CIFAR = {
 }
 
 
-def _cifar(archive: str, folder: str, sha256: str) -> Source:
+def _cifar(archive: str, folder: str, sha256: str) -> DownloadSource:
     holds = BINARY_CIFAR.get(folder) or datasets.CHECKSUMS[folder]
-    return Source((RemoteFile(CIFAR + archive, sha256),), folder, f"{CIFAR}cifar.html", holds)
+    return DownloadSource((RemoteFile(CIFAR + archive, sha256),), folder, f"{CIFAR}cifar.html", holds)
 
 
-def _idx(address: str, folder: str, page: str, *sums: str) -> Source:
-    return Source(
+def _idx(address: str, folder: str, page: str, *sums: str) -> DownloadSource:
+    return DownloadSource(
         tuple(RemoteFile(f"{address}{name}.gz", sha) for name, sha in zip(IDX_FILES, sums, strict=True)), folder, page
     )
 
