@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="What a loss makes of label noise, before any training.", no_args_is_help=True)
 
-SHOWN = 20  # classes in a table
+MAX_CLASSES_SHOWN = 20  # classes in a table
 Loss = Annotated[str, typer.Argument(help="A loss, with options in parentheses: jal-ce, 'jal-ce(a=9)', gce.")]
 Noise = Annotated[str | None, typer.Option(help="symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, ...")]
 Matrix = Annotated[Path | None, typer.Option(help="Or a transition matrix: a .csv, .npy or .json file.")]
@@ -58,24 +58,24 @@ def required_a(
     if len(set(each.round(9))) > 1:
         console.print(bounds_table(weights, each))
     if largest is not None:
-        console.print(f"a >= {enough(largest)} is enough for every class (q = {q:g})", highlight=False)
+        console.print(f"a >= {round_up(largest)} is enough for every class (q = {q:g})", highlight=False)
         chosen = _chosen(weights, q)
         console.print(ADVICE + ("" if chosen is None else f" a=auto takes {chosen:g}."), style="dim", highlight=False)
     else:
-        named = ", ".join(map(str, none[:SHOWN])) + (", ..." if len(none) > SHOWN else "")
+        named = ", ".join(map(str, none[:MAX_CLASSES_SHOWN])) + (", ..." if len(none) > MAX_CLASSES_SHOWN else "")
         rest = each[np.isfinite(each)]
         console.print(f"no a is enough for {len(none)} of {len(each)} classes: {named}", highlight=False)
         console.print(
             "There another label is given as often as the clean one, and no loss can tell which is right.", style="dim"
         )
         if len(rest):
-            console.print(f"a >= {enough(float(rest.max()))} is enough for the others (q = {q:g})", highlight=False)
+            console.print(f"a >= {round_up(float(rest.max()))} is enough for the others (q = {q:g})", highlight=False)
 
 
-def enough(a: float) -> str:
+def round_up(a: float) -> str:
     """To four digits, upwards: what is printed is enough, and a bound of 9 that was computed as 9.000000000000004 is 9.
 
-    >>> enough(1 / 0.611111), enough(9.000000000000004)
+    >>> round_up(1 / 0.611111), round_up(9.000000000000004)
     ('1.637', '9')
     """
     step = 10.0 ** (math.floor(math.log10(a)) - 3)
@@ -109,13 +109,13 @@ def check(loss: Loss, noise: Noise = None, matrix: Matrix = None, classes: Class
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("class", "tolerates", "clean", "next label", "why"):
         table.add_column(column, overflow="fold")
-    for verdict in found.classes[:SHOWN]:
+    for verdict in found.classes[:MAX_CLASSES_SHOWN]:
         why = verdict.reason + ("" if verdict.better is None else f": {_point(verdict.better)}, lower by {verdict.gain:.2g}")
         rival = f"{verdict.rival_weight:.3f} ({verdict.rival})"
         table.add_row(str(verdict.label), COLOURS[verdict.answer], f"{verdict.clean_weight:.3f}", rival, escape(why))
     console.print(table)
-    if len(found.classes) > SHOWN:
-        console.print(f"the first {SHOWN} of {len(found.classes)} classes; --format json has all", style="dim")
+    if len(found.classes) > MAX_CLASSES_SHOWN:
+        console.print(f"the first {MAX_CLASSES_SHOWN} of {len(found.classes)} classes; --format json has all", style="dim")
     console.print(str(found), markup=False, highlight=False)
 
 
@@ -132,16 +132,13 @@ def picture(
 ) -> None:
     """The risk over the predictions for three classes, and where it is least, as the noise grows."""
     from noiseproof import theory
-    from noiseproof.cli.simplex import draw_simplex, simplex_risks
 
     with errors_reported():
         criterion = loss_of(loss)
         specs = [spec.strip() for spec in noise.split(",")]
-        weights = [theory.label_weights(spec, 3)[0] for spec in specs]
-        found = simplex_risks(criterion, weights)
-        draw_simplex(found, specs, f"risk of {loss}", out)
-    for spec, each in zip(specs, found, strict=True):
-        console.print(f"{spec}: least at {_point(each.minimiser)}", markup=False, highlight=False)
+        found = theory.draw_risk(criterion, specs, out, f"risk of {loss}")
+    for spec, least in zip(specs, found, strict=True):
+        console.print(f"{spec}: least at {_point(least)}", markup=False, highlight=False)
     console.print(f"wrote {out}", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -182,14 +179,14 @@ def bounds_table(weights: NDArray[np.float64], each: NDArray[np.float64]) -> Tab
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("class", "clean", "next label", "a"):
         table.add_column(column, justify="right")
-    order = np.argsort(-each, kind="stable")[:SHOWN]
+    order = np.argsort(-each, kind="stable")[:MAX_CLASSES_SHOWN]
     for label in order.tolist():
         others = np.where(np.arange(len(each)) == label, -1.0, weights[label])
         bound = "none" if math.isinf(each[label]) else f"{each[label]:.4g}"
         rival = int(others.argmax())
         table.add_row(str(label), f"{weights[label, label]:.3f}", f"{others[rival]:.3f} ({rival})", bound)
-    if len(each) > SHOWN:
-        table.caption = f"the {SHOWN} of {len(each)} classes that need the most"
+    if len(each) > MAX_CLASSES_SHOWN:
+        table.caption = f"the {MAX_CLASSES_SHOWN} of {len(each)} classes that need the most"
     return table
 
 

@@ -8,10 +8,12 @@ weights      from noise to the label weights of each clean class
 choice       the least ``a`` of AMSE and the JAL losses, the ``a`` to train with, and the loss that has it
 conditions   whether a loss tolerates a noise, class by class, with proof or counterexample; the asymmetry ratio
 risk         the risk, and what minimises it
+picture      the risk over the predictions for three classes, drawn
 """
 
 from noiseproof.theory.choice import ChosenA, choose_a, loss_for, required_a, required_a_per_class
 from noiseproof.theory.conditions import Check, ClassVerdict, asymmetry_ratio, check
+from noiseproof.theory.picture import draw_risk
 from noiseproof.theory.risk import minimiser, risk, sparsemax
 from noiseproof.theory.weights import label_weights
 
@@ -22,6 +24,7 @@ __all__ = [
     "asymmetry_ratio",
     "check",
     "choose_a",
+    "draw_risk",
     "label_weights",
     "loss_for",
     "minimiser",
