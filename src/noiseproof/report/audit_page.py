@@ -87,8 +87,6 @@ def audit_page(
     ``dataset`` has the audited examples as its training split, for pictures or features; ``paths`` name them. ``facts`` say how
     it was made and ``commands`` what to do next, by a sentence for each; ``made`` is a date.
     """
-    from markupsafe import Markup
-
     names = [short_name(name) for name in audit.classes]
     found = suspects(audit, dataset, paths, shown)
     pairs = Counter(each.pair for each in found)
@@ -118,7 +116,7 @@ def audit_page(
         flagged=int(audit.flagged.sum()),
         facts={printable(key): printable(value) for key, value in (facts or {}).items()},
         commands={text: printable(line) for text, line in (commands or {}).items()},
-        script=Markup(script),
+        script=charts.Svg(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         key=hashlib.sha256(audit.given.tobytes() + audit.suggested.tobytes()).hexdigest()[:16],
         made=made,
