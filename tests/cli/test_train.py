@@ -17,9 +17,9 @@ from noiseproof.cli import app
 from noiseproof.report.figures import draw_curves
 from noiseproof.train import Callback, Record
 from noiseproof.train.batch_loader import SINGLE
-from noiseproof.train.checkpoint import read_checkpoint
-from noiseproof.train.data_warnings import rare_class_warnings
 from noiseproof.train.distributed import LostProcessError
+from noiseproof.train.runs import read_checkpoint
+from noiseproof.train.training_data import rare_class_warnings
 
 BUG = """
 from torch import nn

@@ -15,7 +15,7 @@ from safetensors.torch import save
 
 from noiseproof.report import read_runs
 from noiseproof.train import Recipe, Record, RunStore, prepare, train
-from noiseproof.train.checkpoint import write_checkpoint
+from noiseproof.train.runs import write_checkpoint
 from tests.hostile.harness import ACCEPTED, Case, command
 
 RECORD, CHECKPOINT = "record.json", "checkpoint.safetensors"

@@ -18,8 +18,8 @@ from torch import nn
 from noiseproof.data.loader import ORDER
 from noiseproof.keyed_random import keyed_order
 from noiseproof.train import Outcome, Recipe, Run, RunOptions, prepare, train
-from noiseproof.train.checkpoint import read_checkpoint
 from noiseproof.train.distributed import LostProcessError, answering, shared_norms
+from noiseproof.train.runs import read_checkpoint
 from tests.helpers.stopping import StopIn, StoppedError
 
 SCRIPT = """

@@ -31,7 +31,7 @@ from noiseproof.train import (
     prepare,
     train,
 )
-from noiseproof.train.checkpoint import write_confidence
+from noiseproof.train.runs import write_confidence
 
 
 def test_a_run_writes_its_record_weights_and_confidence_and_nothing_else(digits, tmp_path):

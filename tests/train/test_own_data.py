@@ -20,8 +20,8 @@ from noiseproof.train import (
     train,
     with_noise,
 )
-from noiseproof.train.checkpoint import read_checkpoint, write_checkpoint
 from noiseproof.train.record import task_facts
+from noiseproof.train.runs import read_checkpoint, write_checkpoint
 from tests.helpers.own import grey_folder, recipe
 
 

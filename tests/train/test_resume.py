@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from noiseproof.train import Callback, CheckpointError, Record, Run, loop, override, train
-from noiseproof.train.checkpoint import read_checkpoint, write_checkpoint
+from noiseproof.train.runs import read_checkpoint, write_checkpoint
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DROPOUT = """

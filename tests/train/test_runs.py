@@ -25,7 +25,7 @@ from noiseproof.train import (
     train,
     train_concurrently,
 )
-from noiseproof.train import checkpoint as checkpoints
+from noiseproof.train import runs as checkpoints
 from noiseproof.train.record import task_facts
 from noiseproof.train.runs import recipe_key
 
@@ -216,7 +216,7 @@ def test_a_checkpoint_of_another_format_is_refused_with_the_reason(tmp_path, dig
     interrupted(digits, tmp_path, 3)
     tensors, facts = checkpoints.read_checkpoint(tmp_path)
     if where == "file":
-        monkeypatch.setattr(checkpoints, "FORMAT", str(number))
+        monkeypatch.setattr(checkpoints, "CHECKPOINT_FORMAT", str(number))
     checkpoints.write_checkpoint(tmp_path, tensors, {**facts, "format": number} if where == "facts" else facts)
     monkeypatch.undo()
     reason = (

@@ -63,7 +63,7 @@ def advise(
     from noiseproof.advice import advise as advise_on
     from noiseproof.data import open_dataset
     from noiseproof.data.opening import with_given_labels
-    from noiseproof.train.data_warnings import rare_class_warnings
+    from noiseproof.train.training_data import rare_class_warnings
 
     with errors_reported():
         facts: dict[str, Any] = {"classes": classes, "kind": kind, "examples": examples}

@@ -166,8 +166,8 @@ def _audit_by_training(
     from noiseproof.audit.labels import audit_labels
     from noiseproof.data import check_classes
     from noiseproof.train import OutOfMemoryError
-    from noiseproof.train.data_warnings import table_warnings
     from noiseproof.train.plan import device_named
+    from noiseproof.train.training_data import table_warnings
 
     with sigterm_as_ctrl_c() as stopped, AuditProgress(shown_on) as progress, errors_reported():
         check_classes(dataset, place)

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from noiseproof.cli.output import Console, console, duration, printable, warn
 from noiseproof.train import Callback, CallbackList, Epoch, Recipe, Record, RunOptions, RunPlan, TrainingData
-from noiseproof.train.data_warnings import WARM_START_HINT, data_warnings, rare_class_warnings
 from noiseproof.train.engine import fast_path_suits
+from noiseproof.train.training_data import WARM_START_HINT, data_warnings, rare_class_warnings
 
 __all__ = [
     "Bar", "EveryNth", "Legend", "Lines", "accuracies", "as_json_text", "callbacks_for", "class_line", "close_bars",

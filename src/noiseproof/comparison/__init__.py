@@ -22,9 +22,9 @@ from noiseproof.comparison.runs import (
 )
 from noiseproof.data import data_root, open_dataset
 from noiseproof.train import Recipe, RunOptions, RunStore, TrainingData, override, own_recipe, resolve_auto, with_noise
-from noiseproof.train.data_warnings import data_warnings
 from noiseproof.train.network import check_model
 from noiseproof.train.runs import recipe_key
+from noiseproof.train.training_data import data_warnings
 
 __all__ = ["Comparison", "ComparisonProgress", "CompetitorResult", "compare"]
 

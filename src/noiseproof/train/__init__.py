@@ -2,8 +2,7 @@
 
 recipe         Recipe, everything that a result depends on; the schedules of the learning rate
 plan           plan_run: a recipe with changes, or the default one for data of your own, its data and its folder
-data_warnings  what may be wrong with the data, before anything is trained
-training_data  TrainingData, the data set with the labels of the recipe's noise; resolve_auto, the a that loss.a=auto stands for
+training_data  TrainingData, the data set with the labels of the recipe's noise; resolve_auto; data_warnings
 transforms     the augmentations by name
 batch_loader   batches, from memory or from image files, a function of seed and epoch
 network        the recipe's network
@@ -13,9 +12,8 @@ run            one network in training, and which batch fits into the memory
 loop           train: epochs, records, checkpoints, resuming
 callback       what is called while a run goes on
 record         what a run writes about itself, its result and warnings
-checkpoint     the state of a run on disk, and how sure it was of each given label
 record_files   records of runs as JSON lines, and folders of runs as such lines
-runs           the runs in a folder, found by what they are
+runs           the runs in a folder, found by what they are; checkpoints, and how sure a run was of each given label
 trained        a finished run's network for new examples: load, with its preprocessing
 preprocessing  how the inputs of a trained network are prepared
 predictions    predict_data: the predictions of new examples, saved as CSV, JSON or npz
@@ -26,7 +24,6 @@ distributed    several processes that train one network
 """
 
 from noiseproof.train.callback import Callback, CallbackList, TensorBoard
-from noiseproof.train.checkpoint import CheckpointError
 from noiseproof.train.concurrent import train_concurrently
 from noiseproof.train.engine import RunOptions
 from noiseproof.train.loop import Outcome, train
@@ -35,40 +32,13 @@ from noiseproof.train.predictions import PredictionTable, predict_data
 from noiseproof.train.recipe import Recipe, override
 from noiseproof.train.record import Epoch, Record
 from noiseproof.train.run import DivergenceError, OutOfMemoryError, Predictions, Run
-from noiseproof.train.runs import RunStore, StoredRun, folder_name, identity
+from noiseproof.train.runs import CheckpointError, RunStore, StoredRun, folder_name, identity
 from noiseproof.train.trained import TrainedClassifier, load
 from noiseproof.train.training_data import TrainingData, prepare, resolve_auto, with_noise
 
 __all__ = [
-    "Callback",
-    "CallbackList",
-    "CheckpointError",
-    "DivergenceError",
-    "Epoch",
-    "OutOfMemoryError",
-    "Outcome",
-    "PredictionTable",
-    "Predictions",
-    "Recipe",
-    "Record",
-    "Run",
-    "RunOptions",
-    "RunPlan",
-    "RunStore",
-    "StoredRun",
-    "TensorBoard",
-    "TrainedClassifier",
-    "TrainingData",
-    "folder_name",
-    "identity",
-    "load",
-    "override",
-    "own_recipe",
-    "plan_run",
-    "predict_data",
-    "prepare",
-    "resolve_auto",
-    "train",
-    "train_concurrently",
-    "with_noise",
+    "Callback", "CallbackList", "CheckpointError", "DivergenceError", "Epoch", "OutOfMemoryError", "Outcome",
+    "PredictionTable", "Predictions", "Recipe", "Record", "Run", "RunOptions", "RunPlan", "RunStore", "StoredRun",
+    "TensorBoard", "TrainedClassifier", "TrainingData", "folder_name", "identity", "load", "override", "own_recipe",
+    "plan_run", "predict_data", "prepare", "resolve_auto", "train", "train_concurrently", "with_noise",
 ]  # fmt: skip

@@ -17,11 +17,18 @@ from torch import Tensor
 
 from noiseproof.io.files import checksum, is_file
 from noiseproof.train.callback import Callback
-from noiseproof.train.checkpoint import (
+from noiseproof.train.distributed import answering
+from noiseproof.train.engine import RunOptions, precision_of
+from noiseproof.train.recipe import Recipe
+from noiseproof.train.record import RECORD, Record, environment, result_of, warnings_of
+from noiseproof.train.run import INPUT_FACTS, DivergenceError, Predictions, Run, advice_on_memory, start_run
+from noiseproof.train.runs import (
     CHECKPOINT,
     CONFIDENCE,
     CheckpointError,
     as_tensors,
+    claimed,
+    identity,
     read_checkpoint,
     read_confidence,
     take_predictions,
@@ -29,12 +36,6 @@ from noiseproof.train.checkpoint import (
     write_confidence,
     write_tensors,
 )
-from noiseproof.train.distributed import answering
-from noiseproof.train.engine import RunOptions, precision_of
-from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import RECORD, Record, environment, result_of, warnings_of
-from noiseproof.train.run import INPUT_FACTS, DivergenceError, Predictions, Run, advice_on_memory, start_run
-from noiseproof.train.runs import claimed, identity
 from noiseproof.train.training_data import TrainingData, prepare, resolve_auto
 
 __all__ = ["Loop", "Outcome", "train"]
@@ -210,7 +211,11 @@ class Loop:
                         f"the network's output is not finite after epoch {epoch + 1}, though every loss was, "
                         f"at learning rate {run.lr(epoch):.3g}; try a lower one, or a clip"
                     )
-        whole = {"test_accuracy": accuracy, "other_accuracies": others, "seconds": round(time.perf_counter() - start, 4)}
+        whole: dict[str, Any] = {
+            "test_accuracy": accuracy,
+            "other_accuracies": others,
+            "seconds": round(time.perf_counter() - start, 4),
+        }
         facts = replace(facts, loss=facts.loss - self.record.loss_constant, **whole)
         self.record.epochs.append(facts)
         if epoch + 1 < self.recipe.epochs:

@@ -20,7 +20,6 @@ import torch
 from noiseproof.io.files import exists, is_file, locked, remove_partial
 from noiseproof.io.text import read_json
 from noiseproof.train.callback import Callback
-from noiseproof.train.checkpoint import epochs_kept
 from noiseproof.train.concurrent import NotStartedError, concurrent_runs, train_concurrently
 from noiseproof.train.engine import RunOptions
 from noiseproof.train.loop import Outcome
@@ -28,7 +27,7 @@ from noiseproof.train.recipe import Recipe, current_names, default_facts
 from noiseproof.train.record import RECORD, environment
 from noiseproof.train.record_files import compact, merge, read_records, run_line, write_records
 from noiseproof.train.run import DivergenceError
-from noiseproof.train.runs import BusyError, RunStore, StoredRun, identity, recipe_key
+from noiseproof.train.runs import BusyError, RunStore, StoredRun, epochs_kept, identity, recipe_key
 
 __all__ = [
     "ENDED",
