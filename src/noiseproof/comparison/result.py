@@ -295,7 +295,12 @@ def _figure(found: Comparison) -> Any:
         if ranked is not None and ranked.interval is not None:
             axis.plot([best + end for end in ranked.interval], [place + 0.25] * 2, "-", color="#dd6b20", linewidth=2)
         if ranked is None:
-            place_of_text = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 8, "color": "#c1121f"}
+            place_of_text: dict[str, Any] = {
+                "xycoords": ("axes fraction", "data"),
+                "va": "center",
+                "fontsize": 8,
+                "color": "#c1121f",
+            }
             axis.annotate(one.missing, (0.01, place), **place_of_text)
     if found.ranking.competitors:
         axis.axvline(best, color="0.7", linewidth=1, zorder=0)
