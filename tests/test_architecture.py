@@ -41,16 +41,8 @@ def test_there_are_at_most_fourteen_boxes_and_the_paper():
         assert set(box.may_import) <= set(architecture.BOXES), name
 
 
-PAPER_YET = {
-    *("cli/compare.py",),
-}
-"""Files whose imports of the paper are being removed"""
-
-
 @pytest.mark.parametrize("path", [path for path in FILES if "paper" not in path.parts], ids=relative)
 def test_nothing_imports_the_paper_but_the_command_line_inside_functions(path):
-    if relative(path) in PAPER_YET:
-        pytest.skip("its import is being removed")
     found = list(architecture.paper_imports(path))
     assert not found or architecture.part_of(path) in ("cli", architecture.PACKAGE)
     assert all(is_lazy for _, is_lazy in found), f"{relative(path)}: import the paper inside the function that needs it"

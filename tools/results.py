@@ -265,8 +265,8 @@ def faithfulness(lines: list[dict[str, Any]]) -> str:
     head = ["loss", "noise", "precision", "seeds", "test accuracy, last epoch", "paper", "difference"]
     return (
         "## Whether it trains what the paper trained\n\n"
-        f"{_where(runs)}. `benchmarks/faithfulness.py`: CIFAR-10, the profile `paper-code`, 120 epochs, several runs side by "
-        "side. Means and deviations over seeds; differences in points, with 95 % intervals by Welch's t. With zero in the "
+        f"{_where(runs)}. `benchmarks/faithfulness.py`: CIFAR-10, the profile `paper-code`, 120 epochs, several concurrent "
+        "runs. Means and deviations over seeds; differences in points, with 95 % intervals by Welch's t. With zero in the "
         f"interval, it is no more than seeds make. The paper's are three trials, of the seeds {min(SEEDS)} to "
         f"{max(SEEDS)}: most of an interval's width is theirs where ours are more.\n\n"
         + _table(head, rows)

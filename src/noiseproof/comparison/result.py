@@ -37,7 +37,19 @@ LATEX_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\t
 
 @dataclass(frozen=True)
 class CompetitorResult:
-    """A loss with its regularisation: the test accuracies of its runs in percent, by seed, and the seeds without one."""
+    """A loss with its regularisation: the test accuracies of its runs in percent, by seed, and the seeds without one.
+
+    Attributes:
+        loss: Name of the loss.
+        regularisation: In words, ``l1 5e-05`` or ``none``.
+        accuracies: Test accuracies in percent, by seed.
+        diverged: Seeds whose runs diverged.
+        failed: Seeds whose runs failed.
+        missed_classes: Classes that its runs never predict correctly, which an accuracy over all classes hides.
+
+    >>> CompetitorResult("ce", "none", {1: 95.1}, diverged=(2,)).missing
+    '1 of 2 diverged'
+    """
 
     loss: str
     regularisation: str
@@ -65,6 +77,12 @@ class Comparison:
     """Losses ranked by mean test accuracy, with paired intervals and groups; ``print`` shows the table.
 
     A competitor with a missing run is not ranked: its other seeds may be the easy ones.
+
+    Attributes:
+        setting: What all runs have in common.
+        competitors: The losses with their accuracies.
+        test_notes: What to know of the labels that the losses are tested on.
+        errors: The runs that failed, and why; the same call tries them again.
 
     Example:
         >>> few = [CompetitorResult("ce", "none", {1: 95.1, 2: 96.4, 3: 95.0}),

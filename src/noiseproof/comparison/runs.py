@@ -57,16 +57,34 @@ class ComparisonProgress(Protocol):
     """Is called while a comparison proceeds."""
 
     def on_begin(self, description: str, runs: int, epochs: int) -> None:
-        """Before training: what is compared, and how many runs and epochs are to be trained."""
+        """Before training: what is compared, and how many runs and epochs are to be trained.
+
+        Args:
+            description: What is compared.
+            runs: How many runs are to be trained.
+            epochs: How many epochs, of all runs.
+        """
 
     def on_warning(self, text: str) -> None:
-        """What may be wrong with the data."""
+        """What may be wrong with the data.
+
+        Args:
+            text: The warning.
+        """
 
     def on_epochs(self, done: int) -> None:
-        """How many epochs of all runs are done."""
+        """How many epochs of all runs are done.
+
+        Args:
+            done: The number of epochs.
+        """
 
     def on_run_end(self, text: str) -> None:
-        """A run has ended: which, and its accuracy or why there is none."""
+        """A run has ended: which, and its accuracy or why there is none.
+
+        Args:
+            text: The run and its result.
+        """
 
 
 @dataclass(frozen=True)

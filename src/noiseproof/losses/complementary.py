@@ -114,7 +114,7 @@ class JNPL(RobustLoss):
     below 1/K and a coin with probability p_y says so, else 0.
 
     Written from descriptions of the paper that agree with each other, not from the paper itself: whether PL+ takes the given
-    label or the predicted one is not settled by them, and here it is the given one, which is the predicted one wherever b = 1.
+    label or the predicted one is left open by them, and here it is the given one, which is the predicted one wherever b = 1.
 
     Use it in place of the stages of NLNL, in a single one.
 

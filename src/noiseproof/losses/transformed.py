@@ -188,7 +188,7 @@ class _PowerSum(RobustLoss):
     reference="Zhou et al., ICCV 2021",
 )
 class SparseRegularization(_TransformedLoss):
-    r"""A loss of sharpened predictions plus a norm that pushes them to one-hot vectors.
+    r"""A loss of temperature-scaled predictions plus a norm that pushes them to one-hot vectors.
 
     .. math:: L = L_\text{base}(p^\tau) + \lambda \sum_k (p^\tau_k)^q, \qquad p^\tau = \operatorname{softmax}(z / \tau)
 

@@ -20,6 +20,19 @@ DATASET_NAMES |= {"clothing1m": "Clothing1M", "digits": "Digits"}
 class Cell:
     """One number of one table, and what it was measured on: percent of the test set that is right after the last epoch.
 
+    Attributes:
+        table: sym_asym, instance, human, real_world, ablation, agce_mae or, in the supplement, agce_mae_all.
+        dataset: Name of the data set.
+        noise: clean, symmetric, asymmetric, instance, human or real.
+        rate: The rate; for human noise the name of the labels, for real data None.
+        loss: As the paper writes it.
+        mean: Over the trials, in percent.
+        std: Standard deviation, where it is printed.
+        trials: Number of runs; None where the paper does not state it.
+        quoted_from: The paper that the number was copied from; None where it was measured.
+        alpha: The weight that the table itself varies.
+        beta: The other weight that it varies.
+
     >>> cells(table="human", loss="JAL-CE")[0].mean
     89.94
     """

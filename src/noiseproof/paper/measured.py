@@ -11,9 +11,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from noiseproof.comparison.paired import Sample
-from noiseproof.paper import PROFILES, Cell, cells
 from noiseproof.paper.agreement import Agreement, MeanDifference, Point, UsualSpread, compare, mean_difference, usual_spreads
+from noiseproof.paper.cells import Cell, cells
 from noiseproof.paper.plan import NOT_COMPARED, run_facts
+from noiseproof.paper.settings import PROFILES
 from noiseproof.report.groups import DIVERGED
 from noiseproof.train.record_files import EMPTY_VALUES, count_classes, describe_missed_classes, merge, never_right
 
@@ -170,8 +171,8 @@ def _measured(cell: Cell, runs: list[dict[str, Any]], precision: str) -> CellRes
         else:
             accuracies[seed] = (*accuracies.get(seed, ()), 100 * value)
             counted.append(run)
-    in_order = dict(sorted(accuracies.items()))
-    result = CellResult(cell, precision, in_order, dict(left_out), runs=tuple(runs), counted=tuple(counted))
+    by_seed = dict(sorted(accuracies.items()))
+    result = CellResult(cell, precision, by_seed, dict(left_out), runs=tuple(runs), counted=tuple(counted))
     return replace(result, agreement=compare(result.sample, result.published, usual_spread(cell)))
 
 

@@ -52,6 +52,22 @@ PRECISIONS = ("bf16", "tf32", "float32")
 class Reproduction:
     """The numbers that were chosen, the runs behind them, and what is known of these; :func:`reproduce` makes one.
 
+    Attributes:
+        cells: The published numbers that were chosen.
+        data: The folder of data sets; None where nothing is to be trained.
+        records: The results of runs that were given.
+        records_file: Where the results of further runs are added.
+        store: The folders of runs.
+        executor: Trains the runs, here or on Ray.
+        precision: Of the runs.
+        profile: The paper's text or its code, where they differ.
+        runs: The runs behind the numbers and the curves, with what is known of each.
+        costs: How long runs take.
+        notes: What to know before anything is trained.
+        not_recorded: Number of results that could not be added to the file of records.
+        sources: Where the records came from.
+        lock: Held while a result is recorded.
+
     >>> found = reproduce(tables=["ablation"], losses=["AMSE"])
     >>> len(found.cells), len(found.missing)
     (4, 12)
@@ -99,6 +115,9 @@ class Reproduction:
 
         Raises:
             ValueError: There is no such format.
+
+        Returns:
+            The text.
         """
         return formatted(self.results, how)
 
@@ -211,6 +230,9 @@ class Reproduction:
 
         Args:
             date: The date that it shows; today by default.
+
+        Returns:
+            The HTML.
         """
         self.refresh()
         folders = [run.folder for run in self.store.runs() if run.status in ENDED and run.folder is not None]

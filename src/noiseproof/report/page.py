@@ -55,7 +55,17 @@ SECTIONS = {
 
 @dataclass(frozen=True)
 class RunReport:
-    """What :func:`report_runs` returns: the runs, grouped by recipe, and their page."""
+    """What :func:`report_runs` returns: the runs, grouped by recipe, and their page.
+
+    Attributes:
+        records: One for each run.
+        sources: The places that the records came from.
+        embeddings: Pictures of what the networks have learnt, if they were asked for.
+        date: That the page shows.
+
+    >>> RunReport([]).groups
+    []
+    """
 
     records: list[dict[str, Any]]
     sources: tuple[str, ...] = ()
@@ -124,7 +134,7 @@ def report_runs(
     """A report of runs: their test accuracies compared on the seeds that they share, curves, confidence and records.
 
     Args:
-        places: Folders of runs, at any depth, and ``.jsonl`` files of records.
+        *places: Folders of runs, at any depth, and ``.jsonl`` files of records.
         features_of: Folders of runs whose features are shown in the plane, by t-SNE.
         data: The folder of data sets, for ``features_of``.
         date: The date that the page shows; today by default.

@@ -53,7 +53,14 @@ SMALL_WEIGHTS = (1e-5, 1e-4, 1e-3, 1e-2)
 
 
 def read_records(*files: Path) -> list[dict[str, Any]]:
-    """The lines of the files; a ValueError names the file and the line that is no record of a run."""
+    """The lines of the files; a ValueError names the file and the line that is no record of a run.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_records(Path(folder, "runs.jsonl"), [])
+    ...     read_records(Path(folder, "runs.jsonl"))
+    []
+    """
     return [record for file in files for record in _records(file)]
 
 
@@ -109,14 +116,34 @@ KINDS: dict[str, tuple[Any, str]] = {
 
 
 def write_records(file: Path, records: Iterable[dict[str, Any]]) -> None:
-    """One compact line for each record; the file is whole or not there."""
+    """Write one compact line for each record; the file is whole or not there.
+
+    Args:
+        file: Where to write.
+        records: One for each run.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_records(Path(folder, "runs.jsonl"), [])
+    ...     Path(folder, "runs.jsonl").stat().st_size
+    0
+    """
     text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
     write_whole(file, lambda path: path.write_text(text, encoding="utf-8"))
 
 
 def compact(record: dict[str, Any]) -> dict[str, Any]:
-    """The line of a run folder's ``record.json``: without its epochs and its files' digests, but with the accuracies by epoch,
-    to four digits."""
+    """Return a run folder's ``record.json`` as a line of a file of records.
+
+    Args:
+        record: The content of ``record.json``.
+
+    Returns:
+        The record without its epochs and its files' digests, but with the accuracies by epoch, to four digits.
+
+    >>> compact({"format": 1, "status": "finished", "epochs": [], "files": {}})
+    {'status': 'finished'}
+    """
     line = {key: value for key, value in record.items() if key not in ("format", "epochs", "files")}
     epochs = record.get("epochs", [])
     curves = {name: [_rounded(epoch.get(name)) for epoch in epochs] for name in CURVE_NAMES}
@@ -222,8 +249,22 @@ def setting(record: Mapping[str, Any], left_out: Collection[str]) -> dict[str, A
 
 
 def merge(*lists: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records of all lists in their order. The same run with the same result is kept once, as its longest record;
-    different results of one run are all kept."""
+    """Return the records of all lists in their order.
+
+    The same run with the same result is kept once, as its longest record; different results of one run are all kept.
+
+    Args:
+        *lists: Records of runs.
+
+    Returns:
+        The merged records.
+
+    Raises:
+        ValueError: If a run has too many different results.
+
+    >>> merge([], [])
+    []
+    """
     kept: dict[str, list[dict[str, Any]]] = {}
     for records in lists:
         for record in records:
@@ -262,6 +303,10 @@ def read_runs(places: Iterable[Path]) -> list[dict[str, Any]]:
     Raises:
         FileNotFoundError: A place does not exist.
         ValueError: There is no run, or a file is damaged.
+
+    >>> read_runs([Path("no-such-folder")])
+    Traceback (most recent call last):
+    FileNotFoundError: no-such-folder does not exist; give folders of runs or .jsonl files of records
     """
     places, records = list(places), []
     for place in places:

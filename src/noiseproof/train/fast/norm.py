@@ -32,12 +32,12 @@ __all__ = ["FusedNorm"]
 CHANNELS = 64  # channels that a program works on
 SAMPLE = 32  # positions whose mean the moments are taken around
 PARTS = 128  # programs that sum at the same time; the same on every device, so that all of them round alike
-FEW = 2**14  # positions up to which programs are small, so that there are enough of them
+FEW_POSITIONS = 2**14  # positions up to which programs are small, so that there are enough of them
 MOMENTS: dict[str, Any] = {"ROWS": 128, "AT_ONCE": 4, "num_warps": 8}
 SUMS: dict[str, Any] = {"ROWS": 128, "AT_ONCE": 2, "num_warps": 8}
 SUMS_OF_FEW: dict[str, Any] = {"ROWS": 64, "AT_ONCE": 2, "num_warps": 4}
 POOLED_SUMS: dict[str, Any] = {"ROWS": 64, "AT_ONCE": 1, "num_warps": 8}
-EACH: dict[str, Any] = {"ROWS": 32, "num_warps": 4}
+ELEMENTWISE_TILE: dict[str, Any] = {"ROWS": 32, "num_warps": 4}
 """How much a program of each kind reads at a time: enough that the memory is kept busy, as measured on an H200"""
 
 
@@ -50,7 +50,7 @@ class _Norm(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         positions, units = x.numel() // x.shape[1], x.shape[1] // norm.unit
         mean, inverse = torch.empty_like(gamma), torch.empty_like(gamma)
-        tile = MOMENTS if positions > FEW else SUMS_OF_FEW
+        tile = MOMENTS if positions > FEW_POSITIONS else SUMS_OF_FEW
         grid, parts = _parts(positions, x, tile["ROWS"])
         moments = (mean, inverse, norm.running_mean, norm.running_var)
         sizes = (positions, units, grid[0], norm.eps, norm.momentum)
@@ -73,14 +73,14 @@ class _Norm(torch.autograd.Function):
         flags, rows = dict(ctx.flags), ctx.sizes[0]
         pool, shortcut = flags["POOL"], flags["SHORTCUT"]
         dz = torch.empty_like(dy) if shortcut or more else None
-        tile = POOLED_SUMS if pool else SUMS if rows > FEW else SUMS_OF_FEW
+        tile = POOLED_SUMS if pool else SUMS if rows > FEW_POSITIONS else SUMS_OF_FEW
         grid, parts = _parts(rows, x, tile["ROWS"])
         kernels.backward_sums[grid](x, y, dy, dy_too, dz, parts, ctx.counter, *known, grid[0], **flags, **tile)
         flags.pop("SHORTCUT")
         if dz is not None:
             dy, flags["RELU"] = dz, False
-        grid = (triton.cdiv(rows, EACH["ROWS"]), grid[1])
-        kernels.backward_inputs[grid](x, dy, dx, *known, x.numel() // x.shape[1], **flags, **EACH)
+        grid = (triton.cdiv(rows, ELEMENTWISE_TILE["ROWS"]), grid[1])
+        kernels.backward_inputs[grid](x, dy, dx, *known, x.numel() // x.shape[1], **flags, **ELEMENTWISE_TILE)
         return dx, dz if shortcut else None, dgamma, dbeta, None, None, None
 
 
@@ -100,8 +100,8 @@ def _activations(
     y = _half_size(x) if pool else torch.empty_like(x)
     sizes = rows, x.shape[1] // unit, x.shape[-1]
     flags = {"RELU": relu, "SHORTCUT": shortcut is not None, "POOL": pool, "UNIT": unit, "CHANNELS": CHANNELS}
-    grid: Any = (triton.cdiv(rows, EACH["ROWS"]), triton.cdiv(x.shape[1], CHANNELS))
-    kernels.forward[grid](x, y, shortcut, mean, inverse, gamma, beta, *sizes, **flags, **EACH)
+    grid: Any = (triton.cdiv(rows, ELEMENTWISE_TILE["ROWS"]), triton.cdiv(x.shape[1], CHANNELS))
+    kernels.forward[grid](x, y, shortcut, mean, inverse, gamma, beta, *sizes, **flags, **ELEMENTWISE_TILE)
     return y, sizes, flags
 
 

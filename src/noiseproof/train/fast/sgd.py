@@ -25,7 +25,7 @@ from noiseproof.train.recipe import Recipe
 __all__ = ["BLOCK", "FusedSgd"]
 
 BLOCK = 2048
-NONE, FLOAT32, BFLOAT16 = 0, 1, 2  # what is at a block's address
+NO_WEIGHTS, FLOAT32, BFLOAT16 = 0, 1, 2  # what is at a block's address
 
 
 @triton.jit
@@ -108,7 +108,7 @@ class FusedSgd:
         blocks = []
         for k, offset, length in self.blocks:
             gradient = gradients[k]
-            address, kind = 0, NONE
+            address, kind = 0, NO_WEIGHTS
             if gradient is not None:
                 kind = BFLOAT16 if gradient.dtype == torch.bfloat16 else FLOAT32
                 address = gradient.data_ptr() + offset * gradient.element_size()
