@@ -66,7 +66,7 @@ def take_away(monkeypatch):
     monkeypatch.setattr(engine, "evaluated", evaluated)
     monkeypatch.setattr(engine, "_compiled_once", lambda self, key, function: function)
     # The interpreter takes as long for a program that reads much as for one that reads little.
-    for tile in (norm.MOMENTS, norm.SUMS, norm.SUMS_OF_FEW, norm.POOLED_SUMS, norm.EACH):
+    for tile in (norm.MOMENTS, norm.SUMS, norm.SUMS_OF_FEW, norm.POOLED_SUMS, norm.ELEMENTWISE_TILE):
         monkeypatch.setitem(tile, "ROWS", 4096)
     for name, value in (("POSITIONS", 4096), ("SPAN", 4096), ("PARTS", 2)):
         monkeypatch.setattr(first_conv, name, value)
