@@ -313,7 +313,7 @@ def tests(lines: list[dict[str, Any]]) -> str:
         "## Tests on a GPU\n\n"
         f"{_where(lines)}. Among them: concurrent runs give exactly, bit for bit, the losses of each step, the weights and "
         "the accuracy of the same runs alone, in bf16 and in TF32 "
-        "(`test_runs_side_by_side_give_exactly_what_each_gives_alone`); the fast path gives the plain one's losses in float32 "
+        "(`test_concurrent_runs_give_exactly_what_each_gives_alone`); the fast path gives the plain one's losses in float32 "
         "up to rounding; a run that is killed and started again in deterministic mode ends with the same files to the bit "
         "(`test_images_in_deterministic_mode_end_the_same_in_every_process`, cnn8 in TF32 and bf16, resnet18 in bf16; one of "
         "the four runs on the CPU); within an epoch the host does not wait for the device. `python tools/gpu_tests.py` runs "

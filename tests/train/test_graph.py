@@ -288,7 +288,7 @@ def test_a_state_goes_from_one_path_to_the_other():
 
 @cuda
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
-def test_runs_side_by_side_give_exactly_what_each_gives_alone(precision):
+def test_concurrent_runs_give_exactly_what_each_gives_alone(precision):
     recipes = [recipe_of(precision=precision, seed=seed, loss_options={"a": a}) for seed in (0, 1) for a in (10.0, 30.0)]
     options = RunOptions(device=torch.device("cuda"))
     crowded = dataclasses.replace(options, at_once=2)
