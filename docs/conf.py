@@ -27,6 +27,8 @@ myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # fields of a dataclass are described once
+napoleon_attr_annotations = False
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 autodoc_type_aliases = {name: name for name in ("ArrayLike", "Labels", "Noise", "Reduction", "Rule", "Weights")}

@@ -101,7 +101,7 @@ def _class_problems(name: str, cls: type) -> Iterator[str]:
 def _public_members(cls: type) -> Iterator[tuple[str, Any]]:
     """Methods and properties that the class itself defines."""
     for attribute, member in vars(cls).items():
-        kinds = property | functools.cached_property | staticmethod | classmethod
+        kinds = (property, functools.cached_property, staticmethod, classmethod)
         if not attribute.startswith("_") and (inspect.isfunction(member) or isinstance(member, kinds)):
             yield attribute, member
 

@@ -27,7 +27,20 @@ from noiseproof.io.files import write_whole
 __all__ = ["FORMATS", "Comparison", "CompetitorResult"]
 
 HEADER = ("loss", "regularisation", "mean", "std", "n", "difference to the best", "group")
-CSV_COLUMNS = ("loss", "decay", "mean", "std", "n", "difference", "low", "high", "basis", "groups", "diverged", "failed")
+CSV_COLUMNS: tuple[str, ...] = (
+    "loss",
+    "decay",
+    "mean",
+    "std",
+    "n",
+    "difference",
+    "low",
+    "high",
+    "basis",
+    "groups",
+    "diverged",
+    "failed",
+)
 CSV_COLUMNS += ("missed", "accuracies")
 NUMBER_COLUMNS = (2, 3, 4)
 LATEX_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
@@ -201,7 +214,7 @@ class Comparison:
 
     def _cells(self) -> list[tuple[str, ...]]:
         """The table as text, without its header."""
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for place, (one, ranked, letters) in enumerate(self.rows()):
             sample = Sample.of(list(one.accuracies.values()))
             mean = "-" if sample is None else f"{sample.mean:.2f}"
