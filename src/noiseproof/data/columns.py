@@ -1,0 +1,377 @@
+"""Columns of a table as numbers: what each column is, and encoders that are fitted on the training rows alone.
+
+A frame is a :class:`pandas.DataFrame` of texts, numbers, booleans and dates, as :mod:`noiseproof.data.frames` reads it. The fitted
+state is JSON and arrays: a table encoder from elsewhere is numbers, and loading it runs no code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseproof.data.encoders import ENCODERS, Encoder, as_dates, as_flags, as_numbers, as_text
+from noiseproof.data.examples import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Column", "Kind", "TableEncoder", "find_label_copies", "infer_columns", "parse_kinds"]
+
+Kind = Literal["number", "category", "boolean", "date", "text", "embedding", "drop"]
+KINDS = get_args(Kind)
+
+IDENTIFIER_NAME = re.compile(r"(^|[_ .-])(id|uuid|guid|index|key)$|^unnamed: ?\d+$|^$", re.IGNORECASE)
+MIN_PARSED_SHARE = 0.95
+"""Texts of which this share are numbers (or dates) are a column of numbers (or dates)"""
+MAX_LEVELS, MAX_LEVEL_SHARE = 40, 0.02
+"""Texts with at most so many different values, or with at most this share of the rows different, are a category"""
+MIN_TEXT_WORDS = 2.5
+"""Mean number of words from which on texts of many different values are free text"""
+MIN_UNIQUE_ROWS = 20
+"""Fewer rows that all differ do not make a column an identifier"""
+MIN_BLOCK_COLUMNS = 16
+"""So many columns of numbers called PREFIX0, PREFIX1, ... are one embedding, which keeps its geometry"""
+MIN_COPY_AGREEMENT = 0.99
+"""A column whose values determine the label of this share of the rows is reported as a copy of the label"""
+MAX_NAMED_ROWS = 3
+"""Rows that a message names"""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one column of a table was understood as.
+
+    >>> str(Column("age", "number", missing=0.031))
+    'age number, 3 % missing'
+    >>> str(Column("id", "drop", reason="all different"))
+    'id left out: all different'
+    """
+
+    name: str
+    kind: Kind
+    missing: float = 0.0
+    """Share of the training rows without a value"""
+    levels: int = 0
+    """Different values of a category"""
+    reason: str = ""
+    """Why the column is left out"""
+
+    def __str__(self) -> str:
+        if self.kind == "drop":
+            return f"{self.name} left out: {self.reason}"
+        levels = f", {self.levels} values" if self.kind == "category" else ""
+        percent = max(1, round(100 * self.missing))
+        return f"{self.name} {self.kind}{levels}" + (f", {percent} % missing" if self.missing > 0 else "")
+
+
+def parse_kinds(text: str) -> dict[str, Kind]:
+    """The kinds that a user gives for columns.
+
+    Args:
+        text: ``age=number,id=drop,comment=text``
+
+    Returns:
+        The kind of each named column.
+
+    Raises:
+        ValueError: If a part is not NAME=KIND, or the kind does not exist.
+
+    >>> parse_kinds("age=number,id=drop")
+    {'age': 'number', 'id': 'drop'}
+    """
+    found: dict[str, Kind] = {}
+    for part in text.split(","):
+        name, equals, kind = part.rpartition("=")
+        if not equals or kind.strip() not in KINDS:
+            raise ValueError(f"columns are given as NAME=KIND with KIND one of {', '.join(KINDS)}, got {part!r}")
+        found[name.strip()] = kind.strip()  # type: ignore[assignment] # it is in KINDS
+    return found
+
+
+def infer_columns(frame: pd.DataFrame, kinds: Mapping[str, Kind] | None = None) -> list[Column]:
+    """What each column of a table is, from its training rows.
+
+    Args:
+        frame: The training rows, without the label.
+        kinds: Columns whose kind the user gives.
+
+    Returns:
+        One :class:`Column` for each column of the frame, in its order.
+
+    Raises:
+        DataError: If a given kind is of no column, or a column cannot be read as what it is.
+    """
+    kinds = dict(kinds or {})
+    names = [str(name) for name in frame.columns]
+    if strange := [name for name in kinds if name not in names]:
+        raise DataError(f"no column is called {strange[0]!r}; the columns are {', '.join(names[:20])}")
+    found = [_described(frame[name], str(name), kinds.get(str(name))) for name in frame.columns]
+    return _without_copies(frame, found, kinds)
+
+
+def _described(values: pd.Series[Any], name: str, given: Kind | None) -> Column:
+    missing = float(values.isna().mean()) if len(values) else 0.0
+    if given == "drop":
+        return Column(name, "drop", missing, reason="as asked")
+    if given is not None:
+        return Column(name, given, missing, int(values.nunique()) if given == "category" else 0)
+    if missing == 1:
+        return Column(name, "drop", missing, reason="empty")
+    if is_embedding(values):
+        return Column(name, "embedding", missing)
+    levels = int(values.nunique())
+    if levels == 1 and not 0 < missing < 1:
+        return Column(name, "drop", missing, reason="constant")
+    return replace(_of_values(values, name, levels), missing=missing)
+
+
+def _of_values(values: pd.Series[Any], name: str, levels: int) -> Column:
+    """The kind of a column of at least two values, or of one and gaps."""
+    import pandas as pd
+
+    kind = values.dtype
+    present = int(values.notna().sum())
+    all_different = levels == present >= MIN_UNIQUE_ROWS
+    if pd.api.types.is_bool_dtype(kind):
+        return Column(name, "boolean")
+    if pd.api.types.is_datetime64_any_dtype(kind):
+        return Column(name, "date")
+    if pd.api.types.is_numeric_dtype(kind):
+        whole = pd.api.types.is_integer_dtype(kind) or bool((values.dropna() % 1 == 0).all())
+        if all_different and whole and IDENTIFIER_NAME.search(name):
+            return Column(name, "drop", reason="all different")
+        return Column(name, "number")
+    if as_flags(values) is not None:
+        return Column(name, "boolean")
+    numbers = as_numbers(values)
+    if numbers.notna().sum() >= MIN_PARSED_SHARE * present:
+        _check_parsed(values, numbers, name, "number")
+        return _of_values(numbers, name, int(numbers.nunique()))
+    if isinstance(kind, pd.CategoricalDtype):
+        return Column(name, "category", levels=levels)
+    if (dates := as_dates(values)) is not None and dates.notna().sum() >= MIN_PARSED_SHARE * present:
+        _check_parsed(values, dates, name, "date")
+        return Column(name, "date")
+    return _of_texts(values, name, levels, all_different)
+
+
+def _of_texts(values: pd.Series[Any], name: str, levels: int, all_different: bool) -> Column:
+    texts = as_text(values.dropna())
+    if levels <= max(MAX_LEVELS, MAX_LEVEL_SHARE * len(texts)) and not all_different:
+        return Column(name, "category", levels=levels)
+    words = float(texts.str.count(r"\S+").mean())
+    if words >= MIN_TEXT_WORDS:
+        return Column(name, "text")
+    if all_different:
+        return Column(name, "drop", reason="all different")
+    return Column(name, "category", levels=levels)
+
+
+def _check_parsed(values: pd.Series[Any], parsed: pd.Series[Any], name: str, kind: str) -> None:
+    """Almost all values are of a kind: the few that are not are an error with their places, since they are not missing."""
+    strange = np.flatnonzero(values.notna().to_numpy() & parsed.isna().to_numpy())
+    if len(strange):
+        rows = ", ".join(f"{values.iloc[k]!r:.60} in row {k + 1}" for k in strange[:MAX_NAMED_ROWS])
+        more = f" ({len(strange)} in all)" if len(strange) > MAX_NAMED_ROWS else ""
+        raise DataError(
+            f"column {name!r} is a column of {kind}s, except {rows}{more}; correct these, leave them empty, "
+            f"or read the column as another kind: --columns {name}=category"
+        )
+
+
+def is_embedding(values: pd.Series[Any]) -> bool:
+    """Whether the values are vectors: lists or arrays of numbers, all of one length."""
+    first = next((one for one in values.array if one is not None and np.ndim(one) == 1 and not isinstance(one, str)), None)
+    return first is not None and np.asarray(first).dtype.kind in "fiu"
+
+
+def _without_copies(frame: pd.DataFrame, found: Sequence[Column], kinds: Mapping[str, Kind]) -> list[Column]:
+    """Leaves out columns that repeat an earlier one value for value."""
+    import pandas as pd
+
+    seen: dict[tuple[Any, ...], list[str]] = {}
+    columns = []
+    for column in found:
+        if column.kind in ("drop", "embedding") or column.name in kinds:
+            columns.append(column)
+            continue
+        values = frame[column.name]
+        key = (column.kind, int(pd.util.hash_pandas_object(values, index=False).sum() & 0x7FFFFFFFFFFFFFFF))
+        same = next((name for name in seen.get(key, ()) if frame[name].equals(values)), None)
+        seen.setdefault(key, []).append(column.name)
+        columns.append(column if same is None else replace(column, kind="drop", reason=f"the same as {same}"))
+    return columns
+
+
+def find_label_copies(frame: pd.DataFrame, labels: NDArray[np.int64], columns: Iterable[Column]) -> list[str]:
+    """Columns that give the label away: whose value determines it for nearly every row.
+
+    Args:
+        frame: The training rows, without the label.
+        labels: The class of each row.
+        columns: What the columns are.
+
+    Returns:
+        The names of such columns. A column of many different values is none: it determines everything.
+    """
+    import pandas as pd
+
+    classes = int(labels.max(initial=0)) + 1
+    majority = np.bincount(labels, minlength=classes).max(initial=0)
+    least = MIN_COPY_AGREEMENT * len(labels)
+    found = []
+    for column in columns:
+        if column.kind in ("drop", "embedding", "text") or majority >= least:
+            continue
+        codes, levels = pd.factorize(frame[column.name])
+        if len(levels) > 2 * classes + 2:
+            continue
+        counts = np.zeros((len(levels) + 1, classes), np.int64)
+        np.add.at(counts, (codes, labels), 1)  # a missing value has the code -1, the last row
+        if counts.max(1).sum() >= least:
+            found.append(column.name)
+    return found
+
+
+@dataclass
+class TableEncoder:
+    """Rows of mixed columns as a matrix of float32 features, fitted on training rows alone.
+
+    Numbers are scaled robustly and their outliers squashed; categories are one-hot, with a place for values that are new; booleans
+    and dates are numbers; free text is TF-IDF of words and characters reduced by a truncated SVD; an embedding is centred and keeps
+    one scale for all its columns. A missing value is filled in and marked by a column of its own.
+
+    Args:
+        columns: What the columns are, as :func:`infer_columns` finds it.
+        seed: Of the truncated SVD.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"age": [31.0, None, 58.0], "plan": ["basic", "pro", "basic"]})
+    >>> encoder = TableEncoder(infer_columns(frame)).fit(frame)
+    >>> encoder.transform(frame).shape, encoder.feature_names
+    ((3, 4), ['age', 'age missing', 'plan = basic', 'plan = pro'])
+    """
+
+    columns: Sequence[Column]
+    seed: int = 0
+    encoders: list[Encoder] = field(default_factory=list, init=False)
+
+    def fit(self, frame: pd.DataFrame) -> TableEncoder:
+        """Fit every column's encoder.
+
+        Args:
+            frame: The training rows; may have further columns.
+
+        Returns:
+            The encoder itself.
+
+        Raises:
+            DataError: If no column is left to learn from, or one is missing.
+        """
+        used = [column for column in self.columns if column.kind != "drop"]
+        if not used:
+            raise DataError("no column is left to learn from: " + "; ".join(map(str, self.columns[:20])))
+        self._check_names(frame)
+        block = _block_columns(used)
+        self.encoders = []
+        for column in used:
+            kind = "scaled" if column.name in block else column.kind
+            self.encoders.append(ENCODERS[kind].fit(frame[column.name], column.name, self.seed))
+        _share_scale([one for one in self.encoders if one.name in block], block)
+        return self
+
+    def transform(self, frame: pd.DataFrame) -> NDArray[np.float32]:
+        """Encode rows.
+
+        Args:
+            frame: Rows with the columns of training, found by name; others are ignored.
+
+        Returns:
+            Features ``[N, D]``.
+
+        Raises:
+            DataError: If a column is missing, or its values are not of its kind.
+        """
+        self._check_names(frame)
+        parts = [one.transform(frame[one.name]) for one in self.encoders]
+        return np.concatenate(parts, 1, dtype=np.float32)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """What each feature is."""
+        return [name for one in self.encoders for name in one.feature_names]
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The fitted encoder as JSON and arrays.
+
+        Returns:
+            Facts that JSON can hold, and arrays by name.
+        """
+        facts, arrays = [], {}
+        for k, one in enumerate(self.encoders):
+            own, numbers = one.state()
+            facts.append({"name": one.name, "encoder": type(one).key, **own})
+            arrays |= {f"{k}.{name}": array for name, array in numbers.items()}
+        columns = [
+            {"name": c.name, "kind": c.kind, "missing": c.missing, "levels": c.levels, "reason": c.reason} for c in self.columns
+        ]
+        return {"version": 1, "columns": columns, "encoders": facts}, arrays
+
+    @classmethod
+    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> TableEncoder:
+        """An encoder from its state; runs no code of the file that holds it.
+
+        Args:
+            facts: As :meth:`state` returns them.
+            arrays: Likewise.
+
+        Returns:
+            The fitted encoder.
+
+        Raises:
+            DataError: If the state is not one that :meth:`state` returned.
+        """
+        try:
+            if facts["version"] != 1:
+                raise DataError(f"columns were encoded by a later version of noiseproof, format {facts['version']!r}")
+            encoder = cls([Column(**column) for column in facts["columns"]])
+            for k, one in enumerate(facts["encoders"]):
+                own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{k}.")}
+                encoder.encoders.append(ENCODERS[one["encoder"]].from_state(one, own))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"the encoding of the columns is damaged: {type(error).__name__} {str(error)[:200]}") from error
+        return encoder
+
+    def _check_names(self, frame: pd.DataFrame) -> None:
+        there = {str(name) for name in frame.columns}
+        needed = [one.name for one in self.encoders] or [column.name for column in self.columns if column.kind != "drop"]
+        if missing := [name for name in needed if name not in there]:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise DataError(
+                f"column {missing[0]!r}{more} of training is missing; the columns are {', '.join(sorted(there)[:20])}"
+            )
+
+
+def _block_columns(columns: Sequence[Column]) -> dict[str, str]:
+    """Columns of numbers that are one embedding by their names, and its prefix: ``e0, e1, ...``, at least sixteen."""
+    blocks: dict[str, list[str]] = {}
+    for column in columns:
+        if column.kind == "number" and (match := re.fullmatch(r"(.*?)[_ .-]?\d+", column.name)):
+            blocks.setdefault(match[1], []).append(column.name)
+    return {name: prefix for prefix, names in blocks.items() if len(names) >= MIN_BLOCK_COLUMNS for name in names}
+
+
+def _share_scale(encoders: Sequence[Encoder], block: Mapping[str, str]) -> None:
+    """One scale for all columns of a block: standardising principal components one by one would undo their geometry."""
+    for prefix in dict.fromkeys(block[one.name] for one in encoders):
+        members = [one for one in encoders if block[one.name] == prefix]
+        shared = float(np.sqrt(np.mean([one.scale**2 for one in members])))  # type: ignore[attr-defined]
+        for one in members:
+            one.scale = shared or 1.0  # type: ignore[attr-defined]
