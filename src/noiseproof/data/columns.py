@@ -1,7 +1,7 @@
 """Columns of a table as numbers: what each column is, and encoders that are fitted on the training rows alone.
 
-A frame is a :class:`pandas.DataFrame` of texts, numbers, booleans and dates, as :mod:`noiseproof.data.frames` reads it. The fitted
-state is JSON and arrays: a table encoder from elsewhere is numbers, and loading it runs no code.
+A frame is a :class:`pandas.DataFrame` of texts, numbers, booleans and dates, as :mod:`noiseproof.data.frames` reads it. The
+fitted state is JSON and arrays: loading an encoder from elsewhere runs no code.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ MIN_UNIQUE_ROWS = 20
 """Fewer rows that all differ do not make a column an identifier"""
 MIN_BLOCK_COLUMNS = 16
 """So many columns of numbers called PREFIX0, PREFIX1, ... are one embedding, which keeps its geometry"""
+MAX_BLOCK_SPREAD, MAX_BLOCK_RANGE = 10.0, 100.0
+"""Ratios of the columns' standard deviations, of nine tenths to a tenth and of the largest to the smallest, in an embedding"""
 MIN_COPY_AGREEMENT = 0.99
 """A column whose values determine the label of this share of the rows is reported as a copy of the label"""
 MAX_NAMED_ROWS = 3
@@ -242,9 +244,9 @@ def find_label_copies(frame: pd.DataFrame, labels: NDArray[np.int64], columns: I
 class TableEncoder:
     """Rows of mixed columns as a matrix of float32 features, fitted on training rows alone.
 
-    Numbers are scaled robustly and their outliers squashed; categories are one-hot, with a place for values that are new; booleans
-    and dates are numbers; free text is TF-IDF of words and characters reduced by a truncated SVD; an embedding is centred and keeps
-    one scale for all its columns. A missing value is filled in and marked by a column of its own.
+    Numbers are scaled robustly and their outliers squashed. Categories are one-hot, with a feature for new values. Booleans and
+    dates become numbers. Free text is TF-IDF of words and characters, reduced by a truncated SVD. An embedding is centred and
+    keeps one scale for all its columns. A missing value is filled in and marked by a feature of its own.
 
     Args:
         columns: What the columns are, as :func:`infer_columns` finds it.
@@ -277,7 +279,7 @@ class TableEncoder:
         if not used:
             raise DataError("no column is left to learn from: " + "; ".join(map(str, self.columns[:20])))
         self._check_names(frame)
-        block = _block_columns(used)
+        block = _block_columns(frame, used)
         self.encoders = []
         for column in used:
             kind = "scaled" if column.name in block else column.kind
@@ -359,13 +361,19 @@ class TableEncoder:
             )
 
 
-def _block_columns(columns: Sequence[Column]) -> dict[str, str]:
-    """Columns of numbers that are one embedding by their names, and its prefix: ``e0, e1, ...``, at least sixteen."""
+def _block_columns(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, str]:
+    """Columns of numbers that are one embedding by their names and scales, and their prefix: ``e0, e1, ...``."""
     blocks: dict[str, list[str]] = {}
     for column in columns:
         if column.kind == "number" and (match := re.fullmatch(r"(.*?)[_ .-]?\d+", column.name)):
             blocks.setdefault(match[1], []).append(column.name)
-    return {name: prefix for prefix, names in blocks.items() if len(names) >= MIN_BLOCK_COLUMNS for name in names}
+    found: dict[str, str] = {}
+    for prefix, names in blocks.items():
+        if len(names) >= MIN_BLOCK_COLUMNS:
+            spreads = np.array([float(np.nanstd(as_numbers(frame[name]).to_numpy(np.float64))) for name in names])
+            if _of_one_scale(spreads):
+                found |= dict.fromkeys(names, prefix)
+    return found
 
 
 def _share_scale(encoders: Sequence[Encoder], block: Mapping[str, str]) -> None:
@@ -375,3 +383,9 @@ def _share_scale(encoders: Sequence[Encoder], block: Mapping[str, str]) -> None:
         shared = float(np.sqrt(np.mean([one.scale**2 for one in members])))  # type: ignore[attr-defined]
         for one in members:
             one.scale = shared or 1.0  # type: ignore[attr-defined]
+
+
+def _of_one_scale(spreads: NDArray[np.float64]) -> bool:
+    """Whether columns may be numbers of one kind: those of 20 embeddings differ by 5.6 between a tenth and nine tenths."""
+    low, high = np.quantile(spreads, [0.1, 0.9])
+    return bool(high <= MAX_BLOCK_SPREAD * low and spreads.max() <= MAX_BLOCK_RANGE * max(spreads.min(), 1e-300))

@@ -248,7 +248,7 @@ class DateEncoder(NumberEncoder):
 class CategoryEncoder:
     """One-hot for the commonest values; one feature for the rarer and new ones, one for missing ones if training had some.
 
-    A category of more values than are one-hot has also the spelling of its values as features, as :class:`TextEncoder` reads it.
+    A category of more values than are one-hot also has the spelling of its values as features, as :class:`TextEncoder` does.
     """
 
     key: ClassVar[str] = "category"
@@ -270,7 +270,7 @@ class CategoryEncoder:
         import pandas as pd
 
         texts = _level_texts(values)
-        codes = pd.Categorical(texts, categories=self.levels).codes.astype(np.int64)
+        codes = pd.Index(self.levels, dtype="str").get_indexer(texts)
         missing = texts.isna().to_numpy()
         one_hot = np.zeros((len(texts), len(self.levels) + self.rare + self.marked), np.float32)
         known = np.flatnonzero(codes >= 0)

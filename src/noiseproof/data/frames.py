@@ -49,6 +49,8 @@ MISSING_WORDS = (
 SNIFFED_BYTES, SNIFFED_ROWS = 2**18, 50
 """How much of a CSV file says its encoding, its separator and whether it has a header"""
 SEPARATORS = ",;\t|"
+MIN_ROWS_BELOW = 3
+"""Rows of numbers below a line of words that make it a second header"""
 MAX_CLASS_SHARE = 0.1
 """More classes than this share of the rows is a question whether the label is a regression target"""
 MIN_QUESTIONED_CLASSES = 20
@@ -56,7 +58,7 @@ MAX_COLUMNS = 100_000
 
 
 def is_frame(source: Any) -> bool:
-    """Whether an object is a table with named columns: a data frame, an Arrow table, a Hugging Face data set, a dict of columns."""
+    """Whether an object is a table with named columns: a frame, an Arrow table, a Hugging Face data set, a dict of columns."""
     names = getattr(source, "column_names", None) or getattr(source, "columns", None)
     return (names is not None and not callable(names)) or isinstance(source, Mapping)
 
@@ -65,8 +67,8 @@ def read_frame(source: Any) -> pd.DataFrame:
     """A table as a pandas frame whose columns are numbers, booleans, dates, texts or vectors, with gaps as missing values.
 
     Args:
-        source: The path of a CSV, TSV (both also gzipped), Parquet, Feather or JSON Lines file; a pandas or polars frame; an Arrow
-            table; a Hugging Face ``Dataset``; a dict of columns; a list of dicts; a list of texts, which become the column ``text``.
+        source: The path of a CSV, TSV (both also gzipped), Parquet, Feather or JSON Lines file; a pandas or polars frame; an
+            Arrow table; a Hugging Face ``Dataset``; a dict of columns; a list of dicts; a list of texts, the column ``text``.
 
     Returns:
         A frame with text names, numbered from 0 where a file has no header.
@@ -147,13 +149,23 @@ class _Dialect:
 
 
 def _from_csv(path: Path) -> pd.DataFrame:
+    import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
     how = _sniffed(path)
-    read = arrow_csv.ReadOptions(encoding=how.encoding, column_names=how.columns, skip_rows=int(how.header))
     parse = arrow_csv.ParseOptions(delimiter=how.separator, newlines_in_values=True)
     convert = arrow_csv.ConvertOptions(null_values=list(MISSING_WORDS), strings_can_be_null=True)
-    return _from_arrow(arrow_csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert))
+
+    def read(threads: bool) -> pa.Table:
+        own = arrow_csv.ReadOptions(
+            encoding=how.encoding, column_names=how.columns, skip_rows=int(how.header), use_threads=threads
+        )
+        return arrow_csv.read_csv(path, read_options=own, parse_options=parse, convert_options=convert)
+
+    try:
+        return _from_arrow(read(threads=True))
+    except pa.ArrowInvalid:
+        return _from_arrow(read(threads=False))  # whose error counts the rows
 
 
 def _sniffed(path: Path) -> _Dialect:
@@ -176,7 +188,7 @@ def _sniffed(path: Path) -> _Dialect:
     names = [name.strip() for name in rows[0]] if header else [str(k) for k in range(len(rows[0]))]
     if len(names) > MAX_COLUMNS:
         raise DataError(f"{path}: {len(names)} columns, at most {MAX_COLUMNS}")
-    if header and len(rows) > 2 and _is_header(rows[1], rows[2:]):
+    if header and _is_second_header(rows[1:]):
         raise DataError(f"{path}:2: a second line of names below the header; leave one of the two out")
     return _Dialect(encoding, separator, header, _distinct(names))
 
@@ -225,6 +237,17 @@ def _is_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
         return True
     # A table of words alone: a name stands in no row below it.
     return not any(cell in {row[k].strip() for row in body} for k, cell in enumerate(cells) if cell)
+
+
+def _is_second_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the row below the header has words in every column whose other cells are numbers."""
+    below = [row for row in rows[1:] if len(row) == len(rows[0])]
+    numeric = []
+    for k in range(len(rows[0]) if len(below) >= MIN_ROWS_BELOW else 0):
+        cells = [cell for row in below if (cell := row[k].strip()) not in MISSING_WORDS]
+        if cells and all(NUMBER_TEXT.fullmatch(cell) for cell in cells):
+            numeric.append(rows[0][k].strip())
+    return bool(numeric) and not any(cell in MISSING_WORDS or NUMBER_TEXT.fullmatch(cell) for cell in numeric)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
@@ -324,7 +347,8 @@ def read_labels(
         first = int(np.flatnonzero(~labelled)[0])
         count = int((~labelled).sum())
         raise DataError(
-            f"{count} of {len(texts)} rows have no label in column {name!r}, the first is row {first + 1}; fill them in, or leave them out: --drop-unlabelled"
+            f"{count} of {len(texts)} rows have no label in column {name!r}, the first is row {first + 1}; "
+            "fill them in, or leave them out: --drop-unlabelled"
         )
     texts = texts[labelled]
     if not len(texts):
