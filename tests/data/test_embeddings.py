@@ -1,6 +1,7 @@
 """Embeddings are computed once for each content and encoder, whatever interrupts them."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_an_interrupted_command_goes_on_after_its_last_batch(cache):
 
 def test_an_image_is_cached_by_what_its_file_contains(cache, tmp_path):
     path = tmp_path / "x.png"
-    encoder = PretrainedEncoder("size", lambda paths: np.array([[len(open(one, "rb").read())] for one in paths], np.float32))
+    encoder = PretrainedEncoder("size", lambda paths: np.array([[Path(one).stat().st_size] for one in paths]))
     path.write_bytes(b"one")
     assert embed([path], encoder, "image", cache=cache).tolist() == [[3]]
     path.write_bytes(b"three")
@@ -100,7 +101,7 @@ def test_a_function_of_ones_own_is_an_encoder_and_changed_code_is_another(tmp_pa
 def test_a_cache_that_is_something_else_is_one_sentence(tmp_path):
     path = tmp_path / "cache.sqlite"
     path.write_bytes(b"not a database" * 100)
-    with pytest.raises(DataError, match="cannot be used .*; delete it to begin a new one"):
+    with pytest.raises(DataError, match=r"cannot be used .*; delete it to begin a new one"):
         EmbeddingCache(path)
 
 

@@ -1,7 +1,7 @@
 """Embeddings of texts and images by a pretrained encoder, in batches, cached by content so that nothing is computed twice.
 
-The cache is one SQLite file, ``$NOISEPROOF_CACHE`` or ``~/.cache/noiseproof/embeddings.sqlite``: a batch is in it whole or not at
-all, several processes may use it, and an interrupted command goes on after its last batch.
+The cache is one SQLite file, ``$NOISEPROOF_CACHE`` or ``~/.cache/noiseproof/embeddings.sqlite``. A batch is stored whole or not
+at all, several processes may use it, and an interrupted command resumes after its last batch.
 """
 
 from __future__ import annotations
@@ -167,8 +167,8 @@ def load_encoder(name: str, modality: Modality) -> PretrainedEncoder:
     """A pretrained encoder by name, path or function.
 
     Args:
-        name: ``package.module:function`` for a function of your own, from a list of texts or paths to vectors; otherwise the name
-            or folder of a sentence-transformers model (texts) or a transformers vision model (images).
+        name: ``package.module:function`` for a function of your own, from a list of texts or paths to vectors; otherwise the
+            name or folder of a sentence-transformers model (texts) or a transformers vision model (images).
         modality: ``"text"`` or ``"image"``.
 
     Returns:
