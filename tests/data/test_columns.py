@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from noiseproof.data.columns import Column, TableEncoder, find_label_copies, infer_columns, parse_kinds
-from noiseproof.data.examples import DataError
+from noiseproof.data.dataset import DataError
 from noiseproof.data.frames import read_frame
 from tests.helpers.messy_table import messy_table
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from noiseproof.data.dataset import DataError
 from noiseproof.data.embeddings import EmbeddingCache, PretrainedEncoder, embed, load_encoder
-from noiseproof.data.examples import DataError
 
 
 def counting(identity="a"):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from noiseproof.data.columns import TableEncoder, infer_columns
-from noiseproof.data.examples import DataError
+from noiseproof.data.dataset import DataError
 from noiseproof.data.frames import read_frame, read_labels
 from tests.helpers.messy_table import messy_table
 

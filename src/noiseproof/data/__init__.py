@@ -2,6 +2,9 @@
 
 dataset      Split (inputs in memory), ImageFiles (paths) and Dataset, the value all readers return; arrays, .npz, digits
 tables       CSV files of features with a column of labels, or without one to predict
+frames       read_frame: tables of mixed columns from files, data frames and Arrow; read_labels: labels of any type
+columns      TableEncoder: numbers, categories, booleans, dates, text and embeddings as features (encoders: one column each)
+embeddings   embed: texts and images by a pretrained encoder, cached
 lists        lists of "path label" lines
 images       folders with one folder per class, decoding one file, idx files
 opening      open_dataset, by name or path; open_unlabelled, examples to predict; write_cleaned, with other labels
@@ -14,6 +17,7 @@ augment      Augment, which composes and normalises; ColorJitter
 """
 
 from noiseproof.data.augment import IMAGENET, Augment, ColorJitter, Normalize, evaluation
+from noiseproof.data.columns import Column, TableEncoder, find_label_copies, infer_columns, parse_kinds
 from noiseproof.data.dataset import (
     DataError,
     Dataset,
@@ -28,6 +32,8 @@ from noiseproof.data.dataset import (
     load_npz,
 )
 from noiseproof.data.describe import DataSummary, describe
+from noiseproof.data.embeddings import EmbeddingCache, PretrainedEncoder, embed, load_encoder
+from noiseproof.data.frames import Labels, read_frame, read_labels
 from noiseproof.data.images import load_idx, load_image_folder, read_idx, read_image
 from noiseproof.data.lists import load_list
 from noiseproof.data.loader import ImageBatch, ImageLoader, common_size, in_memory_at
@@ -43,4 +49,6 @@ __all__ += ["Pipeline", "RandomCrop", "RandomResizedCrop", "Resize", "ResizeCent
 __all__ += ["Split", "Unlabelled", "check_classes", "common_size", "data_root", "describe", "evaluation", "fetch"]
 __all__ += ["from_arrays", "held_out", "in_memory", "in_memory_at", "load_digits", "load_idx", "load_image_folder"]
 __all__ += ["load_list", "load_npz", "load_table", "open_dataset", "open_unlabelled", "read_idx", "read_image"]
-__all__ += ["register_augmentation", "register_dataset"]
+__all__ += ["Column", "EmbeddingCache", "Labels", "PretrainedEncoder", "register_augmentation", "register_dataset"]
+__all__ += ["TableEncoder", "embed", "find_label_copies", "infer_columns", "load_encoder", "parse_kinds", "read_frame"]
+__all__ += ["read_labels"]

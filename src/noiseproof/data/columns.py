@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.data.dataset import DataError
 from noiseproof.data.encoders import ENCODERS, Encoder, as_dates, as_flags, as_numbers, as_text
-from noiseproof.data.examples import DataError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.examples import DataError
+from noiseproof.data.dataset import DataError
 
 __all__ = ["EmbeddingCache", "PretrainedEncoder", "embed", "load_encoder"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.examples import DataError
+from noiseproof.data.dataset import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,11 +33,11 @@ SQUASH_AT = 3.0
 """Scaled numbers beyond this are squashed smoothly, so that an outlier is one without drowning the rest"""
 MAX_ONE_HOT = 40
 """Values of a category that get a feature each; the rarer ones share one"""
-HASHED_WORDS, HASHED_CHARACTERS = 2**15, 2**15
+HASHED_WORDS, HASHED_CHARACTERS = 2**14, 2**14
 """Places of the hashed TF-IDF of words and pairs of words, and of three to five characters"""
-TEXT_FEATURES, CATEGORY_FEATURES = 100, 16
+TEXT_FEATURES, CATEGORY_FEATURES = 64, 16
 """Features of a text, and of a category with more values than are one-hot, after the truncated SVD"""
-SVD_ROWS = 20_000
+SVD_ROWS = 10_000
 """Rows that the truncated SVD is fitted to; more do not change it much and take long"""
 DAY = 86_400.0
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.data.dataset import DataError
 from noiseproof.data.encoders import NUMBER_TEXT, as_text
-from noiseproof.data.examples import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
