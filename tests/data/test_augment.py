@@ -23,8 +23,8 @@ from noiseproof.paper.augmentations import (
     cifar10_augment,
     cifar100_augment,
     clothing1m_augment,
-    webvision_augment,
 )
+from noiseproof.train.transforms import photograph_augment
 
 CHAINS = {
     "cifar10": cifar10_augment(),
@@ -146,11 +146,11 @@ def test_the_experiments_chains_are_those_of_the_protocol():
     assert cifar100_augment() == Augment((pad, flip, Rotation(degrees=20)), *CIFAR100)
     jitter = ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.2)
     resized = RandomResizedCrop(size=224, scale=(0.08, 1), ratio=(3 / 4, 4 / 3))
-    assert webvision_augment() == Augment((resized, flip, jitter), *IMAGENET)
+    assert photograph_augment() == Augment((resized, flip, jitter), *IMAGENET)
     assert clothing1m_augment() == Augment((RandomCrop(padding=0, size=224), flip), *CLOTHING1M)
     assert evaluation(*IMAGENET, resize=256).operations == (ResizeCenterCrop(resize=256, size=224),)
     assert clothing1m_augment(dtype=torch.bfloat16)(batch(2, 3, 256, 256), seeded()).shape == (2, 3, 224, 224)
-    assert webvision_augment()(batch(2, 3, 256, 300), seeded()).shape == (2, 3, 224, 224)
+    assert photograph_augment()(batch(2, 3, 256, 300), seeded()).shape == (2, 3, 224, 224)
 
 
 @pytest.mark.parametrize("name", ["cifar100", "webvision"])

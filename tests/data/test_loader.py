@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from noiseproof.data import DataError, ImageFiles, ImageLoader, RandomResizedCrop, Resize, ResizeCenterCrop, read_image
-from noiseproof.paper.augmentations import webvision_augment
+from noiseproof.train.transforms import photograph_augment
 
 COUNT = 23
 
@@ -389,7 +389,7 @@ def test_every_image_is_opened_once_an_epoch_by_the_same_workers(files, tmp_path
 
 def test_pictures_go_through_the_experiments_augmentation(files):
     batch = next(loader(files, RandomResizedCrop(224)).epoch(0))
-    augment = webvision_augment(cropped=True)
+    augment = photograph_augment(cropped=True)
     assert [type(operation).__name__ for operation in augment.operations] == ["HorizontalFlip", "ColorJitter"]
     assert augment(batch.images, torch.Generator().manual_seed(0)).shape == (5, 3, 224, 224)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from noiseproof.data.augment import IMAGENET, Augment, ColorJitter, Normalize, Output, evaluation
+from noiseproof.data.augment import Augment, Normalize, Output, evaluation
 from noiseproof.data.operations import HorizontalFlip, RandomCrop, Rotation, Size
 from noiseproof.data.registry import Pipeline
-from noiseproof.data.resizing import Framing, RandomResizedCrop, Resize, ResizeCenterCrop, ResizeCrop
+from noiseproof.data.resizing import Resize
 
 __all__ = [
     "CIFAR10",
@@ -16,7 +16,6 @@ __all__ = [
     "cifar10_augment",
     "cifar100_augment",
     "clothing1m_augment",
-    "webvision_augment",
 ]
 
 CIFAR10 = Normalize((0.49139968, 0.48215827, 0.44653124), (0.24703233, 0.24348505, 0.26158768))
@@ -34,12 +33,6 @@ def cifar100_augment(**output: Unpack[Output]) -> Augment:
     return Augment((RandomCrop(padding=4), HorizontalFlip(), Rotation(degrees=20)), *CIFAR100, **output)
 
 
-def webvision_augment(*, cropped: bool = False, **output: Unpack[Output]) -> Augment:
-    """Random resized crop to 224, flip, colour jitter; ``cropped`` leaves out the first, for images already cropped."""
-    first = () if cropped else (RandomResizedCrop(size=224),)
-    return Augment((*first, HorizontalFlip(), ColorJitter(0.4, 0.4, 0.4, 0.2)), *IMAGENET, **output)
-
-
 def clothing1m_augment(**output: Unpack[Output]) -> Augment:
     """A crop of 224 and a flip, of images already resized to 256 x 256."""
     return Augment((RandomCrop(padding=0, size=224), HorizontalFlip()), *CLOTHING1M, **output)
@@ -53,16 +46,6 @@ def cifar10(*, in_files: bool, size: Size | None, output: Output) -> Pipeline:
 def cifar100(*, in_files: bool, size: Size | None, output: Output) -> Pipeline:
     _check_in_memory("cifar100", in_files)
     return Pipeline(cifar100_augment(**output), evaluation(*CIFAR100, **output))
-
-
-def webvision(*, in_files: bool, size: Size | None, output: Output) -> Pipeline:
-    if not in_files:
-        return Pipeline(webvision_augment(**output), evaluation(*IMAGENET, resize=256, **output))
-    if size is not None and size[0] != size[1]:
-        raise ValueError(f"augment 'webvision' makes squares, size must be one number, got {size[0]}x{size[1]}")
-    part = RandomResizedCrop(224 if size is None else size[0])
-    centre: Framing = ResizeCenterCrop(256, 224) if size is None else ResizeCrop(*size)
-    return Pipeline(webvision_augment(cropped=True, **output), evaluation(*IMAGENET, **output), part, centre)
 
 
 def clothing1m(*, in_files: bool, size: Size | None, output: Output) -> Pipeline:

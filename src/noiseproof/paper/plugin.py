@@ -155,5 +155,5 @@ DATASETS = {
 }
 for _name, _dataset in DATASETS.items():
     register_dataset(_name, _dataset._replace(fetch=_fetcher(_name)))
-for _name in ("cifar10", "cifar100", "webvision", "clothing1m"):
+for _name in ("cifar10", "cifar100", "clothing1m"):
     register_augmentation(_name, getattr(augmentations, _name))

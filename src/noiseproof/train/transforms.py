@@ -14,10 +14,13 @@ from torch import Tensor
 from noiseproof.data import (
     IMAGENET,
     Augment,
+    ColorJitter,
     DataError,
     Examples,
     Framing,
     Normalize,
+    Pipeline,
+    RandomResizedCrop,
     ResizeCenterCrop,
     ResizeCrop,
     Split,
@@ -25,9 +28,9 @@ from noiseproof.data import (
 )
 from noiseproof.data.augment import Output
 from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop, Size
-from noiseproof.data.registry import AUGMENTATIONS, find_augmentation
+from noiseproof.data.registry import AUGMENTATIONS, find_augmentation, register_augmentation
 
-__all__ = ["BASIC_AUGMENTATIONS", "Standardise", "Transforms", "check_augmentation"]
+__all__ = ["BASIC_AUGMENTATIONS", "Standardise", "Transforms", "check_augmentation", "photograph_augment"]
 
 BASIC_AUGMENTATIONS: dict[str, tuple[Operation, ...]] = {
     "none": (),
@@ -36,6 +39,25 @@ BASIC_AUGMENTATIONS: dict[str, tuple[Operation, ...]] = {
 }
 """Augmentations that normalise by the mean and deviation of the training images, or by ImageNet's where the images are files.
 Others are registered by name, with a normalisation of their own."""
+
+
+def photograph_augment(*, cropped: bool = False, **output: Unpack[Output]) -> Augment:
+    """Random resized crop to 224, flip, colour jitter; ``cropped`` leaves out the first, for images already cropped."""
+    first = () if cropped else (RandomResizedCrop(size=224),)
+    return Augment((*first, HorizontalFlip(), ColorJitter(0.4, 0.4, 0.4, 0.2)), *IMAGENET, **output)
+
+
+def _photographs(*, in_files: bool, size: Size | None, output: Output) -> Pipeline:
+    if not in_files:
+        return Pipeline(photograph_augment(**output), evaluation(*IMAGENET, resize=256, **output))
+    if size is not None and size[0] != size[1]:
+        raise ValueError(f"augment 'webvision' makes squares, size must be one number, got {size[0]}x{size[1]}")
+    part = RandomResizedCrop(224 if size is None else size[0])
+    centre: Framing = ResizeCenterCrop(256, 224) if size is None else ResizeCrop(*size)
+    return Pipeline(photograph_augment(cropped=True, **output), evaluation(*IMAGENET, **output), part, centre)
+
+
+register_augmentation("webvision", _photographs)  # the default for image files, named after the data set that it was made for
 
 
 def check_augmentation(name: str) -> None:
