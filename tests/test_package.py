@@ -143,7 +143,7 @@ def test_a_hint_for_a_missing_extra_names_what_exists(tmp_path, monkeypatch):
     named = {
         name for text in texts.values() for found in re.findall(r"pip install '\.\[(.+?)\]'", text) for name in found.split(",")
     }
-    assert {"lab", "track", "cluster"} == named
+    assert {"lab", "track", "cluster", "text", "vision"} == named
     assert named <= set(extras)
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     shown = CliRunner().invoke(app, ["noise", "show", "symmetric:0.3", "--png", str(tmp_path / "T.png")])

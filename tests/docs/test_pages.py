@@ -34,7 +34,7 @@ LINK = re.compile(r"(?<!`)\[[^\]\[]*\]\(([^)\s]+)\)")
 
 ELSEWHERE = {
     "CONTRIBUTING.md": ("tests/test_package.py", 1),
-    "docs/architecture.md": ("tests/test_architecture.py", 5),
+    "docs/architecture.md": ("tests/test_architecture.py", 4),
     "docs/regularisation.md": ("tests/losses/test_regularisation.py", 5),
     "docs/own_data.md": ("tests/train/test_own_data.py", 1),
     "docs/integrations.md": ("tests/integrations", None),

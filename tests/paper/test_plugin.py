@@ -57,7 +57,7 @@ def test_without_the_paper_its_names_are_unknown(without_paper):
     assert done.stderr.endswith(unknown)
     code = "from noiseproof.train import Recipe\nRecipe(dataset='digits', loss='ce', augment='cifar10')"
     assert "augment must be one of none, flip, crop-flip, webvision, got 'cifar10'" in without_paper("-c", code).stderr
-    code = "from noiseproof.train import Recipe\nRecipe(dataset='photographs', loss='ce', model='resnet50', augment='webvision')"
+    code = "from noiseproof.train import Recipe\nRecipe(dataset='mine', loss='ce', model='resnet50', augment='webvision')"
     assert without_paper("-c", code).returncode == 0  # the default for image files is the product's
     done = without_paper("-m", "noiseproof", "data", "fetch", "cifar10")
     assert "unknown data set 'cifar10'; these can be fetched: none" in done.stderr

@@ -48,6 +48,13 @@ MAX_NAMED_ROWS = 3
 class Column:
     """What one column of a table was understood as.
 
+    Args:
+        name: What it is called.
+        kind: number, category, boolean, date, text, embedding, or drop if it is left out.
+        missing: Share of the training rows without a value.
+        levels: Different values of a category.
+        reason: Why the column is left out.
+
     >>> str(Column("age", "number", missing=0.031))
     'age number, 3 % missing'
     >>> str(Column("id", "drop", reason="all different"))
@@ -57,11 +64,8 @@ class Column:
     name: str
     kind: Kind
     missing: float = 0.0
-    """Share of the training rows without a value"""
     levels: int = 0
-    """Different values of a category"""
     reason: str = ""
-    """Why the column is left out"""
 
     def __str__(self) -> str:
         if self.kind == "drop":
@@ -107,6 +111,10 @@ def infer_columns(frame: pd.DataFrame, kinds: Mapping[str, Kind] | None = None) 
 
     Raises:
         DataError: If a given kind is of no column, or a column cannot be read as what it is.
+
+    >>> import pandas as pd
+    >>> print(*infer_columns(pd.DataFrame({"age": [31, None, 58], "same": "x"})), sep="; ")
+    age number, 33 % missing; same left out: constant
     """
     kinds = dict(kinds or {})
     names = [str(name) for name in frame.columns]
@@ -220,6 +228,11 @@ def find_label_copies(frame: pd.DataFrame, labels: NDArray[np.int64], columns: I
 
     Returns:
         The names of such columns. A column of many different values is none: it determines everything.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"paid": ["no", "yes"] * 10})
+    >>> find_label_copies(frame, np.arange(20) % 2, infer_columns(frame))
+    ['paid']
     """
     import pandas as pd
 
@@ -371,7 +384,7 @@ def _block_columns(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, 
     for prefix, names in blocks.items():
         if len(names) >= MIN_BLOCK_COLUMNS:
             spreads = np.array([float(np.nanstd(as_numbers(frame[name]).to_numpy(np.float64))) for name in names])
-            if _of_one_scale(spreads):
+            if _has_shared_scale(spreads):
                 found |= dict.fromkeys(names, prefix)
     return found
 
@@ -385,7 +398,7 @@ def _share_scale(encoders: Sequence[Encoder], block: Mapping[str, str]) -> None:
             one.scale = shared or 1.0  # type: ignore[attr-defined]
 
 
-def _of_one_scale(spreads: NDArray[np.float64]) -> bool:
+def _has_shared_scale(spreads: NDArray[np.float64]) -> bool:
     """Whether columns may be numbers of one kind: those of 20 embeddings differ by 5.6 between a tenth and nine tenths."""
     low, high = np.quantile(spreads, [0.1, 0.9])
     return bool(high <= MAX_BLOCK_SPREAD * low and spreads.max() <= MAX_BLOCK_RANGE * max(spreads.min(), 1e-300))

@@ -39,6 +39,9 @@ class PretrainedEncoder:
     Args:
         identity: Text that changes with the encoder's weights or code.
         encode: From a list of texts or paths to an array ``[N, D]``.
+
+    >>> PretrainedEncoder("lengths", lambda texts: np.array([[len(text)] for text in texts])).encode(["abc"])
+    array([[3]])
     """
 
     identity: str
@@ -129,6 +132,12 @@ def embed(
 
     Raises:
         DataError: If the encoder returns something else than a finite vector for each input.
+
+    >>> import tempfile
+    >>> cache = EmbeddingCache(Path(tempfile.mkdtemp()) / "cache.sqlite")
+    >>> lengths = PretrainedEncoder("lengths", lambda texts: np.array([[len(text)] for text in texts]))
+    >>> embed(["abc", "a"], lengths, "text", cache=cache).tolist()
+    [[3.0], [1.0]]
     """
     cache = cache or EmbeddingCache()
     texts = [os.fspath(one) for one in inputs]
@@ -177,6 +186,9 @@ def load_encoder(name: str, modality: Modality) -> PretrainedEncoder:
     Raises:
         ValueError: If the function or model cannot be found.
         ModuleNotFoundError: If the extra that it needs is not installed; the message names it.
+
+    >>> load_encoder("string:capwords", "text").identity.startswith("string:capwords")
+    True
     """
     module, colon, function = name.partition(":")
     if colon and not os.path.exists(name):
@@ -196,15 +208,15 @@ def _own_encoder(module: str, function: str) -> PretrainedEncoder:
     return PretrainedEncoder(f"{module}:{function} {code}", encode)
 
 
-def _needed(package: str, extra: str) -> Any:
+def _needed(package: str, way: str) -> Any:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"this encoder needs {package}: pip install 'noiseproof[{extra}]'", name=package) from error
+        raise ModuleNotFoundError(f"this encoder needs {package}: {way} in noiseproof's repository", name=package) from error
 
 
 def _text_encoder(name: str) -> PretrainedEncoder:
-    library = _needed("sentence_transformers", "text")
+    library = _needed("sentence_transformers", "pip install '.[text]'")
     try:
         model = library.SentenceTransformer(name)
     except (OSError, ValueError) as error:
@@ -217,7 +229,7 @@ def _text_encoder(name: str) -> PretrainedEncoder:
 
 
 def _image_encoder(name: str) -> PretrainedEncoder:
-    transformers = _needed("transformers", "vision")
+    transformers = _needed("transformers", "pip install '.[vision]'")
     import torch
     from PIL import Image
 

@@ -306,16 +306,23 @@ def _tidied_texts(values: pd.Series[Any]) -> pd.Series[Any]:
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a table as class indices."""
+    """The labels of a table as class indices.
+
+    Args:
+        codes: The class of each labelled row.
+        classes: What each class is called, in the order of the indices.
+        labelled: Which rows of the table have a label.
+        note: What looks like a slip: classes of nearly one spelling, or too many classes.
+
+    >>> import pandas as pd
+    >>> read_labels(pd.Series(["spam", "ham", "spam"]), "label").codes.tolist()
+    [1, 0, 1]
+    """
 
     codes: NDArray[np.int64]
-    """The class of each labelled row"""
     classes: tuple[str, ...]
-    """What each class is called, in the order of the indices"""
     labelled: NDArray[np.bool_]
-    """Which rows of the table have a label"""
     note: str
-    """What the classes are, and what looks like a slip"""
 
 
 def read_labels(
