@@ -327,7 +327,8 @@ class TableEncoder:
         Returns:
             Facts that JSON can hold, and arrays by name.
         """
-        facts, arrays = [], {}
+        facts: list[dict[str, Any]] = []
+        arrays: dict[str, NDArray[Any]] = {}
         for k, one in enumerate(self.encoders):
             own, numbers = one.state()
             facts.append({"name": one.name, "encoder": type(one).key, **own})

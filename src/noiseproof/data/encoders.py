@@ -26,7 +26,17 @@ DECIMAL_COMMA_TEXT = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)
 DATE_TEXT = re.compile(
     r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}.*)?|\d{8}T\d{6}.*|\d{1,2} \w{3,9}\.? \d{4}|\w{3,9}\.? \d{1,2},? \d{4}"
 )
-DATE_FORMATS = ("ISO8601", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%d/%m/%y", "%m/%d/%y", "%Y/%m/%d")
+DATE_FORMATS: tuple[str, ...] = (
+    "ISO8601",
+    "%d.%m.%Y",
+    "%d.%m.%y",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d-%m-%Y",
+    "%d/%m/%y",
+    "%m/%d/%y",
+    "%Y/%m/%d",
+)
 DATE_FORMATS += ("%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M:%S")
 DATE_FORMATS += ("%m/%d/%Y %H:%M:%S", "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
 SQUASH_AT = 3.0
@@ -378,7 +388,7 @@ class EmbeddingEncoder:
 
     def transform(self, values: pd.Series[Any]) -> NDArray[np.float32]:
         matrix = as_matrix(values, self.name, len(self.centre))
-        missing = np.isnan(matrix).any(1)
+        missing = np.asarray(np.isnan(matrix).any(axis=1))
         scaled = np.nan_to_num((matrix - self.centre) / np.float32(self.scale))
         return np.concatenate([scaled, missing[:, None]], 1, dtype=np.float32) if self.marked else scaled
 
@@ -414,7 +424,8 @@ def _flags(values: pd.Series[Any], name: str) -> NDArray[np.float64]:
         raise DataError(
             f"column {name!r} was of yes and no in training and has other values now, such as {_first(values)!r:.60}"
         )
-    return flags.to_numpy(np.float64, na_value=np.nan)
+    found: NDArray[np.float64] = flags.to_numpy(np.float64, na_value=np.nan)
+    return found
 
 
 def _seconds(values: pd.Series[Any], name: str) -> NDArray[np.float64]:
@@ -449,7 +460,8 @@ def _level_texts(values: pd.Series[Any]) -> pd.Series[str]:
 
 
 def _plain_texts(values: pd.Series[Any]) -> list[str]:
-    return as_text(values).fillna("").tolist()
+    texts: list[str] = as_text(values).fillna("").tolist()
+    return texts
 
 
 def _hashed(texts: Sequence[str], words: bool) -> csr_matrix:
