@@ -12,12 +12,12 @@ import noiseproof
 from noiseproof import data, models, noise, paper, statistics, train
 from noiseproof.losses.base import Contract
 
-ROOMS = (noiseproof, data, models, noise, paper, statistics, train)
+PACKAGES = (noiseproof, data, models, noise, paper, statistics, train)
 PUBLIC = {
-    f"{room.__name__}.{name}": getattr(room, name)
-    for room in ROOMS
-    for name in room.__all__
-    if inspect.isclass(getattr(room, name)) or inspect.isfunction(getattr(room, name))
+    f"{package.__name__}.{name}": getattr(package, name)
+    for package in PACKAGES
+    for name in package.__all__
+    if inspect.isclass(getattr(package, name)) or inspect.isfunction(getattr(package, name))
 }
 LOSSES = [found for found in PUBLIC.values() if inspect.isclass(found) and issubclass(found, noiseproof.RobustLoss)]
 

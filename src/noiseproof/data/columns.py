@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.dataset import DataError
-from noiseproof.data.encoders import ENCODERS, Encoder, as_dates, as_flags, as_numbers, as_text
+from noiseproof.data.encoders import ENCODERS, Encoder, Frame, Series, as_dates, as_flags, as_numbers, as_text
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 __all__ = ["Column", "Kind", "TableEncoder", "find_label_copies", "infer_columns", "parse_kinds"]
 
@@ -99,7 +99,7 @@ def parse_kinds(text: str) -> dict[str, Kind]:
     return found
 
 
-def infer_columns(frame: pd.DataFrame, kinds: Mapping[str, Kind] | None = None) -> list[Column]:
+def infer_columns(frame: Frame, kinds: Mapping[str, Kind] | None = None) -> list[Column]:
     """What each column of a table is, from its training rows.
 
     Args:
@@ -124,7 +124,7 @@ def infer_columns(frame: pd.DataFrame, kinds: Mapping[str, Kind] | None = None) 
     return _without_copies(frame, found, kinds)
 
 
-def _described(values: pd.Series[Any], name: str, given: Kind | None) -> Column:
+def _described(values: Series, name: str, given: Kind | None) -> Column:
     missing = float(values.isna().mean()) if len(values) else 0.0
     if given == "drop":
         return Column(name, "drop", missing, reason="as asked")
@@ -140,7 +140,7 @@ def _described(values: pd.Series[Any], name: str, given: Kind | None) -> Column:
     return replace(_of_values(values, name, levels), missing=missing)
 
 
-def _of_values(values: pd.Series[Any], name: str, levels: int) -> Column:
+def _of_values(values: Series, name: str, levels: int) -> Column:
     """The kind of a column of at least two values, or of one and gaps."""
     import pandas as pd
 
@@ -170,7 +170,7 @@ def _of_values(values: pd.Series[Any], name: str, levels: int) -> Column:
     return _of_texts(values, name, levels, all_different)
 
 
-def _of_texts(values: pd.Series[Any], name: str, levels: int, all_different: bool) -> Column:
+def _of_texts(values: Series, name: str, levels: int, all_different: bool) -> Column:
     texts = as_text(values.dropna())
     if levels <= max(MAX_LEVELS, MAX_LEVEL_SHARE * len(texts)) and not all_different:
         return Column(name, "category", levels=levels)
@@ -182,7 +182,7 @@ def _of_texts(values: pd.Series[Any], name: str, levels: int, all_different: boo
     return Column(name, "category", levels=levels)
 
 
-def _check_parsed(values: pd.Series[Any], parsed: pd.Series[Any], name: str, kind: str) -> None:
+def _check_parsed(values: Series, parsed: Series, name: str, kind: str) -> None:
     """Almost all values are of a kind: the few that are not are an error with their places, since they are not missing."""
     strange = np.flatnonzero(values.notna().to_numpy() & parsed.isna().to_numpy())
     if len(strange):
@@ -194,13 +194,13 @@ def _check_parsed(values: pd.Series[Any], parsed: pd.Series[Any], name: str, kin
         )
 
 
-def is_embedding(values: pd.Series[Any]) -> bool:
+def is_embedding(values: Series) -> bool:
     """Whether the values are vectors: lists or arrays of numbers, all of one length."""
     first = next((one for one in values.array if one is not None and np.ndim(one) == 1 and not isinstance(one, str)), None)
     return first is not None and np.asarray(first).dtype.kind in "fiu"
 
 
-def _without_copies(frame: pd.DataFrame, found: Sequence[Column], kinds: Mapping[str, Kind]) -> list[Column]:
+def _without_copies(frame: Frame, found: Sequence[Column], kinds: Mapping[str, Kind]) -> list[Column]:
     """Leaves out columns that repeat an earlier one value for value."""
     import pandas as pd
 
@@ -218,7 +218,7 @@ def _without_copies(frame: pd.DataFrame, found: Sequence[Column], kinds: Mapping
     return columns
 
 
-def find_label_copies(frame: pd.DataFrame, labels: NDArray[np.int64], columns: Iterable[Column]) -> list[str]:
+def find_label_copies(frame: Frame, labels: NDArray[np.int64], columns: Iterable[Column]) -> list[str]:
     """Columns that give the label away: whose value determines it for nearly every row.
 
     Args:
@@ -276,7 +276,7 @@ class TableEncoder:
     seed: int = 0
     encoders: list[Encoder] = field(default_factory=list, init=False)
 
-    def fit(self, frame: pd.DataFrame) -> TableEncoder:
+    def fit(self, frame: Frame) -> TableEncoder:
         """Fit every column's encoder.
 
         Args:
@@ -300,7 +300,7 @@ class TableEncoder:
         _share_scale([one for one in self.encoders if one.name in block], block)
         return self
 
-    def transform(self, frame: pd.DataFrame) -> NDArray[np.float32]:
+    def transform(self, frame: Frame) -> NDArray[np.float32]:
         """Encode rows.
 
         Args:
@@ -365,7 +365,7 @@ class TableEncoder:
             raise DataError(f"the encoding of the columns is damaged: {type(error).__name__} {str(error)[:200]}") from error
         return encoder
 
-    def _check_names(self, frame: pd.DataFrame) -> None:
+    def _check_names(self, frame: Frame) -> None:
         there = {str(name) for name in frame.columns}
         needed = [one.name for one in self.encoders] or [column.name for column in self.columns if column.kind != "drop"]
         if missing := [name for name in needed if name not in there]:
@@ -375,7 +375,7 @@ class TableEncoder:
             )
 
 
-def _block_columns(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, str]:
+def _block_columns(frame: Frame, columns: Sequence[Column]) -> dict[str, str]:
     """Columns of numbers that are one embedding by their names and scales, and their prefix: ``e0, e1, ...``."""
     blocks: dict[str, list[str]] = {}
     for column in columns:

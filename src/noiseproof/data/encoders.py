@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 from noiseproof.data.dataset import DataError
 
 if TYPE_CHECKING:
-    import pandas as pd
     from scipy.sparse import csr_matrix
 
-__all__ = ["ENCODERS", "Encoder", "as_dates", "as_flags", "as_matrix", "as_numbers", "as_text"]
+Frame: TypeAlias = Any
+"""A pandas.DataFrame; pandas is imported by the first table, and hints resolve without it"""
+Series: TypeAlias = Any
+"""A pandas.Series"""
+
+__all__ = ["ENCODERS", "Encoder", "Frame", "Series", "as_dates", "as_flags", "as_matrix", "as_numbers", "as_text"]
 
 TRUE_WORDS, FALSE_WORDS = frozenset({"true", "t", "yes", "y", "on"}), frozenset({"false", "f", "no", "n", "off"})
 NUMBER_TEXT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -59,8 +63,8 @@ class Encoder(Protocol):
     name: str
 
     @classmethod
-    def fit(cls, values: pd.Series[Any], name: str, seed: int) -> Self: ...
-    def transform(self, values: pd.Series[Any]) -> NDArray[np.float32]: ...
+    def fit(cls, values: Series, name: str, seed: int) -> Self: ...
+    def transform(self, values: Series) -> NDArray[np.float32]: ...
     @property
     def feature_names(self) -> list[str]: ...
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...
@@ -68,7 +72,7 @@ class Encoder(Protocol):
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self: ...
 
 
-def as_text(values: pd.Series[Any]) -> pd.Series[str]:
+def as_text(values: Series) -> Series:
     """Values as texts, trimmed; a missing one stays missing."""
     import pandas as pd
 
@@ -77,7 +81,7 @@ def as_text(values: pd.Series[Any]) -> pd.Series[str]:
     return values.astype("str").str.strip()
 
 
-def as_numbers(values: pd.Series[Any]) -> pd.Series[Any]:
+def as_numbers(values: Series) -> Series:
     """Values as float64; texts with thousands separators or decimal commas are read if the whole column is written so.
 
     >>> import pandas as pd
@@ -104,7 +108,7 @@ def as_numbers(values: pd.Series[Any]) -> pd.Series[Any]:
     return pd.to_numeric(cleaned, errors="coerce").astype("float64")
 
 
-def as_flags(values: pd.Series[Any]) -> pd.Series[Any] | None:
+def as_flags(values: Series) -> Series | None:
     """Values as 1.0 and 0.0 where they are booleans, also as the words yes/no, true/false, on/off; None if they are not."""
     import pandas as pd
 
@@ -118,7 +122,7 @@ def as_flags(values: pd.Series[Any]) -> pd.Series[Any] | None:
     return words.map({**dict.fromkeys(TRUE_WORDS, 1.0), **dict.fromkeys(FALSE_WORDS, 0.0)}).astype("float64")
 
 
-def as_dates(values: pd.Series[Any]) -> pd.Series[Any] | None:
+def as_dates(values: Series) -> Series | None:
     """Values as UTC times, read in the first format that fits all of them; None if none fits most."""
     import pandas as pd
 
@@ -140,7 +144,7 @@ def as_dates(values: pd.Series[Any]) -> pd.Series[Any] | None:
     return best
 
 
-def as_matrix(values: pd.Series[Any], name: str, width: int | None = None) -> NDArray[np.float32]:
+def as_matrix(values: Series, name: str, width: int | None = None) -> NDArray[np.float32]:
     """A column of vectors as ``[N, D]``, NaN where one is missing.
 
     Raises:
@@ -170,11 +174,11 @@ class NumberEncoder:
     marked: bool
 
     @classmethod
-    def fit(cls, values: pd.Series[Any], name: str, seed: int) -> Self:
+    def fit(cls, values: Series, name: str, seed: int) -> Self:
         numbers = _numbers(values, name)
         return cls(name, *_robust(numbers), _is_marked(numbers))
 
-    def transform(self, values: pd.Series[Any]) -> NDArray[np.float32]:
+    def transform(self, values: Series) -> NDArray[np.float32]:
         return self._features(_numbers(values, self.name))
 
     def _features(self, numbers: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -201,7 +205,7 @@ class ScaledEncoder(NumberEncoder):
     key: ClassVar[str] = "scaled"
 
     @classmethod
-    def fit(cls, values: pd.Series[Any], name: str, seed: int) -> Self:
+    def fit(cls, values: Series, name: str, seed: int) -> Self:
         numbers = _numbers(values, name)
         return cls(name, float(np.nanmean(numbers)), float(np.nanstd(numbers)) or 1.0, _is_marked(numbers))
 
@@ -217,11 +221,11 @@ class BooleanEncoder(NumberEncoder):
     key: ClassVar[str] = "boolean"
 
     @classmethod
-    def fit(cls, values: pd.Series[Any], name: str, seed: int) -> Self:
+    def fit(cls, values: Series, name: str, seed: int) -> Self:
         flags = _flags(values, name)
         return cls(name, float(np.nanmean(flags)), 1.0, _is_marked(flags))
 
-    def transform(self, values: pd.Series[Any]) -> NDArray[np.float32]:
+    def transform(self, values: Series) -> NDArray[np.float32]:
         flags = _flags(values, self.name)
         missing = np.isnan(flags)
         filled = np.where(missing, self.centre, flags)
@@ -235,11 +239,11 @@ class DateEncoder(NumberEncoder):
     CYCLES: ClassVar[tuple[str, ...]] = ("year", "week", "day")
 
     @classmethod
-    def fit(cls, values: pd.Series[Any], name: str, seed: int) -> Self:
+    def fit(cls, values: Series, name: str, seed: int) -> Self:
         seconds = _seconds(values, name)
         return cls(name, *_robust(seconds), _is_marked(seconds))
 
-    def transform(self, values: pd.Series[Any]) -> NDArray[np.float32]:
+    def transform(self, values: Series) -> NDArray[np.float32]:
         seconds = _seconds(values, self.name)
         missing = np.isnan(seconds)
         days = np.where(missing, 0.0, seconds / DAY)
@@ -269,14 +273,14 @@ class CategoryEncoder:
     spelling: TextEncoder | None = None
 
     @classmethod
-    def fit(cls, values: pd.Series[Any], name: str, seed: int) -> Self:
+    def fit(cls, values: Series, name: str, seed: int) -> Self:
         texts = _level_texts(values)
         counts = texts.value_counts()
         ranked = sorted(counts.index, key=lambda level: (-int(counts[level]), level))
         spelling = TextEncoder.fit(values, name, seed, CATEGORY_FEATURES, words=False) if len(ranked) > MAX_ONE_HOT else None
         return cls(name, sorted(ranked[:MAX_ONE_HOT]), len(ranked) > MAX_ONE_HOT, bool(texts.isna().any()), spelling)
 
-    def transform(self, values: pd.Series[Any]) -> NDArray[np.float32]:
+    def transform(self, values: Series) -> NDArray[np.float32]:
         import pandas as pd
 
         texts = _level_texts(values)
@@ -329,7 +333,7 @@ class TextEncoder:
     scale: float
 
     @classmethod
-    def fit(cls, values: pd.Series[Any], name: str, seed: int, features: int = TEXT_FEATURES, *, words: bool = True) -> Self:
+    def fit(cls, values: Series, name: str, seed: int, features: int = TEXT_FEATURES, *, words: bool = True) -> Self:
         from sklearn.utils.extmath import randomized_svd
 
         texts = _plain_texts(values)
@@ -345,7 +349,7 @@ class TextEncoder:
         scale = float(np.sqrt(np.mean((left[:, kept] * sizes[kept]) ** 2))) or 1.0
         return cls(name, words, idf, components[kept].astype(np.float32), scale)
 
-    def transform(self, values: pd.Series[Any]) -> NDArray[np.float32]:
+    def transform(self, values: Series) -> NDArray[np.float32]:
         texts = _plain_texts(values)
         blocks = [self._block(texts[start : start + SVD_ROWS]) for start in range(0, len(texts), SVD_ROWS)]
         return np.concatenate(blocks) if blocks else np.empty((0, len(self.components)), np.float32)
@@ -381,12 +385,12 @@ class EmbeddingEncoder:
     marked: bool
 
     @classmethod
-    def fit(cls, values: pd.Series[Any], name: str, seed: int) -> Self:
+    def fit(cls, values: Series, name: str, seed: int) -> Self:
         matrix = as_matrix(values, name)
         spread = float(np.sqrt(np.nanmean(np.nanvar(matrix.astype(np.float64), 0))))
         return cls(name, np.nanmean(matrix, 0).astype(np.float32), spread or 1.0, _is_marked(matrix))
 
-    def transform(self, values: pd.Series[Any]) -> NDArray[np.float32]:
+    def transform(self, values: Series) -> NDArray[np.float32]:
         matrix = as_matrix(values, self.name, len(self.centre))
         missing = np.asarray(np.isnan(matrix).any(axis=1))
         scaled = np.nan_to_num((matrix - self.centre) / np.float32(self.scale))
@@ -411,14 +415,14 @@ ENCODERS: Mapping[str, type[Any]] = {
 """By the kind of column, or the key in a stored state"""
 
 
-def _numbers(values: pd.Series[Any], name: str) -> NDArray[np.float64]:
+def _numbers(values: Series, name: str) -> NDArray[np.float64]:
     numbers = as_numbers(values)
     _check_read(values, numbers, name, "number")
     found = numbers.to_numpy(np.float64, na_value=np.nan)
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def _flags(values: pd.Series[Any], name: str) -> NDArray[np.float64]:
+def _flags(values: Series, name: str) -> NDArray[np.float64]:
     flags = as_flags(values)
     if flags is None:
         raise DataError(
@@ -428,7 +432,7 @@ def _flags(values: pd.Series[Any], name: str) -> NDArray[np.float64]:
     return found
 
 
-def _seconds(values: pd.Series[Any], name: str) -> NDArray[np.float64]:
+def _seconds(values: Series, name: str) -> NDArray[np.float64]:
     dates = as_dates(values) if values.notna().any() else None
     if dates is None:
         if values.notna().any():
@@ -439,18 +443,18 @@ def _seconds(values: pd.Series[Any], name: str) -> NDArray[np.float64]:
     return np.where(dates.isna().to_numpy(), np.nan, seconds)
 
 
-def _check_read(values: pd.Series[Any], read: pd.Series[Any], name: str, kind: str) -> None:
+def _check_read(values: Series, read: Series, name: str, kind: str) -> None:
     strange = np.flatnonzero(values.notna().to_numpy() & read.isna().to_numpy())
     if len(strange):
         first = values.iloc[int(strange[0])]
         raise DataError(f"column {name!r} should be a {kind}, got {first!r:.60} in row {strange[0] + 1} ({len(strange)} such)")
 
 
-def _first(values: pd.Series[Any]) -> Any:
+def _first(values: Series) -> Any:
     return values.dropna().iloc[0]
 
 
-def _level_texts(values: pd.Series[Any]) -> pd.Series[str]:
+def _level_texts(values: Series) -> Series:
     """The values of a category as texts; whole numbers without the point that gaps give them."""
     import pandas as pd
 
@@ -459,7 +463,7 @@ def _level_texts(values: pd.Series[Any]) -> pd.Series[str]:
     return as_text(values)
 
 
-def _plain_texts(values: pd.Series[Any]) -> list[str]:
+def _plain_texts(values: Series) -> list[str]:
     texts: list[str] = as_text(values).fillna("").tolist()
     return texts
 

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.dataset import DataError
-from noiseproof.data.encoders import NUMBER_TEXT, as_text
+from noiseproof.data.encoders import NUMBER_TEXT, Frame, Series, as_text
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 __all__ = ["TABLE_SUFFIXES", "Labels", "is_frame", "read_frame", "read_labels"]
@@ -63,7 +62,7 @@ def is_frame(source: Any) -> bool:
     return (names is not None and not callable(names)) or isinstance(source, Mapping)
 
 
-def read_frame(source: Any) -> pd.DataFrame:
+def read_frame(source: Any) -> Frame:
     """A table as a pandas frame whose columns are numbers, booleans, dates, texts or vectors, with gaps as missing values.
 
     Args:
@@ -110,7 +109,7 @@ def _arrow_table(source: Any) -> pa.Table:
         raise DataError(f"a table was expected, got {type(source).__name__}: {str(error)[:200]}") from error
 
 
-def _from_file(path: Path) -> pd.DataFrame:
+def _from_file(path: Path) -> Frame:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: {'no regular file' if path.exists() else 'no such file'}")
     suffix = Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
@@ -148,7 +147,7 @@ class _Dialect:
     columns: list[str]
 
 
-def _from_csv(path: Path) -> pd.DataFrame:
+def _from_csv(path: Path) -> Frame:
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
@@ -261,7 +260,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _from_arrow(table: pa.Table) -> pd.DataFrame:
+def _from_arrow(table: pa.Table) -> Frame:
     import pyarrow as pa
 
     if len(set(table.column_names)) < table.num_columns:
@@ -272,7 +271,7 @@ def _from_arrow(table: pa.Table) -> pd.DataFrame:
     return table.to_pandas(date_as_object=False, split_blocks=True, strings_to_categorical=False)
 
 
-def _tidied(frame: pd.DataFrame) -> pd.DataFrame:
+def _tidied(frame: Frame) -> Frame:
     """Names as texts, and the words that mean a missing value as missing."""
     import pandas as pd
 
@@ -289,7 +288,7 @@ def _tidied(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**changed).reset_index(drop=True)
 
 
-def _tidied_texts(values: pd.Series[Any]) -> pd.Series[Any]:
+def _tidied_texts(values: Series) -> Series:
     import pandas as pd
 
     if values.dtype == object:
@@ -325,9 +324,7 @@ class Labels:
     note: str
 
 
-def read_labels(
-    values: pd.Series[Any], name: str, *, drop_missing: bool = False, classes: Sequence[str] | None = None
-) -> Labels:
+def read_labels(values: Series, name: str, *, drop_missing: bool = False, classes: Sequence[str] | None = None) -> Labels:
     """The labels of a column of any type: texts, whole numbers, booleans, whole floats, categories.
 
     Args:
@@ -368,7 +365,7 @@ def read_labels(
     return Labels(codes, names, labelled, _label_note(texts, names, name) if classes is None else "")
 
 
-def _label_texts(values: pd.Series[Any], name: str) -> pd.Series[str]:
+def _label_texts(values: Series, name: str) -> Series:
     import pandas as pd
 
     if pd.api.types.is_bool_dtype(values.dtype):
@@ -388,7 +385,7 @@ def _class_order(name: str) -> tuple[int, float, str]:
     return (0, float(name), name) if NUMBER_TEXT.fullmatch(name) else (1, 0.0, name)
 
 
-def _label_note(texts: pd.Series[str], classes: Sequence[str], name: str) -> str:
+def _label_note(texts: Series, classes: Sequence[str], name: str) -> str:
     notes = []
     if len(classes) > max(MIN_QUESTIONED_CLASSES, MAX_CLASS_SHARE * len(texts)):
         notes.append(f"{len(classes)} classes in {len(texts)} rows: is column {name!r} a regression target?")

@@ -12,15 +12,13 @@ from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from noiseproof.data.augment import Augment, Output
+from noiseproof.data.dataset import Dataset
+from noiseproof.data.operations import Size
+from noiseproof.data.resizing import Framing
 from noiseproof.io.files import is_file
-
-if TYPE_CHECKING:
-    from noiseproof.data.augment import Augment, Output
-    from noiseproof.data.dataset import Dataset
-    from noiseproof.data.operations import Size
-    from noiseproof.data.resizing import Framing
 
 __all__ = ["Augmentation", "NamedDataset", "Pipeline", "Progress", "all_datasets", "find_augmentation", "find_name"]
 __all__ += ["register_augmentation", "register_dataset"]

@@ -49,7 +49,7 @@ class TrainerLoss:
 
     def __init__(self, criterion: nn.Module, decay: L1 | None = None, *, shift: bool | None = None) -> None:
         if getattr(criterion, "ignore_index", None) != IGNORE_INDEX:
-            raise ValueError(f"the Trainer leaves out labels of {IGNORE_INDEX} alone: ignore_index must be {IGNORE_INDEX}")
+            raise ValueError(f"the Trainer leaves out labels of {IGNORE_INDEX} alone: give ignore_index={IGNORE_INDEX}")
         if getattr(criterion, "follows_training", False):
             raise ValueError(f"{type(criterion).__name__} must be told of the training's progress, which the Trainer does not")
         if decay is not None and not callable(decay):
