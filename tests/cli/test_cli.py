@@ -97,6 +97,7 @@ def tab(line):
         ("train x --tset-size=1", "'noiseproof train' has no option --tset-size; did you mean --test-size? 'noiseproof t"),
         ("train digits/ce --epochs 3", "'noiseproof train' has no option --epochs; did you mean --set epochs=VALUE? 'noisep"),
         ("train digits/ce --epoch 3", "'noiseproof train' has no option --epoch; did you mean --set epochs=VALUE? 'noisep"),
+        ("audit --data x.csv", "'noiseproof audit' has no option --data; give DATA without it: noiseproof audit DATA"),
         ("report --epochs 3", "'noiseproof report' has no option --epochs; 'noiseproof report --help' lists them"),
         ("train --bogus", "'noiseproof train' has no option --bogus; 'noiseproof train --help' lists them"),
         ("compare", "'noiseproof compare' needs LOSSES: names with commas between"),

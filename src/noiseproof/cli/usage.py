@@ -85,7 +85,10 @@ def _wrong_value(error: Any, context: Any, command: str) -> str:
 
 def _unknown_option(error: Any, context: Any, command: str) -> str:
     typed = error.option_name
-    options = [name for one in context.command.params for name in (*one.opts, *one.secondary_opts)] if context else []
+    params = context.command.params if context else []
+    if arguments := [one for one in params if one.param_type_name == "argument" and one.name == typed.lstrip("-")]:
+        return f"{command!r} has no option {typed}; give {_name(arguments[0])} without it: {command} {_name(arguments[0])}"
+    options = [name for one in params if one.param_type_name == "option" for name in (*one.opts, *one.secondary_opts)]
     fields = RECIPE_FIELDS if "--set" in options else ()
     field = typed.lstrip("-").replace("-", "_")
     near = [f"--{name}" for name in difflib.get_close_matches(typed.lstrip("-"), [name.lstrip("-") for name in options], n=1)]
