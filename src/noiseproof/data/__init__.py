@@ -3,6 +3,7 @@
 dataset      Split (inputs in memory), ImageFiles (paths) and Dataset, the value all readers return; arrays, .npz, digits
 tables       CSV files of features with a column of labels, or without one to predict
 frames       read_frame: tables of mixed columns from files, data frames and Arrow; read_labels: labels of any type
+table        read_table: which column has the labels, which rows are tested on; the data set that open_dataset returns
 columns      TableEncoder: numbers, categories, booleans, dates, text and embeddings as features (encoders: one column each)
 embeddings   embed: texts and images by a pretrained encoder, cached
 lists        lists of "path label" lines
@@ -17,7 +18,7 @@ augment      Augment, which composes and normalises; ColorJitter
 """
 
 from noiseproof.data.augment import IMAGENET, Augment, ColorJitter, Normalize, evaluation
-from noiseproof.data.columns import Column, TableEncoder, find_label_copies, infer_columns, parse_kinds
+from noiseproof.data.columns import Column, Table, TableEncoder, find_label_copies, infer_columns, parse_kinds
 from noiseproof.data.dataset import (
     DataError,
     Dataset,
@@ -51,4 +52,4 @@ __all__ += ["from_arrays", "held_out", "in_memory", "in_memory_at", "load_digits
 __all__ += ["load_list", "load_npz", "load_table", "open_dataset", "open_unlabelled", "read_idx", "read_image"]
 __all__ += ["Column", "EmbeddingCache", "Labels", "PretrainedEncoder", "register_augmentation", "register_dataset"]
 __all__ += ["TableEncoder", "embed", "find_label_copies", "infer_columns", "load_encoder", "parse_kinds", "read_frame"]
-__all__ += ["read_labels"]
+__all__ += ["Table", "read_labels"]

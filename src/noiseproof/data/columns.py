@@ -9,18 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.dataset import DataError
 from noiseproof.data.encoders import ENCODERS, Encoder, Frame, Series, as_dates, as_flags, as_numbers, as_text
+from noiseproof.io.files import DataError
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["Column", "Kind", "TableEncoder", "find_label_copies", "infer_columns", "parse_kinds"]
+__all__ = ["Column", "Kind", "Table", "TableEncoder", "find_label_copies", "fitted_encoder", "infer_columns", "parse_kinds"]
 
 Kind = Literal["number", "category", "boolean", "date", "text", "embedding", "drop"]
 KINDS = get_args(Kind)
@@ -196,6 +193,8 @@ def _check_parsed(values: Series, parsed: Series, name: str, kind: str) -> None:
 
 def is_embedding(values: Series) -> bool:
     """Whether the values are vectors: lists or arrays of numbers, all of one length."""
+    if values.dtype != object:
+        return False
     first = next((one for one in values.array if one is not None and np.ndim(one) == 1 and not isinstance(one, str)), None)
     return first is not None and np.asarray(first).dtype.kind in "fiu"
 
@@ -373,6 +372,60 @@ class TableEncoder:
             raise DataError(
                 f"column {missing[0]!r}{more} of training is missing; the columns are {', '.join(sorted(there)[:20])}"
             )
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The rows that the features of a data set were made of, and the fitted encoder that makes features of new rows.
+
+    Args:
+        rows: The columns of each split's rows, without the label: ``train``, and ``test`` if there is one.
+        label: What the column of labels is called.
+        kinds: Columns whose kind the user gave.
+        encoder: Fitted on the training rows alone.
+        notes: What looks like a slip: a column that gives the label away, classes of nearly one spelling.
+
+    >>> from noiseproof.data import open_dataset, read_frame
+    >>> table = open_dataset({"age": [31, None, 58], "y": ["a", "b", "a"]}, label="y").table
+    >>> table.encoder.transform(read_frame({"age": [40]})).shape, table.lines
+    ((1, 2), ['age number, 33 % missing'])
+    """
+
+    rows: Mapping[str, Frame]
+    label: str
+    kinds: Mapping[str, Kind]
+    encoder: TableEncoder
+    notes: tuple[str, ...] = ()
+    names: str | None = field(default=None, repr=False)
+    """The column that names the rows"""
+
+    @property
+    def lines(self) -> list[str]:
+        """What each column was understood as."""
+        return [str(column) for column in self.encoder.columns]
+
+    def held_out(self, mask: NDArray[np.bool_]) -> tuple[Table, NDArray[np.float32], NDArray[np.float32]]:
+        """Hold out training rows to test on.
+
+        Args:
+            mask: Which, ``[N]``.
+
+        Returns:
+            The table whose encoder is fitted to the other rows, and the features of the other rows and of these.
+        """
+        frame = self.rows["train"]
+        rows = {**self.rows, "train": frame[~mask], "test": frame[mask]}
+        encoder = fitted_encoder(rows["train"], self.kinds, self.names)
+        table = replace(self, rows=rows, encoder=encoder)
+        return table, encoder.transform(rows["train"]), encoder.transform(rows["test"])
+
+
+def fitted_encoder(frame: Frame, kinds: Mapping[str, Kind], names: str | None) -> TableEncoder:
+    """The encoder of training rows, one column of which may name the rows."""
+    columns = infer_columns(frame, kinds)
+    if names is not None:
+        columns = [replace(one, kind="drop", reason="names the rows") if one.name == names else one for one in columns]
+    return TableEncoder(columns).fit(frame)
 
 
 def _block_columns(frame: Frame, columns: Sequence[Column]) -> dict[str, str]:

@@ -14,16 +14,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from noiseproof.data.columns import Table
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import ReadError, checksum
+from noiseproof.io.files import DataError, ReadError, checksum
 from noiseproof.io.text import excerpt
 
 __all__ = ["DataError", "Dataset", "Examples", "ImageFiles", "Split", "check_classes", "from_arrays", "held_out"]
 __all__ += ["in_memory", "load_digits", "load_npz"]
-
-
-class DataError(ValueError):
-    """A file does not hold what it should; the message names the file and the fault."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +236,7 @@ class Dataset:
         sources: SHA-256 of every file that was read, by its name.
         other_tests: Further examples to test on, of the same classes, by name.
         columns: Names of the features, where the file states them.
+        table: The rows of a table of mixed columns, and the encoder that made features of them.
 
     >>> from_arrays(np.zeros((4, 3)), [0, 1, 1, 0]).splits.keys()
     dict_keys(['train'])
@@ -253,6 +251,8 @@ class Dataset:
     """Further examples to test on, of the same classes, by name"""
     columns: tuple[str, ...] = ()
     """What the features are called, where the file says it"""
+    table: Table | None = None
+    """The rows of a table, and the encoder that made features of them"""
 
     @property
     def splits(self) -> dict[str, Examples]:

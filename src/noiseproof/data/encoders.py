@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.dataset import DataError
+from noiseproof.io.files import DataError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

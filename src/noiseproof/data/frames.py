@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.dataset import DataError
 from noiseproof.data.encoders import NUMBER_TEXT, Frame, Series, as_text
+from noiseproof.io.files import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +67,8 @@ def read_frame(source: Any) -> Frame:
 
     Args:
         source: The path of a CSV, TSV (both also gzipped), Parquet, Feather or JSON Lines file; a pandas or polars frame; an
-            Arrow table; a Hugging Face ``Dataset``; a dict of columns; a list of dicts; a list of texts, the column ``text``.
+            Arrow table; a Hugging Face ``Dataset``; a dict of columns; a list of dicts; a list of texts, the column ``text``;
+            an array or tensor ``[N, D]``, whose columns are numbered from 0.
 
     Returns:
         A frame with text names, numbered from 0 where a file has no header.
@@ -91,6 +92,8 @@ def read_frame(source: Any) -> Frame:
         frame = pd.DataFrame({"text": list(source)})
     elif isinstance(source, list | tuple) and source and all(isinstance(one, Mapping) for one in source):
         frame = pd.DataFrame(list(source))
+    elif np.ndim(source if not hasattr(source, "detach") else source.detach()) == 2 and not is_frame(source):
+        frame = pd.DataFrame(np.asarray(source.detach().cpu() if hasattr(source, "detach") else source))
     else:
         frame = _from_arrow(_arrow_table(source))
     return _tidied(frame)

@@ -7,7 +7,7 @@ import csv
 import difflib
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.dataset import DataError, Dataset, Examples, ImageFiles, as_split, load_digits, load_npz
+from noiseproof.data.columns import Kind
+from noiseproof.data.dataset import DataError, Dataset, Examples, ImageFiles, as_split, from_arrays, load_digits, load_npz
 from noiseproof.data.images import IDX_MARKERS, IMAGE_EXTENSIONS, class_files, load_idx, load_image_folder
 from noiseproof.data.lists import PATH_WORDS, Line, has_header, is_name, listed_files, load_list, text_lines
 from noiseproof.data.registry import NamedDataset, Progress, all_datasets, find_name, register_dataset
+from noiseproof.data.table import labels_of, read_table
 from noiseproof.data.tables import is_table, load_table, read_features, relabelled
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import ReadError, exists, file_and_name, is_dir, is_file, write_whole
@@ -48,15 +50,36 @@ def data_root(given: str | Path | None = None) -> Path:
     return Path(given).expanduser()
 
 
-def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, check: bool = True) -> Dataset:
-    """Open a data set by its name, looked for below :func:`data_root`, or by its path.
+def open_dataset(
+    source: Any,
+    root: str | Path | None = None,
+    *,
+    label: str | Sequence[Any] | None = None,
+    columns: str | Mapping[str, Kind] | None = None,
+    test: Any = None,
+    split_column: str | None = None,
+    drop_unlabelled: bool = False,
+    check: bool = True,
+) -> Dataset:
+    """Open data by name, by path or as an object in memory: the one reader behind all verbs.
 
-    A path is that of an .npz file, a list of images or a table of features (.txt, .csv, .tsv), or a folder: idx files, a layout
-    that a plug-in knows, or images in one folder per class. Names come first: write ``./cifar10`` for a folder of that name.
+    A name is looked for below :func:`data_root`; write ``./cifar10`` for a folder that is called like a name. A path is that of
+    a table (.csv, .tsv, .parquet, .feather, .jsonl), an .npz file, a list of images, or a folder: idx files, a layout that a
+    plug-in knows, or images in one folder per class. An object is a data frame, an array or a list of texts or of paths.
+
+    The columns of a table become features by an encoder that is fitted on the training rows; ``table`` of the data set contains
+    it, and says what each column was understood as.
 
     Args:
-        name_or_path: ``FILE#COLUMN`` says which column of a table has the labels.
+        source: A name, a path, a pandas or polars frame, an Arrow table, a Hugging Face ``Dataset``, a dict of columns, an
+            array or tensor ``[N, D]``, images ``[N, H, W, C]`` in uint8, a list of texts or of image files. ``FILE#COLUMN``
+            names the column of labels too.
         root: The folder of data sets that have a name.
+        label: The column of labels, or the labels themselves; by default a column called ``label`` or the like, or the last.
+        columns: Kinds of columns that are given instead of inferred: ``{"zip": "category"}`` or ``"zip=category,id=drop"``.
+        test: The rows of a table to test on: another table with the same columns.
+        split_column: Or the column that contains ``train`` or ``test``, or whether a row is tested on.
+        drop_unlabelled: Leave out rows without a label, instead of an error.
         check: Whether to verify published checksums.
 
     Returns:
@@ -68,7 +91,36 @@ def open_dataset(name_or_path: str | Path, root: str | Path | None = None, *, ch
 
     >>> open_dataset("digits")
     Dataset(digits: 10 classes, train 1297, test 500, inputs (64,))
+    >>> open_dataset({"age": [31, None, 58], "plan": ["basic", "pro", "basic"], "churn": ["no", "yes", "no"]}, label="churn")
+    Dataset(table: 2 classes, train 3, inputs (4,))
     """
+    reading: dict[str, Any] = {"label": label, "columns": columns, "test": test, "split_column": split_column}
+    reading |= {"drop_unlabelled": drop_unlabelled}
+    if not isinstance(source, str | os.PathLike):
+        return _open_object(source, reading)
+    path, column = file_and_name(str(source))
+    if is_file(path) and (
+        any(reading.values()) or path.suffix.lower() in (".parquet", ".feather", ".arrow", ".jsonl", ".ndjson")
+    ):
+        return read_table(path, **{**reading, "label": column if label is None else label})
+    return _open_place(source, root, check)
+
+
+def _open_object(source: Any, reading: Mapping[str, Any]) -> Dataset:
+    """Arrays of images and lists of image files as they are, everything else as a table."""
+    label = reading["label"]
+    listed = isinstance(source, list | tuple) and bool(source)
+    if listed and all(isinstance(one, os.PathLike) or Path(str(one)).suffix.lower() in IMAGE_EXTENSIONS for one in source):
+        labels = labels_of(label, len(source))
+        return Dataset("images", ImageFiles(tuple(map(os.fspath, source)), labels.codes), None, labels.classes)
+    array = source.detach().cpu().numpy() if hasattr(source, "detach") else source
+    if isinstance(array, np.ndarray) and array.ndim > 2:
+        labels = labels_of(label, len(array))
+        return from_arrays(array, labels.codes, classes=labels.classes)
+    return read_table(array, **reading)
+
+
+def _open_place(name_or_path: str | os.PathLike[str], root: str | Path | None, check: bool) -> Dataset:
     name = str(name_or_path)
     known = find_name(name)
     if known is not None and known.read is not None:

@@ -31,6 +31,10 @@ ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 ABSENT_ON_WINDOWS = (21, 123, 1921)  # a drive without a disk, a name no file can have, a link that leads nowhere
 
 
+class DataError(ValueError):
+    """Data are not what they should be; the message names the file, if they come from one, and the fault."""
+
+
 class ReadError(ValueError):
     """A file cannot be read: the message names it, and ``fault`` is what follows its name."""
 
