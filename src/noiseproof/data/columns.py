@@ -384,6 +384,7 @@ class Table:
         kinds: Columns whose kind the user gave.
         encoder: Fitted on the training rows alone.
         notes: What looks like a slip: a column that gives the label away, classes of nearly one spelling.
+        names: The column that names the rows, if there is one.
 
     >>> from noiseproof.data import open_dataset, read_frame
     >>> table = open_dataset({"age": [31, None, 58], "y": ["a", "b", "a"]}, label="y").table
@@ -396,8 +397,7 @@ class Table:
     kinds: Mapping[str, Kind]
     encoder: TableEncoder
     notes: tuple[str, ...] = ()
-    names: str | None = field(default=None, repr=False)
-    """The column that names the rows"""
+    names: str | None = None
 
     @property
     def lines(self) -> list[str]:

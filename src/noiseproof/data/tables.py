@@ -176,7 +176,7 @@ def _read(path: Path, layout: Layout, rows: Rows) -> tuple[Split, tuple[str, ...
     return Split(found.inputs, found.labels, table.names), classes
 
 
-class Table(NamedTuple):
+class TableCells(NamedTuple):
     """The cells of a table: features ``[N, D]``, the labels as text, the names of the rows if it has them, their lines."""
 
     features: NDArray[np.float64]
@@ -190,7 +190,7 @@ def listed(names: Sequence[str]) -> str:
     return first + (", ..." if len(names) > MAX_COLUMNS_NAMED else "")
 
 
-def cells(path: Path, layout: Layout, rows: Rows) -> Table:
+def cells(path: Path, layout: Layout, rows: Rows) -> TableCells:
     values, labels, lines = array.array("d"), [], []
     names: list[str] = []
     features = layout.features
@@ -209,7 +209,7 @@ def cells(path: Path, layout: Layout, rows: Rows) -> Table:
         values.extend(numbers)
     if not labels:
         raise ReadError(path, "a header and no rows")
-    return Table(np.frombuffer(values).reshape(len(labels), len(features)), labels, tuple(names) or None, lines)
+    return TableCells(np.frombuffer(values).reshape(len(labels), len(features)), labels, tuple(names) or None, lines)
 
 
 def _check_numbers(path: Path, line: int, layout: Layout, row: list[str]) -> None:
