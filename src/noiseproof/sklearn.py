@@ -22,7 +22,7 @@ from torch import nn
 
 from noiseproof.data import Dataset, from_arrays
 from noiseproof.train import Recipe, RunOptions, TrainingData, own_recipe, resolve_auto, with_noise
-from noiseproof.train.engine import precision_of
+from noiseproof.train.engine import limited_threads, precision_of
 from noiseproof.train.run import start_run
 from noiseproof.train.transforms import Standardise
 
@@ -183,7 +183,7 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if self.network_ is None:
             return np.ones((len(inputs), 1))
         parts = []
-        with torch.no_grad():
+        with torch.no_grad(), limited_threads(1):  # the batches are small: threads would wait for each other
             for start in range(0, len(inputs), ROWS_AT_ONCE):
                 part = inputs[start : start + ROWS_AT_ONCE]
                 ready = part if self._standardise is None else self._standardise(part)

@@ -1,12 +1,12 @@
-"""The optimiser does what torch.optim, clip_grad_norm_ and a penalty in the loss do."""
+"""The optimiser does what torch.optim, clip_grad_norm_ and a penalty in the loss do; threads are as few as a network needs."""
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from noiseproof.train import Recipe
-from noiseproof.train.engine import Optimiser
+from noiseproof.train import Recipe, Run, RunOptions, prepare
+from noiseproof.train.engine import Optimiser, limited_threads, torch_threads
 
 STEPS, LR = 6, 0.05
 
@@ -156,3 +156,37 @@ def test_a_state_that_was_loaded_gives_the_same_steps(optimiser):
         step(1, *batch)
     for left, right in zip(*(model.state_dict().values() for model in models), strict=True):
         assert torch.equal(left, right)
+
+
+def threads_seen(changes, **options):
+    """The number of torch's threads while a network is trained, with four before and after."""
+    seen = []
+    recipe = Recipe(**{"dataset": "digits", "loss": "ce", "epochs": 1, **changes})
+    with torch_threads(4):
+        run = Run(recipe, prepare(recipe), RunOptions(**options))
+        run.train_epoch(0, lambda done: seen.append(torch.get_num_threads()))
+        run.close()
+        assert torch.get_num_threads() == 4
+    (count,) = set(seen)
+    return count
+
+
+def test_a_small_network_of_features_computes_with_one_thread_unless_told_otherwise():
+    assert threads_seen({}) == 1
+    assert threads_seen({}, threads=3) == 3
+    wide = {"model_options": {"hidden": [2**10]}, "batch": 1000}
+    assert threads_seen(wide) == 4, "a large step is worth several"
+    with pytest.raises(ValueError, match="threads must be at least 1, got 0"):
+        RunOptions(threads=0)
+
+
+def test_threads_are_limited_for_all_libraries_and_restored():
+    from threadpoolctl import threadpool_info
+
+    before = torch.get_num_threads(), [pool["num_threads"] for pool in threadpool_info()]
+    with limited_threads(1):
+        assert torch.get_num_threads() == 1
+        assert {pool["num_threads"] for pool in threadpool_info()} == {1}
+    with limited_threads(None):
+        assert torch.get_num_threads() == before[0]
+    assert (torch.get_num_threads(), [pool["num_threads"] for pool in threadpool_info()]) == before

@@ -11,7 +11,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from noiseproof.cli.output import Console, console, echo, fail, warn
-from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, SkipCorrupt, TestSize, Workers
+from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, SkipCorrupt, TestSize, Threads, Workers
 from noiseproof.cli.usage import Stopped, import_local_modules, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def compare(
     device: Device = "auto",
     jobs: Jobs = None,
     workers: Workers = 2,
+    threads: Threads = None,
     skip_corrupt: SkipCorrupt = False,
     how: Format = "table",
     png: Png = None,
@@ -111,7 +112,7 @@ def compare(
         place, recipe_for = _setting(dataset, data, given, profile)
         settings, options = (
             changes_from(changes or [], model, test_size),
-            RunOptions(device_named(device), workers, skip_corrupt),
+            RunOptions(device_named(device), workers, skip_corrupt, threads=threads),
         )
         with ComparisonDisplay(shown) as progress:
             found = compare_losses(

@@ -47,6 +47,10 @@ Out = Annotated[Path, typer.Option(help="Folder of runs; each has its own inside
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Workers = Annotated[int, typer.Option(help="Processes that decode image files, for each split.", min=0)]
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(help="Threads of an operation on a CPU. Left out: one for a small network, all for others.", min=1),
+]
 Fast = Annotated[bool, typer.Option("--fast/--no-fast", help="Use CUDA graphs and the package's own kernels where possible.")]
 Deterministic = Annotated[bool, typer.Option("--deterministic", help="The same bits in every process on a GPU too; slower.")]
 Events = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")]
@@ -79,6 +83,7 @@ def train(
     out: Out = Path("runs"),
     device: Device = "auto",
     workers: Workers = 2,
+    threads: Threads = None,
     skip_corrupt: SkipCorrupt = False,
     fast: Fast = True,
     deterministic: Deterministic = False,
@@ -121,7 +126,7 @@ def train(
         if dry_run:
             print_recipe(plan, as_json)
             return
-        options = RunOptions(device_named(device), workers, skip_corrupt, deterministic, fast)
+        options = RunOptions(device_named(device), workers, skip_corrupt, deterministic, fast, threads=threads)
         shown = None if quiet else Console(stderr=True) if as_json else console
         callbacks = callbacks_for(shown, every)
     with sigterm_as_ctrl_c() as stopped, ExitStack() as group:

@@ -182,7 +182,8 @@ class ComparisonRuns:
         following = _Following(missing, self._names(), progress)
         on_cpu, small = self.options.device.type == "cpu", self.data.train.kind == "features"
         if jobs is None and on_cpu:
-            jobs = torch.get_num_threads() if small else 1  # a small network does not fill two cores
+            cores = torch.get_num_threads()
+            jobs = max(1, cores // (self.options.threads or (1 if small else cores)))  # a small network does not fill two
         if on_cpu and jobs is not None and min(jobs, len(missing)) > 1:
             train_in_processes(missing, min(jobs, len(missing)), self.store, self.folder, self.options, following)
         elif missing:
@@ -326,12 +327,15 @@ def train_in_processes(
     options: RunOptions,
     following: _Following,
 ) -> None:
-    """Train the runs, ``jobs`` at a time, each with one thread. An interruption ends the processes with checkpoints written.
+    """Train the runs, ``jobs`` at a time, each with one thread unless the options say more.
+
+    An interruption ends the processes with checkpoints written.
 
     Each process is a loky pool of its own: one that is killed fails its run, and the others go on.
     """
+    threads = options.threads or 1
     waiting, running = deque(runs), dict[Any, tuple[Any, PlannedRun[Recipe]]]()
-    with _pools(jobs, running) as idle:
+    with _pools(jobs, threads, running) as idle:
         while waiting or running:
             while waiting and idle:
                 pool, run = idle.pop(), waiting.popleft()
@@ -343,7 +347,7 @@ def train_in_processes(
                 else:
                     following.ended(run.recipe, _killed(error), True)
                     pool.shutdown(kill_workers=True)
-                    pool = _pool()
+                    pool = _pool(threads)
                 idle.append(pool)
             for _, run in running.values():
                 with suppress(OSError, ValueError, KeyError):  # not there yet
@@ -351,10 +355,10 @@ def train_in_processes(
 
 
 @contextmanager
-def _pools(jobs: int, running: Mapping[Any, tuple[Any, Any]]) -> Iterator[list[Any]]:
+def _pools(jobs: int, threads: int, running: Mapping[Any, tuple[Any, Any]]) -> Iterator[list[Any]]:
     """Pools of one process each; at the end no process is left, and a run that is interrupted has written a checkpoint."""
     before = set(active_children())
-    idle = [_pool() for _ in range(jobs)]
+    idle = [_pool(threads) for _ in range(jobs)]
     try:
         yield idle
     finally:
@@ -366,16 +370,16 @@ def _pools(jobs: int, running: Mapping[Any, tuple[Any, Any]]) -> Iterator[list[A
             pool.shutdown(kill_workers=bool(running))
 
 
-def _pool() -> Any:
+def _pool(threads: int) -> Any:
     from joblib.externals.loky import ProcessPoolExecutor  # unlike the standard library's, it does not run the caller's script
 
-    return ProcessPoolExecutor(1, initializer=_begin_process, env={"OMP_NUM_THREADS": "1"})
+    return ProcessPoolExecutor(1, initializer=_begin_process, initargs=(threads,), env={"OMP_NUM_THREADS": str(threads)})
 
 
-def _begin_process() -> None:
+def _begin_process(threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     signal.signal(signal.SIGTERM, _terminate)
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
 
 
 def _terminate(number: int, frame: Any) -> NoReturn:

@@ -20,19 +20,22 @@ from noiseproof.data import Examples, Split
 from noiseproof.losses import RobustLoss
 from noiseproof.models import find_model
 from noiseproof.regularisation import L1
-from noiseproof.train.batch_loader import SINGLE, Batch, BatchLoader, Rank, generator_for
+from noiseproof.train.batch_loader import SINGLE, Batch, BatchLoader, MemoryLoader, Rank, generator_for
 from noiseproof.train.distributed import Processes
 from noiseproof.train.network import logits_of
 from noiseproof.train.recipe import Recipe
 
 __all__ = [
     "Engine", "EngineInputs", "EpochMetrics", "Optimiser", "PlainEngine", "RunOptions", "check_bf16", "fast_path_suits",
-    "pools_evenly", "precision_of",
+    "limited_threads", "pools_evenly", "precision_of", "torch_threads",
 ]  # fmt: skip
 
 NETWORK_STREAM = 3  # of random numbers, for the network itself, for dropout say
 CHECK_STEPS = 100
 """The losses are checked every so many steps: a long epoch should not go on for hours after it has diverged"""
+SMALL_STEP = 2**25
+"""Products of a forward pass, one for each weight and example, up to which a network of features computes with one thread. Two
+threads wait for each other after every operation: on a quiet machine such a step is no faster, beside other work far slower"""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,10 @@ class RunOptions:
         at_once: Runs that use the device at the same time: with several, the fast engine keeps to one stream, not to slow
             the others.
         process: This process among those that train one network.
+        threads: Threads of an operation on a CPU; by default one for a small network of features, and torch's for others.
+
+    Raises:
+        ValueError: ``threads`` is below 1.
 
     >>> RunOptions(torch.device("cpu"), workers=0).fast
     True
@@ -60,11 +67,42 @@ class RunOptions:
     fast: bool = True
     at_once: int = 1
     process: Rank = SINGLE
+    threads: int | None = None
 
     def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, got {self.threads}")
         if str(self.device) == "cuda" and torch.cuda.is_available():
             # Each thread has its own current device.
             object.__setattr__(self, "device", torch.device("cuda", torch.cuda.current_device()))
+
+
+@contextlib.contextmanager
+def torch_threads(count: int | None) -> Iterator[None]:
+    """Let torch compute with so many threads, and restore their number afterwards; None changes nothing."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def limited_threads(count: int | None) -> Iterator[None]:
+    """Let torch, BLAS and scikit-learn compute with so many threads in this process; None changes nothing.
+
+    For many small computations: a thread that waits for another one beside other work takes longer than both would in turn.
+
+    >>> with limited_threads(1):
+    ...     torch.get_num_threads()
+    1
+    """
+    with contextlib.ExitStack() as held:
+        if count is not None and importlib.util.find_spec("threadpoolctl") is not None:  # scikit-learn brings it
+            held.enter_context(importlib.import_module("threadpoolctl").threadpool_limits(count))
+        held.enter_context(torch_threads(count))
+        yield
 
 
 @contextlib.contextmanager
@@ -122,6 +160,14 @@ class EngineInputs:
     def autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.options.device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16")
 
+    @property
+    def threads(self) -> int:
+        """Of an operation on a CPU."""
+        weights = sum(parameter.numel() for parameter in self.network.parameters())
+        features = isinstance(self.loader, MemoryLoader) and self.loader.split.kind == "features"
+        small = features and weights * self.recipe.batch <= SMALL_STEP
+        return self.options.threads or (1 if small else torch.get_num_threads())
+
 
 class EpochMetrics(NamedTuple):
     """An epoch's steps, still on the device: the loss of each, and how many predictions were the given and the clean label."""
@@ -152,8 +198,7 @@ class Engine(Protocol):
         """Called after the weights and the optimiser's state were replaced."""
 
     def on_stream(self) -> AbstractContextManager[None]:
-        """The CUDA stream on which the engine works and its results are read."""
-        return contextlib.nullcontext()
+        """The CUDA stream, or the threads, with which the engine works and its results are read."""
 
     def close(self) -> None:
         """Free what is not memory."""
@@ -229,7 +274,7 @@ class PlainEngine(Engine):
     name: ClassVar[str] = "plain"
 
     def __init__(self, inputs: EngineInputs) -> None:
-        self.inputs = inputs
+        self.inputs, self.threads = inputs, inputs.threads
         self.optimiser = Optimiser(inputs.recipe, inputs.network)
         self.joined = inputs.processes.joined(inputs.network, unused=":" in inputs.recipe.model)
 
@@ -277,6 +322,9 @@ class PlainEngine(Engine):
 
     def state_loaded(self) -> None:
         self.optimiser.state_loaded()
+
+    def on_stream(self) -> AbstractContextManager[None]:
+        return torch_threads(self.threads)
 
     @contextlib.contextmanager
     def randomness(self, epoch: int) -> Iterator[None]:

@@ -170,6 +170,7 @@ class Loop:
             "deterministic": self.options.deterministic,
             "processes": self.options.process.world,
             "at_once": self.options.at_once,
+            "threads": run.engine_inputs.threads,
         }
         try:
             self._train(run)
