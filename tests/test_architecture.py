@@ -125,7 +125,7 @@ def test_what_the_page_adds_works_and_costs_the_files_it_says(tmp_path):
         else:
             assert not path.exists()
         path.write_text(block, encoding="utf-8")
-    assert touched == ["matrix.py", "linear.py", "opening.py", "transforms.py"]
+    assert touched == ["matrix.py", "linear.py", "opening.py", "batch_loader.py"]
     done = subprocess.run(
         [sys.executable, "-c", USED, str(tmp_path / "images.npz")],
         env={"PYTHONPATH": str(tmp_path / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},

@@ -76,7 +76,7 @@ BOXES = {
     ),
     "advice": Box(
         "which loss and hyperparameters suit the data, and on what evidence",
-        "advice/choice.py",
+        "advice/__init__.py",
         ("audit", "data", "losses", "noise", "theory"),
     ),
     "train": Box(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from noiseproof.advice.choice import EVIDENCE_FILE
+from noiseproof.advice import EVIDENCE_FILE
 from noiseproof.data import load_digits
 from noiseproof.noise import NoiseSpec
 

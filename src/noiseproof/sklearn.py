@@ -22,9 +22,9 @@ from torch import nn
 
 from noiseproof.data import Dataset, from_arrays
 from noiseproof.train import Recipe, RunOptions, TrainingData, own_recipe, resolve_auto, with_noise
+from noiseproof.train.batch_loader import Standardise
 from noiseproof.train.engine import limited_threads, precision_of
 from noiseproof.train.run import start_run
-from noiseproof.train.transforms import Standardise
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

@@ -24,7 +24,7 @@ from noiseproof.paper.augmentations import (
     cifar100_augment,
     clothing1m_augment,
 )
-from noiseproof.train.transforms import photograph_augment
+from noiseproof.train.batch_loader import photograph_augment
 
 CHAINS = {
     "cifar10": cifar10_augment(),

@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from noiseproof.data import DataError, ImageFiles, ImageLoader, RandomResizedCrop, Resize, ResizeCenterCrop, read_image
-from noiseproof.train.transforms import photograph_augment
+from noiseproof.train.batch_loader import photograph_augment
 
 COUNT = 23
 

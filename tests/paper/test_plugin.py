@@ -11,7 +11,7 @@ import pytest
 
 from noiseproof.data import ImageFiles, Pipeline, register_augmentation
 from noiseproof.data.registry import all_datasets, find_augmentation, find_name
-from noiseproof.train.transforms import Transforms
+from noiseproof.train.batch_loader import Transforms
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "noiseproof"
 

@@ -9,8 +9,7 @@ import torch
 
 from noiseproof.data import Augment, ImageFiles, Operation, RandomCrop, Split, load_image_folder
 from noiseproof.train import Recipe, Run, RunOptions, TrainingData
-from noiseproof.train.batch_loader import EpochPlan, FileLoader, MemoryLoader, Rank
-from noiseproof.train.transforms import Transforms
+from noiseproof.train.batch_loader import EpochPlan, FileLoader, MemoryLoader, Rank, Transforms
 
 CPU = torch.device("cpu")
 

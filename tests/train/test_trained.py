@@ -16,8 +16,8 @@ import noiseproof
 from noiseproof.data import DataError, ImageFiles, Resize, ResizeCenterCrop, ResizeCrop, Split, from_arrays, open_dataset
 from noiseproof.models.resnet import BasicBlock, ResNet
 from noiseproof.train import Recipe, Run, RunOptions, TrainedClassifier, load, train, with_noise
+from noiseproof.train.batch_loader import Standardise, Transforms
 from noiseproof.train.preprocessing import FRAMINGS, OPERATIONS, Preprocessing, _written
-from noiseproof.train.transforms import Standardise, Transforms
 
 MODULE = """
 from pathlib import Path

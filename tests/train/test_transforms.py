@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from noiseproof.data import DataError, ImageFiles, Split
-from noiseproof.train.batch_loader import MemoryLoader
-from noiseproof.train.transforms import Standardise, Transforms
+from noiseproof.train.batch_loader import MemoryLoader, Standardise, Transforms
 
 STATISTICS = {
     "cifar10": ((0.49139968, 0.48215827, 0.44653124), (0.24703233, 0.24348505, 0.26158768)),

@@ -40,7 +40,6 @@ __all__ = [
     "check_has_auto",
     "choose_a",
     "chosen_options",
-    "is_auto",
     "loss_for",
 ]
 __all__ += ["required_a", "required_a_per_class", "rounded", "with_a"]
@@ -223,11 +222,6 @@ def _in_words(noise: Noise, classes: int) -> str:
     if np.ndim(noise) == 0:
         return f"symmetric:{float(np.asarray(noise)):g} on {classes} classes"
     return f"the matrix of {classes} classes"
-
-
-def is_auto(value: Any) -> bool:
-    """Whether an option says ``auto`` or ``auto:SOURCE``."""
-    return isinstance(value, str) and (value == AUTO or value.startswith(f"{AUTO}:"))
 
 
 def chosen_options(

@@ -3,14 +3,12 @@
 recipe         Recipe, everything that a result depends on; the schedules of the learning rate
 plan           plan_run: a recipe with changes, or the default one for data of your own, its data and its folder
 training_data  TrainingData, the data set with the labels of the recipe's noise; resolve_auto; data_warnings
-transforms     the augmentations by name
-batch_loader   batches, from memory or from image files, a function of seed and epoch
+batch_loader   batches, from memory or from image files, a function of seed and epoch; the augmentations by name
 network        the recipe's network
 engine         how a run computes its epochs: RunOptions, the plain engine on torch.optim, and which engine suits
 fast           the fast engine, a step in a CUDA graph
 run            one network in training, and which batch fits into the memory
-loop           train: epochs, records, checkpoints, resuming
-callback       what is called while a run goes on
+loop           train: epochs, callbacks, records, checkpoints, resuming
 record         what a run writes about itself, its result and warnings
 record_files   records of runs as JSON lines, and folders of runs as such lines
 runs           the runs in a folder, found by what they are; checkpoints, and how sure a run was of each given label
@@ -23,10 +21,9 @@ ray_executor   a list of runs on the machines of a Ray cluster
 distributed    several processes that train one network
 """
 
-from noiseproof.train.callback import Callback, CallbackList, TensorBoard
 from noiseproof.train.concurrent import train_concurrently
 from noiseproof.train.engine import RunOptions
-from noiseproof.train.loop import Outcome, train
+from noiseproof.train.loop import Callback, CallbackList, Outcome, TensorBoard, train
 from noiseproof.train.plan import RunPlan, own_recipe, plan_run
 from noiseproof.train.predictions import PredictionTable, predict_data
 from noiseproof.train.recipe import Recipe, override

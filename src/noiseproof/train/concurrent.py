@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from noiseproof.data import data_root, open_dataset
-from noiseproof.train.callback import Callback, CallbackList
 from noiseproof.train.engine import RunOptions, fast_path_suits, precision_of
-from noiseproof.train.loop import Loop, Outcome
+from noiseproof.train.loop import Callback, CallbackList, Loop, Outcome
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import task_facts
 from noiseproof.train.runs import RunStore

@@ -17,8 +17,15 @@ from noiseproof.data import Augment, DataError, Examples, Framing, ImageFiles, I
 from noiseproof.data.images import IMAGE_EXTENSIONS
 from noiseproof.data.resizing import Resize, ResizeCenterCrop, ResizeCrop
 from noiseproof.io.text import excerpt
-from noiseproof.train.batch_loader import EVALUATION_BATCH, EVALUATION_NUMBERS, FILES_BATCH, Batch, MemoryLoader
-from noiseproof.train.transforms import Standardise, Transforms
+from noiseproof.train.batch_loader import (
+    EVALUATION_BATCH,
+    EVALUATION_NUMBERS,
+    FILES_BATCH,
+    Batch,
+    MemoryLoader,
+    Standardise,
+    Transforms,
+)
 
 __all__ = ["Preprocessing"]
 

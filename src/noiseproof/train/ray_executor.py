@@ -15,10 +15,9 @@ from typing import Any
 
 import torch
 
-from noiseproof.train.callback import Callback
 from noiseproof.train.concurrent import NotStartedError, concurrent_runs, train_concurrently
 from noiseproof.train.engine import RunOptions
-from noiseproof.train.loop import Outcome
+from noiseproof.train.loop import Callback, Outcome
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import DivergenceError
 from noiseproof.train.run_list import (

@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args, get_type_hints
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.models import find_model
 from noiseproof.noise.matrix import Rule
-from noiseproof.theory.choice import check_has_auto, is_auto, with_a
-from noiseproof.train.transforms import check_augmentation
+from noiseproof.theory.choice import AUTO, check_has_auto, with_a
+from noiseproof.train.batch_loader import check_augmentation
 
 __all__ = ["RENAMED_FIELDS", "Recipe", "Schedule", "current_names", "default_facts", "override"]
 
@@ -122,7 +122,7 @@ class Recipe:
             raise ValueError("a recipe has no weights of classes, got loss.weight: train with them in a loop of your own")
         if self.has_auto:
             check_has_auto(self.loss)
-        given = {name: value for name, value in self.loss_options.items() if not (name == "a" and is_auto(value))}
+        given = {name: value for name, value in self.loss_options.items() if not (name == "a" and _is_auto(value))}
         if (reduction := create_loss(self.loss, **given).reduction) != "mean":
             raise ValueError(f"a recipe trains on the mean of the loss, got loss.reduction={reduction}")
         Schedule.parse(self.schedule)
@@ -133,7 +133,7 @@ class Recipe:
     @property
     def has_auto(self) -> bool:
         """Whether ``loss.a`` is still to be chosen; :func:`noiseproof.train.resolve_auto` chooses it."""
-        return is_auto(self.loss_options.get("a"))
+        return _is_auto(self.loss_options.get("a"))
 
     def criterion(self) -> RobustLoss:
         """The loss with its options."""
@@ -214,7 +214,7 @@ def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
     if recipe is not None and "epochs" in changes and "confidence_epochs" not in changes and type(facts["epochs"]) is int:
         # A shorter run keeps the epochs that it reaches.
         facts["confidence_epochs"] = tuple(epoch for epoch in recipe.confidence_epochs if epoch <= facts["epochs"])
-    if recipe is not None and recipe.loss == facts["loss"] and is_auto(facts["loss_options"].get("a")) and not recipe.has_auto:
+    if recipe is not None and recipe.loss == facts["loss"] and _is_auto(facts["loss_options"].get("a")) and not recipe.has_auto:
         facts["loss_options"] = _left_open(recipe, facts["loss_options"])
     if recipe is not None and not any(name.split(".")[0] in ("loss", "loss_options", "noise", "dataset") for name in changes):
         facts["why"] = recipe.why
@@ -243,6 +243,11 @@ def _left_open(recipe: Recipe, options: Mapping[str, Any]) -> dict[str, Any]:
     defaults = check_has_auto(recipe.loss)
     before = {**options, "a": recipe.loss_options.get("a", defaults["a"])}
     return {**with_a(recipe.loss, before, defaults["a"]), "a": options["a"]}
+
+
+def _is_auto(value: Any) -> bool:
+    """Whether an option says ``auto`` or ``auto:SOURCE``."""
+    return isinstance(value, str) and value.partition(":")[0] == AUTO
 
 
 def _is_resnet(model: Any) -> bool:

@@ -20,13 +20,12 @@ from torch import Tensor, nn
 
 from noiseproof.data import Examples
 from noiseproof.models.base import Classifier
-from noiseproof.train.batch_loader import Batch, BatchLoader, FileLoader, MemoryLoader
+from noiseproof.train.batch_loader import Batch, BatchLoader, FileLoader, MemoryLoader, Transforms
 from noiseproof.train.distributed import Processes
 from noiseproof.train.engine import Engine, EngineInputs, EpochMetrics, PlainEngine, RunOptions, check_bf16, fast_path_suits
 from noiseproof.train.network import build_network, model_facts, nothing_drawn
 from noiseproof.train.recipe import Recipe, Schedule
 from noiseproof.train.training_data import TrainingData
-from noiseproof.train.transforms import Transforms
 
 __all__ = [
     "ClassCounts", "DivergenceError", "Epoch", "OutOfMemoryError", "Predictions", "Run", "advice_on_memory", "start_run",

@@ -19,10 +19,9 @@ import torch
 
 from noiseproof.io.files import exists, is_file, locked, remove_partial
 from noiseproof.io.text import read_json
-from noiseproof.train.callback import Callback
 from noiseproof.train.concurrent import NotStartedError, concurrent_runs, train_concurrently
 from noiseproof.train.engine import RunOptions
-from noiseproof.train.loop import Outcome
+from noiseproof.train.loop import Callback, Outcome
 from noiseproof.train.recipe import Recipe, current_names, default_facts
 from noiseproof.train.record import RECORD, environment
 from noiseproof.train.record_files import compact, merge, read_records, run_line, write_records

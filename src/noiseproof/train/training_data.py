@@ -19,8 +19,8 @@ from noiseproof.io.files import checksum, find_file
 from noiseproof.io.text import excerpt
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels, SoftLabels
 from noiseproof.theory.choice import AUTO, chosen_options
+from noiseproof.train.batch_loader import BASIC_AUGMENTATIONS
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.transforms import BASIC_AUGMENTATIONS
 
 __all__ = [
     "WARM_START_HINT", "TrainingData", "data_warnings", "prepare", "rare_class_warnings", "resolve_auto", "table_warnings",

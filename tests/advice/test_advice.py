@@ -12,9 +12,8 @@ from typer.testing import CliRunner
 
 import noiseproof
 from noiseproof import advice, theory
-from noiseproof.advice import Case, Evidence, choice, load_evidence, nearest_evidence
+from noiseproof.advice import Case, Evidence, load_evidence, nearest_evidence, noise_family
 from noiseproof.advice import MeasuredLoss as Measured
-from noiseproof.advice.choice import noise_family
 from noiseproof.audit import Audit
 from noiseproof.cli import app
 from noiseproof.comparison.runs import parse_losses
@@ -32,7 +31,7 @@ def cell(*losses, **facts):
 @pytest.fixture
 def measured(monkeypatch):
     def put(*known):
-        monkeypatch.setattr(choice, "load_evidence", lambda: known)
+        monkeypatch.setattr(advice, "load_evidence", lambda: known)
 
     return put
 
