@@ -1,8 +1,7 @@
-"""All baselines and ``noiseproof.fit`` on folders of data sets with wrong labels: which is better, and is the verdict right.
+"""What people do with wrong labels, on folders of data sets: which method is better, and how well does it find wrong labels.
 
     python benchmarks/zoo.py --sets DIR --records records/zoo.jsonl [--seeds 1,2,3] [--rows 2000] [--shard 1/2]
-                             [--methods logistic,fit] [--noise none,sym:0.4] [--only 'tab_*,cifar10/given:worst']
-    python benchmarks/zoo.py --records records/zoo.jsonl --report
+                             [--methods logistic,ce] [--noise none,sym:0.4] [--only 'tab_*,cifar10/given:worst']
 
 ``--sets`` is a folder of ``.npz`` files: features ``x`` and ``x_test`` (embeddings on one scale, or standardised columns; with
 ``scale`` they are multiplied by it), true labels ``y_clean`` and ``y_test``, given labels ``y``, or several kinds of them,
@@ -62,11 +61,10 @@ class Key(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what has no line yet, or print the report."""
+    """Run what has no line yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=Path, required=True, help="JSON lines; what is there is not repeated")
-    parser.add_argument("--report", action="store_true", help="print the tables of the records")
-    parser.add_argument("--sets", type=Path, help="a folder of .npz files")
+    parser.add_argument("--sets", type=Path, required=True, help="a folder of .npz files")
     parser.add_argument("--only", default="*", help="sets, or SET/NOISE, with commas between; * matches anything")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--noise", default="*", help="noises, with commas between; * matches anything")
@@ -74,10 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, help="training rows at most")
     parser.add_argument("--shard", default="1/1", help="I/N: the I-th of N parts of the cells")
     options = parser.parse_args(arguments)
-    if options.report:
-        raise SystemExit("not yet")
-    if options.sets is None:
-        parser.error("--sets is needed, but for --report")
     if unknown := set(options.methods.split(",")) - {*METHODS}:
         parser.error(f"no such method: {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}")
     torch.set_num_threads(1)

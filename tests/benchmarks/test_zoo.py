@@ -1,0 +1,270 @@
+"""The zoo's benchmark: its cells and noise, its measures against scikit-learn's, records that processes share and resume."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+
+
+@pytest.fixture
+def zoo(monkeypatch):
+    pytest.importorskip("sklearn")
+    for folder in ("tools", "benchmarks"):
+        monkeypatch.syspath_prepend(str(ROOT / folder))
+    import zoo
+
+    before = torch.get_num_threads()
+    yield zoo
+    torch.set_num_threads(before)
+    for name in ("zoo", "zoo_methods"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def sets(tmp_path):
+    """Two small sets: three classes with two kinds of given labels and integers for columns, and two classes without."""
+    random = np.random.default_rng(0)
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    y = np.arange(240) % 3
+    wrong = np.where(np.arange(240) % 5 == 0, (y + 1) % 3, y)
+    x = random.integers(-20, 20, (240, 4)) + 60 * np.eye(3, 4)[y]
+    parts = {"x": x[:180].astype(np.int8), "x_test": x[180:].astype(np.int8), "scale": np.full(4, 0.1, np.float32)}
+    np.savez(
+        folder / "three.npz", **parts, y_clean=y[:180], y_test=y[180:], y_people=wrong[:180], y_same=y[:180].astype(np.uint8)
+    )
+    y = (random.random(100) < 0.2).astype(np.int64)
+    x = random.normal(size=(100, 2)) + 3 * y[:, None]
+    np.savez(folder / "two.npz", x=x[:70], x_test=x[70:], y=y[:70], y_clean=y[:70], y_test=y[70:])
+    return folder
+
+
+def test_the_cells_are_the_noises_that_suit_a_set(zoo, sets):
+    shared = ["none", "sym:0.2", "sym:0.4", "pair:0.3"]
+    two = [("two", noise) for noise in (*shared, "two:0.3:0.12")]
+    assert zoo.cells_of(sets) == [*two, *(("three", noise) for noise in (*shared, "given:people"))]
+
+
+def test_patterns_choose_sets_and_noises(zoo):
+    assert zoo.matches(("tab_a", "sym:0.4"), "tab_*", "*")
+    assert zoo.matches(("tab_a", "sym:0.4"), "x,tab_a/sym:*", "none,sym:0.4")
+    assert not zoo.matches(("tab_a", "none"), "tab_a/sym:*", "*")
+    assert not zoo.matches(("tab_a", "none"), "tab_a", "sym:*")
+
+
+def test_the_rows_of_a_cell_stay_together_and_columns_are_scaled(zoo, sets):
+    whole = zoo.problem_of(sets / "three.npz", "given:people", 3, None)
+    part = zoo.problem_of(sets / "three.npz", "given:people", 3, 50)
+    with np.load(sets / "three.npz") as file:
+        known = {
+            tuple(row): (clean, given) for row, clean, given in zip(file["x"], file["y_clean"], file["y_people"], strict=True)
+        }
+    assert len(part.x) == 50
+    np.testing.assert_array_equal(part.x, whole.x[:50])
+    for row, clean, given in zip(np.round(part.x * 10).astype(np.int8), part.clean, part.given, strict=True):
+        assert known[tuple(row)] == (clean, given)
+    other = zoo.problem_of(sets / "three.npz", "given:people", 4, 50)
+    assert not np.array_equal(other.x, part.x)
+
+
+def test_symmetric_noise_is_of_its_rate_and_even(zoo):
+    """Of 30,000 labels; 5 standard deviations, so that one run in a million fails."""
+    y = np.arange(30000) % 4
+    given = zoo.noisy(y, 4, "sym:0.4", 1)
+    wrong = given != y
+    assert wrong.mean() == pytest.approx(0.4, abs=5 * (0.24 / 30000) ** 0.5)
+    steps = np.bincount((given - y)[wrong] % 4, minlength=4)
+    assert steps[0] == 0
+    assert np.abs(steps[1:] / wrong.sum() - 1 / 3).max() < 5 * (2 / 9 / wrong.sum()) ** 0.5
+
+
+def test_pair_noise_goes_to_the_next_class(zoo):
+    y = np.arange(3000) % 3
+    given = zoo.noisy(y, 3, "pair:0.3", 1)
+    assert set(((given - y) % 3).tolist()) == {0, 1}
+    np.testing.assert_array_equal(zoo.noisy(y, 3, "pair:0.3", 1), given)
+    np.testing.assert_array_equal(zoo.noisy(y, 3, "none", 1), y)
+
+
+@pytest.mark.parametrize("smaller", [0, 1])
+def test_noise_of_two_classes_has_a_rate_for_the_smaller_and_one_for_the_larger(zoo, smaller):
+    y = np.where(np.arange(40000) % 10 == 0, smaller, 1 - smaller)
+    given = zoo.noisy(y, 2, "two:0.3:0.12", 1)
+    wrong = given != y
+    assert wrong[y == smaller].mean() == pytest.approx(0.3, abs=5 * (0.21 / 4000) ** 0.5)
+    assert wrong[y != smaller].mean() == pytest.approx(0.12, abs=5 * (0.1056 / 36000) ** 0.5)
+
+
+def test_an_unknown_noise_is_an_error(zoo):
+    with pytest.raises(ValueError, match=r"unknown noise 'flip:0\.2'"):
+        zoo.noisy(np.zeros(3, np.int64), 2, "flip:0.2", 0)
+
+
+def test_the_measures_are_those_of_scikit_learn(zoo):
+    from sklearn import metrics
+
+    random = np.random.default_rng(0)
+    y = random.integers(0, 4, 333)
+    p = random.dirichlet(np.ones(4), 333) + 0.4 * np.eye(4)[y]
+    p /= p.sum(1, keepdims=True)
+    found = zoo.scores(p.argmax(1), y)
+    assert found["accuracy"] == pytest.approx(metrics.accuracy_score(y, p.argmax(1)), abs=1e-5)
+    assert found["balanced_accuracy"] == pytest.approx(metrics.balanced_accuracy_score(y, p.argmax(1)), abs=1e-5)
+    assert found["f1_macro"] == pytest.approx(metrics.f1_score(y, p.argmax(1), average="macro"), abs=1e-5)
+    assert zoo.auc(p, y) == pytest.approx(metrics.roc_auc_score(y, p, multi_class="ovr"), abs=1e-5)
+    line = {"test_counts": np.bincount(y, minlength=4).tolist(), "accuracy": found}
+    np.testing.assert_allclose(zoo.recalls_of(line, "accuracy"), metrics.recall_score(y, p.argmax(1), average=None))
+    assert found["lost"] == 0
+
+
+def test_a_class_that_is_never_predicted_is_lost_and_one_without_test_rows_does_not_count(zoo):
+    y = np.array([0, 0, 0, 2, 2])
+    found = zoo.scores(np.zeros(5, np.int64), y)
+    assert (found["accuracy"], found["balanced_accuracy"], found["lost"]) == (0.6, 0.5, 1)
+    line = {"test_counts": [3, 0, 2], "accuracy": found}
+    np.testing.assert_array_equal(zoo.recalls_of(line, "accuracy"), [1, np.nan, 0])
+    assert zoo.auc(np.array([[1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 0, 1], [0, 0, 1]]), y) == 1.0
+
+
+def test_the_second_rule_divides_by_the_frequency_of_the_given_labels(zoo):
+    given = np.array([0] * 9 + [1])
+    problem = zoo.Problem(np.zeros((10, 1)), given, given, np.zeros((2, 1)), np.array([0, 1]), 2, 0)
+    rules = zoo.ruled(np.array([[0.95, 0.05], [0.8, 0.2]]), problem)
+    assert (rules["accuracy"].tolist(), rules["balanced_accuracy"].tolist()) == ([0, 0], [0, 1])
+
+
+def test_what_was_said_of_labels_is_measured(zoo):
+    wrong = np.array([False, False, True, True])
+    found = zoo.judged(np.array([0.1, 0.6, 0.4, 0.9]), np.array([False, True, False, True]), wrong)
+    assert found == {"auc": 0.75, "f1": 0.5, "flagged": 0.5}
+    assert zoo.judged(np.array([0.1, 0.6]), np.array([False, True]), wrong[:2]) == {"auc": None, "f1": None, "flagged": 0.5}
+
+
+def words(sets, tmp_path, *more):
+    return ["--sets", str(sets), "--records", str(tmp_path / "lines.jsonl"), *more]
+
+
+def test_a_run_is_repeated_only_for_what_has_no_line(zoo, sets, tmp_path):
+    zoo.main(words(sets, tmp_path, "--methods", "logistic", "--seeds", "1", "--only", "two/none"))
+    zoo.main(
+        words(sets, tmp_path, "--methods", "logistic,forest-10", "--seeds", "1", "--only", "two", "--noise", "none,sym:0.4")
+    )
+    lines = zoo.lines_of(tmp_path / "lines.jsonl")
+    keys = [(line["method"], line["noise"]) for line in lines]
+    assert keys == [("logistic", "none"), ("logistic", "sym:0.4"), ("forest-10", "none"), ("forest-10", "sym:0.4")]
+    assert lines[0]["cv_accuracy"] > 0.8
+    assert "cv_accuracy" not in lines[1]
+    assert lines[0]["accuracy"]["accuracy"] > 0.8
+    assert lines[0]["cpu_seconds"] >= 0
+
+
+def test_shards_share_the_cells(zoo, sets, tmp_path):
+    for part in ("1/2", "2/2"):
+        zoo.main(words(sets, tmp_path, "--methods", "logistic", "--seeds", "1", "--only", "two", "--shard", part))
+    lines = zoo.lines_of(tmp_path / "lines.jsonl")
+    assert [line["noise"] for line in lines] == ["none", "sym:0.4", "two:0.3:0.12", "sym:0.2", "pair:0.3"]
+
+
+def test_a_line_that_was_not_written_to_its_end_is_written_anew(zoo, tmp_path):
+    path = tmp_path / "lines.jsonl"
+    key = zoo.Key("a", "none", 1, None, "ce")
+    path.write_text(json.dumps(key._asdict()) + "\n" + '{"set": "b", "noi')
+    ledger = zoo.Ledger(path)
+    assert ledger.keys() == {key}
+    ledger.append(key._replace(set="b")._asdict())
+    assert [line["set"] for line in zoo.lines_of(path)] == ["a", "b"]
+    assert ledger.keys() == {key, key._replace(set="b")}
+
+
+CLAIM = """
+import sys, zoo
+from pathlib import Path
+with zoo.Ledger(Path(sys.argv[1])).claimed(zoo.Key("a", "none", 1, None, sys.argv[2])) as mine:
+    print(mine)
+"""
+
+
+def test_what_a_process_is_at_work_on_is_not_done_by_another(zoo, tmp_path):
+    path, key = tmp_path / "lines.jsonl", zoo.Key("a", "none", 1, None, "ce")
+
+    def claim(method):
+        command = [sys.executable, "-W", "ignore", "-c", CLAIM, str(path), method]
+        return subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=True).stdout.strip()
+
+    ledger = zoo.Ledger(path)
+    with ledger.claimed(key) as mine:
+        assert mine
+        assert claim("ce") == "False"
+        assert claim("gce") == "True"
+    assert claim("ce") == "True"
+    ledger.append(key._asdict())
+    assert claim("ce") == "False"
+
+
+def test_a_method_that_fails_leaves_a_line_with_its_error(zoo, sets, tmp_path, monkeypatch, capsys):
+    def fails(*_):
+        raise RuntimeError("no convergence")
+
+    monkeypatch.setitem(zoo.PREDICTORS, "logistic", fails)
+    for _ in range(2):
+        zoo.main(words(sets, tmp_path, "--methods", "logistic", "--seeds", "1", "--only", "two/sym:0.2"))
+    (line,) = zoo.lines_of(tmp_path / "lines.jsonl")
+    assert line["error"] == "RuntimeError: no convergence"
+    assert "no convergence" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [(["--methods", "magic", "--sets", "."], "no such method: magic"), (["--methods", "logistic"], "required: --sets")],
+)
+def test_wrong_options_are_usage_errors(zoo, options, text, capsys):
+    with pytest.raises(SystemExit) as error:
+        zoo.main(["--records", "unused.jsonl", *options])
+    assert error.value.code == 2
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["logistic", "logistic-cv", "forest-10", "boosting", "ce", "ce-early"])
+def test_a_predictor_gives_probabilities_of_all_classes(zoo, sets, method):
+    """Also of one that is not in the training labels, and one that has a single example."""
+    problem = zoo.problem_of(sets / "three.npz", "none", 1, None)
+    y = np.where(problem.clean == 2, 4, problem.clean)
+    y[np.flatnonzero(y == 1)[0]] = 3
+    p = zoo.PREDICTORS[method](problem.x, y, problem.x_test, 5, 0)
+    assert p.shape == (60, 5)
+    np.testing.assert_allclose(p.sum(1), 1, atol=1e-5)
+    assert not p[:, 2].any()
+    assert (p.argmax(1) == np.where(problem.y_test == 2, 4, problem.y_test)).mean() > 0.9
+
+
+def test_c_is_small_where_labels_are_noise(zoo, monkeypatch):
+    """What is fitted last is the chosen C: of columns that say nothing, the strongest penalty; of clean ones, a weak one."""
+    import zoo_methods
+
+    asked = []
+    original = zoo_methods.logistic_model
+    monkeypatch.setattr(zoo_methods, "logistic_model", lambda seed, c=1.0: asked.append(c) or original(seed, c))
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(200, 20)), random.integers(0, 2, 200)
+    zoo_methods.logistic_cv(x, y, x, 2, 0)
+    assert asked[-1] == min(zoo_methods.C_GRID)
+    zoo_methods.logistic_cv(x, (x[:, 0] > 0).astype(np.int64), x, 2, 0)
+    assert asked[-1] >= 1
+
+
+@pytest.mark.parametrize("method", ["cleanlab-logistic", "audit-drop"])
+def test_a_judge_finds_wrong_labels(zoo, sets, method):
+    if method.startswith("cleanlab"):
+        pytest.importorskip("cleanlab")
+    problem = zoo.problem_of(sets / "three.npz", "given:people", 1, None)
+    found = zoo.measures(zoo.JUDGES[method](problem), problem)
+    assert found["audit"]["auc"] > 0.9
+    assert found["audit"]["rate"][0] == pytest.approx(0.2, abs=0.1)
+    assert found["accuracy"]["accuracy"] > 0.9
