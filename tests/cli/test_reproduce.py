@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from noiseproof import paper
 from noiseproof.cli import app
-from noiseproof.paper import groups, measured, plan
+from noiseproof.paper import command, groups, measured, plan
 from noiseproof.paper.plan import FIGURES, Curve
 from noiseproof.paper.settings import SETTINGS
 from noiseproof.report import merge, read_records, write_records
@@ -283,7 +283,7 @@ def jal_diverges(monkeypatch):
     def callback(self, run):
         return Diverge() if run.job.cells[0].loss == "JAL-CE" else Callback()
 
-    monkeypatch.setattr(sys.modules["noiseproof.cli.reproduce"].Display, "callback", callback)
+    monkeypatch.setattr(command.Display, "callback", callback)
 
 
 def test_a_run_that_diverged_is_in_the_records_and_only_run_again_if_asked(digits, jal_diverges, tmp_path, monkeypatch):
@@ -293,7 +293,7 @@ def test_a_run_that_diverged_is_in_the_records_and_only_run_again_if_asked(digit
     (jal, ce) = read_records(tmp_path / "new" / "records.jsonl")
     assert (ce["status"], jal["status"], jal["result"]) == ("finished", "diverged", {})
     assert jal["message"] == "the loss is not finite"
-    monkeypatch.setattr(sys.modules["noiseproof.cli.reproduce"].Display, "callback", lambda self, run: Callback())
+    monkeypatch.setattr(command.Display, "callback", lambda self, run: Callback())
     again = run(*elsewhere)
     assert again.exit_code == 0
     assert "to do" not in again.stderr
@@ -345,7 +345,7 @@ def test_a_full_disk_is_said_once_and_nothing_more_is_started(digits, tmp_path, 
         def on_epoch_end(self, facts):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "weights")
 
-    monkeypatch.setattr(sys.modules["noiseproof.cli.reproduce"].Display, "callback", lambda self, run: Full())
+    monkeypatch.setattr(command.Display, "callback", lambda self, run: Full())
     result = run(*digits, "--seeds", "1")
     assert result.exit_code == 1
     assert result.stderr.count("failed: ") == 1

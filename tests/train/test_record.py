@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from noiseproof.cli.output import duration
+from noiseproof.io.text import duration
 from noiseproof.train.record import Record, _commit
 
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")

@@ -14,7 +14,7 @@ from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from noiseproof.io.text import printable
+from noiseproof.io.text import duration, printable
 
 __all__ = ["Console", "console", "drop_output", "duration", "echo", "errors_reported", "fail", "printable", "warn"]
 
@@ -81,16 +81,3 @@ def errors_reported() -> Iterator[None]:
         if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in LAB:
             fail(f"{error}; pip install '.[lab]' in noiseproof's repository brings it")
         fail(error)
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds.
-
-    >>> duration(7.26), duration(75), duration(3675)
-    ('7.3 s', '1:15', '1:01:15')
-    """
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

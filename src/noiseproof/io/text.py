@@ -15,7 +15,8 @@ from typing import Any
 
 from noiseproof.io.files import ReadError, open_regular
 
-__all__ = ["all_lines", "cell", "check_nesting", "csv_rows", "excerpt", "parse_json", "printable", "read_json", "text_lines"]
+__all__ = ["all_lines", "cell", "check_nesting", "csv_rows", "duration", "excerpt", "parse_json", "printable", "read_json"]
+__all__ += ["text_lines"]
 
 MAX_LINE_BYTES = 2**24
 MAX_TEXT_BYTES, MAX_JSON_BYTES = 2**30, 2**27  # the objects of JSON take 25 times the bytes of their text
@@ -59,6 +60,19 @@ def cell(text: str) -> str:
     """
     shown = printable(text)
     return f"'{shown}" if shown.startswith(FORMULA) else shown
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds.
+
+    >>> duration(7.26), duration(75), duration(3675)
+    ('7.3 s', '1:15', '1:01:15')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def read_json(path: str | Path) -> Any:

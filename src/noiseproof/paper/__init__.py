@@ -15,6 +15,7 @@ groups        runs grouped by recipe, and named as the paper names them
 figures       the paper's figures as files
 page          all of it as one HTML file
 reproduction  reproduce: train what is missing, and the results
+command       the options of 'noiseproof reproduce' as text, and what it prints while it trains
 plugin        the paper's data sets and augmentations by name: datasets, augmentations, download
 
 The text leaves things out and sometimes contradicts the code that made its numbers. Both are kept: ``paper-code``, the default,
