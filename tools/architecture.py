@@ -19,6 +19,7 @@ FOUNDATION = {
     "checks": "checks of numbers with one wording for all errors",
     "io": "files written whole or not at all, and files of others read within limits",
     "keyed_random": "random numbers that are a function of their keys",
+    "plugins": "modules that register data sets, networks and readers of files by name",
     "version": "the version",
 }
 """Folders and files that every box may import, and that import no box"""

@@ -11,7 +11,8 @@ from safetensors.torch import save
 
 from noiseproof.data import from_arrays, open_unlabelled
 from noiseproof.io.files import checksum
-from noiseproof.models import CNN8, MLP
+from noiseproof.models import MLP
+from noiseproof.paper.networks import CNN8
 from noiseproof.train import Recipe, Record, load, with_noise
 from tests.hostile.harness import ACCEPTED, Case
 

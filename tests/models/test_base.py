@@ -2,7 +2,8 @@
 
 import pytest
 
-from noiseproof.models import CNN8, MLP, ResNet, create_model, list_models
+from noiseproof.models import MLP, ResNet, create_model, list_models
+from noiseproof.paper.networks import CNN8
 
 
 def test_a_name_gives_its_model():

@@ -6,7 +6,8 @@ import pickle
 import pytest
 import torch
 
-from noiseproof.models import CNN5, CNN8, MLP, create_model, list_models, replace_head, resnet18, resnet34, resnet50
+from noiseproof.models import CNN5, MLP, create_model, list_models, replace_head, resnet18, resnet34, resnet50
+from noiseproof.paper.networks import CNN8
 
 SMALL = {
     "cnn5": lambda classes=10, **options: CNN5(classes, **options),

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from noiseproof.models import CNN5, CNN8, MLP, replace_head, resnet18, resnet34, resnet50
+from noiseproof.models import CNN5, MLP, replace_head, resnet18, resnet34, resnet50
+from noiseproof.paper.networks import CNN8
 
 
 def layers(model, kind):

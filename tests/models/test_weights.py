@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from noiseproof.models import CNN8, MLP, load_weights, resnet50
+from noiseproof.models import MLP, load_weights, resnet50
+from noiseproof.paper.networks import CNN8
 
 NAMES = json.loads((Path(__file__).parent / "data" / "torchvision_resnet50.json").read_text(encoding="utf-8"))
 
@@ -185,7 +186,7 @@ def test_what_is_no_state_dict_is_refused(tmp_path, content, message):
 
 
 def test_other_kinds_of_file_and_absent_files_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"^weights must be a .safetensors, .pt or .pth file, got .*weights.pkl$"):
+    with pytest.raises(ValueError, match=r"^weights must be a .safetensors or .pt or .pth file, got .*weights.pkl$"):
         load_weights(small(), tmp_path / "weights.pkl")
     with pytest.raises(FileNotFoundError, match=r"weights\.pt"):
         load_weights(small(), tmp_path / "weights.pt")

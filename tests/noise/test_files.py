@@ -169,7 +169,7 @@ def test_missing_and_unknown_files_say_so(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"gone\.npy"):
         noise.load_labels(tmp_path / "gone.npy")
     (tmp_path / "labels.xls").touch()
-    with pytest.raises(ValueError, match=r"labels are read from \.npy, \.npz, \.json, \.pt, \.csv, got '\.xls'"):
+    with pytest.raises(ValueError, match=r"labels are read from \.npy, \.npz, \.json, \.csv, \.pt, got '\.xls'"):
         noise.load_labels(tmp_path / "labels.xls")
 
 

@@ -59,6 +59,12 @@ def test_without_the_paper_its_names_are_unknown(without_paper):
     assert "augment must be one of none, flip, crop-flip, webvision, got 'cifar10'" in without_paper("-c", code).stderr
     code = "from noiseproof.train import Recipe\nRecipe(dataset='mine', loss='ce', model='resnet50', augment='webvision')"
     assert without_paper("-c", code).returncode == 0  # the default for image files is the product's
+    code = "from noiseproof.models import create_model\ncreate_model('cnn8', 10)"
+    assert without_paper("-c", code).stderr.endswith("known are cnn5, mlp, resnet18, resnet34, resnet50\n")
+    code = "from noiseproof.noise import load_labels\nload_labels('human.pt')"
+    assert "labels are read from .npy, .npz, .json, .csv, got '.pt'" in without_paper("-c", code).stderr
+    code = "from noiseproof.models import MLP, load_weights\nload_weights(MLP(2, 2), 'weights.pt')"
+    assert "weights must be a .safetensors file, got weights.pt" in without_paper("-c", code).stderr
     done = without_paper("-m", "noiseproof", "data", "fetch", "cifar10")
     assert "unknown data set 'cifar10'; these can be fetched: none" in done.stderr
 

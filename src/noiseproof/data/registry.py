@@ -1,16 +1,11 @@
 """Data sets and augmentations by name: the package's own, and those of plug-ins.
 
-A plug-in is a module that calls :func:`register_dataset` or :func:`register_augmentation` when it is imported. It is named by
-an entry point of the group ``noiseproof.plugins``, or is called ``plugin`` and lies in a folder of this package. Plug-ins are
-imported when a name is looked up that is not known otherwise. One that is not there adds no names.
+A plug-in (:mod:`noiseproof.plugins`) calls :func:`register_dataset` or :func:`register_augmentation`.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -19,11 +14,11 @@ from noiseproof.data.dataset import Dataset
 from noiseproof.data.operations import Size
 from noiseproof.data.resizing import Framing
 from noiseproof.io.files import is_file
+from noiseproof.plugins import load_plugins
 
 __all__ = ["Augmentation", "NamedDataset", "Pipeline", "Progress", "all_datasets", "find_augmentation", "find_name"]
 __all__ += ["register_augmentation", "register_dataset"]
 
-GROUP = "noiseproof.plugins"
 DATASETS: dict[str, NamedDataset] = {}
 AUGMENTATIONS: dict[str, Augmentation] = {}
 
@@ -117,7 +112,7 @@ def all_datasets() -> dict[str, NamedDataset]:
     >>> "digits" in all_datasets()
     True
     """
-    _load_plugins()
+    load_plugins()
     return DATASETS
 
 
@@ -146,18 +141,5 @@ def find_augmentation(name: str) -> Augmentation:
         KeyError: No plug-in has it either.
     """
     if name not in AUGMENTATIONS:
-        _load_plugins()
+        load_plugins()
     return AUGMENTATIONS[name]
-
-
-@cache
-def _load_plugins() -> None:
-    package = __name__.partition(".")[0]
-    own = sorted(f"{package}.{path.parent.name}.plugin" for path in Path(__file__).parents[1].glob("*/plugin.py"))
-    named = [point.module for point in entry_points(group=GROUP)]
-    for module in dict.fromkeys([*own, *named]):
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # the plug-in is there, and lacks something else

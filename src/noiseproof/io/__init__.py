@@ -2,6 +2,5 @@
 
 files     ReadError, open_regular; write_whole, locks, checksums
 text      JSON, lines, CSV rows; excerpt, printable and cell, for text that a message, a terminal or a spreadsheet shows
-arrays    read_npy, NpzFile, read_table (of numbers), read_torch
-pickles   the few opcodes that NumPy's arrays, torch's tensors, numbers, text, lists and dictionaries need
+arrays    read_npy, NpzFile, read_table (of numbers)
 """

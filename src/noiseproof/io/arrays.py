@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.io.files import ReadError, open_regular
-from noiseproof.io.pickles import MAX_DIMENSIONS, NUMBER_DTYPES, PickleError, Storage, Unpickler, resolved
 from noiseproof.io.text import LINE_TEXT, MAX_LINE_BYTES, excerpt, whole_text
 
-__all__ = ["NpzFile", "check_size", "check_unpacked", "fill", "read_npy", "read_table", "read_torch"]
+__all__ = ["NpzFile", "check_size", "check_unpacked", "fill", "read_npy", "read_table"]
 
 MAX_UNPACKED_BYTES, MAX_UNPACK_RATIO = 2**28, 32
 """A packed file may unpack to this many bytes, or to this many times its size if that is more."""
@@ -34,11 +33,12 @@ TEXT_DTYPE = re.compile(r"[<>=]U[1-9]\d{0,5}")
 """Text of a fixed width: code points, which are numbers too. What NumPy pickles, text of any width, is of objects."""
 MAX_EMPTY_LENGTHS = 2**24
 """The product of the other lengths of an array without numbers: no bytes of a file answer for them"""
+NUMBER_DTYPES = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"))
+"""The dtypes that are read, by kind and size."""
+MAX_DIMENSIONS = 32
 NPY_MAGIC = b"\x93NUMPY"
 MAX_HEADER_BYTES = 2000
 HEADER_TEXT = re.compile(r"\{[\w\s'\"<>|=,:()]*\}\s*")
-TORCH_MAGIC, TORCH_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
-"""The first two pickles of the older format. The description of the machine, the content and the storages' keys follow."""
 
 
 class Readable(Protocol):
@@ -108,13 +108,6 @@ class ZipMembers:
         check_unpacked(self.path, self.unpacked, self.size)
         with self._faults(), self.archive.open(member) as stream:
             yield stream
-
-    def read(self, name: str) -> bytes:
-        with self.open(name) as stream:
-            return stream.read(self.sizes[name])
-
-    def is_packed(self, name: str) -> bool:
-        return self.members[name].compress_type != zipfile.ZIP_STORED
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -230,68 +223,3 @@ def read_table(path: str | Path) -> NDArray[Any]:
         return np.loadtxt(lines(), delimiter=",", ndmin=2)
     except ValueError as error:
         raise ReadError(path, f"not a table of numbers: {excerpt(error, 200)}") from error
-
-
-def read_torch(path: str | Path) -> Any:
-    """What ``torch.save`` wrote, its tensors as NumPy arrays: numbers, text, lists, or a dictionary of these and of arrays."""
-    with open_regular(path) as file:
-        start = file.read(4)
-        raw = b"" if start == b"PK\x03\x04" else start + file.read()
-    try:
-        return _from_zip(path) if not raw and start else _from_pickles(raw)
-    except PickleError as error:
-        raise ReadError(path, str(error)) from error
-
-
-def _from_zip(path: str | Path) -> Any:
-    with ZipMembers(path) as members:
-        found = [name for name in members.sizes if name.endswith("/data.pkl")]
-        if len(found) != 1:
-            raise ReadError(path, f"not a file of torch's: it has {len(found)} members 'data.pkl', and should have one")
-        folder, kept = found[0].removesuffix("data.pkl"), {}
-        if folder + "byteorder" in members.sizes and members.read(folder + "byteorder") != b"little":
-            raise ReadError(path, "its numbers are in another byte order than little-endian")
-
-        def memory(storage: Storage) -> memoryview:
-            member = f"{folder}data/{storage.key}"
-            if member not in members.sizes:
-                raise PickleError("a tensor's numbers are not in the file")
-            if member not in kept:
-                kept[member] = members.read(member)
-            return memoryview(kept[member])
-
-        with members.open(found[0]) as stream:
-            if members.is_packed(found[0]):  # its text and lists take several times its size in memory
-                raise ReadError(path, "not a file of torch's: its pickle is packed")
-            pickled = stream.read(members.sizes[found[0]])
-        return resolved(Unpickler(pickled).load(), memory)
-
-
-def _from_pickles(raw: bytes) -> Any:
-    parts: list[Any] = []
-    storages: dict[str, Storage] = {}
-    position = 0
-    for _ in range(5):
-        unpickler = Unpickler(raw, position)
-        parts.append(unpickler.load())
-        position = unpickler.position
-        storages |= unpickler.storages
-        if parts[:2] != [TORCH_MAGIC, TORCH_PROTOCOL][: len(parts)]:
-            raise PickleError("not a file that torch.save wrote")
-    content, keys = parts[3:]
-    if type(keys) is not list or not all(type(key) is str for key in keys) or set(keys) != set(storages):
-        raise PickleError("its list of storages is not that of its tensors")
-    begins = {}
-    for key in keys:
-        count = storages[key].count
-        size, left = count * storages[key].dtype.itemsize, len(raw) - position - 8
-        if raw[position : position + 8] != count.to_bytes(8, "little") or left < size:
-            raise PickleError(f"{size} bytes expected for a storage at byte {position}, found {max(0, left)}")
-        begins[key] = position + 8
-        position += 8 + size
-
-    def memory(storage: Storage) -> memoryview:
-        begin = begins[storage.key]
-        return memoryview(raw)[begin : begin + storage.count * storage.dtype.itemsize]
-
-    return resolved(content, memory)

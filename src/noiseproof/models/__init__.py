@@ -1,7 +1,6 @@
 """The networks that the losses train: images of 32x32 and 224x224, and plain feature vectors.
 
 small      CNN5                                    a small one for images of any size, on a CPU
-           CNN8                                    eight layers, for images of 32x32
            MLP                                     on features, or anything flattened to them
 resnet     ResNet, resnet18, resnet34, resnet50    stem "cifar" for 32x32, "imagenet" for 224x224; torchvision's names
 base       Classifier, replace_head                their base class; a new last layer for fine-tuning
@@ -16,7 +15,8 @@ Every model maps ``x [N, ...]`` to logits ``[N, K]``; with ``features=True`` it 
 >>> tuple(logits.shape), tuple(features.shape)
 ((2, 10), (2, 512))
 
-A file added here enters the catalogue by being here.
+A file added here enters the catalogue by being here; plug-ins add further networks, as the experiments' cnn8
+(``noiseproof.paper.networks.CNN8``), and readers of files of torch's.
 """
 
 import importlib
@@ -24,11 +24,11 @@ import pkgutil
 
 from noiseproof.models.base import Classifier, create_model, find_model, list_models, register_model, replace_head
 from noiseproof.models.resnet import ResNet, resnet18, resnet34, resnet50
-from noiseproof.models.small import CNN5, CNN8, MLP
+from noiseproof.models.small import CNN5, MLP
 from noiseproof.models.weights import load_weights
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["CNN5", "CNN8", "MLP", "Classifier", "ResNet", "resnet18", "resnet34", "resnet50"]
+__all__ = ["CNN5", "MLP", "Classifier", "ResNet", "resnet18", "resnet34", "resnet50"]
 __all__ += ["create_model", "find_model", "list_models", "load_weights", "register_model", "replace_head"]

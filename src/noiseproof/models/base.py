@@ -15,6 +15,7 @@ import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader ex
 from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
+from noiseproof.plugins import load_plugins
 
 __all__ = ["INITIALISE", "Classifier", "Initialisation", "activated", "create_model", "find_model"]
 __all__ += ["initialise_published", "list_models", "register_model", "replace_head"]
@@ -103,8 +104,8 @@ def replace_head(model: M, classes: int) -> M:
     Returns:
         The same model.
 
-    >>> from noiseproof.models import CNN8
-    >>> replace_head(CNN8(10), 14).classifier
+    >>> from noiseproof.models import CNN5
+    >>> replace_head(CNN5(10), 14).classifier
     Linear(in_features=256, out_features=14, bias=True)
     """
     old = model.classifier
@@ -216,6 +217,7 @@ def list_models() -> tuple[str, ...]:
     >>> list_models()
     ('cnn5', 'cnn8', 'mlp', 'resnet18', 'resnet34', 'resnet50')
     """
+    load_plugins()
     return tuple(sorted(BUILDERS))
 
 
@@ -272,6 +274,8 @@ def find_model(name: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"a model is looked up by its name, got {name!r}")
     plain = name.lower().replace("-", "").replace("_", "").replace(" ", "")
+    if plain not in BUILDERS:
+        load_plugins()
     if plain in BUILDERS:
         return plain
     near = [key for key in BUILDERS if plain and key.startswith(plain)] or difflib.get_close_matches(plain, BUILDERS, n=1)

@@ -1,21 +1,17 @@
 """Load weights from a file: tensors by name, all checked against the model before any is copied. No code in a file is run."""
 
 import os
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from noiseproof.io.arrays import read_torch
-from noiseproof.io.files import ReadError
 from noiseproof.io.text import excerpt
 from noiseproof.models.base import HEAD
+from noiseproof.plugins import load_plugins
 
 __all__ = ["load_weights", "weights_header"]
 
@@ -97,11 +93,13 @@ def _check_dtype(file: Path, key: str, wanted: Tensor, given: Tensor) -> None:
 
 def _read(file: Path) -> dict[str, Tensor]:
     suffix = file.suffix.lower()
-    if suffix not in {".safetensors", ".pt", ".pth"}:
-        raise ValueError(f"weights must be a .safetensors, .pt or .pth file, got {file}")
+    if suffix not in WEIGHTS_READERS:
+        load_plugins()
+    if suffix not in WEIGHTS_READERS:
+        raise ValueError(f"weights must be a {' or '.join(WEIGHTS_READERS)} file, got {file}")
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}")
-    return _read_safetensors(file) if suffix == ".safetensors" else _read_torch(file)
+    return WEIGHTS_READERS[suffix](file)
 
 
 def weights_header(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, list[int]]]:
@@ -119,6 +117,10 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
         return dict(safetensors.torch.load_file(file))
 
 
+WEIGHTS_READERS: dict[str, Callable[[Path], dict[str, Tensor]]] = {".safetensors": _read_safetensors}
+"""What reads a state dict, by a file's suffix; plug-ins add further kinds of files"""
+
+
 @contextmanager
 def _safetensors(file: Path) -> Iterator[Any]:
     """The library; its errors become one that names the file."""
@@ -132,30 +134,3 @@ def _safetensors(file: Path) -> Iterator[Any]:
         raise
     except Exception as error:  # its own kind for a damaged file, others for dtypes that this torch has not
         raise ValueError(f"{file} is damaged or no safetensors file: {excerpt(error, 200)}") from error
-
-
-def _read_torch(file: Path) -> dict[str, Tensor]:
-    try:
-        content = read_torch(file)
-    except ReadError as error:
-        fault = error.fault
-        if fault.startswith("refused: it asks for"):
-            fault = fault.replace("refused", "holds more than tensors; objects are refused, loading them can run code", 1)
-        elif not fault.startswith("refused: "):
-            fault = f"is damaged or no state dict: {fault}"
-        raise ValueError(f"{file} {fault}") from error
-    if not isinstance(content, dict):
-        kind = "Tensor" if isinstance(content, np.ndarray) else type(content).__name__
-        raise ValueError(f"{file} must hold a state dict, a mapping of names to tensors; it holds a {kind}")
-    for key, value in content.items():
-        if not isinstance(key, str) or not isinstance(value, np.ndarray):
-            kind = "Tensor" if isinstance(value, np.ndarray) else type(value).__name__
-            raise ValueError(f"{file} must hold names and tensors only; its {excerpt(repr(key))} is a {kind}")
-    return {key: _as_tensor(value) for key, value in content.items()}
-
-
-def _as_tensor(array: NDArray[Any]) -> Tensor:
-    """The same numbers as a tensor, which is only read."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the array cannot be written to
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if array.dtype == "V2" else torch.from_numpy(array)

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.io.arrays import NpzFile, read_npy, read_table, read_torch
+from noiseproof.io.arrays import NpzFile, read_npy, read_table
 from noiseproof.io.files import ReadError, is_dir, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
 from noiseproof.noise.matrix import MATRIX_NOISES, RULES, LabelNoise, NoisyLabels, as_labels, label_hash, rows_of_numbers
+from noiseproof.plugins import load_plugins
 
 __all__ = ["load_labels", "read_noisy_labels", "verify"]
 __all__ += ["write_noisy_labels"]
@@ -62,6 +63,8 @@ def load_labels(path: str | Path, name: str | None = None) -> np.ndarray[Any, np
     [2, 0, 1]
     """
     path = Path(path)
+    if path.suffix not in LABEL_READERS:
+        load_plugins()
     if path.suffix not in LABEL_READERS:
         raise ValueError(f"{path}: labels are read from {', '.join(LABEL_READERS)}, got {path.suffix or 'no suffix'!r}")
     try:
@@ -289,7 +292,8 @@ def _chosen(path: Path, names: Iterable[object], name: str | None) -> Any:
     return next(iter(known.values())) if name is None else known[name]
 
 
-def _from_mapping(path: Path, content: Any, name: str | None) -> Any:
+def labels_in(path: Path, content: Any, name: str | None) -> Any:
+    """The labels of this name, where a file holds a dictionary of them."""
     return content[_chosen(path, content, name)] if isinstance(content, dict) else content
 
 
@@ -301,11 +305,10 @@ def _from_archive(path: Path, name: str | None) -> NDArray[Any]:
 LABEL_READERS: dict[str, Callable[[Path, str | None], Any]] = {
     ".npy": lambda path, name: read_npy(path),
     ".npz": _from_archive,
-    ".json": lambda path, name: _from_mapping(path, read_json(path), name),
-    ".pt": lambda path, name: _from_mapping(path, read_torch(path), name),
+    ".json": lambda path, name: labels_in(path, read_json(path), name),
     ".csv": lambda path, name: read_table(path),
 }
-"""What reads labels, by a file's suffix, and by the name of one of several."""
+"""What reads labels, by a file's suffix, and by the name of one of several; plug-ins add further kinds of files."""
 
 
 def _as_array(path: Path, content: Any) -> NDArray[Any]:

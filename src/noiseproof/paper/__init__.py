@@ -16,7 +16,8 @@ figures       the paper's figures as files
 page          all of it as one HTML file
 reproduction  reproduce: train what is missing, and the results
 command       the options of 'noiseproof reproduce' as text, and what it prints while it trains
-plugin        the paper's data sets and augmentations by name: datasets, augmentations, download
+plugin        the paper's data sets, augmentations and network by name: datasets, augmentations, networks, download
+pickles       files of pickles, in which CIFAR, the labels of CIFAR-N and torchvision's weights are published
 
 The text leaves things out and sometimes contradicts the code that made its numbers. Both are kept: ``paper-code``, the default,
 repeats what was run; ``paper-text`` follows the text. :func:`differences` lists what they differ in, with the source.

@@ -41,7 +41,7 @@ class Log:
             self.console.print(escape(line), highlight=False, soft_wrap=True)
 
 
-class Stopped(Protocol):
+class _Stopped(Protocol):
     """How a command that was stopped ends."""
 
     status: int
@@ -181,7 +181,7 @@ class Display:
         self.bar = Progress(*columns, console=log.console, expand=True, transient=True, disable=not log.console.is_terminal)
         self.task = self.bar.add_task("", total=sum(weights), left="")
 
-    def train(self, at_once: int | None, minutes: float | None, stopped: Stopped) -> bool:
+    def train(self, at_once: int | None, minutes: float | None, stopped: _Stopped) -> bool:
         """Train them; whether no run failed, and the records have all that ended."""
         found = self.found
         try:

@@ -20,8 +20,8 @@ from noiseproof.data.dataset import DataError, Dataset, ImageFiles, Split
 from noiseproof.data.images import class_files
 from noiseproof.data.lists import Line, checksums, image_files, not_empty, read_numbered, text_lines
 from noiseproof.io.files import checksum, exists, is_dir, is_file
-from noiseproof.io.pickles import read_pickle
 from noiseproof.io.text import excerpt
+from noiseproof.paper.pickles import read_pickle
 
 __all__ = [
     "class_facts",

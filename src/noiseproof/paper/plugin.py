@@ -1,6 +1,6 @@
-"""The plug-in of the experiments: their data sets and augmentations by name, official addresses and checksums.
+"""The plug-in of the experiments: their data sets, augmentations and network by name, files of torch's, addresses, checksums.
 
-Importing it registers them; :mod:`noiseproof.data.registry` does that when a name is not known otherwise.
+Importing it registers them; :mod:`noiseproof.plugins` does that when a name is not known otherwise.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from noiseproof.data.dataset import Dataset
 from noiseproof.data.images import IDX_FILES, IDX_MARKERS, load_idx
 from noiseproof.data.registry import NamedDataset, Progress, register_augmentation, register_dataset
 from noiseproof.io.files import checksum, is_file
+from noiseproof.models.weights import WEIGHTS_READERS
+from noiseproof.noise.files import LABEL_READERS, labels_in
 from noiseproof.paper import augmentations, datasets
 from noiseproof.paper.download import DownloadSource, RemoteFile, fetch
+from noiseproof.paper.networks import read_weights
+from noiseproof.paper.pickles import read_torch
 
 __all__ = ["SOURCES", "published"]
 
@@ -157,3 +161,5 @@ for _name, _dataset in DATASETS.items():
     register_dataset(_name, _dataset._replace(fetch=_fetcher(_name)))
 for _name in ("cifar10", "cifar100", "clothing1m"):
     register_augmentation(_name, getattr(augmentations, _name))
+LABEL_READERS[".pt"] = lambda path, name: labels_in(path, read_torch(path), name)  # as CIFAR-10N's and CIFAR-100N's
+WEIGHTS_READERS |= {".pt": read_weights, ".pth": read_weights}

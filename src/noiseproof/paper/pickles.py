@@ -1,5 +1,7 @@
 """Pickles of numbers, text, lists, dictionaries, NumPy arrays and torch tensors, read without running anything.
 
+CIFAR's batches, the labels of CIFAR-N and torchvision's weights are published as such files.
+
 Python's unpickler calls what a file names, and NumPy's ``dtype.__setstate__`` believes any state: an array of objects over a
 file's own bytes makes Python follow addresses that the file chose. Here an opcode builds a plain value, or a stand-in whose
 parts are checked one by one; arrays are views of bytes that are in the file. What is not admitted is refused.
@@ -9,20 +11,23 @@ from __future__ import annotations
 
 import math
 import struct
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.io.arrays import MAX_DIMENSIONS, NUMBER_DTYPES, ZipMembers
+from noiseproof.io.files import ReadError, open_regular
 from noiseproof.io.text import excerpt
 
-__all__ = ["PickleError", "Tensor", "Unpickler", "read_pickle"]
+__all__ = ["PickleError", "Tensor", "Unpickler", "read_pickle", "read_torch"]
 
-NUMBER_DTYPES = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"))
-"""The dtypes that are read, by kind and size."""
-MAX_DIMENSIONS = 32
+TORCH_MAGIC, TORCH_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+"""The first two pickles of the older format. The description of the machine, the content and the storages' keys follow."""
 MAX_OPCODES = 2_000_000
 """Opcodes in a pickle: a list of as many numbers takes seconds. More of them belong in an array, which is one value."""
 KEY_LIMIT = 2**60
@@ -416,3 +421,73 @@ OPCODES: dict[int, Callable[[Unpickler], Any]] = {
     ord("Q"): lambda u: u.persistent(),
 }
 """What NumPy and torch write with protocols 2 to 5, by its byte. There is none to make an instance of a class."""
+
+
+def read_torch(path: str | Path) -> Any:
+    """What ``torch.save`` wrote, its tensors as NumPy arrays: numbers, text, lists, or a dictionary of these and of arrays."""
+    with open_regular(path) as file:
+        start = file.read(4)
+        raw = b"" if start == b"PK\x03\x04" else start + file.read()
+    try:
+        return _from_zip(path) if not raw and start else _from_pickles(raw)
+    except PickleError as error:
+        raise ReadError(path, str(error)) from error
+
+
+def _from_zip(path: str | Path) -> Any:
+    with ZipMembers(path) as members:
+        found = [name for name in members.sizes if name.endswith("/data.pkl")]
+        if len(found) != 1:
+            raise ReadError(path, f"not a file of torch's: it has {len(found)} members 'data.pkl', and should have one")
+        folder, kept = found[0].removesuffix("data.pkl"), {}
+
+        def whole(member: str) -> bytes:
+            with members.open(member) as stream:
+                return stream.read(members.sizes[member])
+
+        if folder + "byteorder" in members.sizes and whole(folder + "byteorder") != b"little":
+            raise ReadError(path, "its numbers are in another byte order than little-endian")
+
+        def memory(storage: Storage) -> memoryview:
+            member = f"{folder}data/{storage.key}"
+            if member not in members.sizes:
+                raise PickleError("a tensor's numbers are not in the file")
+            if member not in kept:
+                kept[member] = whole(member)
+            return memoryview(kept[member])
+
+        if (
+            members.members[found[0]].compress_type != zipfile.ZIP_STORED
+        ):  # its text and lists take several times its size in memory
+            raise ReadError(path, "not a file of torch's: its pickle is packed")
+        return resolved(Unpickler(whole(found[0])).load(), memory)
+
+
+def _from_pickles(raw: bytes) -> Any:
+    parts: list[Any] = []
+    storages: dict[str, Storage] = {}
+    position = 0
+    for _ in range(5):
+        unpickler = Unpickler(raw, position)
+        parts.append(unpickler.load())
+        position = unpickler.position
+        storages |= unpickler.storages
+        if parts[:2] != [TORCH_MAGIC, TORCH_PROTOCOL][: len(parts)]:
+            raise PickleError("not a file that torch.save wrote")
+    content, keys = parts[3:]
+    if type(keys) is not list or not all(type(key) is str for key in keys) or set(keys) != set(storages):
+        raise PickleError("its list of storages is not that of its tensors")
+    begins = {}
+    for key in keys:
+        count = storages[key].count
+        size, left = count * storages[key].dtype.itemsize, len(raw) - position - 8
+        if raw[position : position + 8] != count.to_bytes(8, "little") or left < size:
+            raise PickleError(f"{size} bytes expected for a storage at byte {position}, found {max(0, left)}")
+        begins[key] = position + 8
+        position += 8 + size
+
+    def memory(storage: Storage) -> memoryview:
+        begin = begins[storage.key]
+        return memoryview(raw)[begin : begin + storage.count * storage.dtype.itemsize]
+
+    return resolved(content, memory)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from noiseproof.io.arrays import read_torch
 from noiseproof.io.files import ReadError
-from noiseproof.io.pickles import read_pickle
+from noiseproof.paper.pickles import read_pickle, read_torch
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 PROTOCOLS = (2, 3, 4, 5)
