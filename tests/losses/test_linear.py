@@ -17,7 +17,7 @@ from noiseproof.core import Backend, backends
 from noiseproof.core import linear as operation
 from noiseproof.core.statistics import Statistic
 from noiseproof.losses.base import RobustLoss
-from noiseproof.losses.linear_chunks import EVERY_LABEL_MATRICES, Linear
+from noiseproof.losses.linear import EVERY_LABEL_MATRICES, Linear
 from tests.helpers.cases import DISTINCT, build
 
 NAMES = [name for name in DISTINCT if build(name).needs is not None]

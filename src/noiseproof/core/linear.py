@@ -20,8 +20,7 @@ from noiseproof.core.backends import backend_of_device
 from noiseproof.core.operation import forward_pass
 from noiseproof.core.row_sums import accumulation_dtype, decode
 
-__all__ = ["Gradients", "Products", "chunk_budget", "chunk_rows", "forward_pass", "linear_statistics"]
-__all__ += ["no_second_derivative", "write_gradient"]
+__all__ = ["Gradients", "Products", "chunk_budget", "chunk_rows", "linear_statistics", "no_second_derivative"]
 
 CPU_CHUNK_BYTES = 2**27
 DEVICE_CHUNK_BYTES = 7 * 2**26
@@ -150,12 +149,6 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor, *, replace: bool) -> None:
             piece.copy_(product) if replace else piece.add_(product)
 
 
-def write_gradient(grads: Tensor, z: Tensor, target: Tensor, statistics: Tensor, saved: Tensor, needs_key: str) -> Tensor:
-    """The gradient with respect to the logits ``z``, over them: they are not needed any more."""
-    rest = (target, statistics.contiguous(), saved.contiguous(), decode(needs_key))
-    return backend_of_device(z.device.type).backward(grads.contiguous(), z, *rest, out=z)  # as the pass before it
-
-
 @torch.library.custom_op("noiseproof::linear_statistics", mutates_args=())
 def linear_statistics(
     hidden: Tensor,
@@ -214,10 +207,11 @@ def linear_statistics_backward(
     """The gradients of hidden states, weight and bias, given that of each row sum; empty where not wanted."""
     with torch.autocast(hidden.device.type, enabled=False):
         products = Products(hidden, weight, bias, keep, dtype, chunk_bytes)
-        gradients = Gradients(products, weight, bias, wanted)
+        gradients, backend = Gradients(products, weight, bias, wanted), backend_of_device(hidden.device.type)
         for rows, x, z in products.chunks():
-            dz = write_gradient(grads[:, rows], z, target[rows], statistics[:, rows], saved[:, rows], needs_key)
-            gradients.add(rows, x, dz)
+            given = (target[rows], statistics[:, rows].contiguous(), saved[:, rows].contiguous(), decode(needs_key))
+            # Over the logits, which are not needed any more.
+            gradients.add(rows, x, backend.backward(grads[:, rows].contiguous(), z, *given, out=z))
         first, second, third = (hidden.new_empty(0) if g is None else g for g in gradients.results())
         return first, second, third
 

@@ -14,7 +14,17 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.core import RowSum, focal_term, key_of, parse, plain_statistics, statistics_of_rows
+from noiseproof.core import (
+    RowSum,
+    accumulation_dtype,
+    backend_for,
+    decode,
+    focal_term,
+    key_of,
+    parse,
+    plain_statistics,
+    statistics_of_rows,
+)
 
 MAX_CLASSES_ADDED = 64
 """Up to so many classes one term may be most of a sum."""
@@ -22,7 +32,7 @@ FORMER_ATTRIBUTES = {"miss": "p_others", "hit": "p_target", "log_miss": "log1m_p
 """What attributes of :class:`RowStatistics` were called before, which still works and warns"""
 
 __all__ = ["Logits", "RowStatistics", "Source", "Statistic", "every_label_statistics", "row_statistics"]
-__all__ += ["needs_key_of", "statistics_of"]
+__all__ += ["StatisticsLeaf", "needs_key_of", "statistics_of"]
 
 
 @dataclass(frozen=True)
@@ -396,3 +406,38 @@ class Logits:
             The statistics, each ``[N, K]``.
         """
         return every_label_statistics(self.logits, needs)
+
+
+class StatisticsLeaf(Logits):
+    """Logits whose loss is differentiated down to the statistics, the leaves; the backend's backward pass does the rest."""
+
+    def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
+        """Return the statistics for the labels in ``target``, the leaves of a graph of their own.
+
+        Args:
+            target: The labels, ``[N]``.
+            needs: The statistics to compute.
+
+        Returns:
+            The statistics, each ``[N]``.
+        """
+        keys, needs_key = needs_key_of(needs)
+        row_sums = decode(needs_key)
+        with torch.no_grad():
+            passed = backend_for(self.logits).forward(self.logits, target, row_sums, accumulation_dtype(self.logits.dtype))
+        statistics, saved = passed
+        self.leaf = statistics.requires_grad_(torch.is_grad_enabled())
+        self._given = (target, statistics.detach(), saved, row_sums)
+        return statistics_of(self.leaf.unbind(), keys, self.classes)
+
+    def by_logits(self, grads: Tensor, *, in_place: bool) -> Tensor:
+        """Return the gradient by the logits.
+
+        Args:
+            grads: The gradient by ``leaf``.
+            in_place: Whether it may be written over the logits.
+
+        Returns:
+            The gradient, in the dtype of the logits.
+        """
+        return backend_for(self.logits).backward(grads, self.logits, *self._given, self.logits if in_place else None)

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noiseproof.core import accumulation_dtype, backend_for, decode
-from noiseproof.core.statistics import Logits, RowStatistics, Statistic, needs_key_of, statistics_of
+from noiseproof.core import backend_for
+from noiseproof.core.statistics import StatisticsLeaf
 from noiseproof.losses.arguments import as_rows
 from noiseproof.losses.base import RobustLoss
 from noiseproof.losses.fused import loss_call
@@ -80,19 +80,6 @@ def _check(criterion: RobustLoss) -> None:
         raise ValueError(f"the criterion must reduce to a mean or a sum without label smoothing, got {criterion!r}")
 
 
-class _StatisticsLeaf(Logits):
-    """Logits whose statistics start a graph of their own, which ends at the loss."""
-
-    def statistics(self, target: Tensor, needs: tuple[Statistic, ...]) -> RowStatistics:
-        keys, needs_key = needs_key_of(needs)
-        self.needs, self.labels = decode(needs_key), target
-        dtype = accumulation_dtype(self.dtype)
-        with torch.no_grad():
-            values, self.saved = backend_for(self.logits).forward(self.logits, target, self.needs, dtype)
-        self.values = values.requires_grad_()
-        return statistics_of(self.values.unbind(), keys, self.classes)
-
-
 def _overlap(rows: Tensor) -> bool:
     """Whether elements may lie at one place, as of an expanded tensor."""
     reach = 0
@@ -122,12 +109,11 @@ def _by_program(logits: Tensor, target: Tensor, criterion: RobustLoss, in_place:
 
 def _by_autograd(logits: Tensor, target: Tensor, criterion: RobustLoss, in_place: bool) -> tuple[Tensor, Tensor]:
     """The same for any criterion: autograd has the part from the statistics to the loss."""
-    source = _StatisticsLeaf(logits)
+    source = StatisticsLeaf(logits)
     with torch.enable_grad():
         loss = criterion.from_source(source, target, target.shape)
-        (grads,) = torch.autograd.grad(loss, source.values)
-    given = (source.labels, source.values.detach(), source.saved, source.needs)
-    return loss.detach(), backend_for(logits).backward(grads, logits, *given, logits if in_place else None)
+        (grads,) = torch.autograd.grad(loss, source.leaf)
+    return loss.detach(), source.by_logits(grads, in_place=in_place)
 
 
 class _GradientStep(torch.autograd.Function):

@@ -7,14 +7,12 @@ risk is least where the clean class has probability 1, as it would be without no
 weights      from noise to the label weights of each clean class
 choice       the least ``a`` of AMSE and the JAL losses, the ``a`` to train with, and the loss that has it
 conditions   whether a loss tolerates a noise, class by class, with proof or counterexample; the asymmetry ratio
-risk         the risk, and what minimises it
-picture      the risk over the predictions for three classes, drawn
+risk         the risk, what minimises it, and the risk over the predictions for three classes as a picture
 """
 
 from noiseproof.theory.choice import ChosenA, choose_a, loss_for, required_a, required_a_per_class
 from noiseproof.theory.conditions import Check, ClassVerdict, asymmetry_ratio, check
-from noiseproof.theory.picture import draw_risk
-from noiseproof.theory.risk import minimiser, risk, sparsemax
+from noiseproof.theory.risk import draw_risk, minimiser, risk, sparsemax
 from noiseproof.theory.weights import label_weights
 
 __all__ = [
