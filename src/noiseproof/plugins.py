@@ -12,8 +12,6 @@ from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
-__all__ = ["load_plugins"]
-
 GROUP = "noiseproof.plugins"
 
 
