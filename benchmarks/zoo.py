@@ -2,6 +2,7 @@
 
     python benchmarks/zoo.py --sets DIR --records records/zoo.jsonl [--seeds 1,2,3] [--rows 2000] [--shard 1/2]
                              [--methods logistic,ce] [--noise none,sym:0.4] [--only 'tab_*,cifar10/given:worst']
+    python benchmarks/zoo.py --records records/zoo.jsonl --report
 
 ``--sets`` is a folder of ``.npz`` files: features ``x`` and ``x_test`` (embeddings on one scale, or standardised columns; with
 ``scale`` they are multiplied by it), true labels ``y_clean`` and ``y_test``, given labels ``y``, or several kinds of them,
@@ -61,10 +62,11 @@ class Key(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what has no line yet."""
+    """Run what has no line yet, or print the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=Path, required=True, help="JSON lines; what is there is not repeated")
-    parser.add_argument("--sets", type=Path, required=True, help="a folder of .npz files")
+    parser.add_argument("--report", action="store_true", help="print the tables of the records")
+    parser.add_argument("--sets", type=Path, help="a folder of .npz files")
     parser.add_argument("--only", default="*", help="sets, or SET/NOISE, with commas between; * matches anything")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--noise", default="*", help="noises, with commas between; * matches anything")
@@ -72,6 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, help="training rows at most")
     parser.add_argument("--shard", default="1/1", help="I/N: the I-th of N parts of the cells")
     options = parser.parse_args(arguments)
+    if options.report:
+        from zoo_report import report
+
+        print(report(lines_of(options.records)))
+        return
+    if options.sets is None:
+        parser.error("--sets is needed, but for --report")
     if unknown := set(options.methods.split(",")) - {*METHODS}:
         parser.error(f"no such method: {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}")
     torch.set_num_threads(1)

@@ -1,9 +1,11 @@
 """The zoo's benchmark: its cells and noise, its measures against scikit-learn's, records that processes share and resume."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -186,6 +188,7 @@ def test_a_line_that_was_not_written_to_its_end_is_written_anew(zoo, tmp_path):
 CLAIM = """
 import sys, zoo
 from pathlib import Path
+from xml.etree import ElementTree
 with zoo.Ledger(Path(sys.argv[1])).claimed(zoo.Key("a", "none", 1, None, sys.argv[2])) as mine:
     print(mine)
 """
@@ -222,7 +225,7 @@ def test_a_method_that_fails_leaves_a_line_with_its_error(zoo, sets, tmp_path, m
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [(["--methods", "magic", "--sets", "."], "no such method: magic"), (["--methods", "logistic"], "required: --sets")],
+    [(["--methods", "magic", "--sets", "."], "no such method: magic"), (["--methods", "logistic"], "--sets is needed")],
 )
 def test_wrong_options_are_usage_errors(zoo, options, text, capsys):
     with pytest.raises(SystemExit) as error:
@@ -268,3 +271,188 @@ def test_a_judge_finds_wrong_labels(zoo, sets, method):
     assert found["audit"]["auc"] > 0.9
     assert found["audit"]["rate"][0] == pytest.approx(0.2, abs=0.1)
     assert found["accuracy"]["accuracy"] > 0.9
+
+
+COUNTS = [40, 10]
+
+
+def made(zoo, method, right, name="a", noise="sym:0.2", seed=1, **more):
+    """A line as the benchmark writes it, from which test rows are right by the plain rule and by that for balanced accuracy."""
+    y = np.repeat([0, 1], COUNTS)
+    plain, balanced = right if isinstance(right, tuple) else (right, right)
+    scores = {
+        rule: zoo.scores(np.where(np.asarray(rows, bool), y, 1 - y), y)
+        for rule, rows in (("accuracy", plain), ("balanced_accuracy", balanced))
+    }
+    facts = {"set": name, "noise": noise, "seed": seed, "rows": None, "method": method, "test_counts": COUNTS}
+    return {**facts, **scores, "true_rate": 0.2, "auc": 0.9, "cpu_seconds": 1.0, "train": 100, **more}
+
+
+def first(count):
+    """Right in so many of the first test rows."""
+    return np.arange(sum(COUNTS)) < count
+
+
+@pytest.fixture
+def analysis(zoo):
+    import zoo_report
+
+    yield zoo_report
+    sys.modules.pop("zoo_report")
+
+
+def test_a_gain_is_the_mean_over_the_cells_that_both_have(zoo, analysis):
+    lines = [made(zoo, "ce", first(30), "a"), made(zoo, "fit", first(40), "a"), made(zoo, "fit", first(10), "b")]
+    lines += [made(zoo, "ce", first(35), "c"), made(zoo, "fit", first(36), "c"), made(zoo, "ce", first(0), "a", noise="none")]
+    found = analysis.gain(analysis.Zoo(lines), "fit", "ce", analysis.ACCURACY)
+    assert (found.cells, found.sets) == (2, 2)
+    assert found.mean == pytest.approx((20 + 2) / 2)
+    assert (found.low, found.high) == (pytest.approx(2), pytest.approx(20))
+    assert (found.ours, found.theirs) == (pytest.approx(76), pytest.approx(65))
+    assert analysis.gain(analysis.Zoo(lines), "fit", "gce", analysis.ACCURACY) is None
+
+
+def test_the_interval_draws_sets_and_not_cells(analysis):
+    """Of two sets with a hundred cells each the interval is as wide as of two cells; of two hundred sets it is narrow."""
+    values = [0.0] * 100 + [1.0] * 100
+    assert analysis.bootstrapped(["a"] * 100 + ["b"] * 100, values) == (0.0, 1.0)
+    low, high = analysis.bootstrapped([str(k) for k in range(200)], values)
+    assert 0.42 < low < 0.46
+    assert 0.54 < high < 0.58
+
+
+def test_the_best_baseline_is_the_one_least_gained_over(zoo, analysis):
+    lines = [made(zoo, "ce", first(30)), made(zoo, "gce", first(44)), made(zoo, "fit", first(40))]
+    name, found = analysis.best_baseline(analysis.Zoo(lines), "fit", analysis.ACCURACY)
+    assert (name, found.mean) == ("gce", pytest.approx(-8))
+
+
+def test_balanced_accuracy_is_compared_by_each_rule_of_a_baseline(zoo, analysis):
+    """The candidate's own rule: recalls of 1/2 and 1. The baseline's, plain: 1 and 0; by p / frequency: 3/4 and 8/10."""
+    half = np.r_[first(20)[:40], np.ones(10)]
+    divided = np.r_[first(30)[:40], first(8)[:10]]
+    line, theirs = made(zoo, "fit", (first(40), half)), made(zoo, "ce", (first(40), divided))
+    _, plain, by_frequency, better = analysis.METRICS
+    assert [metric.of(line) for metric in (plain, by_frequency, better)] == [75, 75, 75]
+    assert [round(metric.of(theirs), 3) for metric in (plain, by_frequency, better)] == [50, 77.5, 77.5]
+
+
+def test_regret_is_to_the_best_baseline_and_never_below_zero(zoo, analysis):
+    lines = [made(zoo, "ce", first(30)), made(zoo, "gce", first(40)), made(zoo, "fit", first(45))]
+    lines += [made(zoo, "ce", first(30), "b"), made(zoo, "gce", first(20), "b"), made(zoo, "fit", first(25), "b")]
+    found = analysis.regrets(analysis.Zoo(lines), analysis.ACCURACY)
+    assert {method: [round(value, 6) for value in cells.values()] for method, cells in found.items()} == {
+        "ce": [20, 0],
+        "gce": [0, 20],
+        "fit": [0, 10],
+    }
+
+
+def test_worse_is_more_than_a_point_and_two_standard_errors(zoo, analysis):
+    """One row of 50 is 2 points and less than two errors; ten rows are more."""
+    for count, worse in ((49, 0), (40, 1)):
+        cells = analysis.Zoo([made(zoo, "logistic", first(50)), made(zoo, "fit", first(count))])
+        found = analysis.worse_cells(cells, "fit", "logistic", balanced=False)
+        assert len(found) == worse
+    assert found[0].difference == pytest.approx(-20)
+    assert found[0].error == pytest.approx(100 * (0.2 * 0.8 / 50) ** 0.5)
+
+
+def test_the_error_of_balanced_accuracy_is_that_of_the_mean_of_the_classes(zoo, analysis):
+    ours, theirs = made(zoo, "fit", np.r_[np.ones(40), first(4)[:10]]), made(zoo, "ce", np.ones(50))
+    difference, error = analysis.paired(ours, "balanced_accuracy", theirs, "accuracy", balanced=True)
+    assert difference == pytest.approx(-0.3)
+    assert error == pytest.approx((0.24 / 10) ** 0.5 / 2)
+
+
+def test_a_class_that_doing_nothing_finds_and_we_do_not_is_lost(zoo, analysis):
+    finds = made(zoo, "ce", np.r_[np.ones(40), first(1)[:10]])
+    lost = made(zoo, "fit", (np.ones(50), first(40)))
+    assert analysis.lost_classes(analysis.Zoo([finds, lost]), "fit", "ce") == 1
+    assert analysis.lost_classes(analysis.Zoo([made(zoo, "ce", first(40)), lost]), "fit", "ce") == 0
+
+
+def test_clean_cells_are_compared_with_the_choice_by_cross_validation(zoo, analysis):
+    rows = {"logistic": (45, 0.8), "boosting": (30, 0.9), "ce": (40, 0.7)}
+    lines = {name: made(zoo, name, first(count), cv_accuracy=cv, noise="none") for name, (count, cv) in rows.items()}
+    assert analysis.chosen_by_cv(lines)["method"] == "boosting"
+    assert analysis.chosen_by_cv({"logistic": lines["logistic"]}) is None
+    fit = made(zoo, "fit", first(31), noise="none")
+    ((_, text),) = analysis.clean_targets(analysis.Zoo([fit, *lines.values()]), "fit")
+    assert text == "+2.00 on average, +2.0 at worst, 1 cells"
+
+
+def test_estimates_are_compared_with_the_test_rows(zoo, analysis):
+    line = made(
+        zoo, "fit", (first(40), first(45)), estimates={"accuracy": [0.85, 0.7, 0.9], "balanced_accuracy": [0.5, 0.4, 0.6]}
+    )
+    np.testing.assert_allclose(analysis.estimate_errors([line], "accuracy"), [[5, 1, 20]])
+    np.testing.assert_allclose(analysis.estimate_errors([line], "balanced_accuracy"), [[-25, 0, 20]])
+    assert analysis.estimate_errors([line], "auc").shape == (0, 3)
+
+
+def records(zoo):
+    """Two sets, a candidate with an audit and estimates, and one method that failed."""
+    audit = {"auc": 0.9, "f1": 0.7, "flagged": 0.2}
+    more = {"audit": {**audit, "rate": [0.22, 0.1, 0.3]}, "estimates": {"accuracy": [0.8, 0.7, 0.9]}}
+    labelled = {"audit": {**audit, "auc": 0.8, "rate": [0.3, None, None]}}
+    lines = []
+    for name in ("a", "b"):
+        for noise in ("sym:0.2", "given"):
+            lines += [made(zoo, "logistic", first(30), name, noise), made(zoo, "ce", first(20), name, noise)]
+            lines += [made(zoo, "boosting", first(35), name, noise), made(zoo, "fit", first(40), name, noise, **more)]
+            lines += [made(zoo, f"cleanlab-{k}", first(31), name, noise, **labelled) for k in ("logistic", "boosting")]
+    return [*lines, {**made(zoo, "gce", first(1)), "error": "RuntimeError: no"}]
+
+
+def test_the_report_has_all_tables(zoo, analysis):
+    text = analysis.report(records(zoo))
+    assert "| noisy, accuracy: 1.5 above the best single baseline | +10.0 [+10.0, +10.0] over boosting, 4 cells |" in text
+    assert (
+        "| AUC and F1 of finding wrong labels at least those of cleanlab-logistic, 4 cells | 0.900 against 0.800, 0.700" in text
+    )
+    assert "| never worse than doing nothing: cells by accuracy, by balanced accuracy, classes lost | 0, 0, 0 |" in text
+    assert "| fit | 4 | 0.900 | 0.700 | 2.0 | 4 of 4 | 20.0 |  |  |" in text
+    assert "| accuracy, noisy | 4 | 0.0 | +0.0 | 4 of 4 | 20.0 |" in text
+    assert "| gce | a | sym:0.2 | 1 | RuntimeError: no |" in text
+
+
+def test_the_command_prints_the_report(zoo, analysis, tmp_path, capsys):
+    path = tmp_path / "lines.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in records(zoo)))
+    zoo.main(["--records", str(path), "--report"])
+    assert "## fit: gains" in capsys.readouterr().out
+
+
+def test_the_plots_are_pictures_with_colours_for_light_and_dark(zoo, analysis):
+    import zoo_charts
+
+    cells = analysis.Zoo(records(zoo))
+    plots = [zoo_charts.gains(cells, "fit", "ce"), zoo_charts.noise_regret(cells), zoo_charts.cost(cells)]
+    plots.append(zoo_charts.calibration(cells, "fit"))
+    sys.modules.pop("zoo_charts")
+    for plot in plots:
+        root = ElementTree.fromstring(plot)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "prefers-color-scheme: dark" in plot
+        assert not set(re.findall(r"var\((--[a-z0-9-]+)\)", plot)) - set(re.findall(r"(--[a-z0-9-]+):", plot))
+    assert "a, given: +40.0" in plots[0]
+    assert "sym:0.2: 22.0, truth 20.0" in plots[3]
+    assert "sym:0.2: 80.0, truth 80.0" in plots[3]
+
+
+def test_names_in_a_plot_do_not_overlap(zoo):
+    import zoo_charts
+
+    found = zoo_charts.spread({"a": (10, 100), "b": (12, 101), "c": (400, 101)})
+    sys.modules.pop("zoo_charts")
+    assert found["b"] - found["a"] >= 13
+    assert found["c"] == 101
+
+
+def test_the_ticks_of_an_axis_are_round_and_few(zoo):
+    import zoo_charts
+
+    ticks = zoo_charts.Axis(-3.2, 17.0, 0, 100).ticks()
+    sys.modules.pop("zoo_charts")
+    assert ticks == [0, 5, 10, 15]
