@@ -73,7 +73,11 @@ BOXES = {
     "audit": Box(
         "which labels look wrong, and how many: cross-validation, mixture model, noise estimate",
         "audit/labels.py",
-        ("data", "losses", "noise", "train"),
+        ("data", "learners", "losses", "noise", "train"),
+    ),
+    "learners": Box(
+        "classifiers that are trained in one call and stored as arrays of numbers: the views of a cross-validation",
+        "learners/catalog.py",
     ),
     "advice": Box(
         "which loss and hyperparameters suit the data, and on what evidence",
@@ -125,7 +129,7 @@ BOXES = {
         ("comparison", "data", "losses", "models", "noise", "report", "theory", "train"),
     ),
 }
-"""At most fourteen boxes of the product, and the paper"""
+"""At most sixteen boxes of the product, and the paper"""
 
 
 def box_of(part: str) -> str:
@@ -266,6 +270,9 @@ WHERE = (
     ("networks of an audit are trained by cross-validation", "audit/folds.py", ""),
     ("the audit's posterior of the true classes is computed", "audit/mixture.py", "posterior_of"),
     ("the audit's mixture model is fitted", "audit/mixture.py", "fit_mixture"),
+    ("a learner's model is trained, and kept as arrays", "learners/trees.py", "ForestLearner"),
+    ("several learners' predictions are combined under label noise", "audit/noise_model.py", "fit_noise_model"),
+    ("the transition matrices that a noise model considers are made", "audit/hypotheses.py", "fit_hypotheses"),
     ("the interval of the noise rate is computed", "audit/estimate.py", "estimate_noise"),
     ("losses are compared by paired intervals", "comparison/paired.py", ""),
     ("the options of a verb are parsed", "cli/train.py", "train"),
