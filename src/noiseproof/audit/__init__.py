@@ -4,6 +4,9 @@ labels     audit_labels: from examples and labels, with cross-validated networks
 folds      the cross-validation: folds, recipes, oversampling, the store of finished folds
 estimate   audit_probabilities: from predictions of any model; the noise rate, its interval and the transition matrix
 mixture    the model: views (predictions, labels of nearest neighbours), their recalibration, the posterior
+noise_model  the model of wrong labels over several learners' predictions: posterior, rate, decision rules, estimated scores
+hypotheses  the transition matrices that it considers, and how far each is believed
+stacking    calibration, unmixing and stacking of predictions under one of them
 result     Audit: the result, its warnings, its summary and its files
 decisions  a person's decisions on its labels, and the data with them
 """

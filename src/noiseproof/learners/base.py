@@ -33,20 +33,47 @@ class Learner(Protocol):
     """A model that is trained once, predicts class probabilities, and is stored as plain arrays of numbers."""
 
     def fit(self, x: Floats, y: Labels, classes: int) -> Self:
-        """Train on features ``[n, D]`` and labels ``[n]`` in ``[0, classes)``, of which some classes may have no row."""
+        """Train.
+
+        Args:
+            x: Features ``[n, D]``, finite.
+            y: Labels ``[n]`` in ``[0, classes)``, of which some classes may have no row.
+            classes: The number of classes.
+
+        Returns:
+            The learner itself.
+        """
         ...
 
     def predict_proba(self, x: Floats) -> Floats:
-        """Class probabilities ``[n, classes]``; classes without a training row have probability 0."""
+        """Predict class probabilities.
+
+        Args:
+            x: Features ``[n, D]``.
+
+        Returns:
+            Probabilities ``[n, classes]``; classes without a training row have probability 0.
+        """
         ...
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """The trained model as arrays of numbers, without objects."""
+        """Return the trained model as arrays of numbers.
+
+        Returns:
+            Arrays by name, without objects.
+        """
         ...
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        """The trained model from its arrays; a ValueError says what is wrong with them."""
+        """Rebuild a trained model from its arrays.
+
+        Args:
+            arrays: What :meth:`arrays` returned.
+
+        Returns:
+            A learner that predicts; a ValueError says what is wrong with the arrays.
+        """
         ...
 
 

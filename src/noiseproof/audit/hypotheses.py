@@ -1,0 +1,221 @@
+"""Hypotheses on the transition matrix, each with the stack that fits it best, and how far each is to be believed.
+
+The likelihood of the given labels hardly distinguishes less confident predictions from wrong labels, so no single matrix is
+chosen: all answers are means over hypotheses. Two classes: a grid of both rates. More classes: symmetric noise on a grid of
+rates, and matrices that maximise the likelihood under Dirichlet priors of several strengths, also moved towards the identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from noiseproof.audit.stacking import (
+    Floats,
+    Labels,
+    Stack,
+    Transition,
+    Views,
+    fit_stack,
+    held_out_likelihood,
+    log_views,
+    row_blocks,
+    unmix,
+)  # fmt: skip
+
+__all__ = ["FittedHypotheses", "fit_hypotheses", "symmetric_rates"]
+
+RATE_STEP, COARSE_STEP = 0.04, 0.08
+MAX_BINARY_RATE, MAX_BINARY_SUM = 0.52, 0.9
+MAX_RATE, MAX_CHANCE_SHARE = 0.8, 0.92
+"""Of symmetric noise: at most 0.8, and at most 0.92 of the rate at which labels are drawn at random"""
+STRENGTHS = (4.0, 10.0, 50.0)
+"""Pseudo-counts of a row of T"""
+SHARES = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3)
+"""By which a matrix is moved from the identity, as a whole"""
+MAX_FULL_CLASSES, FEW_CLASSES = 128, 40
+"""Of more classes only symmetric noise is considered; of more than a few, only matrices of one strength"""
+ROUNDS = 4
+KIND_BINARY, KIND_SYMMETRIC = 0, 1
+# Weights of the hypotheses, chosen by benchmarks/zoo.py on half of its sets.
+TEMPER = 0.5  # the power of the likelihood
+EASE_POWER = 3.0
+CLEAN_PRIOR = 0.1  # of no wrong label at all
+ASYMMETRY = 0.2  # the difference between two classes' rates that is to be expected, as a share of what is left
+MATRIX_BONUS = 10.0  # nats for each kind with a full matrix
+NEGLIGIBLE = 1e-3
+
+
+class FittedHypotheses(NamedTuple):
+    """Fitted stacks, one for each hypothesis, with their probabilities."""
+
+    stacks: list[Stack]
+    kind: Labels
+    """0: two rates, 1: symmetric, 2 and more: a full matrix of a prior strength"""
+    rates: Floats
+    """``[H, 2]``: both rates; the rate, or the share that the matrix was moved by, twice"""
+    value: Floats
+    """Penalised log-likelihood"""
+    ease: Floats
+    """1 less the mean entropy of predictions, relative to the entropy of their mean: how well the true label is predicted"""
+    held_out: Floats
+    """Held-out log-likelihood of each kind but the first"""
+
+    def probabilities(self) -> Floats:
+        """How far each hypothesis is to be believed."""
+        logs = TEMPER * self.value + EASE_POWER * np.log(np.maximum(self.ease, 1e-6))
+        clean = (self.rates == 0).all(1)
+        if self.kind[0] == KIND_BINARY:
+            left = np.maximum(1 - self.rates.sum(1), 0.05)
+            prior = np.exp(-np.abs(self.rates[:, 0] - self.rates[:, 1]) / (ASYMMETRY * left))
+            prior[~clean] *= (1 - CLEAN_PRIOR) / prior[~clean].sum()
+            prior[clean] = CLEAN_PRIOR
+            return _normalised(logs + np.log(prior))
+        share = TEMPER * self.held_out
+        share[1:] += MATRIX_BONUS
+        share = _normalised(share)
+        found = np.zeros(len(logs))
+        for number, weight in enumerate(share):
+            mine = self.kind == number + KIND_SYMMETRIC
+            prior = np.where(clean[mine], CLEAN_PRIOR, (1 - CLEAN_PRIOR) / max(1, int((mine & ~clean).sum())))
+            found[mine] = weight * _normalised(logs[mine] + np.log(prior))
+        return found
+
+
+def symmetric_rates(classes: int) -> Floats:
+    """The rates of symmetric noise that are considered."""
+    step = RATE_STEP if classes <= MAX_FULL_CLASSES else COARSE_STEP
+    return np.arange(0, min(MAX_RATE, MAX_CHANCE_SHARE * (classes - 1) / classes) + 1e-9, step)
+
+
+def fit_hypotheses(views: Views, given: Labels, fold: Labels) -> FittedHypotheses:
+    """Fit a stack of calibrated views ``[V, N, K]`` under each hypothesis."""
+    found = list(_binary(views, given)) if views.shape[2] == 2 else list(_symmetric(views, given))
+    held_out = np.zeros(0)
+    if views.shape[2] > 2:
+        best = max(found, key=lambda each: each[2].log_likelihood)[2]
+        held_out = np.array([held_out_likelihood(_under(views, best.transition), given, fold, best)])
+        if views.shape[2] <= MAX_FULL_CLASSES:
+            matrices, more = _matrices(views, given, fold, best)
+            found, held_out = found + matrices, np.append(held_out, more)
+    stacks = [stack for _, _, stack in found]
+    return FittedHypotheses(
+        stacks,
+        np.array([kind for kind, _, _ in found]),
+        np.array([rates for _, rates, _ in found]),
+        np.array([stack.penalised(len(given)) for stack in stacks]),
+        np.array([_ease(views, stack) for stack in stacks]),
+        held_out,
+    )
+
+
+Found = tuple[int, tuple[float, float], Stack]
+
+
+def _under(views: Views, transition: Transition) -> Views:
+    return log_views(unmix(views, transition))
+
+
+def _binary(views: Views, given: Labels) -> Iterator[Found]:
+    grid = np.arange(0, MAX_BINARY_RATE + 1e-9, RATE_STEP)
+    for a in grid:
+        start = None
+        for b in grid[a + grid <= MAX_BINARY_SUM + 1e-9]:
+            transition = Transition.of(np.array([[1 - a, a], [b, 1 - b]])) if a or b else Transition(2)
+            stack = fit_stack(_under(views, transition), given, transition, start=start)
+            start = stack.solution
+            yield KIND_BINARY, (float(a), float(b)), stack
+
+
+def _symmetric(views: Views, given: Labels) -> Iterator[Found]:
+    start = None
+    for rate in symmetric_rates(views.shape[2]):
+        transition = Transition(views.shape[2], float(rate))
+        stack = fit_stack(_under(views, transition), given, transition, start=start)
+        start = stack.solution
+        yield KIND_SYMMETRIC, (float(rate), float(rate)), stack
+
+
+def _matrices(views: Views, given: Labels, fold: Labels, best: Stack) -> tuple[list[Found], list[float]]:
+    """Full matrices of each prior strength, moved by several shares, and the held-out likelihood of each strength."""
+    classes = views.shape[2]
+    rate = max(best.transition.rate, 0.1)
+    starts = []
+    for begin in (None, _confusion(views, given, best)):  # two starts, since the likelihood has several maxima
+        stack, reached = _fitted_matrix(views, given, 10.0, rate, best, begin, ROUNDS)
+        prior = _prior(10.0, reached, given, classes)
+        value = stack.log_likelihood + float((prior * np.log(stack.transition.full())).sum())
+        starts.append((value, stack.transition, reached))
+    _, begun, rate = max(starts, key=lambda each: each[0])
+    found: list[Found] = []
+    held_out = []
+    for number, strength in enumerate(STRENGTHS if classes <= FEW_CLASSES else STRENGTHS[1:2]):
+        stack, reached = _fitted_matrix(views, given, strength, max(rate, 0.05), best, begun, 2)
+        prior = _prior(strength, reached, given, classes)
+        held_out.append(held_out_likelihood(_under(views, stack.transition), given, fold, stack, prior))
+        start = None
+        for share in SHARES:
+            moved = np.eye(classes) + share * (stack.transition.full() - np.eye(classes))
+            others = moved - np.diag(np.diag(moved))
+            if moved.min() < 0 or (share > 1 and (np.diag(moved) < 1.1 * others.max(1)).any()):
+                continue
+            transition = Transition.of(moved) if share else Transition(classes)
+            one = fit_stack(_under(views, transition), given, transition, start=start)
+            start = one.solution
+            found.append((KIND_SYMMETRIC + 1 + number, (share, share), one))
+    return found, held_out
+
+
+def _fitted_matrix(
+    views: Views, given: Labels, strength: float, rate: float, best: Stack, begin: Transition | None, rounds: int
+) -> tuple[Stack, float]:
+    """A matrix under a Dirichlet prior around symmetric noise; each round unmixes the views by the matrix of the one before."""
+    classes = views.shape[2]
+    under, weights = begin or Transition(classes), best.solution
+    stack = best
+    for number in range(rounds):
+        logs = _under(views, under)
+        first = Transition(classes, rate) if number == 0 and begin is None else under
+        start = np.concatenate([weights, np.log(np.maximum(first.full(), 1e-5)).ravel()])
+        stack = fit_stack(logs, given, first, prior=_prior(strength, rate, given, classes), start=start)
+        under, weights = stack.transition, stack.solution[: -(classes**2)]
+        wrong = stack.predict(logs).mean(0) @ (1 - np.diag(stack.transition.full()))
+        rate = float(np.clip(wrong, 0.02, 0.7))
+    return stack, rate
+
+
+def _prior(strength: float, rate: float, given: Labels, classes: int) -> Floats:
+    """Pseudo-counts of T. Classes with fewer labels than the mean class have as many times more: their rows are held firmly."""
+    counts = np.maximum(np.bincount(given, minlength=classes), 1)
+    return np.asarray(strength * np.maximum(1, counts.mean() / counts)[:, None] * Transition(classes, rate).full())
+
+
+def _confusion(views: Views, given: Labels, best: Stack) -> Transition:
+    """The matrix as if the likeliest class by the best symmetric fit were the true one."""
+    classes = views.shape[2]
+    guess = best.predict(_under(views, best.transition)).argmax(1)
+    counts = np.full((classes, classes), 0.2) + 2 * np.eye(classes)
+    np.add.at(counts, (guess, given), 1)
+    matrix = counts / counts.sum(1, keepdims=True)
+    others = (matrix - np.diag(np.diag(matrix))).max(1)
+    matrix += np.diag(np.maximum(1.5 * others - np.diag(matrix), 0))
+    return Transition.of(matrix / matrix.sum(1, keepdims=True))
+
+
+def _ease(views: Views, stack: Stack) -> float:
+    total, mean = 0.0, np.zeros(views.shape[2])
+    rows = views.shape[1]
+    for part in row_blocks(rows, len(views) * views.shape[2]):
+        q = stack.predict(_under(views[:, part], stack.transition))
+        total -= float((q * np.log(np.maximum(q, 1e-12))).sum())
+        mean += q.sum(0)
+    mean /= rows
+    whole = -float((mean * np.log(np.maximum(mean, 1e-12))).sum())
+    return float(1 - total / rows / max(1e-12, whole))
+
+
+def _normalised(logs: Floats) -> Floats:
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())

@@ -1,0 +1,425 @@
+"""A model of wrong labels over out-of-fold predictions of several learners: the centre of an audit and of ``fit``.
+
+``fit_noise_model`` calibrates the predictions, considers many hypotheses on the transition matrix (:mod:`hypotheses`), stacks
+the predictions under each (:mod:`stacking`), and averages over the hypotheses. What comes of it: class probabilities of new
+examples, how likely each given label is wrong, the noise rate with an interval, the transition matrix, the learners' weights,
+decision rules, and the accuracy of any prediction on correct labels, estimated without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseproof.audit.hypotheses import NEGLIGIBLE, FittedHypotheses, fit_hypotheses
+from noiseproof.audit.stacking import (
+    Calibration,
+    Floats,
+    Labels,
+    Stack,
+    Transition,
+    Views,
+    calibrate,
+    log_views,
+    row_blocks,
+    unmix,
+)  # fmt: skip
+
+__all__ = ["METRICS", "Estimate", "EstimatedScores", "Metric", "NoiseModel", "fit_noise_model"]
+
+Metric = Literal["accuracy", "balanced_accuracy", "f1_macro"]
+METRICS: tuple[Metric, ...] = ("accuracy", "balanced_accuracy", "f1_macro")
+Probabilities = NDArray[np.float32]
+MAX_JUDGED, MAX_JUDGED_NUMBERS, MIN_JUDGED = 4000, 400_000, 500
+"""Rows that hypotheses are fitted to: at most so many, rows times classes at most so many, but at least some"""
+MAX_KEPT_POSTERIORS = 2**24
+"""Numbers of the hypotheses' posteriors that are kept for estimates"""
+ACCURACY_POWER = 0.2
+"""The rule for accuracy divides probabilities by this power of the class frequencies: stacks favour large classes"""
+F1_POWERS = np.linspace(0, 1, 11)
+MAX_HYPOTHESES = 40
+MAX_MATRIX_CLASSES = 1000
+RATE_ERROR = 0.012
+"""Half the step of the grid of rates, as a standard deviation"""
+BOOTSTRAP_SAMPLES = 200
+
+
+class Estimate(NamedTuple):
+    """A number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class EstimatedScores(NamedTuple):
+    """What a prediction is worth on correct labels, estimated without them."""
+
+    accuracy: Estimate
+    balanced_accuracy: Estimate
+    auc: Estimate | None
+    """Area under the ROC curve, of several classes the mean of one against the rest; None without probabilities"""
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """A fitted model of wrong labels.
+
+    Attributes:
+        names: The names of the views.
+        calibration: How each view is calibrated to the given labels.
+        stacks: A stack for each hypothesis on the transition matrix that is kept.
+        probabilities: How far each hypothesis is believed, ``[H]``.
+        frequencies: The estimated frequencies of the true classes, ``[K]``.
+        rates: The noise rate by each hypothesis, ``[H]``.
+        noise_rate: The estimated share of wrong labels.
+        rate_interval: Its 95 % interval.
+        transition: ``T[k, j]``, the estimated probability that an example of class k is labelled j; None of too many classes.
+        f1_power: The power of the frequencies by which the rule for macro-averaged F1 divides.
+        out_of_fold: Class probabilities of the true label by the features alone, ``[N, K]``; None in a stored model.
+        posterior: Class probabilities of the true label by features and given label, ``[N, K]``; None in a stored model.
+        p_wrong: The probability that each given label is wrong, ``[N]``; None in a stored model.
+    """
+
+    names: tuple[str, ...]
+    calibration: Calibration
+    stacks: tuple[Stack, ...]
+    probabilities: Floats
+    frequencies: Floats
+    rates: Floats
+    noise_rate: float
+    rate_interval: tuple[float, float]
+    transition: Floats | None
+    f1_power: float
+    out_of_fold: Probabilities | None = None
+    posterior: Probabilities | None = None
+    p_wrong: Probabilities | None = None
+    judged: NDArray[np.intp] | None = None
+    """Rows whose posteriors by each hypothesis are kept"""
+    judged_posteriors: Probabilities | None = None
+    """``[H, rows, K]``"""
+
+    @property
+    def classes(self) -> int:
+        return len(self.frequencies)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The share of each view in the stack, averaged over the hypotheses."""
+        mean = self.probabilities @ np.array([stack.weights for stack in self.stacks])
+        return dict(zip(self.names, (mean / max(mean.sum(), 1e-12)).tolist(), strict=True))
+
+    def class_probabilities(self, views: Views) -> Probabilities:
+        """Predict the true class.
+
+        Args:
+            views: Predictions of the given label by the same learners, in the same order, ``[V, n, K]``.
+
+        Returns:
+            Probabilities ``[n, K]``.
+
+        Raises:
+            ValueError: If the views do not fit the model.
+        """
+        _check_views(views, len(self.names), self.classes)
+        found = np.empty(views.shape[1:], np.float32)
+        for part in row_blocks(views.shape[1], len(views) * self.classes):
+            found[part] = self._averaged(np.asarray(views[:, part]), None)[0]
+        return found
+
+    def _averaged(self, views: Views, given: Labels | None) -> tuple[Views, Views | None]:
+        """Mean prediction and mean posterior over the hypotheses, of rows that fit into memory."""
+        calibrated = self.calibration.apply(np.asarray(views, np.float32))
+        q = np.zeros(views.shape[1:])
+        posterior = None if given is None else np.zeros(views.shape[1:])
+        for weight, stack in zip(self.probabilities, self.stacks, strict=True):
+            one = stack.predict(log_views(unmix(calibrated, stack.transition)))
+            q += weight * one
+            if posterior is not None and given is not None:
+                posterior += weight * _posterior(one, stack.transition, given)
+        return q, posterior
+
+    def decide(self, probabilities: NDArray[np.floating], metric: Metric = "accuracy") -> Labels:
+        """Choose a class for each example.
+
+        Args:
+            probabilities: Of the true classes, ``[n, K]``, from :meth:`class_probabilities`.
+            metric: "accuracy" chooses the likeliest class, with a small correction of the class imbalance; "balanced_accuracy"
+                the class that is likeliest relative to its frequency; "f1_macro" is between the two.
+
+        Returns:
+            Classes ``[n]``.
+
+        Raises:
+            ValueError: If the metric is unknown.
+        """
+        powers = {"accuracy": ACCURACY_POWER, "balanced_accuracy": 1.0, "f1_macro": self.f1_power}
+        if metric not in powers:
+            raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
+        return _decide(np.asarray(probabilities), self.frequencies, powers[metric])
+
+    def estimated_scores(self, predicted: NDArray[np.generic], *, seed: int = 0) -> EstimatedScores:
+        """Estimate what an out-of-fold prediction is worth on correct labels.
+
+        Args:
+            predicted: Classes ``[N]``, or class probabilities ``[N, K]``, whose argmax is taken, of the rows that the model was
+                fitted to, by whatever learner, out of fold.
+            seed: Seed of the bootstrap over rows and hypotheses.
+
+        Returns:
+            Accuracy, balanced accuracy and, from probabilities, AUC, with 95 % intervals.
+
+        Raises:
+            ValueError: If the model was stored, and no rows are known, or there is not one prediction for each row.
+        """
+        if self.judged is None or self.judged_posteriors is None or self.p_wrong is None:
+            raise ValueError("scores are estimated by a model that was just fitted; a stored one knows no rows")
+        if len(predicted) != len(self.p_wrong):
+            raise ValueError(f"there must be one prediction for each of the {len(self.p_wrong)} rows, got {len(predicted)}")
+        rows = np.asarray(predicted)[self.judged]
+        scores = rows if rows.ndim == 2 else None
+        chosen = (rows if scores is None else scores.argmax(1)).astype(np.int64)
+        return _estimated(self.judged_posteriors, self.probabilities, chosen, scores, np.random.default_rng(seed))
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """What predicts, as arrays of numbers; the rows of the fit are left out."""
+        full = self.stacks[0].transition.matrix is not None or any(s.transition.matrix is not None for s in self.stacks)
+        transitions: dict[str, NDArray[np.generic]] = {"symmetric": np.array([s.transition.rate for s in self.stacks])}
+        if full:
+            transitions["matrices"] = np.array([s.transition.full() for s in self.stacks])
+        if self.transition is not None:
+            transitions["transition"] = self.transition
+        return {
+            "scale": self.calibration.scale, "calibration_bias": self.calibration.bias,
+            "stack_weights": np.array([s.weights for s in self.stacks]), "stack_bias": np.array([s.bias for s in self.stacks]),
+            "probabilities": self.probabilities, "frequencies": self.frequencies, "rates": self.rates,
+            "noise_rate": np.array([self.noise_rate, *self.rate_interval]), "f1_power": np.array(self.f1_power), **transitions,
+        }  # fmt: skip
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]], names: Sequence[str]) -> NoiseModel:
+        """The model from its arrays.
+
+        Args:
+            arrays: What :meth:`arrays` returned.
+            names: The names of the views.
+
+        Returns:
+            A model that predicts and decides; it knows no rows.
+
+        Raises:
+            ValueError: If an array is missing, or their shapes do not fit together.
+        """
+        found = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
+        needed = {
+            "scale", "calibration_bias", "stack_weights", "stack_bias", "probabilities", "frequencies", "rates", "noise_rate",
+            "f1_power", "symmetric",
+        }  # fmt: skip
+        if missing := sorted(needed - set(found)):
+            raise ValueError(f"the stored noise model lacks the array {missing[0]!r}")
+        v, h, k = len(names), len(found["probabilities"]), len(found["frequencies"])
+        shapes = {
+            "scale": (v,), "calibration_bias": (v, k), "stack_weights": (h, v), "stack_bias": (h, k), "probabilities": (h,),
+            "frequencies": (k,), "rates": (h,), "symmetric": (h,), "noise_rate": (3,), "f1_power": (), "matrices": (h, k, k),
+            "transition": (k, k),
+        }  # fmt: skip
+        for name, shape in shapes.items():
+            if name in found and (found[name].shape != shape or not np.isfinite(found[name]).all()):
+                raise ValueError(f"the array {name!r} of a stored noise model must be finite {shape}, got {found[name].shape}")
+        matrices = found.get("matrices", [None] * h)
+        stacks = tuple(
+            Stack(w, b, Transition(k, float(rate), matrix))
+            for w, b, rate, matrix in zip(
+                found["stack_weights"], found["stack_bias"], found["symmetric"], matrices, strict=True
+            )
+        )
+        rate, low, high = found["noise_rate"].tolist()
+        return cls(
+            tuple(names), Calibration(found["scale"], found["calibration_bias"]), stacks, found["probabilities"],
+            found["frequencies"], found["rates"], rate, (low, high), found.get("transition"), float(found["f1_power"]),
+        )  # fmt: skip
+
+
+def fit_noise_model(
+    views: Views, given: Labels, *, fold: Labels, seed: int = 0, names: Sequence[str] | None = None
+) -> NoiseModel:
+    """Fit a model of wrong labels to out-of-fold predictions.
+
+    Args:
+        views: Out-of-fold class probabilities of several learners, ``[V, N, K]``.
+        given: The given labels ``[N]``, integers from 0 to K - 1.
+        fold: The fold in which each row was held out, ``[N]``.
+        seed: Seed of the rows that hypotheses are fitted to where there are many.
+        names: The names of the learners; their numbers by default.
+
+    Returns:
+        The model, with its answers for these rows.
+
+    Raises:
+        ValueError: If views, labels and folds do not fit together.
+
+    Example:
+        >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.2, 0.8]] * 50)
+        >>> given = np.array([0, 0, 1, 1] * 49 + [1, 0, 1, 1])
+        >>> model = fit_noise_model(p[None], given, fold=np.arange(200) % 5)
+        >>> model.p_wrong.argmax().item(), model.decide(model.class_probabilities(p[None, :2])).tolist()
+        (196, [0, 0])
+    """
+    views, given, fold = np.asarray(views), np.asarray(given, np.int64), np.asarray(fold, np.int64)
+    _check_views(views, None if names is None else len(names), None)
+    v, n, k = views.shape
+    if given.shape != (n,) or fold.shape != (n,):
+        raise ValueError(f"there must be a label and a fold for each of the {n} rows, got {given.shape} and {fold.shape}")
+    if not n or given.min() < 0 or given.max() >= k:
+        raise ValueError(f"labels must be in [0, {k - 1}], the columns of the views")
+    limit = max(MIN_JUDGED, min(MAX_JUDGED, MAX_JUDGED_NUMBERS // k))
+    judged = np.arange(n) if n <= limit else np.sort(np.random.default_rng(seed).choice(n, limit, replace=False))
+    some, labels = np.asarray(views[:, judged], np.float64), given[judged]
+    calibration = calibrate(some, labels)
+    fitted = fit_hypotheses(calibration.apply(some), labels, fold[judged])
+    kept, probabilities = _kept(fitted)
+    stacks = tuple(fitted.stacks[index] for index in kept)
+    model = NoiseModel(
+        tuple(map(str, range(v))) if names is None else tuple(names), calibration, stacks, probabilities, np.full(k, 1 / k),
+        np.zeros(len(stacks)), 0.0, (0.0, 0.0), None, 0.0,
+    )  # fmt: skip
+    return _with_answers(model, views, given, judged)
+
+
+def _kept(fitted: FittedHypotheses) -> tuple[NDArray[np.intp], Floats]:
+    """The hypotheses that matter, and their probabilities."""
+    found = fitted.probabilities()
+    kept = np.argsort(-found, kind="stable")[:MAX_HYPOTHESES]
+    kept = np.sort(kept[found[kept] > NEGLIGIBLE])
+    return kept, found[kept] / found[kept].sum()
+
+
+def _with_answers(model: NoiseModel, views: Views, given: Labels, judged: NDArray[np.intp]) -> NoiseModel:
+    """The model with its answers for the rows that it was fitted to."""
+    _, n, k = views.shape
+    q, posterior = np.empty((n, k), np.float32), np.empty((n, k), np.float32)
+    wrong = np.zeros(len(model.stacks))
+    for part in row_blocks(n, len(views) * k):
+        calibrated = model.calibration.apply(np.asarray(views[:, part], np.float32))
+        labels, rows = given[part], np.arange(part.stop - part.start)
+        mean, after = np.zeros((len(rows), k)), np.zeros((len(rows), k))
+        for number, (weight, stack) in enumerate(zip(model.probabilities, model.stacks, strict=True)):
+            one = stack.predict(log_views(unmix(calibrated, stack.transition)))
+            known = _posterior(one, stack.transition, labels)
+            mean += weight * one
+            after += weight * known
+            wrong[number] += (1 - known[rows, labels]).sum(dtype=np.float64)
+        q[part], posterior[part] = mean, after
+    frequencies = q.mean(0, dtype=np.float64)
+    rates = wrong / n
+    rate = float(model.probabilities @ rates)
+    low, high = _quantiles(rates, model.probabilities, (0.025, 0.975))
+    margin = 1.96 * float(np.sqrt(RATE_ERROR**2 + rate * (1 - rate) / n))
+    p_wrong = 1 - posterior[np.arange(n), given]
+    few = judged[: max(1, MAX_KEPT_POSTERIORS // (k * len(model.stacks)))]
+    calibrated = model.calibration.apply(np.asarray(views[:, few], np.float32))
+    known = np.array([
+        _posterior(s.predict(log_views(unmix(calibrated, s.transition))), s.transition, given[few]) for s in model.stacks
+    ], np.float32)  # fmt: skip
+    return replace(
+        model, frequencies=frequencies, rates=rates, noise_rate=rate,
+        rate_interval=(max(0.0, low - margin), min(1.0, high + margin)), transition=_mean_transition(model),
+        f1_power=_f1_power(q, posterior, frequencies), out_of_fold=q, posterior=posterior, p_wrong=np.clip(p_wrong, 0, 1),
+        judged=few, judged_posteriors=known,
+    )  # fmt: skip
+
+
+def _mean_transition(model: NoiseModel) -> Floats | None:
+    """The mean transition matrix, unless it would be large."""
+    if model.classes > MAX_MATRIX_CLASSES:
+        return None
+    total = np.zeros((model.classes, model.classes))
+    for weight, stack in zip(model.probabilities, model.stacks, strict=True):
+        total += weight * stack.transition.full()
+    return total
+
+
+def _posterior(q: Views, transition: Transition, given: Labels) -> Views:
+    joint = transition.joint(q, given)
+    joint /= np.maximum(joint.sum(1, keepdims=True), 1e-30)
+    return joint
+
+
+def _decide(probabilities: NDArray[np.floating], frequencies: Floats, power: float) -> Labels:
+    scaled = probabilities / np.maximum(frequencies, 1e-9).astype(probabilities.dtype) ** power
+    return np.asarray(scaled.argmax(1), np.int64)
+
+
+def _f1_power(q: Probabilities, posterior: Probabilities, frequencies: Floats) -> float:
+    """The power whose rule has the highest expected macro-averaged F1 on the rows of the fit."""
+    found = []
+    classes = len(frequencies)
+    for power in F1_POWERS:
+        chosen = _decide(q, frequencies, power)
+        right = np.bincount(chosen, weights=posterior[np.arange(len(q)), chosen], minlength=classes)
+        f1 = 2 * right / np.maximum(np.bincount(chosen, minlength=classes) + posterior.sum(0, dtype=np.float64), 1e-9)
+        found.append(f1.mean())
+    return float(F1_POWERS[int(np.argmax(found))])
+
+
+def _quantiles(values: Floats, weights: Floats, shares: Sequence[float]) -> list[float]:
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    places = np.minimum(np.searchsorted(reached, np.asarray(shares)), len(values) - 1)
+    return [float(value) for value in values[order][places]]
+
+
+def _estimated(
+    posteriors: Probabilities,
+    weights: Floats,
+    chosen: Labels,
+    scores: NDArray[np.generic] | None,
+    generator: np.random.Generator,
+) -> EstimatedScores:
+    """Scores by each hypothesis; their mean, and quantiles over resampled rows and hypotheses."""
+    hypotheses, rows, _ = posteriors.shape
+    even = np.ones(rows)
+    means = np.array([_scores(each, even, chosen, scores) for each in posteriors])
+    samples = []
+    for number in generator.choice(hypotheses, BOOTSTRAP_SAMPLES, p=weights):
+        count = generator.multinomial(rows, np.full(rows, 1 / rows)).astype(np.float64)
+        samples.append(_scores(posteriors[number], count, chosen, scores))
+    low, high = np.nanquantile(np.array(samples), [0.025, 0.975], axis=0)
+    found = [Estimate(float(m), float(a), float(b)) for m, a, b in zip(weights @ means, low, high, strict=True)]
+    return EstimatedScores(found[0], found[1], found[2] if scores is not None else None)
+
+
+def _scores(posterior: Probabilities, count: Floats, chosen: Labels, scores: NDArray[np.generic] | None) -> list[float]:
+    """Expected accuracy, balanced accuracy and AUC under a posterior of the true labels; rows count so many times."""
+    rows, classes = posterior.shape
+    weighted = posterior * count[:, None]
+    right = np.bincount(chosen, weights=weighted[np.arange(rows), chosen], minlength=classes)
+    size = weighted.sum(0)
+    present = size > 0.5
+    found = [float(right.sum() / size.sum()), float((right[present] / size[present]).mean())]
+    if scores is None:
+        return [*found, 0.0]
+    columns = [1] if classes == 2 else np.flatnonzero(present).tolist()
+    return [*found, float(np.mean([_auc(np.asarray(scores)[:, k], weighted[:, k], count - weighted[:, k]) for k in columns]))]
+
+
+def _auc(score: NDArray[np.generic], positive: Floats, negative: Floats) -> float:
+    """The probability that a positive row has the higher score; ties count half."""
+    _, place = np.unique(score, return_inverse=True)
+    above = np.bincount(place, weights=positive)
+    below = np.bincount(place, weights=negative)
+    before = np.cumsum(below) - below / 2
+    return float((above * before).sum() / max(above.sum() * below.sum(), 1e-12))
+
+
+def _check_views(views: Views, count: int | None, classes: int | None) -> None:
+    if views.ndim != 3 or views.shape[2] < 2:
+        raise ValueError(f"views must be [V, N, K] of at least 2 classes, got shape {views.shape}")
+    if count is not None and len(views) != count:
+        raise ValueError(f"there must be {count} views, got {len(views)}")
+    if classes is not None and views.shape[2] != classes:
+        raise ValueError(f"views must have {classes} classes, got {views.shape[2]}")
