@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data import Split, load_digits, open_dataset
 from noiseproof.noise import NoiseSpec, NoisyLabels
-from noiseproof.paper.noise import resolve_noise
+from noiseproof.paper.recipes import resolve_noise
 
 __all__ = ["CLEAN", "DATA", "Examined", "opened"]
 

@@ -21,8 +21,9 @@ from rare_record import rare_classes
 from results import RESULTS, results
 
 from noiseproof import functional, list_losses
-from noiseproof.losses.base import Contract, Reduction
+from noiseproof.losses.base import Contract
 from noiseproof.losses.facts import CATALOGUE, as_json
+from noiseproof.program import Reduction
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -46,7 +47,8 @@ def stub() -> str:
         "import torch",
         "from torch import Tensor",
         "",
-        "from noiseproof.losses.base import Reduction, RobustLoss",
+        "from noiseproof.losses.base import RobustLoss",
+        "from noiseproof.program import Reduction",
         "",
     ]
     for entry in list_losses():

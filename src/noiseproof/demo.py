@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from noiseproof.io.files import write_whole
-from noiseproof.losses import find_loss
+from noiseproof.report.figures import draw_confidence
 from noiseproof.train import Outcome, Recipe, TrainingData, train
 from noiseproof.train.plan import FEATURE_DEFAULTS
+from noiseproof.train.record_files import BINS
 
 LOSSES = ("ce", "gce", "nce+rce", "anl-ce", "jal-ce", "jal-fl")
 LOSSES_IN_FIGURE = ("ce", "jal-ce")
@@ -58,14 +58,17 @@ def run(chosen: list[Recipe], data: TrainingData, console: Console) -> list[Outc
 def show(outcomes: list[Outcome], out: Path, console: Console) -> None:
     """Print the table, write the numbers and the figure, and say where they are."""
     console.print(_table(outcomes))
-    write_whole(out / "results.json", lambda path: path.write_text(_numbers(outcomes), encoding="utf-8"))
-    write_whole(out / "confidence.png", lambda path: _figure(outcomes, path))
-    console.print(
-        f"open {out / 'confidence.png'}: how sure each network is of right and of wrong labels", markup=False, highlight=False
-    )
-    console.print(f"numbers in {out / 'results.json'}", markup=False, highlight=False)
+    confidence = {outcome.record.recipe["loss"]: _confidence(outcome) for outcome in outcomes}
+    text = json.dumps([_numbers(outcome) | {"confidence": confidence[outcome.record.recipe["loss"]]} for outcome in outcomes])
+    write_whole(out / "results.json", lambda path: path.write_text(text, encoding="utf-8"))
+    draw_confidence(out / "confidence", {name.upper(): confidence[name] for name in LOSSES_IN_FIGURE})
     again = f"noiseproof compare {','.join(LOSSES)} --dataset digits --noise {outcomes[0].record.recipe['noise']}"
-    console.print(f"that was one seed; five show which losses differ:\n  {again}", highlight=False, soft_wrap=True)
+    for line in (
+        f"open {out / 'confidence.png'}: how sure each network is of right and of wrong labels",
+        f"numbers in {out / 'results.json'}",
+        f"that was one seed; five show which losses differ:\n  {again}",
+    ):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 COLUMNS = {
@@ -90,51 +93,18 @@ def _table(outcomes: list[Outcome]) -> Table:
     return table
 
 
-def _numbers(outcomes: list[Outcome]) -> str:
-    rows = []
-    for outcome in outcomes:
-        used, result = outcome.record.recipe, outcome.record.result
-        probabilities = {epoch: seen.probability for epoch, seen in outcome.predictions.items()}
-        rows.append(
-            {
-                "loss": used["loss"],
-                "test_accuracy": result["test_accuracy"],
-                "memorised": result["wrong_labels_memorised"],
-                "learned": result["right_labels_learned"],
-                "criterion": outcome.record.loss,
-                "recipe": used,
-                "confidence": {epoch: [round(float(p), 4) for p in values] for epoch, values in probabilities.items()},
-            }
-        )
-    return json.dumps(rows, indent=1)
+def _numbers(outcome: Outcome) -> dict[str, Any]:
+    used, result = outcome.record.recipe, outcome.record.result
+    measured = {"memorised": result["wrong_labels_memorised"], "learned": result["right_labels_learned"]}
+    accuracy = {"test_accuracy": result["test_accuracy"]}
+    return {"loss": used["loss"], **accuracy, **measured, "criterion": outcome.record.loss, "recipe": used}
 
 
-def _figure(outcomes: list[Outcome], path: Path) -> None:
-    """The paper's histogram: the probability given to right and to wrong labels as training goes on."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    chosen = [outcome for outcome in outcomes if outcome.record.recipe["loss"] in LOSSES_IN_FIGURE]
-    epochs, wrong = sorted(chosen[0].predictions), _wrong(chosen[0])
-    figure = Figure(figsize=(3.1 * len(epochs), 2.7 * len(chosen)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(len(chosen), len(epochs), sharex=True, sharey=True, squeeze=False)
-    for row, outcome in zip(axes, chosen, strict=True):
-        for axis, epoch in zip(row, epochs, strict=True):
-            confidence = outcome.predictions[epoch].probability
-            parts = [confidence[~wrong], confidence[wrong]]
-            axis.hist(parts, bins=20, range=(0, 1), label=["right label", "wrong label"], color=["#2b6cb0", "#dd6b20"])
-            axis.set_title(f"{outcome.record.recipe['loss'].upper()}, epoch {epoch}", fontsize=10)
-            axis.spines[["top", "right"]].set_visible(False)
-        row[0].set_ylabel("training examples")
-    for axis in axes[-1]:
-        axis.set_xlabel("probability of the given label")
-    axes[0][0].legend(frameon=False)
-    titles = " and ".join(find_loss(name).title.lower() for name in LOSSES_IN_FIGURE)
-    figure.suptitle(f"{100 * wrong.mean():.0f} % wrong labels: {titles}", fontsize=11)
-    figure.savefig(path, format="png", dpi=130)
-
-
-def _wrong(outcome: Outcome) -> NDArray[np.bool_]:
-    wrong = outcome.task.wrong
-    return np.zeros(len(outcome.task.train), bool) if wrong is None else wrong
+def _confidence(outcome: Outcome) -> dict[int, dict[str, list[int]]]:
+    """Histograms of the probability of the given label, by epoch and by kind of label."""
+    wrong = outcome.task.wrong if outcome.task.wrong is not None else np.zeros(len(outcome.task.train), bool)
+    kinds = {"right": ~wrong, "wrong": wrong}
+    return {
+        epoch: {kind: np.histogram(seen.probability[kept], BINS, (0, 1))[0].tolist() for kind, kept in kinds.items()}
+        for epoch, seen in outcome.predictions.items()
+    }

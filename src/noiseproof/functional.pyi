@@ -5,7 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from noiseproof.losses.base import Reduction, RobustLoss
+from noiseproof.losses.base import RobustLoss
+from noiseproof.program import Reduction
 
 def ce(
     logits: Tensor,

@@ -174,7 +174,7 @@ def test_the_demo_writes_a_figure_and_numbers(tmp_path):
     numbers = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
     assert [row["loss"] for row in numbers] == list(demo.LOSSES)
     assert set(numbers[0]) >= {"test_accuracy", "memorised", "learned", "criterion"}
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["confidence.png", "results.json"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["confidence.png", "confidence.svg", "results.json"]
 
 
 def test_the_demo_says_at_once_that_it_cannot_write(tmp_path):

@@ -16,7 +16,7 @@ from noiseproof.data import (
     Rotation,
     evaluation,
 )
-from noiseproof.paper.augmentations import (
+from noiseproof.paper.datasets import (
     CIFAR10,
     CIFAR100,
     CLOTHING1M,

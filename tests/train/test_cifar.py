@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from noiseproof import paper
 from noiseproof.data import Split, open_dataset
 from noiseproof.models import create_model
-from noiseproof.paper.augmentations import CIFAR10
+from noiseproof.paper.datasets import CIFAR10
 from noiseproof.train import override, train, with_noise
 
 

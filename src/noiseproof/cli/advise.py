@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from noiseproof.audit import Audit
     from noiseproof.data import Dataset
 
-__all__ = ["advise"]
-
 PLACE = "Your data, as for 'noiseproof train'; left out, say --classes and --kind."
 Place = Annotated[str | None, typer.Argument(metavar="[DATA]", help=PLACE)]
 Labels = Annotated[str | None, typer.Option(metavar="FILE", help="Their labels, instead of the data's own.")]

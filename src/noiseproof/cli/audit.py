@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from noiseproof.audit import Audit, Progress
     from noiseproof.data import Dataset
 
-__all__ = ["AuditProgress", "audit"]
-
 PLACE = "An .npz file, a CSV of features with labels, an image folder, a list of image files, or a data set's name."
 Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE)]
 Labels = Annotated[str | None, typer.Option(metavar="FILE", help="The labels to audit, instead of the data's own.")]

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-__all__ = ["completed", "datasets", "downloads", "losses", "models", "noises", "recipes", "runs", "several_losses"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 Completer = Callable[[str], list[str]]
 

@@ -10,8 +10,6 @@ from rich.markup import escape
 
 from noiseproof.cli.output import console, errors_reported
 
-__all__ = ["report"]
-
 Runs = Annotated[list[Path], typer.Argument(metavar="RUNS...", help="Folders of runs, and .jsonl files of records.")]
 Out = Annotated[Path, typer.Option(help="The HTML file.")]
 Figures = Annotated[

@@ -10,8 +10,6 @@ import typer
 from noiseproof.cli.output import Console, echo, errors_reported
 from noiseproof.cli.usage import sigterm_as_ctrl_c
 
-__all__ = ["reproduce"]
-
 Tables = Annotated[
     str | None,
     typer.Argument(

@@ -21,8 +21,6 @@ from typer.core import TyperGroup
 
 from noiseproof.cli.output import Console, drop_output, fail
 
-__all__ = ["Commands", "Stopped", "import_local_modules", "sigterm_as_ctrl_c"]
-
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Of click, or of the copy of it that newer versions of Typer have"""
 RECIPE_FIELDS = (

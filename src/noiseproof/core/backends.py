@@ -13,16 +13,6 @@ from noiseproof.core import reference
 from noiseproof.core.dispatch_state import is_compiling
 from noiseproof.core.row_sums import RowSum
 
-__all__ = [
-    "REFERENCE",
-    "Backend",
-    "ProgramRunner",
-    "backend_for",
-    "backend_of_device",
-    "is_traced",
-    "register_backend",
-]
-
 BACKEND_VARIABLE = "NOISEPROOF_BACKEND"
 
 

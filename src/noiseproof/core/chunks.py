@@ -8,8 +8,6 @@ from torch import Tensor
 
 from noiseproof.core.dispatch_state import on_cpu
 
-__all__ = ["Space", "in_chunks", "split_rows"]
-
 # Logits in a chunk. On the CPU all passes over it stay in the cache, and temporaries are of its size; elsewhere it is so large
 # that the number of launches does not count.
 CPU_CHUNK = 2**18

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from noiseproof.core.row_sums import RowSum, ceiling
 
-__all__ = ["focal_grad_at", "focal_grads", "focal_grads_from_top", "focal_terms", "power_changes"]
-
 
 def focal_terms(
     e: Tensor,

@@ -11,18 +11,6 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-__all__ = [
-    "Recording",
-    "has_dispatch_mode",
-    "is_compiling",
-    "is_eager_cpu",
-    "is_mapped",
-    "is_transformed",
-    "on_cpu",
-    "only_autograd",
-]
-__all__ += ["transforms_active"]
-
 _functorch_is_active = torch._C._are_functorch_transforms_active
 _is_included, _VMAP = torch._C._dispatch_tls_is_dispatch_key_included, torch._C._dispatch_key_parse("VmapMode")
 

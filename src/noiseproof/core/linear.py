@@ -20,8 +20,6 @@ from noiseproof.core.backends import backend_of_device
 from noiseproof.core.operation import forward_pass
 from noiseproof.core.row_sums import accumulation_dtype, decode
 
-__all__ = ["Gradients", "Products", "chunk_budget", "chunk_rows", "linear_statistics", "no_second_derivative"]
-
 CPU_CHUNK_BYTES = 2**27
 DEVICE_CHUNK_BYTES = 7 * 2**26
 # The largest piece of the weight's gradient that is formed in another dtype than it is added to.

@@ -13,8 +13,6 @@ from noiseproof.core.backends import REFERENCE, backend_for, backend_of_device, 
 from noiseproof.core.dispatch_state import Recording, has_dispatch_mode, is_compiling, is_mapped, is_transformed, on_cpu
 from noiseproof.core.row_sums import accumulation_dtype, decode, plain_gradient, plain_jvp, plain_statistics
 
-__all__ = ["forward_pass", "row_statistics_backward", "row_statistics_op", "rows_of_labels", "statistics_of_rows"]
-
 
 def forward_pass(logits: Tensor, target: Tensor, needs_key: str) -> tuple[Tensor, Tensor]:
     """``logits [N, K]``, ``target [N]`` -> statistics ``[2 + R, N]``, nll and log1m first; what the backward pass wants.

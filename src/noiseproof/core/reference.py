@@ -18,19 +18,6 @@ from noiseproof.core.class_terms import focal_grad_at, focal_grads, focal_grads_
 from noiseproof.core.dispatch_state import is_compiling, on_cpu
 from noiseproof.core.row_sums import FOCAL_KINDS, RowSum
 
-__all__ = [
-    "MIN_EXPONENT",
-    "FirstPass",
-    "backward",
-    "checked_labels",
-    "finite_sum",
-    "first_pass",
-    "forward",
-    "scale",
-    "second_pass",
-]
-__all__ += ["small_pass"]
-
 # Up to so many classes differences of probabilities are formed from e - 1, which is exact where classes tie: nothing else is
 # left of the gradient where the label is far below them. With more classes the other terms outweigh that error.
 MAX_EXACT_CLASSES = 64

@@ -11,9 +11,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-__all__ = ["FOCAL_KINDS", "RowSum", "accumulation_dtype", "ceiling", "decode", "encode", "focal_term", "key_of", "parse"]
-__all__ += ["plain_gradient", "plain_jvp", "plain_statistics"]
-
 Kind = Literal["nll", "power", "focal", "clipped_focal", "margin"]
 FOCAL_KINDS = ("focal", "clipped_focal")
 FORMER_KINDS = {"room": "clipped_focal", "lead": "margin"}

@@ -31,9 +31,6 @@ MAX_CLASSES_ADDED = 64
 FORMER_ATTRIBUTES = {"miss": "p_others", "hit": "p_target", "log_miss": "log1m_p_target", "lead": "margin"}
 """What attributes of :class:`RowStatistics` were called before, which still works and warns"""
 
-__all__ = ["Logits", "RowStatistics", "Source", "Statistic", "every_label_statistics", "row_statistics"]
-__all__ += ["StatisticsLeaf", "needs_key_of", "statistics_of"]
-
 
 @dataclass(frozen=True)
 class Statistic:

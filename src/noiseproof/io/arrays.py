@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from noiseproof.io.files import ReadError, open_regular
 from noiseproof.io.text import LINE_TEXT, MAX_LINE_BYTES, excerpt, whole_text
 
-__all__ = ["NpzFile", "check_size", "check_unpacked", "fill", "read_npy", "read_table"]
-
 MAX_UNPACKED_BYTES, MAX_UNPACK_RATIO = 2**28, 32
 """A packed file may unpack to this many bytes, or to this many times its size if that is more."""
 CHUNK_BYTES = 2**20

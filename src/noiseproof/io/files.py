@@ -13,20 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = [
-    "ReadError",
-    "checksum",
-    "exists",
-    "file_and_name",
-    "find_file",
-    "flush",
-    "is_dir",
-    "is_file",
-    "locked",
-    "make_folder",
-]
-__all__ += ["make_folder", "open_regular", "remove_partial", "write_whole"]
-
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 ABSENT_ON_WINDOWS = (21, 123, 1921)  # a drive without a disk, a name no file can have, a link that leads nowhere
 

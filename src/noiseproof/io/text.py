@@ -15,9 +15,6 @@ from typing import Any
 
 from noiseproof.io.files import ReadError, open_regular
 
-__all__ = ["all_lines", "cell", "check_nesting", "csv_rows", "duration", "excerpt", "parse_json", "printable", "read_json"]
-__all__ += ["text_lines"]
-
 MAX_LINE_BYTES = 2**24
 MAX_TEXT_BYTES, MAX_JSON_BYTES = 2**30, 2**27  # the objects of JSON take 25 times the bytes of their text
 LINE_TEXT = re.compile(r"[^\r\n]+")

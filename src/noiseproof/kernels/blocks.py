@@ -15,9 +15,6 @@ import triton.language as tl
 
 from noiseproof.kernels.terms import MIN_FLOAT, class_terms, exp, focal_terms, log1p, norm_power, power_change, power_term
 
-__all__ = ["add_block", "changes", "focal_block", "focal_from_moments", "keep", "keep_focal", "keep_power", "keep_row", "over"]
-__all__ += ["is_lost", "unmasked", "without_largest"]
-
 
 @triton.jit
 def over(terms):

@@ -15,8 +15,6 @@ import torch
 import triton
 from torch import Tensor
 
-__all__ = ["Launch", "blocks", "launch", "on", "power_of_two"]
-
 VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
 IS_TESTED_TRITON = (3, 6) <= VERSION <= (3, 7)
 """What launches a compiled kernel was looked at in these; its arguments are no promise of Triton's."""

@@ -29,8 +29,6 @@ from noiseproof.kernels.terms import (
     safe_label,
 )
 
-__all__ = ["line_forward"]
-
 
 @triton.jit
 def _over(terms):

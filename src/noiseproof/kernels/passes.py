@@ -16,18 +16,6 @@ from noiseproof.kernels.line import line_forward
 from noiseproof.kernels.stream import stream_backward, stream_forward
 from noiseproof.kernels.tile import tile_backward, tile_forward
 
-__all__ = [
-    "ACROSS",
-    "EXACT_CLASSES",
-    "backward",
-    "first_pass",
-    "forward",
-    "moments_suffice",
-    "second_pass",
-    "slots_of",
-    "suits",
-]
-
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 EXACT_CLASSES = 64  # classes up to which differences are formed from e - 1, as in the reference
 TILE = 1024  # classes of a row that is kept in registers, by one warp: sums across warps would wait for each other

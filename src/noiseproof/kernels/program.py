@@ -26,9 +26,6 @@ from noiseproof.kernels.reductions import add_up, exp, finish, logaddexp, scale_
 from noiseproof.kernels.terms import expm1, log1p
 from noiseproof.program import Formula, Node, Program, Reduction, Value
 
-__all__ = ["ADDED", "has_kernel", "kernel_of", "name_of", "run_program", "scaled_grads"]
-__all__ += ["grads_function", "statements"]
-
 BLOCK = 512
 MAX_ROWS_ALONE = 8192
 MIN_SHARED_LOGITS = 2**26

@@ -13,8 +13,6 @@ from torch import Tensor
 from noiseproof.kernels.launch import blocks, launch
 from noiseproof.kernels.terms import log1p
 
-__all__ = ["add_up", "exp", "finish", "logaddexp", "scale", "scale_of", "scaled", "softplus", "weigh"]
-
 SCALE_BLOCK = 4096
 
 

@@ -20,8 +20,6 @@ if IS_TESTED_TRITON:
 else:  # whose Gluon may be another: it is no promise of Triton's either
     single_pass_rows = None
 
-__all__ = ["run_single_pass"]
-
 WARPS, DEPTH, LAG = 16, 2, 3
 """A block is ACROSS bytes for each thread, DEPTH times; the next row is added up LAG blocks after its copy begins."""
 TAILS = (1, 2)  # blocks of a row that may be in registers

@@ -34,8 +34,6 @@ from noiseproof.kernels.single_pass_row import (
 from noiseproof.kernels.stream import gradient_of
 from noiseproof.kernels.terms import MIN_DIVISOR, MIN_FLOAT, safe_label
 
-__all__ = ["single_pass_rows"]
-
 NO_PAIR = gl.constexpr(-8323200)  # two -inf in bfloat16
 
 

@@ -12,8 +12,6 @@ from noiseproof.kernels.blocks import is_lost, keep, without_largest
 from noiseproof.kernels.stream import factors_of
 from noiseproof.kernels.terms import FLOOR, SURE_SUM, at_least, exp, log1p, norm_power, power_term, rest_of_largest
 
-__all__ = ["add_two", "factors_of_row", "keep_statistics", "lanes_to_row", "row_numbers", "share_of", "shares_of_one"]
-
 
 @triton.jit
 def add_two(a, b, more_a, more_b):

@@ -23,8 +23,6 @@ from noiseproof.kernels.reductions import add_up, scaled
 from noiseproof.kernels.tile import own_logit, row_gradient, row_sums, tile_of, write_rows
 from noiseproof.program import Formula, LossCall
 
-__all__ = ["SmallStep", "step_for", "text_of"]
-
 MAX_CLASSES = 128
 MAX_LOGITS = 2**18
 """Elements of a batch"""

@@ -49,8 +49,6 @@ from noiseproof.kernels.terms import (
     safe_label,
 )
 
-__all__ = ["factors_of", "gradient_of", "stream_backward", "stream_forward"]
-
 
 @triton.jit
 def _unmasked(base, place, label, classes, origin, LANES: tl.constexpr, BLOCK: tl.constexpr):

@@ -9,20 +9,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = [
-    "FLOOR",
-    "MIN_DIVISOR",
-    "MIN_FLOAT",
-    "SURE_SUM",
-    "exp",
-    "expm1",
-    "focal_grads_from_top",
-    "focal_terms",
-    "log1p",
-    "norm_power",
-]
-__all__ += ["at_least", "class_terms", "power_change", "power_term", "rest_of_largest", "row_factors", "safe_label"]
-
 MIN_FLOAT = tl.constexpr(
     -3.4028234663852886e38
 )  # of float32: no logit is below it but -inf, and it can be subtracted from itself

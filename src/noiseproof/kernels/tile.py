@@ -29,8 +29,6 @@ from noiseproof.kernels.terms import (
     safe_label,
 )
 
-__all__ = ["own_logit", "row_gradient", "row_sums", "tile_backward", "tile_forward", "tile_of", "write_rows"]
-
 
 @triton.jit
 def _power_sum(x, e_less, tops, rest, own, inverse, log_sum, Q: tl.constexpr):

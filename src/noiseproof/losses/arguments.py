@@ -13,8 +13,6 @@ from noiseproof.core import accumulation_dtype
 if TYPE_CHECKING:
     from noiseproof.losses.base import RobustLoss
 
-__all__ = ["arguments_of", "as_rows", "by_name", "by_name_error", "check_weight", "raise_unknown", "result_dtype"]
-
 
 def raise_unknown(loss: object, unknown: dict[str, object]) -> NoReturn:
     """For a call with arguments that a loss does not have; apart from ``forward``, whose every line a compiler reads."""

@@ -28,8 +28,6 @@ from noiseproof.losses.fused import (
 )
 from noiseproof.program import LossCall, Reduction
 
-__all__ = ["Contract", "Reduction", "RobustLoss", "Sum"]
-
 REDUCTIONS = ("none", "mean", "sum")
 
 

@@ -9,8 +9,6 @@ from noiseproof.checks import check_range
 from noiseproof.core.statistics import RowStatistics, row_statistics
 from noiseproof.losses.base import Contract, RobustLoss, changed_options
 
-__all__ = ["Sum", "inner_loss", "pair_terms", "terms_of"]
-
 
 class Sum(RobustLoss):
     """A weighted sum of losses, which still makes one pass over the logits.

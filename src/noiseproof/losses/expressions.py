@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.losses.base import RobustLoss, parameters_of
 
-__all__ = ["both", "evaluate", "names_in", "parse", "plus", "times", "values_of", "with_constants"]
-
 ALLOWED_NODES = (
     *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.Subscript, ast.Call, ast.IfExp),
     *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.UnaryOp, ast.USub, ast.Not),

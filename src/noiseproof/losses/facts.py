@@ -22,8 +22,6 @@ from noiseproof.losses.recommended import recommended_settings
 if TYPE_CHECKING:
     from noiseproof.losses.catalog import LossEntry
 
-__all__ = ["LossFacts", "ParameterFacts", "collect_facts", "facts_of", "find_facts", "list_facts", "lookup", "normalise"]
-
 FOLDER = Path(__file__).parent
 CATALOGUE = FOLDER / "catalogue.json"
 T = TypeVar("T")

@@ -25,9 +25,6 @@ from noiseproof.program import Formula, LossCall, eager_backend, fused_step, rec
 if TYPE_CHECKING:
     from noiseproof.losses.base import RobustLoss
 
-__all__ = ["Programs", "attribute_key", "cache_key_of", "can_have_program", "fused_loss", "keep_for_compiler", "loss_call"]
-__all__ += ["programs_of", "recorded", "recorded_call", "signature"]
-
 
 def loss_call(loss: "RobustLoss", logits: Tensor, target: Tensor, recorded: bool = False) -> LossCall | None:
     """What a step with the program of this loss is given; None if it has none, or the batch is not one for it."""

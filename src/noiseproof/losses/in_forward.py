@@ -11,8 +11,6 @@ from noiseproof.losses.arguments import as_rows
 from noiseproof.losses.base import RobustLoss
 from noiseproof.losses.fused import loss_call
 
-__all__ = ["GradientInForward"]
-
 
 class GradientInForward(nn.Module):
     """A loss with the gradient of the logits computed in the forward pass: for large logits that nothing else reads.

@@ -17,8 +17,6 @@ from noiseproof.core.linear import Gradients, Products, chunk_budget, chunk_rows
 from noiseproof.core.statistics import Logits, RowStatistics, Statistic, StatisticsLeaf, needs_key_of, statistics_of
 from noiseproof.losses.base import RobustLoss
 
-__all__ = ["LinearLoss", "linear_loss"]
-
 EVERY_LABEL_MATRICES = 16
 """So many matrices of a chunk's size the losses of all its labels take, at least, with what autograd keeps of them."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["KINDS_OF_DATA", "MANY_CLASSES", "DataKind", "RecommendedSettings", "kind_of_data", "recommended_settings"]
-
 DataKind = Literal["images", "images-many-classes", "photographs", "photographs-pretrained", "features"]
 MANY_CLASSES = 50
 """Classes from which on small images count as ``images-many-classes``."""

@@ -17,9 +17,6 @@ from torch import Tensor, nn
 from noiseproof.checks import check_integer
 from noiseproof.plugins import load_plugins
 
-__all__ = ["INITIALISE", "Classifier", "Initialisation", "activated", "create_model", "find_model"]
-__all__ += ["initialise_published", "list_models", "register_model", "replace_head"]
-
 Initialisation = Literal["published", "torchvision"]
 HEAD = "fc"
 """The name of the last layer in every model's state dict."""

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from noiseproof.checks import check_integer
 from noiseproof.models.base import INITIALISE, Classifier, Initialisation, activated, register_model, round_up, shape_text
 
-__all__ = ["BasicBlock", "Bottleneck", "ResNet", "resnet18", "resnet34", "resnet50"]
-
 Stem = Literal["cifar", "imagenet"]
 INITIALISATION_OF: dict[Stem, Initialisation] = {"cifar": "published", "imagenet": "torchvision"}
 

@@ -18,8 +18,6 @@ from noiseproof.models.base import (
     shape_text,
 )
 
-__all__ = ["CNN5", "MLP"]
-
 CNN5_WIDTHS = (32, 64, 128, 128)
 CNN5_SIDE = 32
 

@@ -13,8 +13,6 @@ from noiseproof.io.text import excerpt
 from noiseproof.models.base import HEAD
 from noiseproof.plugins import load_plugins
 
-__all__ = ["load_weights", "weights_header"]
-
 M = TypeVar("M", bound=nn.Module)
 
 

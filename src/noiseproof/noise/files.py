@@ -17,9 +17,6 @@ from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
 from noiseproof.noise.matrix import MATRIX_NOISES, RULES, LabelNoise, NoisyLabels, as_labels, label_hash, rows_of_numbers
 from noiseproof.plugins import load_plugins
 
-__all__ = ["load_labels", "read_noisy_labels", "verify"]
-__all__ += ["write_noisy_labels"]
-
 MANIFEST, LABELS_FILE = "manifest.json", "labels.npy"
 MANIFEST_FORMAT = 1
 MANIFEST_FIELDS: dict[str, tuple[type, ...]] = {

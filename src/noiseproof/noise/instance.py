@@ -11,8 +11,6 @@ from noiseproof.checks import check_range
 from noiseproof.keyed_random import random_keys, random_uniform
 from noiseproof.noise.matrix import LabelNoise, NoisyLabels, as_labels, symmetric
 
-__all__ = ["INSTANCE", "asked_noise", "image_hash", "instance_dependent"]
-
 INSTANCE = "instance"
 
 RATE_SPREAD = 0.1

@@ -15,8 +15,6 @@ from noiseproof.noise.matrix import LabelError, LabelNoise, NoisyLabels
 from noiseproof.noise.spec import NoiseSpec
 from noiseproof.version import __version__
 
-__all__ = ["CleanLabels", "MadeNoise", "NoiseMatrix", "make_noisy_labels", "noise_matrix", "verify_noisy_labels"]
-
 DEFAULT_CLASSES = 10
 """Of noise that is defined for any number of classes, where only its matrix is looked at"""
 MAX_CLASSES_LISTED = 20

@@ -24,9 +24,6 @@ from noiseproof.io.files import ReadError, is_dir, is_file
 from noiseproof.io.text import csv_rows, excerpt, read_json
 from noiseproof.keyed_random import random_keys, random_uniform
 
-__all__ = ["RULES", "CleanAccuracy", "LabelNoise", "NoisyLabels", "Rule", "asymmetric", "clean_accuracy", "corrupt"]
-__all__ += ["exact_counts", "from_file", "from_matrix", "label_hash", "pairflip", "symmetric"]
-
 Rule = Literal["exact", "draws", "published"]
 RULES: tuple[Rule, ...] = ("exact", "draws", "published")
 Labels = NDArray[np.int64]

@@ -14,8 +14,6 @@ from noiseproof.io.files import ReadError, checksum, file_and_name
 from noiseproof.io.text import cell, csv_rows, excerpt
 from noiseproof.noise.files import load_labels
 
-__all__ = ["SoftLabels", "column_order", "read_matrix", "read_predictions", "read_soft_labels"]
-
 PREDICTIONS_ARRAY, CLASS_PREFIX = "probabilities", "p_"
 """What 'noiseproof predict' calls its array, and puts before a class's name in the header of a table"""
 SOFT_ARRAY, GIVEN_ARRAY, CLASSES_ARRAY = "posterior", "given", "classes"

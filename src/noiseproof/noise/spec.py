@@ -30,8 +30,6 @@ from noiseproof.noise.matrix import (
 )
 from noiseproof.noise.soft import SoftLabels, read_soft_labels
 
-__all__ = ["NoiseSpec", "from_spec"]
-
 NO_NOISE_KIND, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"
 HUMAN = "human"  # human:worst is a name of the paper's recipes alone
 NUMBER_TEXT = re.compile(r"\d*\.?\d+", re.ASCII)

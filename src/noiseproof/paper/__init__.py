@@ -2,8 +2,8 @@
 
 cells         the 439 published numbers
 settings      how each loss is trained on each data set, in the paper's text and in its code
-noise         what asymmetric, instance and human noise are for each data set
-recipes       recipe: a run by its name, cifar10/jal-ce; recipe_of: the run behind a published number
+recipes       recipe: a run by its name, cifar10/jal-ce; recipe_of: the run behind a published number; what asymmetric,
+              instance and human noise are for each data set
 plan          the runs behind the numbers and the figures, each once, in the order in which they are worth running
 measured      the published numbers with the runs behind them
 agreement     do a number and a whole table agree with the paper
@@ -16,7 +16,7 @@ figures       the paper's figures as files
 page          all of it as one HTML file
 reproduction  reproduce: train what is missing, and the results
 command       the options of 'noiseproof reproduce' as text, and what it prints while it trains
-plugin        the paper's data sets, augmentations and network by name: datasets, augmentations, networks, download
+plugin        the paper's data sets, augmentations and network by name: datasets, networks, download
 pickles       files of pickles, in which CIFAR, the labels of CIFAR-N and torchvision's weights are published
 
 The text leaves things out and sometimes contradicts the code that made its numbers. Both are kept: ``paper-code``, the default,

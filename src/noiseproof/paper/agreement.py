@@ -14,21 +14,6 @@ from typing import Literal, NamedTuple
 
 from noiseproof.comparison.paired import ALPHA, Interval, Sample, t_quantile, t_tails
 
-__all__ = [
-    "Agreement",
-    "MeanDifference",
-    "Point",
-    "Ranking",
-    "Spread",
-    "UsualSpread",
-    "Verdict",
-    "compare",
-    "mean_difference",
-    "ranking",
-    "spread",
-    "usual_spreads",
-]
-
 Verdict = Literal["agrees", "above", "below", "too few"]
 
 

@@ -15,8 +15,6 @@ from noiseproof.paper.cells import DATASET_NAMES, Cell
 from noiseproof.paper.measured import CellResult, average, usual_spread
 from noiseproof.report.groups import counted, named_seeds
 
-__all__ = ["VERDICTS", "Answer", "answer"]
-
 VERDICTS = {"agrees": ("=", "agree"), "above": ("▲", "above"), "below": ("▼", "below"), "too few": ("?", "not judged")}
 """Verdicts on a cell, each as a mark and in words"""
 SEEDS_PER_CELL = 3  # of each published number

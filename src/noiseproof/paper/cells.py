@@ -9,8 +9,6 @@ from importlib import resources
 
 from noiseproof.losses import find_loss
 
-__all__ = ["DATASET_NAMES", "Cell", "cells"]
-
 DATASET_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "webvision": "WebVision", "ilsvrc12": "ILSVRC12"}
 DATASET_NAMES |= {"clothing1m": "Clothing1M", "digits": "Digits"}
 """Data sets as they are shown"""

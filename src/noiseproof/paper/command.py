@@ -24,8 +24,6 @@ from noiseproof.train.plan import device_named
 from noiseproof.train.run_list import AnyOutcome, Executor, LocalExecutor, PlannedRun, RunListOutcome
 from noiseproof.train.runs import BusyError
 
-__all__ = ["Display", "Log", "planned", "what_is_missing", "written"]
-
 MAX_SEEDS = 100
 
 

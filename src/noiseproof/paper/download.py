@@ -19,8 +19,6 @@ from noiseproof.data.registry import Progress
 from noiseproof.io.files import checksum, exists, is_file, locked
 from noiseproof.io.text import excerpt
 
-__all__ = ["DownloadSource", "RemoteFile", "fetch"]
-
 RETRIES = 2
 TIMEOUT = (15.0, 60.0)
 """Seconds until a connection is there, and without a single byte"""

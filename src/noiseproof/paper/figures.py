@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from noiseproof.paper.groups import PaperGroup
 from noiseproof.paper.plan import FIGURES, Curve, curve_recipe
 from noiseproof.paper.recipes import HISTOGRAMS, recipe
 from noiseproof.paper.settings import PROFILES
-from noiseproof.report.figures import LINE_COLORS, Embedding, draw_embeddings, draw_panels, save_figure
-from noiseproof.train.record_files import BINS
-
-__all__ = ["DrawnFigure", "draw_figure", "runs_of"]
+from noiseproof.report.figures import Embedding, draw_confidence, draw_embeddings, draw_panels
 
 (HISTOGRAM_EPOCHS,) = set(HISTOGRAMS.values())
 
@@ -80,19 +75,5 @@ def _draw_curves(path: Path, found: Mapping[Curve, PaperGroup]) -> list[Path]:
 
 
 def _draw_histogram(path: Path, found: Mapping[Curve, PaperGroup]) -> list[Path]:
-    rows = [(curve.name, group.confidence) for curve, group in found.items()]
-
-    def draw(figure: Any) -> None:
-        axes = figure.subplots(len(rows), len(HISTOGRAM_EPOCHS), squeeze=False, sharex=True, sharey=True)
-        for line, (name, confidence) in zip(axes, rows, strict=True):
-            for axis, epoch in zip(line, HISTOGRAM_EPOCHS, strict=True):
-                for kind, hatch, color in (("right", None, LINE_COLORS[0]), ("wrong", "////", LINE_COLORS[1])):
-                    style = {"facecolor": color, "alpha": 0.75} if hatch is None else {"fill": False, "edgecolor": color}
-                    counts = confidence[epoch].get(kind, [0.0] * BINS)
-                    axis.bar((np.arange(BINS) + 0.5) / BINS, counts, 1 / BINS, hatch=hatch, label=f"{kind} labels", **style)
-                axis.set_title(f"{name} with {epoch} epochs", fontsize=9)
-        for axis in axes[-1]:
-            axis.set_xlabel("probability of the given label")
-        axes[0, 0].legend(fontsize=8)
-
-    return save_figure(path, (12, 2.6 * len(rows)), draw)
+    rows = {curve.name: {epoch: group.confidence[epoch] for epoch in HISTOGRAM_EPOCHS} for curve, group in found.items()}
+    return draw_confidence(path, rows)

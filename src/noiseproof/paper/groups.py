@@ -23,8 +23,6 @@ from noiseproof.report.groups import (
 )
 from noiseproof.train.record_files import number
 
-__all__ = ["PaperGroup", "paper_groups"]
-
 BUILT_IN_DATASETS = ("digits",)
 """Data sets that need no --data"""
 

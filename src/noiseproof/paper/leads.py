@@ -15,8 +15,6 @@ from noiseproof.comparison.paired import MIN_SEEDS, PairedMean, paired_mean
 from noiseproof.paper.answer import PROPOSED_LOSSES
 from noiseproof.paper.groups import PaperGroup
 
-__all__ = ["Lead", "describe_lead", "lead_of", "leads_among"]
-
 Accuracies = Mapping[int, float]
 """By seed, in percent"""
 

@@ -18,8 +18,6 @@ from noiseproof.paper.settings import PROFILES
 from noiseproof.report.groups import DIVERGED
 from noiseproof.train.record_files import EMPTY_VALUES, count_classes, describe_missed_classes, merge, never_right
 
-__all__ = ["DIVERGED", "CellResult", "JoinedRecords", "average", "count_published", "join", "usual_spread"]
-
 TEST_ACCURACY = "test_accuracy"
 NOT_JUDGED = Agreement("too few")
 

@@ -26,8 +26,6 @@ from noiseproof.models.base import (
 )
 from noiseproof.paper.pickles import read_torch
 
-__all__ = ["CNN8", "read_weights"]
-
 CNN8_WIDTHS = (64, 128, 196)
 CNN8_SIDE, CNN8_MIN_SIDE, CNN8_MAX_SIDE = 32, 28, 64
 

@@ -23,8 +23,6 @@ from noiseproof.report.groups import by_noise
 from noiseproof.report.page import SECTIONS, comparisons, page_values, run_facts_line
 from noiseproof.train.record_files import merge
 
-__all__ = ["paper_page"]
-
 TABLE_TITLES = {
     "sym_asym": "Symmetric and asymmetric noise",
     "agce_mae": "AGCE with MAE",

@@ -24,8 +24,6 @@ from noiseproof.io.arrays import MAX_DIMENSIONS, NUMBER_DTYPES, ZipMembers
 from noiseproof.io.files import ReadError, open_regular
 from noiseproof.io.text import excerpt
 
-__all__ = ["PickleError", "Tensor", "Unpickler", "read_pickle", "read_torch"]
-
 TORCH_MAGIC, TORCH_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 """The first two pickles of the older format. The description of the machine, the content and the storages' keys follow."""
 MAX_OPCODES = 2_000_000

@@ -16,18 +16,6 @@ from noiseproof.paper.settings import PROFILES, Difference
 from noiseproof.train import Recipe, override
 from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts
 
-__all__ = [
-    "FIGURES",
-    "NOT_COMPARED",
-    "PaperPlan",
-    "PaperRun",
-    "cell_differences",
-    "chosen_cells",
-    "chosen_curves",
-    "planned_runs",
-]
-__all__ += ["H200_EPOCH_SECONDS", "Curve", "about", "choose", "curve_recipe", "estimated_seconds", "plan_text", "run_facts"]
-
 FIRST_LOSSES = ("JAL-CE", "JAL-FL", "CE", "NCE+RCE", "NCE+AGCE", "ANL-CE")
 """The paper's own losses and their nearest rivals; the others follow in the order of the tables."""
 NOT_COMPARED = ("seed", "precision", "confidence_epochs")

@@ -15,12 +15,10 @@ from noiseproof.data.registry import NamedDataset, Progress, register_augmentati
 from noiseproof.io.files import checksum, is_file
 from noiseproof.models.weights import WEIGHTS_READERS
 from noiseproof.noise.files import LABEL_READERS, labels_in
-from noiseproof.paper import augmentations, datasets
+from noiseproof.paper import datasets
 from noiseproof.paper.download import DownloadSource, RemoteFile, fetch
 from noiseproof.paper.networks import read_weights
 from noiseproof.paper.pickles import read_torch
-
-__all__ = ["SOURCES", "published"]
 
 CIFAR = "https://www.cs.toronto.edu/~kriz/"
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
@@ -160,6 +158,6 @@ DATASETS = {
 for _name, _dataset in DATASETS.items():
     register_dataset(_name, _dataset._replace(fetch=_fetcher(_name)))
 for _name in ("cifar10", "cifar100", "clothing1m"):
-    register_augmentation(_name, getattr(augmentations, _name))
+    register_augmentation(_name, getattr(datasets, _name))
 LABEL_READERS[".pt"] = lambda path, name: labels_in(path, read_torch(path), name)  # as CIFAR-10N's and CIFAR-100N's
 WEIGHTS_READERS |= {".pt": read_weights, ".pth": read_weights}

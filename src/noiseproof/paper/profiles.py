@@ -10,8 +10,6 @@ from noiseproof.paper import PROFILES, Difference
 from noiseproof.paper.measured import CellResult, join
 from noiseproof.paper.plan import cell_differences
 
-__all__ = ["ProfileComparison", "describe_profiles", "text_or_code", "text_results", "value_text", "with_text_results"]
-
 TEXT_PROFILE = PROFILES[1]
 
 

@@ -43,8 +43,6 @@ from noiseproof.train.run_list import (
     shard,
 )
 
-__all__ = ["PRECISIONS", "Reproduction", "reproduce"]
-
 PRECISIONS = ("bf16", "tf32", "float32")
 
 

@@ -14,9 +14,6 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from noiseproof.train.plan import FEATURE_DEFAULTS
 
-__all__ = ["PARAMETERS", "PROFILES", "SETTINGS", "Difference", "Differs", "Profile", "Silent", "check_profile", "listed"]
-__all__ += ["regularisation", "resolved"]
-
 Profile = Literal["paper-code", "paper-text"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 """``paper-code`` is what made the published numbers; ``paper-text`` is what the paper alone says."""

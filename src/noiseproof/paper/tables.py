@@ -13,11 +13,9 @@ from itertools import zip_longest
 from noiseproof.comparison.paired import ALPHA, holm
 from noiseproof.paper import PROFILES
 from noiseproof.paper.agreement import Point, Ranking, ranking, spread
-from noiseproof.paper.measured import DIVERGED, CellResult, average
-from noiseproof.report.groups import counted, named_seeds
+from noiseproof.paper.measured import CellResult, average
+from noiseproof.report.groups import DIVERGED, counted, named_seeds
 from noiseproof.train.record_files import count_classes, never_right
-
-__all__ = ["FORMATS", "TableView", "check_format", "formatted", "marked", "notes_on", "papers", "summary", "views"]
 
 MARKS = {"agrees": "=", "above": "+", "below": "-", "too few": "?"}
 LATEX_MARKS = {"agrees": "=", "above": r"\uparrow", "below": r"\downarrow", "too few": "?"}

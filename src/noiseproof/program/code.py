@@ -4,8 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["OPERATIONS", "Builder", "Node", "Program", "Value", "decoded", "encoded"]
-
 Value = int | float
 """The number of a register, or a number: the first is always an ``int``, the second always a ``float``.
 

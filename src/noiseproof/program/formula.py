@@ -15,8 +15,6 @@ from torch import Tensor
 from noiseproof.core import Backend, decode, reference
 from noiseproof.program.code import Node, Program, Value
 
-__all__ = ["Formula", "LossCall", "Reduction", "Run", "compiled", "evaluated"]
-
 Run = Callable[..., tuple[Tensor, tuple[Tensor | float, ...]]]
 """From the statistics to the value of each row and its gradients; a slope that is the same for all rows is a number."""
 

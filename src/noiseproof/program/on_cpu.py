@@ -13,8 +13,6 @@ from noiseproof.core import reference, small
 from noiseproof.core.chunks import split_rows
 from noiseproof.program.formula import LossCall
 
-__all__ = ["backward", "forward"]
-
 BelowAutograd: Any = torch._C._AutoDispatchBelowAutograd
 """Where autograd would not look at operations, they need not go by it: a tenth of the time of a small step."""
 

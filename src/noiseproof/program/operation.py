@@ -14,8 +14,6 @@ from noiseproof.core import backend_of_device, decode, encode
 from noiseproof.program.code import Program, decoded, encoded
 from noiseproof.program.formula import Formula, LossCall, Reduction
 
-__all__ = ["loss_by_kernels"]
-
 # A graph on disk has these names, which change when the results' shapes do.
 FORWARD, BACKWARD = "noiseproof::step_forward_1", "noiseproof::step_backward_1"
 

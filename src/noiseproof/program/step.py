@@ -26,8 +26,6 @@ from noiseproof.core import (
 from noiseproof.program import on_cpu
 from noiseproof.program.formula import LossCall, evaluated
 
-__all__ = ["eager_backend", "fused_step", "recorded_step", "recording_backend"]
-
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 
 

@@ -9,8 +9,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from noiseproof.program.code import Builder, Program, Value
 
-__all__ = ["traced"]
-
 TRACE_ROWS = 3
 """Of the vectors that a function is tried on."""
 

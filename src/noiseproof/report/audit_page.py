@@ -30,8 +30,6 @@ from noiseproof.io.text import cell, printable
 from noiseproof.report import charts
 from noiseproof.version import __version__
 
-__all__ = ["audit_page", "write_audit"]
-
 MAX_EXAMPLES = 200
 THUMBNAIL_SIDE = 96  # pixels of a thumbnail's longer side
 MAX_ENLARGED_SIDE = 48  # images up to this are shown pixel by pixel

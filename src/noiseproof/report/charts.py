@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["COLORS", "DASHES", "ChartLine", "Svg", "histogram", "lines", "matrix", "scatter", "template_environment"]
-
 WIDTH, HEIGHT = 360, 250
 LEFT, TOP, BOTTOM, LABELS = 30, 8, 30, 124
 """Margins; LABELS is the space for the names at the ends of the lines."""

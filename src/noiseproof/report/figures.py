@@ -11,19 +11,7 @@ from numpy.typing import NDArray
 
 from noiseproof.io.files import is_file, write_whole
 from noiseproof.io.text import excerpt
-from noiseproof.train.record_files import RECORD, WEIGHTS
-
-__all__ = [
-    "CURVES_FILE",
-    "LINE_COLORS",
-    "Embedding",
-    "draw_curves",
-    "draw_embeddings",
-    "draw_panels",
-    "embed_run",
-    "line_style",
-]
-__all__ += ["save_figure"]
+from noiseproof.train.record_files import BINS, RECORD, WEIGHTS
 
 CURVES_FILE = "curves.png"
 LINE_COLORS = ("#0072b2", "#c65100", "#007a5a", "#a8327f", "#7a5c00", "#4b4b4b", "#5a3fc0")
@@ -94,6 +82,29 @@ def draw_panels(path: Path, panels: Mapping[str, Mapping[str, Sequence[float | N
     return save_figure(path, (5 * len(panels), 3.6), draw)
 
 
+def draw_confidence(path: Path, rows: Mapping[str, Mapping[int, Mapping[str, Sequence[float]]]]) -> list[Path]:
+    """Draw how many training examples have their given label with which probability: a row for each name, by epoch.
+
+    ``rows`` has counts in ``BINS`` by name, by epoch and by kind of label, "right" or "wrong".
+    """
+    epochs = sorted(next(iter(rows.values())))
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots(len(rows), len(epochs), squeeze=False, sharex=True, sharey=True)
+        for line, (name, confidence) in zip(axes, rows.items(), strict=True):
+            for axis, epoch in zip(line, epochs, strict=True):
+                for kind, hatch, color in (("right", None, LINE_COLORS[0]), ("wrong", "////", LINE_COLORS[1])):
+                    style = {"facecolor": color, "alpha": 0.75} if hatch is None else {"fill": False, "edgecolor": color}
+                    counts = confidence[epoch].get(kind, [0.0] * BINS)
+                    axis.bar((np.arange(BINS) + 0.5) / BINS, counts, 1 / BINS, hatch=hatch, label=f"{kind} labels", **style)
+                axis.set_title(f"{name} with {epoch} epochs", fontsize=9)
+        for axis in axes[-1]:
+            axis.set_xlabel("probability of the given label")
+        axes[0, 0].legend(fontsize=8)
+
+    return save_figure(path, (3 * len(epochs), 2.6 * len(rows)), draw)
+
+
 def draw_embeddings(path: Path, embeddings: Sequence[Embedding]) -> list[Path]:
     """Draw test examples in the plane, a panel for each run; the files."""
     columns = min(2, len(embeddings))
@@ -161,6 +172,7 @@ def save_figure(path: Path, size: tuple[float, float], draw: Callable[[Any], Non
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure)
-        figure.savefig(f"{path}.svg", metadata={"Date": None})
-        figure.savefig(f"{path}.png", dpi=150)
-    return [Path(f"{path}.svg"), Path(f"{path}.png")]
+        files = [path.parent / f"{path.name}.{kind}" for kind in ("svg", "png")]
+        write_whole(files[0], lambda place: figure.savefig(place, format="svg", metadata={"Date": None}))
+        write_whole(files[1], lambda place: figure.savefig(place, format="png", dpi=150))
+    return files

@@ -20,24 +20,6 @@ from noiseproof.data.registry import find_name
 from noiseproof.losses import list_losses
 from noiseproof.train.record_files import BINS, number, numbers, setting
 
-__all__ = [
-    "DIVERGED",
-    "RunGroup",
-    "all_settings",
-    "by_noise",
-    "counted",
-    "group_key",
-    "group_runs",
-    "message_of",
-    "named_seeds",
-    "records_by_group",
-    "seed_of",
-    "setting_text",
-    "warnings_of",
-    "weakest_class",
-    "with_distinguishing_fields",
-]
-
 DIVERGED = "diverged"
 EPOCH = re.compile(r"[0-9]{1,9}")
 

@@ -35,8 +35,6 @@ from noiseproof.report.groups import (
 from noiseproof.train.record_files import merge, number, read_runs
 from noiseproof.version import __version__
 
-__all__ = ["RunReport", "comparisons", "page_values", "report_runs", "run_facts_line"]
-
 MAX_MATRIX_CLASSES = 100
 """Of a noise matrix that is drawn"""
 MAX_NAMED_DATASETS = 3

@@ -32,18 +32,6 @@ from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.noise import LabelNoise, NoisyLabels
 from noiseproof.theory.weights import ROUNDING, Noise, label_weights, two_largest
 
-__all__ = [
-    "AUTO",
-    "LOSSES_WITH_AUTO",
-    "MAX_A",
-    "ChosenA",
-    "check_has_auto",
-    "choose_a",
-    "chosen_options",
-    "loss_for",
-]
-__all__ += ["required_a", "required_a_per_class", "rounded", "with_a"]
-
 AUTO = "auto"
 USUAL_FACTOR, MIN_FACTOR = 10.0, 10 / 3
 PAPER_A = 30.0

@@ -23,8 +23,6 @@ from noiseproof.losses.expressions import evaluate, values_of
 from noiseproof.theory.risk import MIN_PROBABILITY, risk_of, solve, with_logits
 from noiseproof.theory.weights import ROUNDING, Noise, Weights, label_weights, seen_by, two_largest
 
-__all__ = ["Check", "ClassVerdict", "asymmetry_ratio", "check"]
-
 Answer = Literal["yes", "no", "not dominant", "not found"]
 """yes: proved. no: the counterexample is there. not dominant: another label is given as often as the clean one, so that no
 loss can tell. not found: nothing is proved, and many starts found nothing better than the clean vertex"""

@@ -17,8 +17,6 @@ from noiseproof.losses.base import parameters_of
 from noiseproof.losses.catalog import list_losses
 from noiseproof.theory.weights import Weights, label_weights, seen_by
 
-__all__ = ["draw_risk", "minimiser", "risk", "risk_of", "solve", "sparsemax", "with_logits"]
-
 MIN_PROBABILITY = 1e-300
 """A probability of 0 in the place of which the logarithm is finite"""
 FAR_LOGIT, FARTHER_LOGIT = -40.0, -4e9

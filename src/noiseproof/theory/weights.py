@@ -11,8 +11,6 @@ from noiseproof.checks import check_integer
 from noiseproof.losses import RobustLoss
 from noiseproof.noise import LabelNoise, NoisyLabels, from_matrix, from_spec, symmetric
 
-__all__ = ["ROUNDING", "Noise", "label_weights", "seen_by", "two_largest"]
-
 ROUNDING = 1e-12
 """Weights that differ by no more are equal: 1 - 8/9 and (8/9) / 8 differ by 3e-17"""
 
