@@ -236,9 +236,9 @@ def _endings(plan: RunPlan, as_json: bool, callbacks: list[Callback], stopped: S
     """Report an early end of the run, from one of the processes, with its exit status."""
     from noiseproof.cli.train_view import as_json_text, close_bars
     from noiseproof.io.files import is_file
+    from noiseproof.plugins import place_in
     from noiseproof.train import DivergenceError, OutOfMemoryError, Record
     from noiseproof.train.distributed import LostProcessError
-    from noiseproof.train.network import place_in
 
     speaks = os.environ.get("RANK", "0") == "0"
     problem = Console(stderr=True, quiet=not speaks)

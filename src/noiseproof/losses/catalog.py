@@ -18,6 +18,7 @@ from noiseproof.losses.base import RobustLoss, parameters_of
 from noiseproof.losses.composition import Sum
 from noiseproof.losses.expressions import both, names_in, plus, times, with_constants
 from noiseproof.losses.facts import lookup, normalise
+from noiseproof.plugins import named_object
 
 __all__ = ["LossEntry", "create_loss", "find_loss", "list_losses", "register", "register_pair"]
 
@@ -428,18 +429,7 @@ def _user_entry(name: str) -> LossEntry:
 
 def _user_class(name: str) -> type[RobustLoss]:
     """The class behind ``module:Name``: a loss of the contract, or any module that is called on logits and target."""
-    module_name, _, class_name = name.partition(":")
-    if not module_name or not class_name or module_name.startswith("."):
-        raise ValueError(f"a loss of your own is named package.module:Class, got {name!r}")
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
-        kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
-        hint = "; it must be on the Python path" if isinstance(error, ModuleNotFoundError) else ""
-        raise ValueError(f"loss {name!r}: cannot import {module_name}: {kind}{' '.join(str(error).split())}{hint}") from error
-    found = getattr(module, class_name, None)
-    if found is None:
-        raise ValueError(f"loss {name!r}: {module_name} has no {class_name!r}")
+    found = named_object(name, "loss", "a loss of your own is named package.module:Class")
     if not isinstance(found, type) or not issubclass(found, nn.Module):
         given = found.__name__ if isinstance(found, type) else type(found).__name__
         raise TypeError(f"loss {name!r} must be a subclass of noiseproof.RobustLoss or torch.nn.Module, got {given}")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib
 import inspect
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -21,11 +19,12 @@ from noiseproof.data import Examples
 from noiseproof.losses import find_loss
 from noiseproof.models import create_model, find_model, list_models, load_weights
 from noiseproof.models.base import Classifier
+from noiseproof.plugins import named_object
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.training_data import TrainingData, weights_file
 
 __all__ = ["build_network", "check_model", "drawing_from", "logits_of", "loss_code_hash", "model_code_hash"]
-__all__ += ["model_facts", "nothing_drawn", "place_in", "user_model"]
+__all__ += ["model_facts", "nothing_drawn", "user_model"]
 
 _drawing = threading.RLock()
 
@@ -115,32 +114,10 @@ def _module_hash(name: str) -> str | None:
 
 
 def _user_function(recipe: Recipe) -> Callable[..., Any]:
-    module_name, _, name = recipe.model.partition(":")
-    if not module_name or not name or module_name.startswith("."):
-        raise ValueError(f"model must be package.module:function, got {recipe.model!r}")
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
-        kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
-        way = "; it must be on the Python path" if isinstance(error, ModuleNotFoundError) else place_in(error, module_name)
-        text = " ".join(str(error).split())
-        raise ValueError(f"model {recipe.model!r}: cannot import {module_name}: {kind}{text}{way}") from error
-    try:
-        function: Callable[..., Any] = getattr(module, name)
-    except AttributeError as error:
-        raise ValueError(f"model {recipe.model!r}: {module_name} has no {name!r}") from error
+    function: Callable[..., Any] = named_object(recipe.model, "model", "model must be package.module:function")
     if not callable(function):
         raise TypeError(f"model {recipe.model!r} must be a function of the number of classes, got {type(function).__name__}")
     return function
-
-
-def place_in(error: BaseException, module_name: str) -> str:
-    """Where in a module's own code, the last place of it that an error came through; a SyntaxError says it by itself."""
-    file = getattr(sys.modules.get(module_name), "__file__", None)  # one that failed to be imported is known by its name
-    ending = module_name.rpartition(".")[2] + ".py"
-    frames = traceback.extract_tb(error.__traceback__)
-    places = [frame for frame in frames if (frame.filename == file if file else Path(frame.filename).name == ending)]
-    return f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
 
 
 def check_model(recipe: Recipe, task: TrainingData | None = None) -> None:
