@@ -8,8 +8,8 @@ from pathlib import Path
 
 from noiseproof.comparison.paired import paired_mean
 from noiseproof.paper import recipe
+from noiseproof.paper.contrasts import describe_lead, lead_of
 from noiseproof.paper.groups import PaperGroup, paper_groups
-from noiseproof.paper.leads import describe_lead, lead_of
 from noiseproof.report import merge, read_records
 from noiseproof.report.groups import named_seeds
 from noiseproof.train.record_files import setting

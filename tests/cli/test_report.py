@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from noiseproof import paper
 from noiseproof.cli import app
+from noiseproof.paper.contrasts import text_results, with_text_results
 from noiseproof.paper.groups import paper_groups
 from noiseproof.paper.measured import join
-from noiseproof.paper.profiles import text_results, with_text_results
 from noiseproof.report import read_records, read_runs
 from noiseproof.report.groups import group_runs
 from noiseproof.train import Recipe

@@ -9,8 +9,7 @@ measured      the published numbers with the runs behind them
 agreement     do a number and a whole table agree with the paper
 tables        the comparison as text, Markdown, LaTeX, JSON or CSV
 answer        does the paper hold, in a few sentences
-profiles      numbers measured with the values of the paper's text and of its code
-leads         which part of a loss's lead is the loss, and which its regularisation
+contrasts     which part of a loss's lead is the loss, and which its regularisation; values of the paper's text and of its code
 groups        runs grouped by recipe, and named as the paper names them
 figures       the paper's figures as files
 page          all of it as one HTML file

@@ -11,10 +11,9 @@ from noiseproof.comparison.paired import PairedRanking, rank_paired
 from noiseproof.io.text import printable
 from noiseproof.paper.answer import VERDICTS, answer
 from noiseproof.paper.cells import DATASET_NAMES, cells
+from noiseproof.paper.contrasts import describe_profiles, leads_among, text_or_code, text_results, with_text_results
 from noiseproof.paper.groups import PaperGroup, paper_groups
-from noiseproof.paper.leads import leads_among
 from noiseproof.paper.measured import join
-from noiseproof.paper.profiles import describe_profiles, text_or_code, text_results, with_text_results
 from noiseproof.paper.settings import PROFILES
 from noiseproof.paper.tables import TableView, notes_on, summary, views
 from noiseproof.report.charts import template_environment

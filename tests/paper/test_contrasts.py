@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from noiseproof import paper
+from noiseproof.paper.contrasts import describe_lead, lead_of, leads_among
 from noiseproof.paper.groups import paper_groups
-from noiseproof.paper.leads import describe_lead, lead_of, leads_among
 
 LOSSES, DECAYS = ("JAL-CE", "CE"), ("L1", "L2")
 
