@@ -222,23 +222,23 @@ ODD = [
     ({"recipe": []}, "'recipe' must be an object, found []"),
     ({"task": None}, "'task' must be an object, found None"),
     ({"result": "good"}, "'result' must be an object, found 'good'"),
-    ({"result": {"test_accuracy": "good"}}, "the result's 'test_accuracy' must be a number, found 'good'"),
-    ({"result": {"accuracy_by_class": [0.5, "x"]}}, "an accuracy in 'accuracy_by_class' must be a number, found 'x'"),
-    ({"seconds": {"train": [1]}}, "the seconds of 'train' must be a number, found [1]"),
+    ({"result": {"test_accuracy": "good"}}, "'result.test_accuracy' must be a share in [0, 1], found 'good'"),
+    ({"result": {"accuracy_by_class": [0.5, "x"]}}, "'result.accuracy_by_class 2' must be a share in [0, 1], found 'x'"),
+    ({"seconds": {"train": [1]}}, "'seconds.train' must be a number, found [1]"),
     ({"status": "done"}, "'status' must be one of running, finished, diverged, found 'done'"),
     ({"status": ["finished"]}, "'status' must be one of running, finished, diverged, found ['finished']"),
     ({"message": 5}, "'message' must be text, found 5"),
     ({"files": ["a"]}, "'files' must be an object, found ['a']"),
-    ({"files": {"weights.safetensors": 1}}, "the digest of 'weights.safetensors' must be text, found 1"),
-    ({"warnings": [1]}, "a warning must be text, found 1"),
+    ({"files": {"weights.safetensors": 1}}, "'files.weights.safetensors' must be text, found 1"),
+    ({"warnings": [1]}, "'warnings 1' must be text, found 1"),
     ({"loss_constant": True}, "'loss_constant' must be a number, found True"),
     ({"epochs": {"1": 2}}, "'epochs' must be a list, found {'1': 2}"),
-    ({"epochs": [3]}, "epoch 1 must be an object, found 3"),
+    ({"epochs": [3]}, "'epochs 1' must be an object, found 3"),
     ({"epochs": [{"epoch": 1}]}, "epoch 1 has no 'loss'"),
     ({"epochs": None}, "'epochs' must be a list, found None"),
     ({"format": "1"}, "format 1 expected, found '1'"),
     ({"task": {"name": "digits"}}, "its recipe or task is not that of a run: KeyError: 'noise'"),
-    ({"recipe": {"noise": 3, "dataset": "digits"}}, "its recipe or task is not that of a run: AttributeError"),
+    ({"recipe": {"noise": 3, "dataset": "digits"}}, "'recipe.noise' must be text, found 3"),
     ({"environment": "a machine"}, "'environment' must be an object"),
 ]
 
@@ -251,7 +251,7 @@ def test_a_record_with_odd_fields_gets_a_sentence(digits, tmp_path):
     path = tmp_path / "run" / "record.json"
     whole = json.loads(path.read_text(encoding="utf-8"))
     high = {"epochs": [{**whole["epochs"][0], "lr": "high"}]}
-    for change, says in [*ODD, (high, "'lr' of epoch 1 must be a number, found 'high'")]:
+    for change, says in [*ODD, (high, "'epochs 1.lr' must be a number, found 'high'")]:
         path.write_text(json.dumps({**whole, **change}), encoding="utf-8")
         with pytest.raises(ValueError, match=re.escape(says)) as error:
             train(short, task, folder=tmp_path / "run")

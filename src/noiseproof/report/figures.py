@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from noiseproof.io.files import is_file, write_whole
 from noiseproof.io.text import excerpt
-from noiseproof.train.record_files import BINS, RECORD, WEIGHTS
+from noiseproof.train.record import RECORD, WEIGHTS
+from noiseproof.train.record_files import BINS
 
 CURVES_FILE = "curves.png"
 LINE_COLORS = ("#0072b2", "#c65100", "#007a5a", "#a8327f", "#7a5c00", "#4b4b4b", "#5a3fc0")

@@ -19,11 +19,9 @@ from noiseproof.io.files import checksum, is_file
 from noiseproof.train.distributed import answering
 from noiseproof.train.engine import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import RECORD, Epoch, Record, environment, result_of, warnings_of
-from noiseproof.train.run import INPUT_FACTS, DivergenceError, Predictions, Run, advice_on_memory, start_run
+from noiseproof.train.record import CHECKPOINT, CONFIDENCE, RECORD, WEIGHTS, Record, environment, result_of, warnings_of
+from noiseproof.train.run import INPUT_FACTS, DivergenceError, Epoch, Predictions, Run, advice_on_memory, start_run
 from noiseproof.train.runs import (
-    CHECKPOINT,
-    CONFIDENCE,
     CheckpointError,
     as_tensors,
     claimed,
@@ -37,9 +35,6 @@ from noiseproof.train.runs import (
 )
 from noiseproof.train.training_data import TrainingData, prepare, resolve_auto
 
-__all__ = ["Callback", "CallbackList", "Loop", "Outcome", "TensorBoard", "train"]
-
-WEIGHTS = "weights.safetensors"
 RECORD_SECONDS, RECORD_SHARE = 1.0, 0.01
 """While a run goes on, at least so long lies between two writings of its record, and they take at most this share of its time:
 waiting for the disk may take as long as a short epoch"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import platform
 import subprocess
@@ -24,13 +25,9 @@ from noiseproof.train.run import ClassCounts, Epoch, Predictions
 from noiseproof.train.training_data import TrainingData
 from noiseproof.version import __version__
 
-__all__ = [
-    "RECORD", "Epoch", "Record", "check_facts", "environment", "fault_of", "late_fall", "result_of", "task_facts",
-    "warnings_of",
-]  # fmt: skip
-
 RECORD_FORMAT = 1
-RECORD = "record.json"
+RECORD, WEIGHTS, CONFIDENCE, CHECKPOINT = "record.json", "weights.safetensors", "confidence.npz", "checkpoint.safetensors"
+"""The files in the folder of a run"""
 KEYS = (
     "format", "status", "message", "warnings", "result", "recipe", "loss", "loss_constant", "notes", "task", "environment",
     "seconds", "files", "epochs",
@@ -180,75 +177,81 @@ class Record:
             raise ValueError(f"{path}: not the record of a run: {fault_of(error)}; move it away to start anew") from error
 
 
+def content_digest(facts: Any) -> str:
+    """The SHA-256 of what JSON can hold, of which numbers count by their value: 20 is 20.0."""
+    numbers_by_value = json.loads(json.dumps(facts), parse_int=float)
+    return hashlib.sha256(json.dumps(numbers_by_value, sort_keys=True).encode()).hexdigest()
+
+
 def fault_of(error: ValueError) -> str:
     """What is wrong with a file, without its name."""
     return error.fault if isinstance(error, ReadError) else str(error)
 
 
+TEXT_RULE, NUMBER_RULE, SHARE_RULE = "text", "a number", "a share in [0, 1]"
+Rule = str | tuple[Any] | list[Any] | dict[str, Any]
+"""What a value of a record must be: of a kind; with a tuple null too; a list of such values; an object with rules by key"""
+EPOCH_RULES: dict[str, Rule] = {
+    **dict.fromkeys(("epoch", "loss", "given_accuracy", "lr", "seconds"), NUMBER_RULE),
+    **dict.fromkeys(("clean_accuracy", "test_accuracy"), (NUMBER_RULE,)),
+    "other_accuracies": {"*": NUMBER_RULE},
+}
+RULES: dict[str, Rule] = {
+    "recipe": {**dict.fromkeys(("dataset", "loss", "noise", "precision"), (TEXT_RULE,)), "seed": (NUMBER_RULE,)},
+    "task": ({"noise": ({"hash": (TEXT_RULE,), "rate": (SHARE_RULE,)},)},),
+    "environment": ({},),
+    "seconds": ({"*": NUMBER_RULE},),
+    "result": {"*_accuracy": (SHARE_RULE,), "accuracy_by_class": [(SHARE_RULE,)]},
+    "curve": ({"*": ([(SHARE_RULE,)],)},),
+    "files": {"*": TEXT_RULE},
+    "epochs": [EPOCH_RULES],
+    **dict.fromkeys(("message", "loss"), TEXT_RULE),
+    "warnings": [TEXT_RULE],
+    "notes": [TEXT_RULE],
+    "loss_constant": NUMBER_RULE,
+}
+
+
 def check_facts(facts: Any, needed: Iterable[str] = REQUIRED_KEYS) -> None:
     """A ValueError that says in which field they are not the facts of a run: records come from other machines and editors."""
-    _check_kind("a record", facts, dict)
+    _check("", facts, {})
     if (found := facts.get("format", RECORD_FORMAT)) != RECORD_FORMAT:
         raise ValueError(f"format {RECORD_FORMAT} expected, found {_short(found)}")
     for key in needed:
         if key not in facts:
             raise ValueError(f"it has no {key!r}")
-    for key, kind in KINDS.items():
-        if key in facts:
-            _check_kind(repr(key), facts[key], kind)
+        _check(key, facts[key], {})
+    _check("", facts, RULES)
     if facts.get("status") not in (None, "", *get_args(Status)):
         raise ValueError(f"'status' must be one of {', '.join(get_args(Status))}, found {_short(facts['status'])}")
-    for phase, seconds in facts.get("seconds", {}).items():
-        _check_kind(f"the seconds of {excerpt(phase)!r}", seconds, float)
-    for name, value in facts["result"].items():
-        if name.endswith("_accuracy") and value is not None:
-            _check_kind(f"the result's {excerpt(name)!r}", value, float)
-    for share in _list_of(facts["result"], "accuracy_by_class"):
-        if share is not None:
-            _check_kind("an accuracy in 'accuracy_by_class'", share, float)
-    for key in ("warning", "note"):
-        for text in _list_of(facts, f"{key}s"):
-            _check_kind(f"a {key}", text, str)
-    for name, digest in facts.get("files", {}).items():
-        _check_kind(f"the digest of {excerpt(name)!r}", digest, str)
     for number, epoch in enumerate(facts.get("epochs", []), 1):
-        _check_epoch(number, epoch)
+        if missing := [key for key in EPOCH_RULES if key not in epoch and key != "other_accuracies"]:
+            raise ValueError(f"epoch {number} has no {missing[0]!r}")
+        if epoch["epoch"] != number:
+            raise ValueError(f"epoch {number} says that it is epoch {_short(epoch['epoch'])}")
 
 
-def _check_epoch(number: int, epoch: Any) -> None:
-    where = f"epoch {number}"
-    _check_kind(where, epoch, dict)
-    for key in ("epoch", "loss", "given_accuracy", "clean_accuracy", "test_accuracy", "lr", "seconds"):
-        if key not in epoch:
-            raise ValueError(f"{where} has no {key!r}")
-        if epoch[key] is not None or key not in ("clean_accuracy", "test_accuracy"):
-            _check_kind(f"{key!r} of {where}", epoch[key], float)
-    if epoch["epoch"] != number:
-        raise ValueError(f"{where} says that it is epoch {_short(epoch['epoch'])}")
-    others = epoch.get("other_accuracies", {})
-    _check_kind(f"'other_accuracies' of {where}", others, dict)
-    for name, value in others.items():
-        _check_kind(f"the accuracy on {excerpt(name)!r} of {where}", value, float)
-
-
-KINDS: dict[str, type] = {
-    **dict.fromkeys(("recipe", "task", "environment", "seconds", "result", "files"), dict),
-    "epochs": list,
-    **dict.fromkeys(("message", "loss"), str),
-    "loss_constant": float,
-}
-IN_WORDS = {dict: "an object", list: "a list", str: "text", float: "a number"}
-
-
-def _check_kind(what: str, value: Any, kind: type) -> None:
-    if not (isinstance(value, int | float) and not isinstance(value, bool) if kind is float else isinstance(value, kind)):
-        raise ValueError(f"{what} must be {IN_WORDS[kind]}, found {_short(value)}")
-
-
-def _list_of(facts: Mapping[str, Any], key: str) -> list[Any]:
-    found = facts.get(key, [])
-    _check_kind(repr(key), found, list)
-    return list(found)
+def _check(where: str, value: Any, rule: Rule) -> None:
+    if isinstance(rule, tuple):
+        if value is None:
+            return
+        (rule,) = rule
+    if isinstance(rule, str):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = isinstance(value, str) if rule == TEXT_RULE else number and (rule == NUMBER_RULE or 0 <= value <= 1)
+    else:
+        fits = isinstance(value, type(rule))
+    if not fits:
+        kind = rule if isinstance(rule, str) else "a list" if isinstance(rule, list) else "an object"
+        raise ValueError(f"{repr(where) if where else 'a record'} must be {kind}, found {_short(value)}")
+    if isinstance(rule, list):
+        for place, one in enumerate(value, 1):
+            _check(f"{where} {place}", one, rule[0])
+    elif isinstance(rule, dict):
+        for key, one in value.items():
+            wanted = rule.get(key, rule.get("*", rule.get("*_accuracy") if key.endswith("_accuracy") else None))
+            if wanted is not None:
+                _check(f"{where}.{excerpt(key)}" if where else excerpt(key), one, wanted)
 
 
 def _short(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -15,27 +14,7 @@ from noiseproof.data.registry import find_name
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import ReadError, checksum, is_dir, is_file, write_whole
 from noiseproof.io.text import all_lines, excerpt, parse_json, printable, read_json
-
-__all__ = [
-    "BINS",
-    "EMPTY_VALUES",
-    "RECORD",
-    "WEIGHTS",
-    "check_record",
-    "compact",
-    "count_classes",
-    "describe_missed_classes",
-    "identity",
-    "merge",
-    "never_right",
-    "number",
-    "numbers",
-    "read_records",
-    "read_runs",
-    "run_line",
-    "setting",
-    "write_records",
-]
+from noiseproof.train.record import CONFIDENCE, RECORD, WEIGHTS, check_facts, content_digest, fault_of
 
 CURVE_NAMES = ("given_accuracy", "clean_accuracy", "test_accuracy")
 RECORDING_FIELDS = ("confidence_epochs",)
@@ -48,7 +27,6 @@ EMPTY_VALUES: tuple[Any, ...] = (None, False, 0, "", [], {})
 """What fields of recipes say nothing with"""
 BINS = 20
 """Of the histograms of confidence"""
-RECORD, CONFIDENCE, WEIGHTS = "record.json", "confidence.npz", "weights.safetensors"
 SMALL_WEIGHTS = (1e-5, 1e-4, 1e-3, 1e-2)
 
 
@@ -74,45 +52,19 @@ def _records(file: Path) -> Iterator[dict[str, Any]]:
                 record = parse_json(line)
             except ValueError as error:
                 fault = excerpt(error, 200)
-                raise RecordError(f"{where}: not JSON ({fault}); remove the line or fetch the file again") from error
+                raise ValueError(f"{where}: not JSON ({fault}); remove the line or fetch the file again") from error
             check_record(where, record)
             yield record
     except ReadError as error:
         raise ValueError(f"{file}: not a file of records, which is text with a JSON object a line: {error.fault}") from error
 
 
-class RecordError(ValueError):
-    """What is not the record of a run; the message says where it is and why."""
-
-
 def check_record(where: str, record: Any) -> None:
-    """Records come from other machines and editors: whatever is computed with must be there and of its kind."""
-    if not isinstance(record, dict) or not all(isinstance(record.get(key), dict) for key in ("recipe", "result")):
-        raise RecordError(f"{where}: not the record of a run, which has 'recipe' and 'result'")
-    for path, (kind, words) in KINDS.items():
-        *owners, key = path.split(".")
-        found: Any = record
-        for owner in owners:
-            found = found.get(owner) or {}
-        if found.get(key) is not None and (not isinstance(found[key], kind) or isinstance(found[key], bool)):
-            raise RecordError(f"{where}: not the record of a run: '{path}' must be {words}, found {excerpt(repr(found[key]))}")
-    shares = [(f"result.{key}", value) for key, value in record["result"].items() if key.endswith("_accuracy")]
-    shares += [("task.noise.rate", ((record.get("task") or {}).get("noise") or {}).get("rate"))]
-    for name, curve in (record.get("curve") or {}).items():
-        shares += [(f"curve.{name}", value) for value in (curve if isinstance(curve, list) else [curve])]
-    for name, value in shares:
-        if value is not None and not (number(value) is not None and 0 <= value <= 1):
-            fault = f"'{excerpt(name)}' must be a share in [0, 1], found {excerpt(repr(value))}"
-            raise RecordError(f"{where}: not the record of a run: {fault}")
-
-
-KINDS: dict[str, tuple[Any, str]] = {
-    **dict.fromkeys(("recipe.dataset", "recipe.loss", "recipe.noise", "recipe.precision", "status"), (str, "text")),
-    **dict.fromkeys(("task", "task.noise", "seconds", "environment", "curve"), (dict, "an object")),
-    "recipe.seed": (int | float, "a number"),
-    "task.noise.hash": (str, "text"),
-}
-"""What fields of a record must be, in Python and in words, unless they are absent or null; an owner comes before its fields"""
+    """A ValueError unless it is the record of a run, as far as anything is computed with it."""
+    try:
+        check_facts(record, ("recipe", "result"))
+    except ValueError as error:
+        raise ValueError(f"{where}: not the record of a run: {error}") from error
 
 
 def write_records(file: Path, records: Iterable[dict[str, Any]]) -> None:
@@ -165,7 +117,7 @@ def run_line(folder: Path) -> dict[str, Any]:
         record = read_json(path)
         line, digests = compact(record), record.get("files", {})
     except (ValueError, AttributeError, TypeError) as error:
-        fault = error.fault if isinstance(error, ReadError) else error
+        fault = fault_of(error) if isinstance(error, ValueError) else error
         raise ValueError(f"{path}: not the record of a run: {fault}; move it away") from error
     check_record(str(path), line)
     for name, file, read in (("confidence", CONFIDENCE, _confidence), ("weights", WEIGHTS, _weights)):
@@ -187,7 +139,7 @@ def _confidence(file: Path) -> dict[str, dict[str, list[int]]]:
         if epochs.ndim != 1 or given.ndim != 1 or shapes != ((*epochs.shape, *given.shape), given.shape):
             raise ValueError("its arrays do not belong together")
     except (OSError, ValueError, KeyError) as error:
-        fault = error.fault if isinstance(error, ReadError) else error
+        fault = fault_of(error) if isinstance(error, ValueError) else error
         raise ValueError(f"{file}: damaged: {fault}; move it away to leave its histograms out") from error
     right = arrays["clean"] == given if "clean" in arrays else None
     kinds = {"given": slice(None)} if right is None else {"right": right, "wrong": ~right}
@@ -226,7 +178,7 @@ def identity(record: dict[str, Any]) -> str:
     True
     """
     labels = ((record.get("task") or {}).get("noise") or {}).get("hash")
-    return hashlib.sha256(json.dumps(_plain([setting(record, RECORDING_FIELDS), labels]), sort_keys=True).encode()).hexdigest()
+    return content_digest([setting(record, RECORDING_FIELDS), labels])
 
 
 def setting(record: Mapping[str, Any], left_out: Collection[str]) -> dict[str, Any]:
@@ -329,15 +281,6 @@ def number(value: Any) -> float | None:
 def numbers(values: Any) -> list[float | None]:
     """Of a list; empty for whatever else a record holds there."""
     return [number(value) for value in values] if isinstance(values, list) else []
-
-
-def _plain(value: Any) -> Any:
-    """With every number a float, so that 20 and 20.0 are the same option."""
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _rounded(value: float | None) -> float | None:

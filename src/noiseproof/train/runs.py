@@ -26,17 +26,11 @@ from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import checksum, is_dir, is_file, locked, make_folder, remove_partial, write_whole
 from noiseproof.io.text import parse_json, read_json
 from noiseproof.train.recipe import RENAMED_FIELDS, Recipe, current_names, default_facts
-from noiseproof.train.record import RECORD, Record, check_facts, fault_of
+from noiseproof.train.record import CHECKPOINT, CONFIDENCE, RECORD, WEIGHTS, Record, check_facts, content_digest, fault_of
 from noiseproof.train.run import Predictions
 from noiseproof.train.training_data import TrainingData
 
-__all__ = [
-    "CHECKPOINT", "CONFIDENCE", "BusyError", "Checkpoint", "CheckpointError", "RunStore", "StoredRun", "as_tensors",
-    "claimed", "epochs_kept", "folder_name", "identity", "read_checkpoint", "read_confidence", "recipe_key",
-    "take_predictions", "write_checkpoint", "write_confidence", "write_tensors",
-]  # fmt: skip
-
-RUN_FILES = (RECORD, "checkpoint.safetensors", "weights.safetensors", "confidence.npz", "curves.png")
+RUN_FILES = (RECORD, CHECKPOINT, WEIGHTS, CONFIDENCE, "curves.png")
 DATA_FACTS = ("classes", "examples", "test_examples", "other_tests", "model", "loss")
 """Those of a task's facts that tell runs apart, beside its labels and its files; further ones are for the reader"""
 
@@ -107,11 +101,9 @@ def _not_default(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _digest(facts: Mapping[str, Any]) -> str:
-    """Numbers count by their value: 20 is 20.0. A field counts by its first name, so that runs of before keep their digest."""
+    """A field counts by its first name, so that runs of before keep their digest."""
     first_names = {new: old for old, new in RENAMED_FIELDS.items()}
-    named = {first_names.get(name, name): value for name, value in facts.items()}
-    numbers_by_value = json.loads(json.dumps(named), parse_int=float)
-    return hashlib.sha256(json.dumps(numbers_by_value, sort_keys=True).encode()).hexdigest()
+    return content_digest({first_names.get(name, name): value for name, value in facts.items()})
 
 
 def _noise_name(noise: str) -> str:
@@ -268,7 +260,6 @@ def _locked_folder(folder: Path, stack: ExitStack) -> tuple[list[Path], bool]:
 
 
 CHECKPOINT_FORMAT = "1"
-CHECKPOINT = "checkpoint.safetensors"
 Checkpoint = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors by name, and the facts."""
 
@@ -341,7 +332,6 @@ def _content_digest(tensors: dict[str, Tensor], facts: str) -> str:
     return digest.hexdigest()
 
 
-CONFIDENCE = "confidence.npz"
 PREDICTIONS_PREFIX = "predictions."
 """Of the names of predictions in a checkpoint"""
 

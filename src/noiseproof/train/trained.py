@@ -23,11 +23,10 @@ from noiseproof.io.text import excerpt, parse_json, read_json
 from noiseproof.models import create_model, load_weights
 from noiseproof.models.weights import weights_header
 from noiseproof.train.engine import check_bf16, precision_of
-from noiseproof.train.loop import WEIGHTS
 from noiseproof.train.network import drawing_from, logits_of, model_code_hash, nothing_drawn, user_model
 from noiseproof.train.preprocessing import Preprocessing
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import RECORD, Record, fault_of
+from noiseproof.train.record import RECORD, WEIGHTS, Record, fault_of
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
