@@ -18,11 +18,13 @@ from typing import Any
 
 from noiseproof.cli.usage import sigterm_as_ctrl_c
 from noiseproof.paper import SEEDS, recipe
-from noiseproof.paper.plan import H200_EPOCH_SECONDS
+from noiseproof.paper.costs import H200_EPOCH_SECONDS, RunCosts
+from noiseproof.paper.reproduction import RecordsFile
 from noiseproof.report import read_records
 from noiseproof.train import Outcome, Recipe, Record, RunOptions, RunStore, StoredRun, override
+from noiseproof.train.executors import LocalExecutor, RunList
 from noiseproof.train.plan import device_named
-from noiseproof.train.run_list import ENDED, AnyOutcome, PlannedRun, RecordsFile, RunCosts, machine_name, plan_runs, train_runs
+from noiseproof.train.run_list import ENDED, AnyOutcome, PlannedRun, plan_runs
 
 L1, L2 = 5e-5, 1e-4
 LOSSES = ("jal-ce", "ce", "nce+rce", "nce+mae", "anl-ce", "nce+agce", "gce")
@@ -82,11 +84,16 @@ class Runner:
             wanted = [override(one, short) for one in wanted]
         files = [*([given.records] if given.records.exists() else []), *given.known]
         known = [StoredRun("", Record.status_in(facts), facts) for file in files for facts in runs_in(file)]
-        machine = machine_name(self.options)
+        executor = LocalExecutor(self.options)
+        machine = executor.machine
         speeds = RunCosts(machine, {(machine, *kind, "bf16"): seconds for kind, seconds in H200_EPOCH_SECONDS.items()})
-        planned = plan_runs(wanted, [*known, *self.store.runs()], speeds, retry=given.retry_diverged)
+        known += self.store.runs()
+        for run in known:
+            if run.status == "finished":
+                speeds.add(run.facts)
+        planned = plan_runs(wanted, known, retry=given.retry_diverged)
         todo = [run for run in planned if run.status not in ENDED]
-        minutes = sum(run.seconds or 0.0 for run in todo) / 60
+        minutes = sum(speeds.seconds(run) or 0.0 for run in todo) / 60
         print(f"{len(planned) - len(todo)} of {len(planned)} runs are done, about {minutes:.0f} min left", flush=True)
         if given.plan:
             return
@@ -100,13 +107,14 @@ class Runner:
                 print(f"not added to the records: {error}", flush=True)
             result = str(outcome)
             if isinstance(outcome, Outcome):
+                speeds.add(outcome.record.as_dict(), just_now=True)
                 result = f"{100 * outcome.record.result['test_accuracy']:.2f} %"
             print(f"{name(run.recipe)} seed {run.recipe.seed}: {result}", flush=True)
 
-        more: dict[str, Any] = {"data": given.data, "options": self.options, "minutes": given.minutes}
+        runs = RunList(todo, self.store, given.data, minutes=given.minutes, seconds=speeds.until_end, on_outcome=ended)
         with sigterm_as_ctrl_c() as stopped:
             try:
-                outcomes = train_runs(todo, self.store, speeds, on_outcome=ended, **more)
+                outcomes = executor.run(runs)
             except KeyboardInterrupt:
                 print("stopped; the same command resumes it", flush=True)
                 os._exit(stopped.status)  # a thread that compiles cannot be interrupted

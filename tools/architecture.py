@@ -266,7 +266,7 @@ WHERE = (
     ("epochs, evaluation and checkpoints are sequenced", "train/loop.py", "Loop.run"),
     ("the folder of a run gets its name", "train/runs.py", "RunStore.folder_for"),
     ("a trained network predicts", "train/trained.py", "TrainedClassifier"),
-    ("several runs are trained, on this machine or on Ray", "train/run_list.py", ""),
+    ("several runs are trained, on this machine or on Ray", "train/executors.py", "Executor"),
     ("networks of an audit are trained by cross-validation", "audit/folds.py", ""),
     ("the audit's posterior of the true classes is computed", "audit/mixture.py", "posterior_of"),
     ("the audit's mixture model is fitted", "audit/mixture.py", "fit_mixture"),

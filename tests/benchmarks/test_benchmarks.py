@@ -16,8 +16,8 @@ import pytest
 
 from noiseproof import paper
 from noiseproof.data import from_arrays
+from noiseproof.paper.reproduction import RecordsFile
 from noiseproof.train import override
-from noiseproof.train.run_list import RecordsFile
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_the_queue_on_cifar10_runs_what_is_missing_and_nothing_twice(auto_a, tmp
     generator = np.random.default_rng(0)
     images, labels = generator.integers(256, size=(40, 32, 32, 3), dtype=np.uint8), np.arange(40) % 10
     small = from_arrays(images, labels, images[:10], labels[:10], name="cifar10")
-    monkeypatch.setattr("noiseproof.train.concurrent.open_dataset", lambda name, data: small)
+    monkeypatch.setattr("noiseproof.train.executors.open_dataset", lambda name, data: small)
     monkeypatch.setattr(auto_a, "SEEDS", (123,))
     records = tmp_path / "records.jsonl"
     words = ["auto_a.py", "cifar10", "--data", ".", "--out", tmp_path / "runs", "--records", records, "--epochs", "1"]

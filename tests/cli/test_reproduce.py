@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 from noiseproof import paper
 from noiseproof.cli import app
 from noiseproof.paper import command, groups, measured, plan
+from noiseproof.paper.costs import RunCosts
 from noiseproof.paper.plan import FIGURES, Curve
+from noiseproof.paper.reproduction import RecordsFile
 from noiseproof.paper.settings import SETTINGS
 from noiseproof.report import merge, read_records, write_records
 from noiseproof.train import Callback, DivergenceError, RunStore
-from noiseproof.train.run_list import RecordsFile, RunCosts
 from noiseproof.train.runs import claimed
 
 RECORDS = Path(__file__).parents[2] / "records" / "reproduction.jsonl"
@@ -368,7 +369,7 @@ def test_results_that_are_not_added_to_the_records_are_no_success_and_the_next_c
 
 
 def test_with_minutes_nothing_starts_that_would_not_end_in_time(digits, tmp_path, monkeypatch):
-    monkeypatch.setattr(RunCosts, "until_end", lambda self, facts, done, width: 100.0)
+    monkeypatch.setattr(RunCosts, "until_end", lambda self, run, width: 100.0)
     result = run(*digits, "--seeds", "1", "--minutes", "1")
     assert result.exit_code == 0
     assert "4 runs would not have ended in 1 minutes; 0 of 4 runs finished" in result.stderr

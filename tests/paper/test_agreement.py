@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noiseproof.comparison.paired import Sample, holm
-from noiseproof.paper.agreement import Point, UsualSpread, compare, mean_difference, ranking, spread, usual_spreads
+from noiseproof.comparison.paired import Sample
+from noiseproof.paper.agreement import Point, UsualSpread, compare, holm, mean_difference, ranking, spread, usual_spreads
 
 LOSSES, COLUMNS = 13, 9
 

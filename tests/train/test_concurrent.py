@@ -10,9 +10,9 @@ import torch
 
 from noiseproof.data import from_arrays
 from noiseproof.train import Callback, Outcome, Recipe, Run, train, train_concurrently, with_noise
-from noiseproof.train.concurrent import _Stoppable, _StoppedError, run_in_threads
+from noiseproof.train.executors import _Stoppable, _StoppedError, run_in_threads
 from noiseproof.train.network import build_network, nothing_drawn
-from noiseproof.train.record import Epoch
+from noiseproof.train.run import Epoch
 
 
 def recipe(**changes):
@@ -115,7 +115,7 @@ def test_what_cannot_go_together_is_said():
 
 def test_when_all_are_to_stop_those_that_never_started_are_not_waited_for(monkeypatch):
     """Ctrl-C takes the same way as an error. The time is only there to end the test where the promise is broken."""
-    monkeypatch.setattr("noiseproof.train.concurrent.STOP_SECONDS", 3600.0)
+    monkeypatch.setattr("noiseproof.train.executors.STOP_SECONDS", 3600.0)
     stopping = threading.Event()
 
     def one(place):

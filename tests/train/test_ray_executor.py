@@ -14,27 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from noiseproof.train import RunStore, train
-from noiseproof.train.concurrent import NotStartedError
-from noiseproof.train.ray_executor import RayExecutor, _plain, _train
+from noiseproof.train import RunOptions, RunStore, train
+from noiseproof.train.executors import RayExecutor, _plain, _train_group
+from noiseproof.train.run_list import NotStartedError
 
 QUEUE = """
 import json, sys
 import ray
 from noiseproof.train import Recipe, RunStore
-from noiseproof.train.ray_executor import RayExecutor
-from noiseproof.train.run_list import RunCosts, plan_runs
+from noiseproof.train.executors import RayExecutor, RunList
+from noiseproof.train.run_list import plan_runs
 
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
 store, cluster = RunStore(sys.argv[1]), RayExecutor()
-speeds = RunCosts(cluster.machine)
 heard = []
+planned = plan_runs([Recipe.from_dict(facts) for facts in json.loads(sys.argv[2])], store.runs())
 tally = cluster.run(
-    plan_runs([Recipe.from_dict(facts) for facts in json.loads(sys.argv[2])], store.runs(), speeds),
-    store,
-    speeds,
-    checkpoint_seconds=0,
-    on_outcome=lambda run, outcome: heard.append(run.recipe.seed),
+    RunList(planned, store, checkpoint_seconds=0, on_outcome=lambda run, outcome: heard.append(run.recipe.seed))
 )
 print(json.dumps({
     "finished": sorted(run.recipe.seed for run in tally.finished),
@@ -98,8 +94,8 @@ FULL = """
 import errno, os, sys
 import ray
 from noiseproof.train import Recipe, RunStore
-from noiseproof.train.ray_executor import RayExecutor
-from noiseproof.train.run_list import RunCosts, plan_runs
+from noiseproof.train.executors import RayExecutor, RunList
+from noiseproof.train.run_list import plan_runs
 
 def setup():
     from noiseproof.train import loop
@@ -113,8 +109,7 @@ ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env={
 store, cluster = RunStore(sys.argv[1]), RayExecutor()
 recipes = [Recipe(dataset="digits", loss="ce", model="mlp", epochs=2, seed=seed) for seed in range(6)]
 heard = []
-planned = plan_runs(recipes, [], RunCosts(""))
-tally = cluster.run(planned, store, RunCosts(""), on_outcome=lambda run, outcome: heard.append(outcome))
+tally = cluster.run(RunList(plan_runs(recipes, []), store, on_outcome=lambda run, outcome: heard.append(outcome)))
 print(tally.disk_error.errno, tally.disk_error.filename, len(heard), len(tally.failed), len(tally.not_started))
 ray.shutdown()
 """
@@ -141,7 +136,8 @@ def test_a_worker_tells_of_a_full_disk_as_it_is_and_of_other_errors_in_words():
 
 
 def test_a_worker_starts_nothing_that_would_not_end_in_time(digits, tmp_path):
-    early, late = (_train([(digits.as_dict(), 100.0)], tmp_path, None, "cpu", 60.0, time.time() + left) for left in (1000, 1))
+    one = [(digits, 100.0)], tmp_path, None, RunOptions(), 60.0
+    early, late = (_train_group(*one, time.time() + left) for left in (1000, 1))
     assert early[0]["status"] == "finished"
     assert isinstance(late[0], NotStartedError)
 

@@ -23,10 +23,11 @@ from noiseproof.io.files import ReadError, is_file, write_whole
 from noiseproof.losses.recommended import kind_of_data, recommended_settings
 from noiseproof.noise import label_hash
 from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe, with_noise
-from noiseproof.train.concurrent import concurrent_runs, run_in_threads
 from noiseproof.train.engine import fast_path_suits, precision_of
+from noiseproof.train.executors import run_in_threads
 from noiseproof.train.recipe import RENAMED_FIELDS
 from noiseproof.train.run import start_run
+from noiseproof.train.run_list import concurrent_runs
 from noiseproof.train.runs import claimed
 
 __all__ = [

@@ -15,14 +15,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from noiseproof.cli.output import Console, console, duration, printable, warn
-from noiseproof.train import Callback, CallbackList, Epoch, Recipe, Record, RunOptions, RunPlan, TrainingData
+from noiseproof.train import Callback, Epoch, Recipe, Record, RunOptions, RunPlan, TrainingData
 from noiseproof.train.engine import fast_path_suits
 from noiseproof.train.training_data import WARM_START_HINT, data_warnings, rare_class_warnings
-
-__all__ = [
-    "Bar", "EveryNth", "Legend", "Lines", "accuracies", "as_json_text", "callbacks_for", "class_line", "close_bars",
-    "print_recipe", "print_result", "print_start", "result_line",
-]  # fmt: skip
 
 MAX_CLASSES_PRINTED = 20
 """Of more classes the weakest are printed; the record has the accuracy of each"""
@@ -128,10 +123,10 @@ class Pace:
 
 
 class Lines(Callback):
-    """One line for each epoch, and further lines within long ones."""
+    """One line for every n-th epoch and the last, and further lines within long ones."""
 
-    def __init__(self, console: Console) -> None:
-        self.console, self.told = console, time.monotonic()
+    def __init__(self, console: Console, every: int = 1) -> None:
+        self.console, self.every, self.told = console, every, time.monotonic()
         self.within = -1  # the epoch that a line was last printed in, counted from 0
 
     def on_train_begin(self, record: Record, epochs_done: int) -> None:
@@ -152,7 +147,8 @@ class Lines(Callback):
 
     def on_epoch_end(self, facts: Epoch) -> None:
         self.pace.reach(facts.epoch, 0)
-        self._tell(f"{self._label(facts.epoch)}  loss {number(facts.loss)}  {accuracies(facts)}  {self.pace.text()}")
+        if facts.epoch % self.every == 0 or facts.epoch == self.epochs:
+            self._tell(f"{self._label(facts.epoch)}  loss {number(facts.loss)}  {accuracies(facts)}  {self.pace.text()}")
 
     def _label(self, epoch: int) -> str:
         return f"epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}"
@@ -233,7 +229,7 @@ def callbacks_for(shown: Console | None, every: int) -> list[Callback]:
     """What shows a run on a console: a bar on a terminal, lines in a file."""
     if shown is None:
         return []
-    return [Legend(shown), Bar(shown) if shown.is_terminal else EveryNth(every, Lines(shown))]
+    return [Legend(shown), Bar(shown) if shown.is_terminal else Lines(shown, every)]
 
 
 def close_bars(callbacks: Iterable[Callback]) -> None:
@@ -241,22 +237,6 @@ def close_bars(callbacks: Iterable[Callback]) -> None:
     for callback in callbacks:
         if isinstance(callback, Bar):
             callback.close()
-
-
-class EveryNth(CallbackList):
-    """Tells of every n-th epoch, and of the last."""
-
-    def __init__(self, n: int, callback: Callback) -> None:
-        super().__init__(callback)
-        self.n = n
-
-    def on_train_begin(self, record: Record, epochs_done: int) -> None:
-        self.last = record.recipe["epochs"]
-        super().on_train_begin(record, epochs_done)
-
-    def on_epoch_end(self, facts: Epoch) -> None:
-        if facts.epoch % self.n == 0 or facts.epoch == self.last:
-            super().on_epoch_end(facts)
 
 
 def print_result(record: Record, task: TrainingData, folder: Path, quiet: bool, as_json: bool) -> None:

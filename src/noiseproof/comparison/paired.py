@@ -12,9 +12,6 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["ALPHA", "BOOTSTRAP_DRAWS", "MIN_BOOTSTRAP_SEEDS", "MIN_SEEDS", "Interval", "PairedMean", "PairedRanking"]
-__all__ += ["RankedCompetitor", "Sample", "holm", "paired_mean", "rank_paired", "t_quantile", "t_tails"]
-
 ALPHA = 0.05
 """All intervals hold with 95 %, all alarms are false in 5 %."""
 Interval = tuple[float, float]
@@ -26,24 +23,13 @@ MIN_BOOTSTRAP_SEEDS = 6
 BOOTSTRAP_DRAWS = 10_000
 
 
-def t_tails(t: float, df: float) -> float:
-    """P(|T| >= |t|) of Student's t.
-
-    >>> round(t_tails(1.0, 1.0), 12)  # Cauchy: half of it is within 1
-    0.5
-    """
-    from scipy.stats import t as student  # takes half a second to import
-
-    return float(2 * student.sf(abs(t), df))
-
-
 def t_quantile(tails: float, df: float) -> float:
     """The t with ``P(|T| >= t) = tails``.
 
     >>> round(t_quantile(0.05, 4), 3)
     2.776
     """
-    from scipy.stats import t as student
+    from scipy.stats import t as student  # takes half a second to import
 
     return float(student.isf(tails / 2, df))
 
@@ -114,19 +100,6 @@ class PairedRanking:
 
     competitors: tuple[RankedCompetitor, ...]
     groups: tuple[tuple[str, ...], ...]
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """The p values corrected for their number: those below 0.05 hold a false one with at most 5 % (Holm 1979).
-
-    >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
-    [0.03, 0.06, 0.06]
-    """
-    corrected, largest = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        corrected[i] = largest
-    return corrected
 
 
 def rank_paired(accuracies: Mapping[str, Mapping[int, float]], generator: np.random.Generator) -> PairedRanking:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import re
-import signal
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import partial
-from multiprocessing import active_children
-from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from noiseproof.comparison.result import CompetitorResult
 from noiseproof.io.files import is_file
-from noiseproof.io.text import read_json
 from noiseproof.losses import find_loss
 from noiseproof.noise import LabelNoise, clean_accuracy, from_spec
 from noiseproof.train import (
@@ -36,18 +28,13 @@ from noiseproof.train import (
     identity,
     load,
 )
+from noiseproof.train.executors import LocalExecutor, ProcessExecutor, RunList, WorkerError
 from noiseproof.train.network import loss_code_hash
 from noiseproof.train.record import RECORD, task_facts
 from noiseproof.train.record_files import describe_missed_classes
-from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts, train_runs
+from noiseproof.train.run_list import ENDED, AnyOutcome, PlannedRun
 from noiseproof.train.runs import recipe_key
 
-__all__ = ["ComparisonProgress", "ComparisonRuns", "Competitor", "parse_losses", "parse_regularisation"]
-
-POLL_SECONDS = 0.5
-"""How often the folders of runs in other processes are read for their epochs"""
-STOP_SECONDS = 30.0
-"""How long processes may take to write checkpoints and end"""
 PAGE = "docs/choosing.md says how often that picks the best loss"
 SHARED_FIELDS = ("noise", "model", "optimiser", "lr", "schedule", "epochs", "batch", "augment", "precision")
 """Fields of recipes that all runs of a comparison have in common"""
@@ -169,7 +156,7 @@ class ComparisonRuns:
         stored = self.store.find(identity(recipe.as_dict(), facts))
         if stored is None and is_file((folder := self.store.folder_for(recipe)) / RECORD):
             raise ValueError(f"the data have changed since {folder} was trained: choose another --out, or move it away")
-        return PlannedRun(recipe, recipe.as_dict(), stored, None)
+        return PlannedRun(recipe, recipe.as_dict(), stored)
 
     def missing(self) -> list[PlannedRun[Recipe]]:
         """What is to be trained, seed by seed."""
@@ -184,19 +171,12 @@ class ComparisonRuns:
         if jobs is None and on_cpu:
             cores = torch.get_num_threads()
             jobs = max(1, cores // (self.options.threads or (1 if small else cores)))  # a small network does not fill two
-        if on_cpu and jobs is not None and min(jobs, len(missing)) > 1:
-            train_in_processes(missing, min(jobs, len(missing)), self.store, self.folder, self.options, following)
-        elif missing:
-            train_runs(
-                missing,
-                self.store,
-                RunCosts(""),
-                data=self.folder,
-                options=self.options,
-                at_once=jobs,
-                callback=lambda run: _EpochsDone(following, run.recipe),
-                on_outcome=lambda run, outcome: following.ended(run.recipe, *_in_words(outcome)),
-            )
+        processes = min(jobs or 1, len(missing)) if on_cpu else 1
+        executor = ProcessExecutor(self.options, processes) if processes > 1 else LocalExecutor(self.options)
+        at_once = None if processes > 1 else jobs
+        wanted = RunList(missing, self.store, self.folder, at_once, callback=following.callback, on_outcome=following.ended)
+        with closing(executor):
+            executor.run(wanted)
         return following.errors
 
     def _names(self) -> dict[str, str]:
@@ -289,7 +269,21 @@ class _Following:
         if self.progress is not None:
             self.progress.on_epochs(sum(self.epochs.values()))
 
-    def ended(self, recipe: Recipe, result: str, failed: bool) -> None:
+    def callback(self, run: PlannedRun[Recipe]) -> Callback:
+        """Follows a run."""
+        following = self
+
+        class Epochs(Callback):
+            def on_train_begin(self, record: Record, epochs_done: int) -> None:
+                following.reached(run.recipe, epochs_done)
+
+            def on_epoch_end(self, facts: Epoch) -> None:
+                following.reached(run.recipe, facts.epoch)
+
+        return Epochs()
+
+    def ended(self, run: PlannedRun[Recipe], outcome: AnyOutcome) -> None:
+        recipe, (result, failed) = run.recipe, _in_words(outcome)
         text = f"{self.names[recipe_key(recipe.as_dict())]}, seed {recipe.seed}: {result}"
         self.errors += [text] if failed else []
         if self.progress is not None:
@@ -297,114 +291,14 @@ class _Following:
         self.reached(recipe, recipe.epochs)
 
 
-class _EpochsDone(Callback):
-    """Reports the epochs of a run in this process."""
-
-    def __init__(self, following: _Following, recipe: Recipe) -> None:
-        self.following, self.recipe = following, recipe
-
-    def on_train_begin(self, record: Record, epochs_done: int) -> None:
-        self.following.reached(self.recipe, epochs_done)
-
-    def on_epoch_end(self, facts: Epoch) -> None:
-        self.following.reached(self.recipe, facts.epoch)
-
-
-def _in_words(outcome: Outcome | Exception) -> tuple[str, bool]:
+def _in_words(outcome: AnyOutcome) -> tuple[str, bool]:
     """What came of a run, and whether it failed."""
-    if isinstance(outcome, Outcome):
-        return f"{100 * (outcome.record.result['test_accuracy'] or 0):.2f} %", False
     if isinstance(outcome, DivergenceError):
         return f"diverged: {outcome}", False
-    return f"{type(outcome).__name__}: {outcome}", True
-
-
-def train_in_processes(
-    runs: Sequence[PlannedRun[Recipe]],
-    jobs: int,
-    store: RunStore,
-    folder: str | None,
-    options: RunOptions,
-    following: _Following,
-) -> None:
-    """Train the runs, ``jobs`` at a time, each with one thread unless the options say more.
-
-    An interruption ends the processes with checkpoints written.
-
-    Each process is a loky pool of its own: one that is killed fails its run, and the others go on.
-    """
-    threads = options.threads or 1
-    waiting, running = deque(runs), dict[Any, tuple[Any, PlannedRun[Recipe]]]()
-    with _pools(jobs, threads, running) as idle:
-        while waiting or running:
-            while waiting and idle:
-                pool, run = idle.pop(), waiting.popleft()
-                running[pool.submit(_train_one, run, store.root, folder, options)] = pool, run
-            for future in wait(running, POLL_SECONDS, FIRST_COMPLETED).done:
-                pool, run = running.pop(future)
-                if (error := future.exception()) is None:
-                    following.ended(run.recipe, *future.result())
-                else:
-                    following.ended(run.recipe, _killed(error), True)
-                    pool.shutdown(kill_workers=True)
-                    pool = _pool(threads)
-                idle.append(pool)
-            for _, run in running.values():
-                with suppress(OSError, ValueError, KeyError):  # not there yet
-                    following.reached(run.recipe, len(read_json(store.folder_for(run.recipe) / RECORD)["epochs"]))
-
-
-@contextmanager
-def _pools(jobs: int, threads: int, running: Mapping[Any, tuple[Any, Any]]) -> Iterator[list[Any]]:
-    """Pools of one process each; at the end no process is left, and a run that is interrupted has written a checkpoint."""
-    before = set(active_children())
-    idle = [_pool(threads) for _ in range(jobs)]
-    try:
-        yield idle
-    finally:
-        if running:
-            for process in set(active_children()) - before:
-                process.terminate()
-            wait(running, STOP_SECONDS)
-        for pool in (*idle, *(pool for pool, _ in running.values())):
-            pool.shutdown(kill_workers=bool(running))
-
-
-def _pool(threads: int) -> Any:
-    from joblib.externals.loky import ProcessPoolExecutor  # unlike the standard library's, it does not run the caller's script
-
-    return ProcessPoolExecutor(1, initializer=_begin_process, initargs=(threads,), env={"OMP_NUM_THREADS": str(threads)})
-
-
-def _begin_process(threads: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
-    signal.signal(signal.SIGTERM, _terminate)
-    torch.set_num_threads(threads)
-
-
-def _terminate(number: int, frame: Any) -> NoReturn:
-    """The run writes a checkpoint on its way out."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise SystemExit(128 + number)
-
-
-def _train_one(run: PlannedRun[Recipe], root: Path, folder: str | None, options: RunOptions) -> tuple[str, bool]:
-    """In a process: train a run, and return what came of it and whether it failed."""
-    ended: list[Outcome | Exception] = []
-    train_runs([run], RunStore(root), RunCosts(""), data=folder, options=options, on_outcome=partial(_keep, ended))
-    return _in_words(ended[0])
-
-
-def _keep(ended: list[Outcome | Exception], run: PlannedRun[Recipe], outcome: Outcome | Exception) -> None:
-    ended.append(outcome)
-
-
-def _killed(error: BaseException) -> str:
-    """How a process ended that returned nothing; loky names the signal in its message."""
-    if (found := re.search(r"\{(SIG\w+)\(", str(error))) is None:
-        return f"{type(error).__name__}: {error}"
-    why = ", as the system does when memory runs out" if found[1] == "SIGKILL" else ""
-    return f"its process was ended by {found[1]}{why}"
+    if isinstance(outcome, Exception):
+        return str(outcome) if isinstance(outcome, WorkerError) else f"{type(outcome).__name__}: {outcome}", True
+    facts = outcome.record.result if isinstance(outcome, Outcome) else outcome["result"]
+    return f"{100 * (facts['test_accuracy'] or 0):.2f} %", False
 
 
 def parse_losses(text: str) -> list[tuple[str, str, dict[str, str]]]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from noiseproof.comparison.paired import ALPHA, holm, t_quantile
-from noiseproof.paper.agreement import MeanDifference
+from noiseproof.comparison.paired import ALPHA, t_quantile
+from noiseproof.paper.agreement import MeanDifference, holm
 from noiseproof.paper.cells import DATASET_NAMES, Cell
 from noiseproof.paper.measured import CellResult, average, usual_spread
 from noiseproof.report.groups import counted, named_seeds

@@ -15,13 +15,15 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.data import data_root
 from noiseproof.io.text import duration
-from noiseproof.paper.plan import PaperRun, about, estimated_seconds
+from noiseproof.paper.costs import about
+from noiseproof.paper.plan import PaperRun
 from noiseproof.paper.recipes import SEEDS
 from noiseproof.paper.reproduction import PRECISIONS, Reproduction, reproduce, why_absent
 from noiseproof.paper.tables import check_format
 from noiseproof.train import Callback, DivergenceError, Epoch, Outcome, Record, RunOptions
+from noiseproof.train.executors import Executor, LocalExecutor, RayExecutor
 from noiseproof.train.plan import device_named
-from noiseproof.train.run_list import AnyOutcome, Executor, LocalExecutor, PlannedRun, RunListOutcome
+from noiseproof.train.run_list import AnyOutcome, PlannedRun, RunListOutcome
 from noiseproof.train.runs import BusyError
 
 MAX_SEEDS = 100
@@ -115,8 +117,6 @@ def _executor(engine: str, address: str | None, device: str, to_train: bool) -> 
         raise ValueError(f"--engine must be local or ray, and --address is for ray; got {engine!r} and {address!r}")
     if engine == "local" or not to_train:
         return LocalExecutor(RunOptions(device_named(device)))
-    from noiseproof.train.ray_executor import RayExecutor
-
     return RayExecutor(address, device)
 
 
@@ -168,7 +168,7 @@ class Display:
     def __init__(self, todo: list[PlannedRun[PaperRun]], found: Reproduction, log: Log) -> None:
         self.todo, self.found, self.say = todo, found, log.say
         self.lock, self.start = found.lock, time.monotonic()
-        estimates = [estimated_seconds(run) for run in todo]
+        estimates = [found.costs.estimate(run) for run in todo]
         known = [seconds for seconds in estimates if seconds is not None]
         weights = known if len(known) == len(todo) else [1.0] * len(todo)
         self.weights = {id(run): weight for run, weight in zip(todo, weights, strict=True)}
@@ -199,7 +199,7 @@ class Display:
 
     def __enter__(self) -> Display:
         many = f"{len(self.todo)} runs" if len(self.todo) > 1 else "1 run"
-        known = [seconds for run in self.todo if (seconds := self.found.costs.seconds(run.facts, run.done)) is not None]
+        known = [seconds for run in self.todo if (seconds := self.found.costs.seconds(run)) is not None]
         self.say(f"{many} to do" + (f", about {about(sum(known))}" if len(known) == len(self.todo) else ""))
         self._update_bar()
         self.bar.start()

@@ -7,21 +7,18 @@ import difflib
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from noiseproof.losses import find_loss
 from noiseproof.paper.cells import Cell, cells
 from noiseproof.paper.recipes import HISTOGRAMS, SEEDS, differences, recipe, recipe_of
 from noiseproof.paper.settings import PROFILES, Difference
 from noiseproof.train import Recipe, override
-from noiseproof.train.run_list import ENDED, PlannedRun, RunCosts
 
 FIRST_LOSSES = ("JAL-CE", "JAL-FL", "CE", "NCE+RCE", "NCE+AGCE", "ANL-CE")
 """The paper's own losses and their nearest rivals; the others follow in the order of the tables."""
 NOT_COMPARED = ("seed", "precision", "confidence_epochs")
 """Fields of a recipe in which the runs of one cell may differ."""
-H200_EPOCH_SECONDS = {("cifar10", "cnn8"): 28.0 / 120, ("cifar100", "resnet34"): 240.0 / 200}
-"""Seconds of an NVIDIA H200's time for an epoch in bf16, with as many concurrent runs as fill it"""
 
 
 @dataclass(frozen=True)
@@ -260,6 +257,16 @@ def planned_runs(
     return PaperPlan(runs, tuple(cell for cell in chosen if cell.quoted_from is not None))
 
 
+T = TypeVar("T")
+
+
+def shard(runs: Sequence[T], part: int, parts: int) -> list[T]:
+    """The runs of one of several machines, counted from 1: every ``parts``-th, so that each has its share of every kind."""
+    if not 1 <= part <= parts:
+        raise ValueError(f"the part must be in [1, {parts}], got {part}")
+    return list(runs[part - 1 :: parts])
+
+
 def _key(facts: Mapping[str, Any]) -> str:
     return repr(sorted(facts.items()))
 
@@ -323,81 +330,3 @@ def _known(what: str, wanted: Collection[str], values: Iterable[str]) -> set[str
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise ValueError(f"unknown {what} {name!r}; {hint}the paper has {', '.join(known)}")
     return set(wanted)
-
-
-def about(seconds: float) -> str:
-    """A time, as exactly as an estimate is.
-
-    >>> about(28), about(1500), about(12345), about(500000)
-    ('28 s', '25 min', '3.4 h', '139 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 100 * 3600 else f"{seconds / 3600:.0f} h"
-
-
-def plan_text(planned: Sequence[PlannedRun[PaperRun]], costs: RunCosts, precision: str) -> str:
-    """What would run, by table and seed, what is done, and the time that the rest takes."""
-    seeds = list(dict.fromkeys(run.job.seed for run in planned))
-    everything: list[Cell | Curve] = [*cells(), *(curve for curves in FIGURES.values() for curve in curves)]
-    rows: dict[tuple[str, str], list[PlannedRun[PaperRun]]] = {_place(one): [] for one in everything}
-    for run in planned:
-        rows[_place(run.job.first)].append(run)
-    lines = [["table", "data set", "runs", "done", *(f"seed {seed}" for seed in seeds), "time"]]
-    for (table, dataset), runs in {**rows, ("together", ""): planned}.items():
-        left = [run for run in runs if run.status not in ENDED]
-        by_seed = [sum(run.job.seed == seed for run in left) for seed in seeds]
-        numbers = [str(number or "-") for number in (len(runs), len(runs) - len(left), *by_seed)]
-        if runs:
-            lines.append([table, dataset, *numbers, _time(left)])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    aligned = [
-        "  ".join([*(part.ljust(w) for part, w in places[:2]), *(part.rjust(w) for part, w in places[2:])])
-        for line in lines
-        for places in [list(zip(line, widths, strict=True))]
-    ]
-    return "\n".join([*aligned, "", *_plan_notes(planned, costs, precision)])
-
-
-def _place(first: Cell | Curve) -> tuple[str, str]:
-    """The table or figure, and the data set."""
-    return (first.table if isinstance(first, Cell) else first.figure), first.dataset
-
-
-def estimated_seconds(run: PlannedRun[PaperRun]) -> float | None:
-    """Of this machine's time that a run takes, else of an H200's; None if neither has been measured."""
-    per_epoch = H200_EPOCH_SECONDS.get((run.facts["dataset"], run.facts["model"]))
-    return run.seconds if run.seconds is not None or per_epoch is None else per_epoch * (run.facts["epochs"] - run.done)
-
-
-def _time(left: list[PlannedRun[PaperRun]]) -> str:
-    known = [seconds for run in left if (seconds := estimated_seconds(run)) is not None]
-    return "-" if not left else "not known" if not known else about(sum(known)) + (" +" if len(known) < len(left) else "")
-
-
-def _plan_notes(planned: Sequence[PlannedRun[PaperRun]], costs: RunCosts, precision: str) -> list[str]:
-    """What the numbers mean."""
-    left = [run for run in planned if run.status not in ENDED]
-    notes = [f"Seed columns: runs left, in {precision}. A run that counts for several tables is in the first of them."]
-    if diverged := sum(run.status == "diverged" for run in planned):
-        notes.append(f"{diverged} of those done diverged; only --retry-diverged runs them again.")
-    if begun := sum(run.status == "running" for run in planned):
-        notes.append(f"{begun} of those left are begun and resume from their checkpoints.")
-    by_epochs = sorted(left, key=lambda run: -run.done)  # so that a whole run is named, where one is left
-    known = {
-        _kind(run): (took, costs.is_measured(run.facts)) for run in by_epochs if (took := estimated_seconds(run)) is not None
-    }
-    for is_here, where in ((True, f"this machine, {costs.machine}"), (False, "an NVIDIA H200 in bf16")):
-        if each := [f"{about(seconds)} for a run on {kind}" for kind, (seconds, here) in known.items() if here == is_here]:
-            notes.append(f"Time of one device: {' and '.join(each)}, measured on {where}.")
-    if not all(here for _, here in known.values()):
-        notes.append(f"There six runs on cifar10 or three on cifar100 were concurrent. This machine: {costs.machine}.")
-    if unknown := {_kind(run) for run in left} - known.keys():
-        notes.append(f"No run on {' or '.join(sorted(unknown))} has been measured.")
-    return notes
-
-
-def _kind(run: PlannedRun[PaperRun]) -> str:
-    return str(run.facts["dataset"])

@@ -17,33 +17,67 @@ from typing import Any
 
 from noiseproof.data import data_root
 from noiseproof.data.opening import find_dataset
-from noiseproof.io.files import exists, is_file, write_whole
+from noiseproof.io.files import exists, is_file, locked, remove_partial, write_whole
+from noiseproof.io.text import read_json
 from noiseproof.paper.cells import Cell
+from noiseproof.paper.costs import H200_EPOCH_SECONDS, RunCosts, plan_text
 from noiseproof.paper.figures import DrawnFigure, draw_figure
 from noiseproof.paper.groups import paper_groups
 from noiseproof.paper.measured import CellResult, join
 from noiseproof.paper.page import paper_page
-from noiseproof.paper.plan import H200_EPOCH_SECONDS, Curve, PaperRun, choose, plan_text, planned_runs
+from noiseproof.paper.plan import Curve, PaperRun, choose, planned_runs, shard
 from noiseproof.paper.recipes import SEEDS, TRAINED_ON
 from noiseproof.paper.settings import PROFILES
 from noiseproof.paper.tables import formatted
 from noiseproof.report.figures import Embedding, embed_run
-from noiseproof.train import Callback, Record, RunStore, StoredRun
-from noiseproof.train.record_files import merge, read_records, run_line
-from noiseproof.train.run_list import (
-    ENDED,
-    AnyOutcome,
-    Executor,
-    LocalExecutor,
-    PlannedRun,
-    RecordsFile,
-    RunCosts,
-    RunListOutcome,
-    plan_runs,
-    shard,
-)
+from noiseproof.train import Callback, DivergenceError, Outcome, Recipe, Record, RunStore, StoredRun
+from noiseproof.train.executors import Executor, LocalExecutor, RunList
+from noiseproof.train.record import RECORD
+from noiseproof.train.record_files import compact, merge, read_records, run_line, write_records
+from noiseproof.train.run_list import ENDED, AnyOutcome, PlannedRun, RunListOutcome, plan_runs
+from noiseproof.train.runs import identity
 
 PRECISIONS = ("bf16", "tf32", "float32")
+
+
+class RecordsFile:
+    """A file of records that grows with every run that ends. Several processes may add to it; no line is ever lost.
+
+    Args:
+        path: The file; it need not exist. Of a link, the file that it leads to grows.
+        store: The folder of the runs; with it, lines also have what else is kept in a run's folder.
+    """
+
+    def __init__(self, path: Path, store: RunStore | None = None) -> None:
+        self.path, self.store = path.resolve(), store
+
+    def add(self, records: Iterable[dict[str, Any]]) -> None:
+        """Add runs that have ended, by their records; a run with the same result is kept once."""
+        lines = [self._line(record) for record in records]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(self.path.parent, wait=True) as held:
+            if held:
+                remove_partial(self.path)
+            before = read_records(self.path) if exists(self.path) else []
+            after = merge(before, lines)
+            if after != before:
+                write_records(self.path, after)
+
+    def add_outcome(self, recipe: Recipe, outcome: AnyOutcome) -> None:
+        """Add what came of a run, also if it diverged, so that nobody trains it again unknowingly."""
+        if isinstance(outcome, DivergenceError):
+            self.add_folders([] if self.store is None else [self.store.folder_for(recipe)])
+        elif not isinstance(outcome, Exception):
+            self.add([outcome.record.as_dict() if isinstance(outcome, Outcome) else dict(outcome)])
+
+    def add_folders(self, folders: Iterable[Path | None]) -> None:
+        """Add runs that have ended, by their folders."""
+        files = [folder / RECORD for folder in folders if folder is not None]
+        self.add([read_json(file) for file in files if is_file(file)])
+
+    def _line(self, record: dict[str, Any]) -> dict[str, Any]:
+        stored = None if self.store is None else self.store.find(identity(record["recipe"], record["task"]))
+        return compact(record) if stored is None or stored.folder is None else run_line(stored.folder)
 
 
 @dataclass
@@ -171,6 +205,10 @@ class Reproduction:
 
         def ended(run: PlannedRun[PaperRun], outcome: AnyOutcome) -> None:
             with self.lock:
+                if isinstance(outcome, Outcome):
+                    self.costs.add(outcome.record.as_dict(), just_now=True)
+                elif not isinstance(outcome, Exception):
+                    self.costs.add(outcome)
                 on_run_end(run, outcome)
                 try:
                     if self.records_file is not None:
@@ -179,9 +217,8 @@ class Reproduction:
                     self.not_recorded += 1
                     on_record_error(error)
 
-        return self.executor.run(
-            runs, self.store, self.costs, data=self.data, at_once=at_once, minutes=minutes, callback=callback, on_outcome=ended
-        )  # fmt: skip
+        wanted = RunList(runs, self.store, self.data, at_once, minutes, self.costs.until_end, callback, ended)
+        return self.executor.run(wanted)
 
     def record_ended_runs(self) -> None:
         """Add to the file of records what ended when an earlier call was killed."""
@@ -191,7 +228,7 @@ class Reproduction:
     def refresh(self) -> None:
         """Look again at which runs have ended."""
         stored = [run for run in self.store.runs() if run.status in ENDED]
-        self.runs = _planned([run.job for run in self.runs], self.records, stored, self.costs)
+        self.runs = _planned([run.job for run in self.runs], self.records, stored)
 
     def draw_figures(self, folder: str | Path) -> list[DrawnFigure]:
         """Draw the figures that were chosen, as SVG and PNG.
@@ -297,7 +334,7 @@ def reproduce(
         profile: ``paper-code``, or ``paper-text`` where the two differ.
         part: Which of how many equal parts of the runs, counted from 1, for several machines.
         retry_diverged: Train those again that diverged.
-        executor: Where to train: this machine by default, or a :class:`~noiseproof.train.ray_executor.RayExecutor`; or a
+        executor: Where to train: this machine by default, or a :class:`~noiseproof.train.executors.RayExecutor`; or a
             function that makes one, given whether anything may be trained.
         train: Whether to train at once; otherwise :meth:`Reproduction.train` does.
         at_once: Concurrent runs on a GPU; by default as many as fill an H200.
@@ -332,7 +369,9 @@ def reproduce(
     if where.device == "cuda":
         measured = {(where.machine, *kind, "bf16"): seconds for kind, seconds in H200_EPOCH_SECONDS.items()}
     costs = RunCosts(where.machine, measured)
-    runs = _planned(jobs, results, stored, costs, retry_diverged)
+    for facts in (*results, *(run.facts for run in stored if run.status == "finished")):
+        costs.add(facts)
+    runs = _planned(jobs, results, stored, retry_diverged)
     found = Reproduction(
         cells, place, results, tuple(map(str, files)), RecordsFile(files[0], store) if files and place is not None else None,
         store, where, precision, profile, runs, costs, notes,
@@ -345,12 +384,12 @@ def reproduce(
 
 
 def _planned(
-    jobs: list[PaperRun], records: list[dict[str, Any]], stored: list[StoredRun], costs: RunCosts, retry: bool = False
+    jobs: list[PaperRun], records: list[dict[str, Any]], stored: list[StoredRun], retry: bool = False
 ) -> list[PlannedRun[PaperRun]]:
     """The runs with what is known of them; of one whose weights are needed, a record is not enough."""
     known = [*(StoredRun("", Record.status_in(facts), facts) for facts in records), *stored]
-    in_folders = iter(plan_runs([job for job in jobs if job.needs_weights], stored, RunCosts(costs.machine), retry=retry))
-    return [next(in_folders) if run.job.needs_weights else run for run in plan_runs(jobs, known, costs, retry=retry)]
+    in_folders = iter(plan_runs([job for job in jobs if job.needs_weights], stored, retry=retry))
+    return [next(in_folders) if run.job.needs_weights else run for run in plan_runs(jobs, known, retry=retry)]
 
 
 def data_folder(data: str | Path | None, chosen: Iterable[Cell | Curve]) -> Path | None:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from noiseproof.comparison.paired import ALPHA, holm
+from noiseproof.comparison.paired import ALPHA
 from noiseproof.paper import PROFILES
-from noiseproof.paper.agreement import Point, Ranking, ranking, spread
+from noiseproof.paper.agreement import Point, Ranking, holm, ranking, spread
 from noiseproof.paper.measured import CellResult, average
 from noiseproof.report.groups import DIVERGED, counted, named_seeds
 from noiseproof.train.record_files import count_classes, never_right

@@ -15,20 +15,19 @@ runs           the runs in a folder, found by what they are; checkpoints, and ho
 trained        a finished run's network for new examples: load, with its preprocessing
 preprocessing  how the inputs of a trained network are prepared
 predictions    predict_data: the predictions of new examples, saved as CSV, JSON or npz
-concurrent     several runs on one device at the same time
-run_list       many runs in order: what is finished is not run again
-ray_executor   a list of runs on the machines of a Ray cluster
+run_list       many runs in order, and what is known of each: what is finished is not run again
+executors      where they are trained: concurrently in this process, in processes of this machine, on a Ray cluster
 distributed    several processes that train one network
 """
 
-from noiseproof.train.concurrent import train_concurrently
 from noiseproof.train.engine import RunOptions
+from noiseproof.train.executors import train_concurrently
 from noiseproof.train.loop import Callback, CallbackList, Outcome, TensorBoard, train
 from noiseproof.train.plan import RunPlan, own_recipe, plan_run
 from noiseproof.train.predictions import PredictionTable, predict_data
 from noiseproof.train.recipe import Recipe, override
-from noiseproof.train.record import Epoch, Record
-from noiseproof.train.run import DivergenceError, OutOfMemoryError, Predictions, Run
+from noiseproof.train.record import Record
+from noiseproof.train.run import DivergenceError, Epoch, OutOfMemoryError, Predictions, Run
 from noiseproof.train.runs import CheckpointError, RunStore, StoredRun, folder_name, identity
 from noiseproof.train.trained import TrainedClassifier, load
 from noiseproof.train.training_data import TrainingData, prepare, resolve_auto, with_noise

@@ -39,11 +39,6 @@ from noiseproof.data.augment import Output
 from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop, Size
 from noiseproof.data.registry import AUGMENTATIONS, find_augmentation, register_augmentation
 
-__all__ = [
-    "BASIC_AUGMENTATIONS", "SINGLE", "Batch", "BatchLoader", "EpochPlan", "FileLoader", "MemoryLoader", "Rank", "Standardise",
-    "Transforms", "check_augmentation", "generator_for", "photograph_augment",
-]  # fmt: skip
-
 BASIC_AUGMENTATIONS: dict[str, tuple[Operation, ...]] = {
     "none": (),
     "flip": (HorizontalFlip(),),
