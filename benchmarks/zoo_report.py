@@ -208,17 +208,19 @@ def covers(interval: Sequence[float | None], truth: float) -> bool | None:
     return None if low is None or high is None else low <= truth <= high
 
 
-def test_value(line: Line, metric: str) -> float:
-    """What an estimate of a metric is about, on the clean test rows."""
-    return float(line["auc"] if metric == "auc" else line[metric][metric])
+def test_value(line: Line, metric: str) -> float | None:
+    """What an estimate of a metric is about: the default rule on the clean test rows."""
+    found = line["auc"] if metric == "auc" else line["accuracy"][metric]
+    return None if found is None else float(found)
 
 
 def estimate_errors(lines: Iterable[Line], metric: str) -> NDArray[np.float64]:
     """Rows of estimate minus truth in points, whether the interval covers (nan: none), and its width."""
     rows = []
     for line in lines:
-        if (estimate := line.get("estimates", {}).get(metric)) is not None and test_value(line, metric) is not None:
-            truth, hit = test_value(line, metric), covers(estimate, test_value(line, metric))
+        estimate, truth = line.get("estimates", {}).get(metric), test_value(line, metric)
+        if estimate is not None and truth is not None:
+            hit = covers(estimate, truth)
             width = np.nan if hit is None else 100 * (estimate[2] - estimate[1])
             rows.append((100 * (estimate[0] - truth), np.nan if hit is None else float(hit), width))
     return np.array(rows).reshape(-1, 3)
@@ -240,6 +242,7 @@ def number(values: Iterable[float | None], digits: int = 1, scale: float = 1.0) 
 def methods_table(zoo: Zoo) -> str:
     """Every method over its own cells."""
     regret = {metric.title: regrets(zoo, metric) for metric in (ACCURACY, METRICS[-1])}
+    shared = len(zoo.where(*zoo.methods(), noisy=True))
     rows = []
     for method in zoo.methods():
         noisy, clean = ([lines[method] for lines in zoo.where(method, noisy=kind).values()] for kind in (True, False))
@@ -259,7 +262,7 @@ def methods_table(zoo: Zoo) -> str:
             ]
         )
     head = ["method", "noisy cells", "accuracy", "balanced, argmax p", "balanced, p / frequency", "macro F1", "AUC"]
-    head += ["regret", "regret, balanced", "classes lost", "clean cells", "accuracy, clean", "CPU seconds"]
+    head += [f"regret ({shared} cells)", "regret, balanced", "classes lost", "clean cells", "accuracy, clean", "CPU seconds"]
     return table(head, rows)
 
 
