@@ -19,6 +19,7 @@ from manual import command_line, names
 from own_data import own_defaults
 from rare_record import rare_classes
 from results import RESULTS, results
+from zoo_record import PLOTS, zoo_tables
 
 from noiseproof import functional, list_losses
 from noiseproof.losses.base import Contract
@@ -98,12 +99,14 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "docs" / "many_classes.md": {"linear": linear},
     ROOT / "docs" / "own_data.md": {"defaults": own_defaults},
     ROOT / "docs" / "speed.md": {"kernels": kernels},
+    ROOT / "docs" / "zoo.md": {"zoo": zoo_tables},
 }
 """What stands between the marks of a name"""
 WRITTEN: dict[Path, Callable[[], str]] = {
     EVIDENCE: evidence,
     RESULTS: results,
     CATALOGUE: as_json,
+    **PLOTS,
     ROOT / "src" / "noiseproof" / "functional.pyi": stub,
 }
 
