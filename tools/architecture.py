@@ -53,6 +53,8 @@ BOXES = {
                 "comparison",
                 "core",
                 "data",
+                "fitting",
+                "learners",
                 "losses",
                 "models",
                 "noise",
@@ -75,6 +77,11 @@ BOXES = {
         "audit/labels.py",
         ("data", "learners", "losses", "noise", "train"),
     ),
+    "fitting": Box(
+        "`noiseproof.fit`: a model from cross-fitted learners and the noise model, its verdict, its folder",
+        "fitting/run.py",
+        ("audit", "data", "learners", "train"),
+    ),
     "learners": Box(
         "classifiers that are trained in one call and stored as arrays of numbers: the views of a cross-validation",
         "learners/catalog.py",
@@ -92,7 +99,7 @@ BOXES = {
     "report": Box(
         "pages and figures of runs and audits, from their records",
         "report/page.py",
-        ("audit", "comparison", "data", "losses", "models", "noise", "train"),
+        ("audit", "comparison", "data", "fitting", "losses", "models", "noise", "train"),
     ),
     "integrations": Box(
         "losses in other frameworks' training loops; a scikit-learn classifier",
@@ -271,6 +278,8 @@ WHERE = (
     ("the audit's posterior of the true classes is computed", "audit/mixture.py", "posterior_of"),
     ("the audit's mixture model is fitted", "audit/mixture.py", "fit_mixture"),
     ("a learner's model is trained, and kept as arrays", "learners/trees.py", "ForestLearner"),
+    ("learners are cross-validated, in processes, and resume", "learners/crossfit.py", "crossfit"),
+    ("a fitted model is saved and loaded", "fitting/model.py", "FittedModel"),
     ("several learners' predictions are combined under label noise", "audit/noise_model.py", "fit_noise_model"),
     ("the transition matrices that a noise model considers are made", "audit/hypotheses.py", "fit_hypotheses"),
     ("the interval of the noise rate is computed", "audit/estimate.py", "estimate_noise"),

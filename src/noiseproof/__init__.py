@@ -19,7 +19,9 @@ if TYPE_CHECKING:  # what type checkers and editors see
         advice,
         audit,
         data,
+        fitting,
         functional,
+        learners,
         losses,
         models,
         noise,
@@ -33,25 +35,26 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from noiseproof.advice import advise
     from noiseproof.audit import audit_labels, audit_probabilities
     from noiseproof.comparison import compare
+    from noiseproof.fitting import fit, load
     from noiseproof.losses import *  # noqa: F403 - the losses are the package's face, and losses.__all__ lists them
     from noiseproof.regularisation import L1
     from noiseproof.report import report_runs
     from noiseproof.theory import loss_for
-    from noiseproof.train import load
 
-    __all__ = ["__version__", "advice", "audit", "data", "functional", "losses", "models", "noise", "paper", "report"]
-    __all__ += ["sklearn", "statistics", "theory", "train"]
-    __all__ += ["L1", "advise", "audit_labels", "audit_probabilities", "compare", "load", "loss_for", "report_runs"]
+    __all__ = ["__version__", "advice", "audit", "data", "fitting", "functional", "learners", "losses", "models", "noise"]
+    __all__ += ["paper", "report", "sklearn", "statistics", "theory", "train"]
+    __all__ += ["L1", "advise", "audit_labels", "audit_probabilities", "compare", "fit", "load", "loss_for", "report_runs"]
 else:
-    _MODULES = ["advice", "audit", "data", "functional", "losses", "models", "noise", "paper", "report", "sklearn"]
-    _MODULES += ["statistics", "theory", "train"]
+    _MODULES = ["advice", "audit", "data", "fitting", "functional", "learners", "losses", "models", "noise", "paper", "report"]
+    _MODULES += ["sklearn", "statistics", "theory", "train"]
     _NAMES = {
         "L1": "regularisation",
         "advise": "advice",
         "audit_labels": "audit",
         "audit_probabilities": "audit",
         "compare": "comparison",
-        "load": "train",
+        "fit": "fitting",
+        "load": "fitting",
         "loss_for": "theory",
         "report_runs": "report",
     }

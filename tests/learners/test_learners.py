@@ -8,6 +8,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from noiseproof.learners import LEARNERS, linear, neighbours, network, trees
 from noiseproof.learners.base import drawn_rows
+from noiseproof.learners.catalog import PLAIN
 
 
 def blobs(rows, classes, columns=5, seed=0):
@@ -121,6 +122,15 @@ def test_boosting_predicts_what_scikit_learn_does(classes):
         n_iter_no_change=8, random_state=3,
     ).fit(x, y)  # fmt: skip
     new = blobs(500, classes, seed=1)[0]
+    np.testing.assert_allclose(ours.predict_proba(new), theirs.predict_proba(new), atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [30, 400])
+def test_plain_boosting_predicts_what_scikit_learn_does_by_default(rows):
+    x, y = blobs(rows, 3)  # of 30 rows the trees are single leaves
+    ours = PLAIN["plain-boosting"].make(3).fit(x, y, 3)
+    theirs = HistGradientBoostingClassifier(early_stopping=True, random_state=3).fit(x, y)
+    new = blobs(100, 3, seed=1)[0]
     np.testing.assert_allclose(ours.predict_proba(new), theirs.predict_proba(new), atol=1e-5)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit.hypotheses import NEGLIGIBLE, FittedHypotheses, fit_hypotheses
+from noiseproof.audit.result import percent
 from noiseproof.audit.stacking import (
     Calibration,
     Floats,
@@ -49,11 +50,18 @@ BOOTSTRAP_SAMPLES = 200
 
 
 class Estimate(NamedTuple):
-    """A number with its 95 % interval."""
+    """A number with its 95 % interval.
+
+    >>> print(Estimate(0.912, 0.884, 0.94))
+    91.2 % (88.4 % to 94.0 %)
+    """
 
     value: float
     low: float
     high: float
+
+    def __str__(self) -> str:
+        return f"{percent(self.value)} ({percent(self.low)} to {percent(self.high)})"
 
 
 class EstimatedScores(NamedTuple):

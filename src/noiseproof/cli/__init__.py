@@ -12,6 +12,7 @@ from noiseproof.cli.audit import audit
 from noiseproof.cli.compare import compare
 from noiseproof.cli.completion import completed
 from noiseproof.cli.demo import demo
+from noiseproof.cli.fit import fit
 from noiseproof.cli.losses import losses
 from noiseproof.cli.output import console
 from noiseproof.cli.predict import predict
@@ -50,6 +51,7 @@ def _root(
 DATA, TRAINING, PAPER = "For your data", "For training", "For the paper"
 """The headings of ``noiseproof --help``"""
 
+app.command(rich_help_panel=DATA)(completed(fit, data=completion.datasets))
 app.command(rich_help_panel=DATA)(completed(audit, data=completion.datasets, model=completion.models))
 app.command(rich_help_panel=DATA)(completed(advise, data=completion.datasets, noise=completion.noises))
 app.add_typer(data.app, name="data", rich_help_panel=DATA)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from noiseproof.cli.fit import Metrics
 from noiseproof.cli.output import Console, console, errors_reported, fail, warn
 from noiseproof.cli.usage import import_local_modules, sigterm_as_ctrl_c
 
@@ -30,7 +32,8 @@ class Format(StrEnum):
     json = "json"
 
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a finished run, or its weights.safetensors.")]
+HELP = "Folder of a model of noiseproof fit, or of a finished run, or its weights.safetensors."
+Run = Annotated[str, typer.Argument(metavar="MODEL", help=HELP)]
 Data = Annotated[
     str, typer.Option(metavar="PLACE", help="An .npz file, a CSV of features, a folder or list of images, or an image.")
 ]
@@ -40,6 +43,8 @@ Model = Annotated[str | None, typer.Option(help="The package.module:function of 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Workers = Annotated[int, typer.Option(help="Processes that decode image files, where there are many.", min=0)]
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
+DECIDED = "What a fitted model decides for, instead of what it was fitted for."
+Metric = Annotated[Metrics | None, typer.Option(help=DECIDED)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
 
 
@@ -52,9 +57,10 @@ def predict(
     device: Device = "auto",
     workers: Workers = 2,
     skip_corrupt: SkipCorrupt = False,
+    metric: Metric = None,
     quiet: Quiet = False,
 ) -> None:
-    """Predict new examples with the network of a finished run; its preprocessing is part of it.
+    """Predict new examples with a fitted model or the network of a finished run; its preprocessing is part of it.
 
     PLACE contains examples of the kind that the run was trained on. If they have labels, the share that is predicted is
     reported too. An .npz file contains an array x, and y if labels are known. A CSV contains the columns of features, by the
@@ -67,6 +73,7 @@ def predict(
     """
     import torch
 
+    from noiseproof.fitting import is_model
     from noiseproof.train import load, predict_data
     from noiseproof.train.plan import device_named
 
@@ -74,9 +81,12 @@ def predict(
         with sigterm_as_ctrl_c() as stopped, errors_reported():
             form = _form(out, written, data)
             import_local_modules(model)
-            with _warnings_printed():
-                trained = load(run, device_named(device), model=model)
-            table = predict_data(trained, data, workers=workers, skip_corrupt=skip_corrupt)
+            if is_model(run):
+                table = _by_fitted_model(run, data, metric)
+            else:
+                with _warnings_printed():
+                    trained = load(run, device_named(device), model=model)
+                table = predict_data(trained, data, workers=workers, skip_corrupt=skip_corrupt)
             with _bar(table, quiet):
                 table.save(sys.stdout if out == "-" else out, form)
             if table.data.note:
@@ -88,6 +98,15 @@ def predict(
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped; nothing was written", highlight=False)
         raise typer.Exit(stopped.status) from None
+
+
+def _by_fitted_model(folder: str, data: str, metric: Metrics | None) -> PredictionTable:
+    from noiseproof.fitting import FittedModel
+    from noiseproof.train.predictions import PredictionTable
+
+    model = FittedModel.load(folder)
+    decide = partial(model.decide, metric=None if metric is None else metric.value)
+    return PredictionTable(model, model.read(data), data, decide=decide)
 
 
 def _form(out: str, written: Format | None, data: str) -> PredictionFormat:

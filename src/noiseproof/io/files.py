@@ -21,6 +21,10 @@ class DataError(ValueError):
     """Data are not what they should be; the message names the file, if they come from one, and the fault."""
 
 
+class BusyError(ValueError):
+    """Another process is at work in a folder."""
+
+
 class ReadError(ValueError):
     """A file cannot be read: the message names it, and ``fault`` is what follows its name."""
 

@@ -1,6 +1,7 @@
 """Classifiers that are trained in one call and stored as plain arrays of numbers: the views of a cross-validation.
 
 catalog     LEARNERS: the learners by name, in words, with their cost
+crossfit    each learner trained without each fold: tasks in processes, stored, resumed, within a budget
 base        what every learner does
 linear      logistic regression, on the features or on RBF features
 neighbours  nearest neighbours

@@ -10,7 +10,7 @@ from functools import partial
 from noiseproof.learners import linear, neighbours, network, trees
 from noiseproof.learners.base import Arrays, ClassWeight, Learner
 
-__all__ = ["LEARNERS", "LearnerSpec"]
+__all__ = ["LEARNERS", "PLAIN", "QUICK", "LearnerSpec"]
 
 
 @dataclass(frozen=True)
@@ -107,3 +107,25 @@ def _catalog() -> dict[str, LearnerSpec]:
 
 LEARNERS = _catalog()
 """All learners, from strong to weak regularisation within a kind"""
+
+
+def _plain() -> dict[str, LearnerSpec]:
+    logistic, boosting = linear.LogisticLearner, trees.BoostingLearner
+    specs = [
+        LearnerSpec("plain-logistic", "logistic regression", partial(logistic, 1.0), logistic.from_arrays, _logistic_seconds),
+        LearnerSpec(
+            "plain-boosting", "gradient boosting", partial(boosting, plain=True), boosting.from_arrays, _plain_boosting_seconds,
+            max_classes=200,
+        ),
+    ]  # fmt: skip
+    return {spec.name: spec for spec in specs}
+
+
+def _plain_boosting_seconds(rows: int, columns: int, classes: int) -> float:
+    return 2 * _boosting_seconds(rows, columns, classes)
+
+
+PLAIN = _plain()
+"""What one would train without a second thought, with scikit-learn's settings: models are compared with it"""
+QUICK = ("logistic-0.001", "logistic-0.01", "rbf-0.1", "neighbours-40", "forest-3", "forest-10")
+"""The learners that cost least for what they are worth"""

@@ -34,7 +34,12 @@ MAX_FOREST_LEAVES, MAX_LEAF_VALUES = 2**19, 2**23
 MIN_TREE_ROWS = 500
 MAX_BOOSTED = 10**8
 """Rows times columns times classes that boosting is trained on; of more rows a random part"""
-BOOSTING_ITERATIONS, PLAIN_ITERATIONS = 100, 30
+BOOSTING_ITERATIONS, FEW_ITERATIONS = 100, 30
+"""At most, and without early stopping"""
+REGULARISATION: dict[str, Any] = {
+    "learning_rate": 0.06, "max_leaf_nodes": 8, "min_samples_leaf": 20, "l2_regularization": 10, "max_features": 0.3,
+    "n_iter_no_change": 8,
+}  # fmt: skip
 VALIDATION_SHARE = 0.1
 NEVER_ABOVE = np.finfo(np.float32).max  # the threshold of a leaf, which is its own left child
 PAIRS = 2**17
@@ -92,7 +97,8 @@ class Trees:
     def _follow(self, flat: Floats, rows: int, columns: int, roots: NDArray[np.int32]) -> NDArray[np.int32]:
         node = np.tile(roots, (rows, 1)).ravel()
         offset = np.repeat(np.arange(rows, dtype=np.int64) * columns, len(roots))
-        moving, current = np.arange(len(node)), node
+        moving = np.flatnonzero(self.leaf[node] < 0)  # a root may be a leaf
+        offset, current = offset[moving], node[moving]
         while len(moving):
             child = self.left[current]
             child += flat[offset + self.column[current]] > self.threshold[current]
@@ -206,10 +212,13 @@ class ForestLearner:
 
 
 class BoostingLearner:
-    """Histogram gradient boosting with small trees, strong regularisation and early stopping on a part of the rows."""
+    """Histogram gradient boosting with early stopping on a part of the rows: small trees, strong regularisation.
 
-    def __init__(self, *, class_weight: ClassWeight = None, seed: int = 0) -> None:
-        self.class_weight, self.seed = class_weight, seed
+    ``plain`` is with the settings that scikit-learn has by default.
+    """
+
+    def __init__(self, *, plain: bool = False, class_weight: ClassWeight = None, seed: int = 0) -> None:
+        self.plain, self.class_weight, self.seed = plain, class_weight, seed
 
     def fit(self, x: Floats, y: Labels, classes: int) -> Self:
         from sklearn.ensemble import HistGradientBoostingClassifier
@@ -226,10 +235,10 @@ class BoostingLearner:
             return self
         held = int(np.ceil(VALIDATION_SHARE * len(y)))
         stops = bool(np.bincount(y)[self.present].min() > 1 and held >= len(self.present))
+        own = {} if self.plain else REGULARISATION
         model = HistGradientBoostingClassifier(
-            learning_rate=0.06, max_leaf_nodes=8, min_samples_leaf=20, l2_regularization=10, max_features=0.3,
-            max_iter=BOOSTING_ITERATIONS if stops else PLAIN_ITERATIONS, early_stopping=stops, n_iter_no_change=8,
-            validation_fraction=VALIDATION_SHARE, random_state=self.seed,
+            max_iter=BOOSTING_ITERATIONS if stops else FEW_ITERATIONS, early_stopping=stops,
+            validation_fraction=VALIDATION_SHARE, random_state=self.seed, **own,
         ).fit(x, y, sample_weight=row_weights(y, self.class_weight))  # fmt: skip
         grown = [tree.nodes for step in model._predictors for tree in step]
         leaf = [nodes["is_leaf"].astype(bool) for nodes in grown]

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.data import data_root
+from noiseproof.io.files import BusyError
 from noiseproof.io.text import duration
 from noiseproof.paper.costs import about
 from noiseproof.paper.plan import PaperRun
@@ -24,7 +25,6 @@ from noiseproof.train import Callback, DivergenceError, Epoch, Outcome, Record, 
 from noiseproof.train.executors import Executor, LocalExecutor, RayExecutor
 from noiseproof.train.plan import device_named
 from noiseproof.train.run_list import AnyOutcome, PlannedRun, RunListOutcome
-from noiseproof.train.runs import BusyError
 
 MAX_SEEDS = 100
 

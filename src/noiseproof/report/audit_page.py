@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from noiseproof.io.files import write_whole
 from noiseproof.io.text import cell, printable
 from noiseproof.report import charts
 from noiseproof.version import __version__
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 MAX_EXAMPLES = 200
 THUMBNAIL_SIDE = 96  # pixels of a thumbnail's longer side
@@ -85,41 +88,57 @@ def audit_page(
     ``dataset`` has the audited examples as its training split, for pictures or features; ``paths`` name them. ``facts`` say how
     it was made and ``commands`` what to do next, by a sentence for each; ``made`` is a date.
     """
-    names = [short_name(name) for name in audit.classes]
-    found = suspects(audit, dataset, paths, shown)
-    pairs = Counter(each.pair for each in found)
-    script = resources.files("noiseproof.report").joinpath("audit_page.js").read_text(encoding="utf-8")
+    listed, summary = audit.warnings, audit.summary()
+    context = audit_context(audit, dataset, paths, shown)
+    return (
+        page_templates()
+        .get_template("audit_page.html")
+        .render(
+            **context,
+            summary=AuditSummary(summary.headline, [text.replace(" %", "\N{NO-BREAK SPACE}%") for text in summary.sentences]),
+            title=short_name(title),
+            warnings=[printable(text) for text in listed[:MAX_WARNINGS]],
+            further=len(listed) - MAX_WARNINGS,
+            facts={printable(key): printable(value) for key, value in (facts or {}).items()},
+            commands={text: printable(line) for text, line in (commands or {}).items()},
+            made=made,
+        )
+    )
+
+
+def page_templates() -> Environment:
+    """The templates, with the functions that those of an audit call."""
     templates = charts.template_environment()
     templates.globals |= {"percent": percent, "probability": probability, "shade": _shade}
+    return templates
+
+
+def audit_context(audit: Audit, dataset: Dataset | None, paths: Sequence[str] | None, shown: int) -> dict[str, Any]:
+    """What ``audit_sections.html`` shows of an audit: the matrix, the classes, the suspicious examples."""
+    names = [short_name(name) for name in audit.classes]
+    found = suspects(audit, dataset, paths, shown)
+    script = resources.files("noiseproof.report").joinpath("audit_page.js").read_text(encoding="utf-8")
     classes = sorted(audit.per_class, key=lambda each: -each.rate * each.given)[:MAX_CLASSES_LISTED]
-    listed, summary = audit.warnings, audit.summary()
-    return templates.get_template("audit_page.html").render(
-        audit=audit,
-        summary=AuditSummary(summary.headline, [text.replace(" %", "\N{NO-BREAK SPACE}%") for text in summary.sentences]),
-        title=short_name(title),
-        names=names,
-        cells=[cell(name) for name in audit.classes],
-        warnings=[printable(text) for text in listed[:MAX_WARNINGS]],
-        further=len(listed) - MAX_WARNINGS,
-        matrix=audit.transition.tolist() if len(names) <= MAX_TABLE_CLASSES else None,
-        chart=charts.matrix(audit.transition, "Transition matrix")
+    return {
+        "audit": audit,
+        "names": names,
+        "cells": [cell(name) for name in audit.classes],
+        "matrix": audit.transition.tolist() if len(names) <= MAX_TABLE_CLASSES else None,
+        "chart": charts.matrix(audit.transition, "Transition matrix")
         if MAX_TABLE_CLASSES < len(names) <= MAX_CHART_CLASSES
         else None,
-        confusions=audit.confusions[:MAX_CONFUSIONS],
-        classes=sorted(classes, key=lambda each: each.label),
-        class_warnings=[printable(each.warning) for each in audit.per_class],
-        how=audit.how[:1].upper() + audit.how[1:],
-        suspects=found,
-        pairs=pairs.most_common(),
-        flagged=int(audit.flagged.sum()),
-        facts={printable(key): printable(value) for key, value in (facts or {}).items()},
-        commands={text: printable(line) for text, line in (commands or {}).items()},
-        script=charts.Svg(script),
-        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        key=hashlib.sha256(audit.given.tobytes() + audit.suggested.tobytes()).hexdigest()[:16],
-        made=made,
-        version=__version__,
-    )
+        "confusions": audit.confusions[:MAX_CONFUSIONS],
+        "classes": sorted(classes, key=lambda each: each.label),
+        "class_warnings": [printable(each.warning) for each in audit.per_class],
+        "how": audit.how[:1].upper() + audit.how[1:],
+        "suspects": found,
+        "pairs": Counter(each.pair for each in found).most_common(),
+        "flagged": int(audit.flagged.sum()),
+        "script": charts.Svg(script),
+        "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "key": hashlib.sha256(audit.given.tobytes() + audit.suggested.tobytes()).hexdigest()[:16],
+        "version": __version__,
+    }
 
 
 def write_audit(

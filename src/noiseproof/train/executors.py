@@ -27,6 +27,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import torch
 
 from noiseproof.data import data_root, open_dataset
+from noiseproof.io.files import BusyError
 from noiseproof.train.engine import RunOptions, fast_path_suits, precision_of
 from noiseproof.train.loop import Callback, CallbackList, Loop, Outcome
 from noiseproof.train.recipe import Recipe
@@ -42,7 +43,7 @@ from noiseproof.train.run_list import (
     is_disk_error,
     run_batches,
 )
-from noiseproof.train.runs import BusyError, RunStore
+from noiseproof.train.runs import RunStore
 from noiseproof.train.training_data import resolve_auto, with_noise
 
 T = TypeVar("T")

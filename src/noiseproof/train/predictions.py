@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, TextIO
+from typing import Any, Literal, NamedTuple, Protocol, TextIO
 
 import numpy as np
 import torch
@@ -33,6 +33,21 @@ FILES_PER_WORKER = 256
 DIGITS = 6
 
 
+class Predictor(Protocol):
+    """What predicts: a trained network, or another model with logits."""
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """Their names."""
+        ...
+
+    def batches(
+        self, x: Any, *, workers: int = 0, skip_corrupt: bool = False
+    ) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
+        """The positions of a batch, and its logits."""
+        ...
+
+
 class PredictedBatch(NamedTuple):
     """The positions ``[n]`` of some examples in the data, the classes predicted, and the probabilities ``[n, K]``."""
 
@@ -46,7 +61,7 @@ class PredictionTable:
     """Predictions that are computed while they are saved, once; :func:`predict_data` makes one.
 
     Args:
-        trained: The network.
+        trained: What predicts.
         data: The examples.
         place: Where they are, for messages.
         workers: Processes that decode image files.
@@ -54,11 +69,12 @@ class PredictionTable:
         done: Examples that are predicted.
         right: Examples of which the label is predicted.
         on_batch: Is called with how many examples are done.
+        decide: Chooses the classes by the probabilities; by default the likeliest.
 
     >>> predict_data(noiseproof.load("runs/NAME"), "new.csv").save("predictions.npz")  # doctest: +SKIP
     """
 
-    trained: TrainedClassifier
+    trained: Predictor
     data: Unlabelled
     place: str
     workers: int = 0
@@ -66,6 +82,7 @@ class PredictionTable:
     done: int = 0
     right: int = 0
     on_batch: Callable[[int], object] | None = None
+    decide: Callable[[NDArray[np.float32]], NDArray[np.int64]] | None = None
 
     @property
     def class_names(self) -> list[str]:
@@ -90,7 +107,9 @@ class PredictionTable:
         try:
             given = self.trained.batches(self.data.examples, workers=self.workers, skip_corrupt=self.skip_corrupt)
             for positions, logits in given:
-                batch = PredictedBatch(positions, logits.argmax(1).cpu().numpy(), torch.softmax(logits, 1).cpu().numpy())
+                probabilities = torch.softmax(logits, 1).cpu().numpy()
+                predicted = logits.argmax(1).cpu().numpy() if self.decide is None else self.decide(probabilities)
+                batch = PredictedBatch(positions, predicted, probabilities)
                 self.done += len(positions)
                 if self.data.labels is not None:
                     self.right += int((batch.predicted == self.data.labels[positions]).sum())

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeGuard, TypeVar
 
+from noiseproof.io.files import BusyError
 from noiseproof.train.loop import Outcome
 from noiseproof.train.recipe import Recipe, current_names, default_facts
-from noiseproof.train.runs import BusyError, StoredRun, epochs_kept, recipe_key
+from noiseproof.train.runs import StoredRun, epochs_kept, recipe_key
 
 RUNS_PER_GPU = {"cnn8": 6, "resnet18": 3, "resnet34": 3}
 """Concurrent runs of a network that fill a large GPU (an H200); a run of any other network fills it alone"""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import checksum, is_dir, is_file, locked, make_folder, remove_partial, write_whole
+from noiseproof.io.files import BusyError, checksum, is_dir, is_file, locked, make_folder, remove_partial, write_whole
 from noiseproof.io.text import parse_json, read_json
 from noiseproof.train.recipe import RENAMED_FIELDS, Recipe, current_names, default_facts
 from noiseproof.train.record import CHECKPOINT, CONFIDENCE, RECORD, WEIGHTS, Record, check_facts, content_digest, fault_of
@@ -219,10 +219,6 @@ class RunStore:
         else:
             found = self.find(identity(facts, task))
         return self.root / folder_name(recipe) if found is None or found.folder is None else found.folder
-
-
-class BusyError(ValueError):
-    """Another process is at work on the run."""
 
 
 @contextmanager

@@ -1,0 +1,185 @@
+"""``noiseproof fit``: a model from partly wrong labels, with a verdict on the labels and on the model."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+
+from noiseproof.cli.output import Console, console, duration, errors_reported, fail, printable, warn
+from noiseproof.cli.usage import sigterm_as_ctrl_c
+
+if TYPE_CHECKING:
+    from noiseproof.data import Dataset
+    from noiseproof.fitting import FittedModel
+    from noiseproof.learners.crossfit import Stage
+
+
+class Metrics(StrEnum):
+    accuracy = "accuracy"
+    balanced_accuracy = "balanced_accuracy"
+    f1_macro = "f1_macro"
+
+
+class ClassWeights(StrEnum):
+    balanced = "balanced"
+
+
+PLACE = "A table (.csv, .tsv, .parquet, .jsonl), an .npz file of features, or a data set's name."
+Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE)]
+Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that contains the labels.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the model and its report.")]
+Columns = Annotated[str | None, typer.Option(metavar="KINDS", help="Kinds of columns: zip=category,id=drop.")]
+Test = Annotated[str | None, typer.Option(metavar="FILE", help="A table with the same columns to test on.")]
+SplitColumn = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that says which rows to test on.")]
+Groups = Annotated[str | None, typer.Option(metavar="COLUMN", help="Rows with the same value are in one fold.")]
+Metric = Annotated[Metrics, typer.Option(help="What predictions are decided for.")]
+ClassWeight = Annotated[ClassWeights | None, typer.Option(help="balanced: every class weighs the same in training.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Fewer learners and folds: about a fifth of the time, less accurate.")]
+Minutes = Annotated[float | None, typer.Option(help="Leave out the costliest learners to end within this time.", min=0.01)]
+Learners = Annotated[str | None, typer.Option(metavar="NAMES", help="Learners to use, with commas between; all by default.")]
+Folds = Annotated[int | None, typer.Option(help="Folds of the cross-validation; 5 by default.", min=2)]
+Seed = Annotated[int, typer.Option(help="Seed of the folds and the learners.", min=0, max=2**32 - 1)]
+Threads = Annotated[int | None, typer.Option(help="Threads of each task; 1 by default, with a task on each core.", min=1)]
+Unlabelled = Annotated[bool, typer.Option("--drop-unlabelled", help="Leave out rows without a label instead of stopping.")]
+Shown = Annotated[int, typer.Option("--examples", metavar="N", help="Suspicious examples on the page.", min=1, max=2000)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print the verdict only, and warnings on stderr.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
+LINE_SECONDS = 10.0
+MAX_WARNINGS, MAX_COLUMNS = 6, 12
+
+
+def fit(
+    data: Data,
+    label: Label = None,
+    out: Out = Path("model"),
+    columns: Columns = None,
+    test: Test = None,
+    split_column: SplitColumn = None,
+    groups: Groups = None,
+    metric: Metric = Metrics.accuracy,
+    class_weight: ClassWeight = None,
+    quick: Quick = False,
+    minutes: Minutes = None,
+    learners: Learners = None,
+    folds: Folds = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    drop_unlabelled: Unlabelled = False,
+    examples: Shown = 200,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """A classifier from labels of which some may be wrong, the labels to look at, and numbers to trust.
+
+    Learners of several kinds (logistic regression, forests, boosting, neighbours, networks) are cross-validated. A noise model
+    estimates from their predictions how labels are confused and how far each learner is to be believed, and combines them.
+    Stopped and started again, what is finished is not computed again; the same seed gives the same model.
+
+    The folder contains the model, for *noiseproof predict* and *noiseproof.load*; **report.html**, an offline page with the
+    verdict, the leaderboard, the matrix and the most suspicious labels; and **audit.csv**, a line for every label.
+    """
+    shown_on = None if quiet else Console(stderr=True) if as_json else console
+    reading: dict[str, Any] = {"label": label, "columns": columns, "test": test, "split_column": split_column, "groups": groups}
+    reading |= {"drop_unlabelled": drop_unlabelled}
+    options: dict[str, Any] = {
+        "metric": metric.value,
+        "class_weight": None if class_weight is None else class_weight.value,
+        "quick": quick,
+    }
+    options |= {"minutes": minutes, "learners": learners, "folds": folds, "seed": seed, "threads": threads, "groups": groups}
+    with errors_reported():
+        from noiseproof.fitting.run import training_data
+
+        dataset = training_data(data, **reading)
+        model = _fitted(dataset, out, options, shown_on)
+        from noiseproof.report.fit_page import write_fit
+
+        write_fit(model, dataset, out, place=data, seed=seed, shown=examples)
+    if as_json:
+        for text in model.verdict.notes[:MAX_WARNINGS]:
+            warn(text)
+        typer.echo(json.dumps({"folder": str(out), **model.verdict.as_dict()}))
+    else:
+        _print_verdict(model, dataset, data, out)
+
+
+def _fitted(dataset: Dataset, out: Path, options: dict[str, Any], shown_on: Console | None) -> FittedModel:
+    from noiseproof.fitting.run import fit as fit_model
+
+    if shown_on is not None and dataset.table is not None:
+        for line in dataset.table.lines[:MAX_COLUMNS]:
+            shown_on.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        if (more := len(dataset.table.lines) - MAX_COLUMNS) > 0:
+            shown_on.print(f"  and {more} more columns", highlight=False)
+    with sigterm_as_ctrl_c() as stopped, FitProgress(shown_on) as progress:
+        try:
+            return fit_model(dataset, folder=out, progress=progress, **options)
+        except KeyboardInterrupt:
+            progress.close()
+            way = f"resumes after {progress.done} of {progress.total} parts" if progress.done else "starts anew"
+            text = f"stopped; the same command {way} in {escape(str(out))}"
+            Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+            raise typer.Exit(stopped.status) from None
+        except MemoryError as error:
+            fail(f"{str(error) or 'the memory is not enough'}; --quick needs less, and --learners names some")
+
+
+def _print_verdict(model: FittedModel, dataset: Dataset, data: str, out: Path) -> None:
+    first, *rest = model.verdict.lines
+    console.print(f"[bold]{escape(printable(first))}[/]", soft_wrap=True)
+    for line in rest:
+        console.print(escape(printable(line)), soft_wrap=True)
+    notes = [*(f"{name} was {why}" for name, why in model.verdict.dropped), *model.verdict.notes]
+    for text in notes[:MAX_WARNINGS]:
+        warn(text)
+    if (more := len(notes) - MAX_WARNINGS) > 0:
+        warn(f"and {more} more, in report.html")
+    page, place = escape(str(out / "report.html")), escape(shlex.quote(str(out)))
+    console.print(f"{page} shows the leaderboard and the most suspicious labels; audit.csv lists all labels", soft_wrap=True)
+    console.print(f"next: noiseproof predict {place} --data NEW --out predictions.csv", soft_wrap=True)
+
+
+class FitProgress:
+    """Shows which part of a fit is computed and how long it takes: a bar on a terminal, else a line from time to time."""
+
+    def __init__(self, shown_on: Console | None) -> None:
+        self.shown_on = shown_on
+        self.bar: Progress | None = None
+        self.done = self.total = 0
+        self.printed = float("-inf")
+
+    def __enter__(self) -> Self:
+        if self.shown_on is not None and self.shown_on.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[left]}"))
+            self.bar = Progress(*columns, console=self.shown_on, expand=True, transient=True)
+            self.task = self.bar.add_task("", total=None, left="")
+            self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Restore the terminal."""
+        if self.bar is not None:
+            self.bar.stop()
+
+    def __call__(self, stage: Stage) -> None:
+        if stage.total > 1:
+            self.done, self.total = stage.done, stage.total
+        left = "" if stage.seconds_left is None else f"{duration(stage.seconds_left)} left"
+        if self.bar is not None:
+            self.bar.update(self.task, description=stage.name, completed=self.done, total=self.total, left=left)
+        elif self.shown_on is not None and time.monotonic() - self.printed >= LINE_SECONDS:
+            self.printed = time.monotonic()
+            text = f"{stage.name}  {self.done}/{self.total}  {left}".rstrip()
+            self.shown_on.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,514 @@
+"""Cross-fitting: every learner is trained once for each fold on the other folds' labels, and predicts the fold.
+
+One task is one learner and one fold. Tasks run in processes of one thread each. A finished task is a file that contains its
+predictions and the trained learner, named by a digest of all that it depends on, so that what was interrupted resumes to the
+same numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import signal
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseproof.io.files import BusyError, DataError, is_file, locked, make_folder, write_whole
+from noiseproof.io.text import excerpt, read_json
+from noiseproof.learners.base import ClassWeight, Learner
+from noiseproof.learners.catalog import LEARNERS, PLAIN, LearnerSpec
+from noiseproof.version import __version__
+
+STORE_VERSION = 1
+"""Of stored tasks; another number when what is stored, or how it is computed, changes"""
+SERIAL_SECONDS = 6.0
+"""Tasks that take less than this together are computed in this process: starting others takes as long"""
+STACK_SHARE = 0.2
+"""Of a budget of minutes, what is kept back for the noise model and the files"""
+SPECS: dict[str, LearnerSpec] = {**LEARNERS, **PLAIN}
+PREDICTIONS = "predictions"
+MODEL = "model."
+
+
+class Stage(NamedTuple):
+    """How far a fit is."""
+
+    name: str
+    """What is computed, such as ``boosting, fold 2/5``"""
+    done: int
+    """Tasks that are done"""
+    total: int
+    seconds_left: float | None
+    """None if nothing is known yet"""
+
+
+class LearnerTask(NamedTuple):
+    """One learner and the fold that it holds out."""
+
+    learner: str
+    fold: int
+
+
+def assign_folds(
+    labels: NDArray[np.int64], folds: int, seed: int, groups: Sequence[Any] | NDArray[Any] | None = None
+) -> NDArray[np.int64]:
+    """The fold of each row, at random: every class is spread evenly over the folds.
+
+    Args:
+        labels: The given labels ``[N]``.
+        folds: How many; at most the number of rows.
+        seed: Of the random order.
+        groups: Rows of the same group are in one fold, and groups are spread by the label that is most frequent in them.
+
+    Returns:
+        The fold ``[N]`` of each row, from 0.
+
+    Raises:
+        DataError: There are fewer groups than folds.
+
+    Example:
+        >>> assign_folds(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0)[4:].sum().item()
+        1
+        >>> assign_folds(np.array([0, 0, 1, 1]), 2, seed=0, groups=["a", "b", "a", "b"]).reshape(2, 2).tolist()
+        [[0, 1], [0, 1]]
+    """
+    if groups is None:
+        return _dealt(labels, np.zeros(len(labels), np.int64), folds, seed)
+    _, member, sizes = np.unique(np.asarray(groups).astype(str), return_inverse=True, return_counts=True)
+    if len(member) != len(labels):
+        raise DataError(f"there must be one group for each row: {len(labels)} rows, {len(member)} groups")
+    if len(sizes) < folds:
+        raise DataError(f"the rows of a group share a fold, and there are {len(sizes)} groups for {folds} folds")
+    pairs, counts = np.unique(np.stack([member, labels], 1), axis=0, return_counts=True)
+    order = np.lexsort((-counts, pairs[:, 0]))
+    first = order[np.unique(pairs[order, 0], return_index=True)[1]]
+    return _dealt(pairs[first, 1], -sizes, folds, seed)[member]
+
+
+def _dealt(labels: NDArray[np.int64], rank: NDArray[np.int64], folds: int, seed: int) -> NDArray[np.int64]:
+    """Deal examples out to the folds, class by class, within a class by ``rank`` and then at random."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    dealt = order[np.lexsort((rank[order], labels[order]))]
+    fold = np.empty(len(labels), dtype=np.int64)
+    fold[dealt] = np.arange(len(labels)) % folds
+    return fold
+
+
+def task_jobs(jobs: int | None = None) -> int:
+    """How many tasks run concurrently: by default one for each core that this process may use.
+
+    >>> task_jobs(3)
+    3
+    """
+    if jobs is not None:
+        return jobs
+    from joblib import cpu_count
+
+    return max(1, int(cpu_count(only_physical_cores=False)))
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """What cross-fitting computed.
+
+    Attributes:
+        predictions: Out-of-fold class probabilities ``[N, K]`` by learner.
+        fold: The fold ``[N]`` of each row.
+        seconds: What each learner took, all folds together.
+        files: For each learner the file of each fold, with the trained learner inside.
+        dropped: Learners that were left out, and why.
+    """
+
+    predictions: dict[str, NDArray[np.float32]]
+    fold: NDArray[np.int64]
+    seconds: dict[str, float]
+    files: dict[str, list[Path]]
+    dropped: dict[str, str]
+
+
+@dataclass(frozen=True)
+class TaskStore:
+    """Finished tasks in a folder. One process at a time writes into it."""
+
+    folder: Path
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Keep other processes out, and remove what a killed one left half written."""
+        with contextlib.ExitStack() as stack:
+            make_folder(self.folder)
+            try:
+                stack.enter_context(locked(self.folder, wait=False))
+            except BlockingIOError:
+                raise BusyError(f"another process is at work in {self.folder}; wait for it, or choose another folder") from None
+            for left in self.folder.glob(".*.safetensors.*"):
+                with contextlib.suppress(OSError):
+                    left.unlink()
+            yield
+
+    def path(self, task: LearnerTask, key: str) -> Path:
+        return self.folder / f"{task.learner}-{task.fold}-{key[:16]}.safetensors"
+
+    def write(
+        self, task: LearnerTask, key: str, predictions: NDArray[np.float32], arrays: Mapping[str, NDArray[Any]], seconds: float
+    ) -> None:
+        """A task's predictions and its trained learner, whole or not at all."""
+        from safetensors.numpy import save
+
+        tensors = {PREDICTIONS: np.asarray(predictions, order="C")}
+        tensors |= {MODEL + name: np.asarray(array, order="C") for name, array in arrays.items()}
+        facts = {"key": key, "learner": task.learner, "fold": str(task.fold), "seconds": f"{seconds:.3f}"}
+        content = save(tensors, {**facts, "sha256": _digest_of(tensors)})
+        write_whole(self.path(task, key), lambda place: place.write_bytes(content))
+
+    def read(self, task: LearnerTask, key: str, shape: tuple[int, int]) -> tuple[NDArray[np.float32], float] | None:
+        """The predictions and the seconds of a finished task; None if there is none, or it is damaged or another task's."""
+        found = read_tensors(self.path(task, key))
+        if found is None:
+            return None
+        tensors, facts = found
+        predictions = tensors.get(PREDICTIONS)
+        if facts.get("key") != key or predictions is None or predictions.shape != shape or predictions.dtype != np.float32:
+            return None
+        if facts.get("sha256") != _digest_of(tensors):
+            return None
+        try:
+            return predictions, float(facts["seconds"])
+        except (KeyError, ValueError):
+            return None
+
+
+def read_tensors(path: Path, names: Callable[[str], bool] = lambda name: True) -> tuple[dict[str, Any], dict[str, str]] | None:
+    """The arrays of a safetensors file whose name is wanted, and its metadata; None if it is not there or damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    if not is_file(path):
+        return None
+    try:
+        with safe_open(path, "np") as file:
+            wanted = [name for name in file.keys() if names(name)]  # noqa: SIM118 - it is no dictionary
+            return {name: file.get_tensor(name) for name in wanted}, dict(file.metadata() or {})
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, RuntimeError):  # of dtypes NumPy lacks
+        return None
+
+
+def load_learner(path: Path) -> tuple[str, Learner]:
+    """The name of the learner in a file of a task, and the trained learner. Nothing in the file is executed.
+
+    Raises:
+        DataError: The file is damaged, or of no learner that is known.
+    """
+    found = read_tensors(path, lambda name: name.startswith(MODEL))
+    if found is None or (spec := SPECS.get(found[1].get("learner", ""))) is None:
+        raise DataError(f"{path}: no trained learner of this version of noiseproof, or damaged")
+    try:
+        return spec.name, spec.load({key.removeprefix(MODEL): array for key, array in found[0].items()})
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
+        raise DataError(f"{path}: the trained learner in it is damaged: {excerpt(error, 200)}") from error
+
+
+def _digest_of(tensors: Mapping[str, NDArray[Any]]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        array = tensors[name]
+        digest.update(f"{name} {array.dtype} {array.shape}\0".encode())
+        digest.update(array.data)
+    return digest.hexdigest()
+
+
+@dataclass
+class _Data:
+    """What every task reads."""
+
+    x: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    fold: NDArray[np.int64]
+    classes: int
+    seed: int = 0
+    class_weight: ClassWeight = None
+
+    def parts(self, number: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """The rows that are held out, and those that are learnt."""
+        held = self.fold == number
+        return held, ~held
+
+    @property
+    def digest(self) -> str:
+        return _digest_of({"x": np.ascontiguousarray(self.x), "labels": self.labels, "fold": self.fold})
+
+
+def task_key(digest: str, classes: int, task: LearnerTask, seed: int, class_weight: ClassWeight) -> str:
+    """The digest of all that a task's result depends on."""
+    import sklearn
+
+    facts = {
+        "stored": STORE_VERSION,
+        "data": digest,
+        "classes": classes,
+        "learner": task.learner,
+        "class_weight": class_weight,
+        "fold": task.fold,
+        "seed": seed,
+        "versions": [__version__, sklearn.__version__],
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def crossfit(
+    x: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    classes: int,
+    fold: NDArray[np.int64],
+    learners: Sequence[str],
+    *,
+    folder: Path,
+    seed: int = 0,
+    class_weight: ClassWeight = None,
+    threads: int | None = None,
+    jobs: int | None = None,
+    minutes: float | None = None,
+    progress: Callable[[Stage], object] | None = None,
+) -> CrossFit:
+    """Train each learner without each fold, and predict the fold.
+
+    Args:
+        x: Features ``[N, D]``.
+        labels: The given labels ``[N]``.
+        classes: How many classes there are.
+        fold: The fold ``[N]`` of each row.
+        learners: Names from the catalogue.
+        folder: Where finished tasks are kept; the same call does not compute them again.
+        seed: Of the learners that draw random numbers.
+        class_weight: "balanced" trains with the same weight for all classes.
+        threads: Threads of each task; one by default.
+        jobs: Tasks that run concurrently; one for each core by default.
+        minutes: Learners are left out, the costliest first, so that the rest ends within this time.
+        progress: Called with a :class:`Stage` when a task is finished.
+
+    Returns:
+        The predictions, and the files of the trained learners.
+
+    Raises:
+        BusyError: Another process is at work in the folder.
+        OSError: The disk is full.
+        ValueError: No learner could be trained.
+    """
+    data, store = _Data(x, labels, fold, classes, seed, class_weight), TaskStore(folder)
+    with store.claimed():
+        queue = _Queue(data, store, list(learners), minutes, progress, task_jobs(jobs))
+        queue.take_stored()
+        if queue.jobs == 1 or queue.seconds_left() * queue.jobs < SERIAL_SECONDS:
+            _run_here(queue, threads or 1)
+        else:
+            _run_in_processes(queue, threads or 1)
+        return queue.finished()
+
+
+@dataclass
+class _Queue:
+    """Which tasks are done, running and waiting, what they take, and which learners the budget leaves out."""
+
+    data: _Data
+    store: TaskStore
+    learners: list[str]
+    minutes: float | None
+    progress: Callable[[Stage], object] | None
+    jobs: int
+    start: float = field(default_factory=time.monotonic)
+    found: dict[LearnerTask, NDArray[np.float32]] = field(default_factory=dict)
+    seconds: dict[LearnerTask, float] = field(default_factory=dict)
+    running: set[LearnerTask] = field(default_factory=set)
+    dropped: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folds = int(self.data.fold.max()) + 1
+        self.digest = self.data.digest
+        rows, columns = self.data.x.shape
+        learnt = rows - rows // self.folds
+        self.cost = {name: SPECS[name].seconds(learnt, columns, self.data.classes) for name in self.learners}
+        for name in self.learners:
+            if self.data.classes > SPECS[name].max_classes:
+                self.dropped[name] = f"left out, since it is too slow for {self.data.classes} classes"
+        # With a budget the cheap ones first, so that what is left out is what costs most; else the long ones first.
+        self.learners.sort(key=lambda name: self.cost[name], reverse=self.minutes is None)
+        asked = [self.digest, sorted(self.learners), self.data.seed, self.minutes, STORE_VERSION]
+        self.decisions = self.store.folder / f"left-out-{hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]}.json"
+
+    def key(self, task: LearnerTask) -> str:
+        return task_key(self.digest, self.data.classes, task, self.data.seed, self.data.class_weight)
+
+    def tasks(self) -> list[LearnerTask]:
+        """Of all learners that are not left out."""
+        return [LearnerTask(name, number) for name in self.learners if name not in self.dropped for number in range(self.folds)]
+
+    def take_stored(self) -> None:
+        """Take over what an earlier call finished, and what its budget left out."""
+        if self.minutes is not None and is_file(self.decisions):
+            with contextlib.suppress(ValueError, OSError):
+                stored = read_json(self.decisions)
+                self.dropped = {str(name): str(why) for name, why in stored.items() if name in self.learners}
+        for task in self.tasks():
+            shape = int((self.data.fold == task.fold).sum()), self.data.classes
+            if (stored_task := self.store.read(task, self.key(task), shape)) is not None:
+                self.found[task], self.seconds[task] = stored_task
+
+    def next(self) -> LearnerTask | None:
+        """A task to start; the budget is looked at before."""
+        self._keep_to_budget()
+        waiting = (task for task in self.tasks() if task not in self.found and task not in self.running)
+        task = next(waiting, None)
+        if task is not None:
+            self.running.add(task)
+        return task
+
+    def _expected(self, task: LearnerTask) -> float:
+        """The seconds of a task: those of its learner's other folds, or its cost model's on a machine of the measured speed."""
+        own = [seconds for other, seconds in self.seconds.items() if other.learner == task.learner]
+        if own:
+            return float(np.mean(own))
+        known = [seconds / max(self.cost[other.learner], 1e-3) for other, seconds in self.seconds.items()]
+        return self.cost[task.learner] * (float(np.median(known)) if known else 1.0)
+
+    def seconds_left(self) -> float:
+        return sum(self._expected(task) for task in self.tasks() if task not in self.found) / self.jobs
+
+    def _keep_to_budget(self) -> None:
+        if self.minutes is None:
+            return
+        budget = 60 * self.minutes * (1 - STACK_SHARE) - (time.monotonic() - self.start)
+        while self.seconds_left() > budget:
+            open_ones = [name for name in self.learners if any(t not in self.found for t in self.tasks() if t.learner == name)]
+            if not open_ones or len(self.learners) - len(self.dropped) == 1:
+                return
+            left = {
+                name: sum(self._expected(t) for t in self.tasks() if t.learner == name and t not in self.found)
+                for name in open_ones
+            }
+            worst = max(open_ones, key=lambda name: left[name])
+            self._drop(worst, f"left out to stay within {self.minutes:g} minutes: it needs about {left[worst]:.0f} s more")
+
+    def _drop(self, name: str, why: str) -> None:
+        self.dropped[name] = why
+        if self.minutes is not None:
+            text = json.dumps(self.dropped)
+            write_whole(self.decisions, lambda place: place.write_text(text, encoding="utf-8"))
+
+    def ended(self, task: LearnerTask, seconds: float | None, fault: str = "") -> None:
+        """Note that a task is finished, and read its predictions; a learner that failed is left out."""
+        self.running.discard(task)
+        if seconds is None:
+            if task.learner not in self.dropped:
+                self._drop(task.learner, f"left out since it failed: {fault}")
+        elif task.learner not in self.dropped:
+            shape = int((self.data.fold == task.fold).sum()), self.data.classes
+            stored = self.store.read(task, self.key(task), shape)
+            if stored is None:
+                raise OSError(f"{self.store.path(task, self.key(task))}: what was written cannot be read again")
+            self.found[task], self.seconds[task] = stored
+        if self.progress is not None:
+            done, total = sum(task in self.found for task in self.tasks()), len(self.tasks())
+            self.progress(Stage(f"{task.learner}, fold {task.fold + 1}/{self.folds}", done, total, self.seconds_left()))
+
+    def finished(self) -> CrossFit:
+        kept = [name for name in SPECS if name in self.learners and name not in self.dropped]
+        if not kept:
+            raise ValueError(
+                f"no learner could be trained: {'; '.join(f'{name} was {why}' for name, why in self.dropped.items())}"
+            )
+        predictions, seconds, files = {}, {}, {}
+        for name in kept:
+            whole = np.empty((len(self.data.labels), self.data.classes), np.float32)
+            for number in range(self.folds):
+                whole[self.data.fold == number] = self.found.pop(LearnerTask(name, number))
+            predictions[name] = whole
+            seconds[name] = sum(self.seconds[LearnerTask(name, number)] for number in range(self.folds))
+            files[name] = [self.store.path(task, self.key(task)) for task in (LearnerTask(name, k) for k in range(self.folds))]
+        return CrossFit(predictions, self.data.fold, seconds, files, self.dropped)
+
+
+def _run_here(queue: _Queue, threads: int) -> None:
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(threads):
+        while (task := queue.next()) is not None:
+            queue.ended(task, *_run(queue.data, queue.store.folder, task, queue.key(task)))
+
+
+def _run_in_processes(queue: _Queue, threads: int) -> None:
+    """Tasks in processes that read the data from one memory-mapped file. Interrupted, none of them is left."""
+    from joblib.externals.loky import ProcessPoolExecutor  # unlike the standard library's, it does not run the caller's script
+
+    with tempfile.TemporaryDirectory(prefix="noiseproof-") as place:
+        for name in ("x", "labels", "fold"):
+            np.save(Path(place, f"{name}.npy"), getattr(queue.data, name))
+        env = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+        pool = ProcessPoolExecutor(queue.jobs, initializer=_begin_process, env=env)
+        running: dict[Future[Any], LearnerTask] = {}
+        try:
+            while True:
+                while len(running) < queue.jobs and (task := queue.next()) is not None:
+                    settings = queue.data.classes, queue.data.seed, queue.data.class_weight
+                    where = queue.store.folder, task, queue.key(task)
+                    running[pool.submit(_run_mapped, place, settings, threads, *where)] = task
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    task = running.pop(future)
+                    if _was_killed(error := future.exception()):
+                        raise MemoryError(
+                            f"the process that trained {task.learner} was killed, as the system does when memory runs out"
+                        )
+                    if error is not None:
+                        raise error
+                    queue.ended(task, *future.result())
+        finally:
+            pool.shutdown(kill_workers=bool(running))
+
+
+def _was_killed(error: BaseException | None) -> bool:
+    return error is not None and type(error).__name__ in ("TerminatedWorkerError", "BrokenProcessPool")
+
+
+def _begin_process() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+
+
+def _run_mapped(
+    place: str, settings: tuple[int, int, ClassWeight], threads: int, folder: Path, task: LearnerTask, key: str
+) -> tuple[float | None, str]:
+    """In a process, where the environment limits the threads of torch; it need not be imported for that."""
+    from threadpoolctl import threadpool_limits
+
+    x, labels, fold = (np.load(Path(place, f"{name}.npy"), mmap_mode="r") for name in ("x", "labels", "fold"))
+    with threadpool_limits(threads):
+        return _run(_Data(x, labels, fold, *settings), folder, task, key)
+
+
+def _run(data: _Data, folder: Path, task: LearnerTask, key: str) -> tuple[float | None, str]:
+    """Train and predict one task and store it; returns its seconds, or None and what went wrong."""
+    held, learnt = data.parts(task.fold)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            seed = int(np.random.SeedSequence((data.seed, task.fold)).generate_state(1)[0])
+            learner = SPECS[task.learner].make(seed, data.class_weight)
+            learner.fit(np.asarray(data.x[learnt]), np.asarray(data.labels[learnt]), data.classes)
+            predictions = np.asarray(learner.predict_proba(np.asarray(data.x[held])), np.float32)
+            if not np.isfinite(predictions).all():
+                raise FloatingPointError("its predictions are not finite")
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError) as error:
+            return None, excerpt(f"{type(error).__name__} {error}".strip(), 200)
+    seconds = time.perf_counter() - start
+    TaskStore(folder).write(task, key, predictions, learner.arrays(), seconds)
+    return seconds, ""

@@ -1,0 +1,335 @@
+"""``noiseproof.fit`` end to end: predictions, audit, verdict; saved and loaded; resumed; faults in a sentence."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import noiseproof
+from noiseproof.data import DataError
+from noiseproof.fitting import FittedModel, Verdict, is_model, run
+from noiseproof.learners import crossfit
+
+FEW = ["logistic-0.01", "neighbours-40"]
+
+
+def table(rows=200, wrong=0.2, seed=0):
+    """Numbers, a category and text; the clean labels beside the given ones."""
+    g = np.random.default_rng(seed)
+    clean = g.integers(2, size=rows)
+    frame = pd.DataFrame(
+        {
+            "age": np.where(g.random(rows) < 0.05, np.nan, 40 + 12 * clean + 4 * g.normal(size=rows)),
+            "plan": np.where(g.random(rows) < 0.8, np.array(["basic", "pro"])[clean], "none"),
+            "note": [["late again", "all is well"][k] + " with order " + "abcdefgh"[i % 8] * 5 for i, k in enumerate(clean)],
+            "house": np.arange(rows) // 4,
+        }
+    )
+    given = np.where(g.random(rows) < wrong, 1 - clean, clean)
+    frame["churn"] = np.array(["no", "yes"])[given]
+    return frame, clean, given
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return table()
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    return noiseproof.fit(frame[0], label="churn", learners=FEW, columns={"house": "drop"})
+
+
+@pytest.fixture(scope="module")
+def digits():
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    g = np.random.default_rng(1)
+    order = g.permutation(len(y))
+    x, y = x[order].astype(np.float32), y[order]
+    given = np.where(g.random(len(y)) < 0.3, g.integers(10, size=len(y)), y)
+    return x, y, given
+
+
+def test_the_model_is_right_where_a_fifth_of_the_labels_is_not(frame, model):
+    new, clean, _ = table(seed=5)
+    assert (model.predict(new) == np.array(["no", "yes"])[clean]).mean() > 0.95
+    assert model.predict_proba(new.drop(columns="churn")).shape == (200, 2)
+    wrong = frame[1] != frame[2]
+    assert model.audit.flagged[wrong].mean() > 0.8
+    assert model.audit.flagged[~wrong].mean() < 0.1
+    assert model.verdict.rate.low <= wrong.mean() <= model.verdict.rate.high
+    assert model.verdict.noisy
+
+
+def test_the_estimated_accuracy_is_near_the_true_one(digits):
+    x, y, given = digits
+    model = noiseproof.fit(x[:900], given[:900], learners=["rbf-0.1", "forest-3"], folds=3)
+    predicted = model.predict(x[900:])
+    assert predicted.dtype.kind == "i"
+    accuracy = (predicted == y[900:]).mean()
+    assert accuracy > 0.9
+    assert abs(model.verdict.model.accuracy.value - accuracy) < 0.06
+    assert model.verdict.plain.name == "plain-boosting"
+    assert model.verdict.gain > 0
+
+
+def test_the_leaderboard_has_every_learner_plain_training_and_the_model(model):
+    names = {line.name for line in model.leaderboard}
+    assert names == {"model", "plain-boosting", *FEW}
+    values = [line.accuracy.value for line in model.leaderboard]
+    assert values == sorted(values, reverse=True)
+    for line in model.leaderboard:
+        assert line.accuracy.low <= line.accuracy.value <= line.accuracy.high
+        assert 0 < line.given_accuracy < 1
+    assert sum(line.weight or 0 for line in model.leaderboard) == pytest.approx(1)
+
+
+def test_the_verdict_is_about_six_lines(model):
+    lines = str(model).splitlines()
+    assert 4 <= len(lines) <= 6
+    assert "wrong" in lines[1]
+    assert "On correct labels" in lines[2]
+    assert "Plain training (gradient boosting)" in lines[3]
+
+
+def test_clean_labels_get_a_verdict_that_says_so():
+    frame, clean, _ = table(wrong=0.0)
+    model = noiseproof.fit(frame, label="churn", learners=FEW, columns="house=drop", quick=True)
+    assert not model.verdict.noisy
+    assert "Nothing speaks for wrong labels" in str(model)
+    assert (model.predict(frame) == np.array(["no", "yes"])[clean]).mean() > 0.95
+
+
+def test_a_saved_model_predicts_the_same_and_has_the_same_verdict(frame, model, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = noiseproof.load(tmp_path / "model")
+    assert isinstance(loaded, FittedModel)
+    new = table(seed=6)[0]
+    assert (loaded.predict_proba(new) == model.predict_proba(new)).all()
+    assert loaded.verdict == model.verdict
+    assert loaded.leaderboard == model.leaderboard
+    assert (loaded.audit.p_wrong == model.audit.p_wrong).all()
+    assert loaded.audit.warnings == model.audit.warnings
+    loaded.save(tmp_path / "copy")
+    shutil.rmtree(tmp_path / "model")
+    assert (noiseproof.load(tmp_path / "copy").predict_proba(new) == model.predict_proba(new)).all()
+
+
+def test_the_metric_decides_without_training_again():
+    g = np.random.default_rng(0)
+    y = (g.random(400) < 0.12).astype(int)
+    x = g.normal(size=(400, 3)) + 1.2 * y[:, None]
+    model = noiseproof.fit(x, y, learners=["logistic-0.01"])
+    p = model.predict_proba(x)
+    by = {metric: model.predict(x, metric=metric) for metric in ("accuracy", "balanced_accuracy", "f1_macro")}
+    assert by["accuracy"].sum() < by["balanced_accuracy"].sum()
+    assert (by["accuracy"] == model.decide(p)).all()
+    recall = [(by["balanced_accuracy"][y == k] == k).mean() for k in (0, 1)]
+    assert np.mean(recall) > np.mean([(by["accuracy"][y == k] == k).mean() for k in (0, 1)])
+    with pytest.raises(ValueError, match="metric must be accuracy, balanced_accuracy or f1_macro, got 'auc'"):
+        model.predict(x, metric="auc")
+
+
+def test_labels_come_back_as_they_were_given():
+    g = np.random.default_rng(0)
+    y = np.repeat([0, 1], 30)
+    x = g.normal(size=(60, 2)) + 5 * y[:, None]
+    for labels in (np.array([-3, 7])[y], np.array([False, True])[y], np.array(["b", "a"])[y]):
+        predicted = noiseproof.fit(x, labels, learners=["logistic-0.01"], folds=2).predict(x)
+        assert predicted.dtype.kind == labels.dtype.kind
+        assert (predicted == labels).mean() > 0.95
+
+
+def test_the_same_seed_is_the_same_model_and_another_is_not(frame):
+    options = {"label": "churn", "learners": ["forest-10"], "columns": "house=drop", "folds": 2}
+    first, second, other = (noiseproof.fit(frame[0], **options, seed=seed) for seed in (3, 3, 4))
+    new = table(seed=7)[0]
+    assert (first.predict_proba(new) == second.predict_proba(new)).all()
+    assert (first.predict_proba(new) != other.predict_proba(new)).any()
+
+
+def test_a_finished_model_is_returned_at_once_and_an_interrupted_one_resumes(frame, model, tmp_path, monkeypatch):
+    options = {"label": "churn", "learners": FEW, "columns": {"house": "drop"}, "folder": tmp_path / "model"}
+    done = []
+
+    def interrupted(stage):
+        done.append(stage)
+        if len(done) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        noiseproof.fit(frame[0], progress=interrupted, **options)
+    assert not is_model(tmp_path / "model")
+    seen = []
+    resumed = noiseproof.fit(frame[0], progress=seen.append, **options)
+    assert min(stage.done for stage in seen if stage.total > 1) > 4
+    new = table(seed=8)[0]
+    assert (resumed.predict_proba(new) == model.predict_proba(new)).all()
+    monkeypatch.setattr(crossfit, "_run", None)
+    again = noiseproof.fit(frame[0], **options)
+    assert again.key == resumed.key
+    assert (again.predict_proba(new) == model.predict_proba(new)).all()
+
+
+def test_another_fit_in_the_folder_replaces_the_model_only_when_it_is_whole(frame, tmp_path, monkeypatch):
+    options = {"label": "churn", "columns": {"house": "drop"}, "folder": tmp_path, "folds": 2}
+    first = noiseproof.fit(frame[0], learners=["logistic-0.01"], **options)
+    new = table(seed=8)[0]
+    before = first.predict_proba(new)
+    monkeypatch.setattr(run, "fit_noise_model", lambda *args, **options: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        noiseproof.fit(frame[0], learners=["neighbours-40"], **options)
+    assert (noiseproof.load(tmp_path).predict_proba(new) == before).all()
+    monkeypatch.undo()
+    second = noiseproof.fit(frame[0], learners=["neighbours-40"], **options)
+    assert (second.predict_proba(new) != before).any()
+    assert (noiseproof.load(tmp_path).predict_proba(new) == second.predict_proba(new)).all()
+    assert all(path.name.startswith("neighbours-40") for path in (tmp_path / "learners").iterdir())
+
+
+def test_rows_of_a_group_are_held_out_together_and_the_group_is_no_feature(frame):
+    found = noiseproof.fit(frame[0], label="churn", learners=["logistic-0.01"], groups="house")
+    fold = found.audit.fold
+    assert all(len(np.unique(fold[k : k + 4])) == 1 for k in range(0, 200, 4))
+    assert "house" not in {one.name for one in found.features.encoder.encoders}
+    by_value = noiseproof.fit(
+        frame[0].drop(columns="house"), label="churn", learners=["logistic-0.01"], groups=frame[0]["house"].tolist()
+    )
+    assert (by_value.audit.fold == fold).all()
+    with pytest.raises(DataError, match="no column is called 'street'"):
+        noiseproof.fit(frame[0], label="churn", groups="street")
+
+
+def test_a_test_split_is_measured(frame):
+    other, clean, _ = table(seed=9)
+    other["churn"] = np.array(["no", "yes"])[clean]
+    found = noiseproof.fit(frame[0], label="churn", test=other, learners=FEW, columns="house=drop")
+    predicted = found.predict(other)
+    assert found.verdict.model.test_accuracy == pytest.approx((predicted == other["churn"].to_numpy()).mean())
+    assert all(line.test_accuracy is not None for line in found.leaderboard)
+    assert "measured on the test split" in str(found)
+
+
+def test_learners_that_a_budget_leaves_out_are_named(frame):
+    found = noiseproof.fit(frame[0], label="churn", learners=[*FEW, "network"], minutes=0.05, columns="house=drop")
+    assert "within 0.05 minutes" in dict(found.verdict.dropped)["network"]
+
+
+FAULTS = {
+    "one row": ({"x": [1.0], "y": ["a"]}, "no column is left"),
+    "one class": ({"x": [1.0, 2.0, 3.0], "y": ["a", "a", "a"]}, "one class"),
+    "all labels different": ({"x": [1.0, 2.0, 3.0], "y": ["a", "b", "c"]}, "every label occurs once"),
+    "one class with several": ({"x": [1.0, 2.0, 3.0, 4.0], "y": ["a", "b", "b", "b"]}, "occur once"),
+    "no feature": ({"x": [np.nan] * 6, "y": ["a", "b"] * 3}, "no column is left"),
+    "no label": ({"x": [1.0, 2.0], "y": [None, "a"]}, "no label"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_cannot_be_learnt_is_answered_with_a_sentence(name):
+    data, said = FAULTS[name]
+    with pytest.raises(DataError, match=said) as found:
+        noiseproof.fit(pd.DataFrame(data), label="y")
+    assert "\n" not in str(found.value)
+
+
+def test_ten_thousand_classes_are_answered_with_a_sentence_before_memory_is_taken():
+    labels = np.repeat(np.arange(10_000), 3)
+    with pytest.raises(DataError, match="30,000 rows of 10,000 classes; up to 4,000 classes"):
+        noiseproof.fit(np.zeros((30_000, 2), np.float32) + labels[:, None], labels)
+
+
+def test_predictions_that_would_not_fit_into_memory_leave_learners_out(frame, monkeypatch):
+    monkeypatch.setattr(run, "MAX_VIEW_NUMBERS", 200 * 2 * 2)
+    found = noiseproof.fit(frame[0], label="churn", learners=["network", *FEW], columns="house=drop")
+    assert {line.name for line in found.leaderboard} == {"model", "plain-boosting", *FEW}
+    assert "would not fit into memory" in dict(found.verdict.dropped)["network"]
+
+
+def test_a_class_with_one_example_is_noted_and_its_label_is_left_alone(frame):
+    data = frame[0].copy()
+    data.loc[0, "churn"] = "maybe"
+    found = noiseproof.fit(data, label="churn", learners=FEW, columns="house=drop")
+    assert found.classes == ("maybe", "no", "yes")
+    assert any("maybe" in note for note in found.verdict.notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"learners": ["magic"]}, "unknown learner 'magic'"),
+        ({"learners": []}, "at least one"),
+        ({"folds": 1}, "folds must be"),
+        ({"folds": 201}, "at most 200"),
+        ({"minutes": 0}, "minutes must be"),
+        ({"metric": "auc"}, "metric must be"),
+        ({"class_weight": "heavy"}, "class_weight must be"),
+        ({"threads": 0}, "threads must be"),
+    ],
+)
+def test_an_impossible_option_is_an_error(frame, options, said):
+    with pytest.raises(ValueError, match=said):
+        noiseproof.fit(frame[0], label="churn", **options)
+
+
+def test_a_row_with_other_columns_is_an_error(model):
+    with pytest.raises(DataError, match="'plan'"):
+        model.predict(table()[0].drop(columns="plan"))
+
+
+def damaged(folder, change):
+    facts = json.loads((folder / "model.json").read_text())
+    change(facts)
+    (folder / "model.json").write_text(json.dumps(facts))
+
+
+CRAFTED = {
+    "a path outside": lambda facts: facts["learners"][0]["files"][0].__setitem__(0, "../../x.safetensors"),
+    "an absolute path": lambda facts: facts["arrays"].__setitem__(0, "/etc/passwd"),
+    "a pickle": lambda facts: facts["arrays"].__setitem__(0, "model.pkl"),
+    "another digest": lambda facts: facts["arrays"].__setitem__(1, "0" * 64),
+    "no learners": lambda facts: facts.update(learners=[]),
+    "other views": lambda facts: facts.update(views=["logistic-0.01"]),
+    "other classes": lambda facts: facts.update(classes=["a", "b", "c"]),
+    "a metric of its own": lambda facts: facts.update(metric="__import__('os')"),
+    "no features": lambda facts: facts["features"].update(encoder={"version": 1, "columns": [], "encoders": [{}]}),
+    "text for numbers": lambda facts: facts["features"].update(scale="nan"),
+    "a verdict of another": lambda facts: facts.update(verdict={}),
+    "another format": lambda facts: facts.update(noiseproof=99),
+}
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_a_crafted_folder_is_refused_and_runs_no_code(model, tmp_path, name):
+    model.save(tmp_path)
+    damaged(tmp_path, CRAFTED[name])
+    with pytest.raises(ValueError, match=r"model\.json|arrays-|model") as found:
+        noiseproof.load(tmp_path)
+    assert "\n" not in str(found.value)
+
+
+def test_a_learner_that_was_changed_is_refused_when_it_predicts(frame, model, tmp_path):
+    model.save(tmp_path)
+    path = next((tmp_path / "learners").glob("neighbours-40-*"))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(DataError, match="damaged"):
+        noiseproof.load(tmp_path).predict(frame[0])
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="gone"):
+        noiseproof.load(tmp_path).predict(frame[0])
+
+
+def test_nothing_in_a_saved_folder_is_an_object(model, tmp_path):
+    model.save(tmp_path)
+    kinds = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
+    assert kinds == {".json", ".safetensors"}
+
+
+def test_a_verdict_survives_json(model):
+    assert Verdict.of(json.loads(json.dumps(model.verdict.as_dict()))) == model.verdict
