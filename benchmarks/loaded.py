@@ -42,6 +42,7 @@ COMMANDS = {
         "--out", "OUT",
     ],
     "audit": [*NOISEPROOF, "audit", "table.csv", "--quiet", "--out", "OUT"],
+    "fit": [*NOISEPROOF, "fit", "table.csv", "--label", "label", "--quiet", "--out", "OUT"],
     "NoiseRobustClassifier": ["-c", CLASSIFIER],
 }  # fmt: skip
 """What Python runs, in a folder with the data; OUT is a new folder for each"""

@@ -20,6 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
+import noiseproof
 from noiseproof import audit_labels
 from noiseproof.data import Split, from_arrays, held_out
 from noiseproof.train import RunOptions, own_recipe, with_noise
@@ -67,7 +68,7 @@ class Answer(NamedTuple):
     flagged: NDArray[np.bool_] | None = None
     rate: Estimate | None = None
     estimates: dict[str, Estimate] = {}  # noqa: RUF012 - not changed
-    """Of its own test performance on correct labels, by metric"""
+    """Of the first rule on correct labels, by metric"""
 
 
 class Classifier(Protocol):
@@ -222,6 +223,27 @@ def audit_then_drop(problem: Problem) -> Answer:
     return Answer(p, p_wrong=found.p_wrong, flagged=found.flagged, rate=Estimate(found.rate, *found.rate_interval))
 
 
+def fitted(quick: bool) -> Judge:
+    """``noiseproof.fit`` with its defaults, one task at a time: all of its work is counted."""
+
+    def judge(problem: Problem) -> Answer:
+        there, y = np.unique(problem.given, return_inverse=True)
+        model = noiseproof.fit(problem.x, y, quick=quick, seed=problem.seed, jobs=1)
+        p = model.predict_proba(problem.x_test)
+        line = model.verdict.model
+        estimates = {"accuracy": line.accuracy, "balanced_accuracy": line.balanced_accuracy, "auc": line.auc}
+        return Answer(
+            widened(p, there, problem.classes),
+            {metric: there[model.decide(p, metric)] for metric in ("accuracy", "balanced_accuracy")},
+            p_wrong=model.audit.p_wrong,
+            flagged=model.audit.flagged,
+            rate=Estimate(model.audit.rate, *model.audit.rate_interval),
+            estimates={metric: Estimate(*found) for metric, found in estimates.items() if found is not None},
+        )
+
+    return judge
+
+
 PREDICTORS: dict[str, Predictor] = {
     "logistic": by_model(logistic_model),
     "forest-1": by_forest(1),
@@ -238,6 +260,8 @@ JUDGES: dict[str, Judge] = {
     "cleanlab-logistic": cleanlab_with(logistic_model),
     "cleanlab-boosting": cleanlab_with(boosting_model),
     "audit-drop": audit_then_drop,
+    "fit-quick": fitted(quick=True),
+    "fit": fitted(quick=False),
 }
 """What judges labels too"""
 METHODS: Sequence[str] = (*PREDICTORS, *JUDGES)

@@ -371,7 +371,12 @@ def gain_targets(zoo: Zoo, candidate: str) -> list[tuple[str, str]]:
             ("6 above JAL-CE", ("jal-ce",)),
         ):
             if (best := best_baseline(zoo, candidate, metric, among)) is not None:
-                rows.append((f"noisy, {metric.title}: {title}", f"{best[1].text()} over {best[0]}, {best[1].cells} cells"))
+                rows.append(
+                    (
+                        f"noisy, {metric.title}: {title}",
+                        f"{best[1].text()} over {best[0]}, {best[1].cells} cells of {best[1].sets} sets",
+                    )
+                )
         if values := list(regrets(zoo, metric).get(candidate, {}).values()):
             rows.append((f"noisy, {metric.title}: mean regret at most 1", f"{fmean(values):.2f} in {len(values)} cells"))
     return rows

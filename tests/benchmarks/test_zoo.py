@@ -262,7 +262,7 @@ def test_c_is_small_where_labels_are_noise(zoo, monkeypatch):
     assert asked[-1] >= 1
 
 
-@pytest.mark.parametrize("method", ["cleanlab-logistic", "audit-drop"])
+@pytest.mark.parametrize("method", ["cleanlab-logistic", "audit-drop", "fit-quick"])
 def test_a_judge_finds_wrong_labels(zoo, sets, method):
     if method.startswith("cleanlab"):
         pytest.importorskip("cleanlab")
@@ -271,6 +271,10 @@ def test_a_judge_finds_wrong_labels(zoo, sets, method):
     assert found["audit"]["auc"] > 0.9
     assert found["audit"]["rate"][0] == pytest.approx(0.2, abs=0.1)
     assert found["accuracy"]["accuracy"] > 0.9
+    if method.startswith("fit"):
+        value, low, high = found["estimates"]["accuracy"]
+        assert low <= value <= high
+        assert set(found["estimates"]) == {"accuracy", "balanced_accuracy", "auc"}
 
 
 COUNTS = [40, 10]
@@ -407,7 +411,10 @@ def records(zoo):
 
 def test_the_report_has_all_tables(zoo, analysis):
     text = analysis.report(records(zoo))
-    assert "| noisy, accuracy: 1.5 above the best single baseline | +10.0 [+10.0, +10.0] over boosting, 4 cells |" in text
+    assert (
+        "| noisy, accuracy: 1.5 above the best single baseline | +10.0 [+10.0, +10.0] over boosting, 4 cells of 2 sets |"
+        in text
+    )
     assert (
         "| AUC and F1 of finding wrong labels at least those of cleanlab-logistic, 4 cells | 0.900 against 0.800, 0.700" in text
     )
