@@ -200,7 +200,7 @@ def test_damaged_image_files_are_left_out_on_request_and_said(tmp_path, own_mode
         (lambda x, y: {"x": np.where(x == x[7], np.nan, x)}, ValueError, "must be finite; example 7"),
         (lambda x, y: {"y": y[:-1]}, ValueError, "60 inputs for 59 labels"),
         (lambda x, y: {"y": None}, TypeError, "needs the given labels"),
-        (lambda x, y: {"y": y * 1.0}, ValueError, "vector of integers"),
+        (lambda x, y: {"y": y + 0.5}, ValueError, "must be classes, got the number 0.5"),
         (lambda x, y: {"y": y - 1}, ValueError, "got -1"),
         (lambda x, y: {"y": y * 0}, ValueError, "at least two classes, got 1"),
         (lambda x, y: {"classes": ["a", "b"]}, ValueError, r"in \[0, 1\], got 2"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -159,13 +160,24 @@ def test_a_table_of_features_is_audited_by_name():
     assert re.search(r"example 4, r4</p>\s*<p class=\"values quiet\"><span>a -?[\d.]+</span>", page)
     said = audit(table("id,a,b,c,species,d"), "--label-column", "d", "--probabilities", "p.csv", "--out", "out2")
     assert said.exit_code == 0, said.output
-    assert "--data 'mine.csv#d' --labels" in said.stdout
+    assert "--data mine.csv --label d --labels" in said.stdout
 
 
-def test_a_column_that_names_the_rows_is_doubted_before_it_is_learnt():
-    Path("mine.csv").write_text("row_id,size,label\n" + "".join(f"{k},{k % 7},{k // 20}\n" for k in range(40)))
-    done = audit("mine.csv", "--quick", "--epochs", "1", "--out", "out", "--quiet")
-    assert "warning: column 'row_id' has another whole number on every row, and is trained on" in done.stderr
+def test_what_was_understood_is_said_and_columns_that_name_rows_or_give_the_label_away_are_named():
+    lines = [f"{k},{k % 7},{'ab'[k // 20]}{k // 20},{k // 20}" for k in range(40)]
+    Path("mine.csv").write_text("\n".join(["row_id,size,paid,label", *lines]))
+    done = audit("mine.csv", "--quick", "--epochs", "1", "--out", "out")
+    for line in (
+        "row_id left out: all different",
+        "size number",
+        "paid category, 2 values",
+        "label the label, 2 classes: 0, 1",
+    ):
+        assert f"  {line}\n" in done.stdout
+    assert "warning: column 'paid' nearly determines the label: leave it out if it is made from it" in done.stderr
+    again = audit("mine.csv", "--quick", "--epochs", "1", "--out", "out", "--quiet", "--columns", "paid=drop,size=category")
+    assert "nearly determines" not in again.stderr
+    assert "--columns paid=drop,size=category" in again.stdout
 
 
 def test_other_labels_can_be_audited():
@@ -277,7 +289,9 @@ def test_decisions_make_data_to_train_on(kind):
     kept = np.arange(ROWS) != 14
     assert after.train.labels.tolist() == expected[kept].tolist()
     assert after.classes == before.classes
-    if after.train.in_memory:
+    if kind == "csv":
+        pd.testing.assert_frame_equal(after.table.rows["train"], before.table.rows["train"][kept].reset_index(drop=True))
+    elif after.train.in_memory:
         np.testing.assert_array_equal(after.train.inputs, before.train.inputs[kept])
     else:
         assert [Path(path).name for path in after.train.paths] == [f"{k}.png" for k in np.flatnonzero(kept)]
@@ -317,7 +331,7 @@ def test_decisions_make_data_to_train_on(kind):
         (("lengths.npz",), "lengths.npz, x and y: 90 inputs for 89 labels"),
         (("mine.npz", "--folds", "91"), "folds must be in [2, 90]"),
         (("mine.npz", "--device", "tpu9"), "--device must be auto, cpu, cuda or cuda:NUMBER"),
-        (("mine.csv", "--label-column", "z"), "mine.csv: no columns are called 'z'"),
+        (("mine.csv", "--label-column", "z"), "mine.csv: no column is called 'z'"),
         (("mine.npz", "--decisions", "p.txt"), "p.txt"),
         (("nowhere.npz",), "nowhere.npz"),
     ],

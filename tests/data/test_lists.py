@@ -41,7 +41,7 @@ def test_a_list_may_have_windows_line_ends_and_a_byte_order_mark(tmp_path):
         ("path,label", "a.png,2", "deep/b c.png,0"),
         ("Filename\tClass", "a.png\t2", "deep/b c.png\t0"),
         ("id;label;image;split", "7;2;a.png;train", "8;0;deep/b c.png;train"),
-        ("# made by hand", "image,target", '"a.png",2', '"deep/b c.png", 0'),
+        ("image,target", '"a.png",2', '"deep/b c.png", 0'),
         ("file label", "a.png 2", '"deep/b c.png" 0'),
     ],
     ids=["commas", "tabs", "more columns", "quotes", "spaces"],

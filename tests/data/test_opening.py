@@ -263,7 +263,7 @@ def test_an_unknown_name_gets_a_hint(name, message):
 
 def test_a_file_that_is_no_data_set_is_refused(tmp_path):
     (tmp_path / "set.xlsx").touch()
-    with pytest.raises(ValueError, match=r"set\.xlsx: a data set is an \.npz file, a list .* or a folder, got '\.xlsx'"):
+    with pytest.raises(ValueError, match=r"set\.xlsx: a data set is a table .*, a list .* or a folder, got '\.xlsx'"):
         open_dataset(tmp_path / "set.xlsx")
 
 

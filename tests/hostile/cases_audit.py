@@ -26,6 +26,21 @@ def written(*lines: str | bytes, file: str = "t.csv"):
     return make
 
 
+def rows(last: str, head: str = "a,b,label"):
+    """Forty rows of numbers, and one more."""
+    return written(head, *["1,2,cat", "3,4,dog"] * 20, last)
+
+
+def finite(data) -> bool:
+    return bool(np.isfinite(data.train.inputs).all())
+
+
+def gap(data) -> bool:
+    """Whether the missing number of the last row is marked, and nothing else."""
+    names = data.table.encoder.feature_names
+    return finite(data) and data.train.inputs[:, names.index("b missing")].nonzero()[0].tolist() == [40]
+
+
 def sparse(start: bytes, size: int = 10 * 2**30):
     """A file that goes on, without a line end, for gigabytes that are not on the disk."""
 
@@ -106,7 +121,7 @@ ATTEMPTS = {
     "matrix": from_file,
 }
 HEAD, ROW = "a,b,label", "1,2,cat"
-NUMBER = r"t\.csv:3: column 'b' should be a number"
+NUMBER = r"t\.csv: column 'b' is a column of numbers, except .* in row 41"
 SIZE = "bytes expected"
 CORNER, MATRIX = "true \\ given,a,b", r"t\.csv: no transition matrix: "
 CASES = [
@@ -122,40 +137,52 @@ CASES = [
             ("nothing below", (), "its rows and its columns must have the same names"),
         )
     ),
-    Case("a sound table", written(HEAD, ROW, ROW), "table", ACCEPTED, lambda data: data.train.inputs.tolist() == [[1, 2]] * 2),
+    Case("a sound table", written(HEAD, ROW, "3,4,dog"), "table", ACCEPTED, lambda data: len(data.train) == 2),
+    Case("a line of ten gigabytes", sparse(b"a,b,label\n1,2,cat\n1,"), "table", "NUL bytes"),
+    Case("ten gigabytes of nothing", sparse(b""), "table", "NUL bytes"),
+    Case("a zero byte", written(HEAD, ROW, b"1,\x002,cat"), "table", "NUL bytes"),
+    Case("another encoding", written(HEAD, ROW, b"3,4,ch\xe2t"), "table", ACCEPTED, lambda data: "chât" in data.classes),
+    Case("a row that is short", written(HEAD, ROW, "1,cat"), "table", r"t\.csv: .*Row #3: Expected 3 columns, got 2: 1,cat"),
     Case(
-        "a line of ten gigabytes", sparse(b"a,b,label\n1,2,cat\n1,"), "table", r"t\.csv:3: a line of more than 16777216 bytes"
+        "a row that is long",
+        written(HEAD, ROW, "1,2,3,cat"),
+        "table",
+        r"t\.csv: .*Row #3: Expected 3 columns, got 4: 1,2,3,cat",
     ),
-    Case("ten gigabytes of nothing", sparse(b""), "table", r"t\.csv:1: a line of more than"),
-    Case("a zero byte", written(HEAD, ROW, b"1,\x002,cat"), "table", r"t\.csv:3: a zero byte"),
-    Case("no text", written(HEAD, ROW, b"1,\xff2,cat"), "table", r"t\.csv:3: not UTF-8"),
-    Case("a row that is short", written(HEAD, ROW, "1,cat"), "table", r"t\.csv:3: 2 fields, and the first line has 3"),
-    Case("a row that is long", written(HEAD, ROW, "1,2,3,cat"), "table", r"t\.csv:3: 4 fields, and the first line has 3"),
-    Case("a quote that is not closed", written(HEAD, ROW, '1,2,"cat'), "table", r"t\.csv:3: unexpected end of data"),
-    Case("a quote over two lines", written(HEAD, ROW, '1,2,"c', 'at"'), "table", r"t\.csv:3: unexpected end of data"),
-    Case("a number beyond float32", written(HEAD, ROW, "1,1e39,dog"), "table", r"t\.csv: inputs must be within float32"),
-    Case("a number beyond float64", written(HEAD, ROW, "1,1e999,dog"), "table", NUMBER),
+    Case("a quote that is not closed", written(HEAD, ROW, '3,4,"dog'), "table", ACCEPTED, lambda data: len(data.train) == 2),
     Case(
-        "numbers whose sum overflows", written(HEAD, ROW, "1e308,1e308,dog"), "table", r"t\.csv: inputs must be within float32"
+        "a quote over two lines", written(HEAD, ROW, '3,4,"c', 'at"'), "table", ACCEPTED, lambda data: "c\nat" in data.classes
     ),
-    Case("a number of a megabyte", written(HEAD, ROW, f"1,{'9' * 2**20},dog"), "table", NUMBER),
+    Case("a number beyond float32", written(HEAD, ROW, "1,1e39,dog"), "table", ACCEPTED, finite),
+    Case("a number beyond float64", written(HEAD, ROW, "3,1e999,dog"), "table", ACCEPTED, finite),
+    Case("numbers whose sum overflows", written(HEAD, ROW, "1e308,1e308,dog"), "table", "beyond 3.4e38"),
+    Case("a number of a megabyte", rows(f"1,{'9' * 2**20},dog"), "table", ACCEPTED, finite),
     *(
-        Case(f"the number {text or 'that is missing'}", written(HEAD, ROW, f"1,{text},dog"), "table", NUMBER)
-        for text in ("nan", "inf", "-Infinity", "", "1_0", "٣", "0x10", "1e", "--1", "1 2", "=1+1", "True")
+        Case(f"the number {text or 'that is missing'}", rows(f"1,{text},dog"), "table", ACCEPTED, gap)
+        for text in ("nan", "inf", "-Infinity", "", "NA", "?")
     ),
-    Case("a label of a megabyte", written(HEAD, ROW, f"1,2,{'x' * 2**20}"), "table", ACCEPTED),
-    Case("a label beyond any class", written(HEAD, "1,2,0", f"1,2,{'9' * 18}"), "table", r"t\.csv:3: labels must be in"),
-    Case("a label of many digits", written(HEAD, "1,2,0", f"1,2,{'9' * 40}"), "table", r"t\.csv:3: the label should be"),
-    Case("a million columns", written("a," * 10**6 + "label", "1," * 10**6 + "cat"), "table", ACCEPTED),
+    *(
+        Case(f"the number {text}", rows(f"1,{text},dog"), "table", NUMBER)
+        for text in ("1_0", "٣", "1e", "--1", "1 2", "=1+1", "True")
+    ),
+    Case("a label of a megabyte", written(HEAD, ROW, f"3,4,{'x' * 2**20}"), "table", ACCEPTED),
+    Case("a label beyond any class", written(HEAD, "1,2,0", f"3,4,{'9' * 18}"), "table", ACCEPTED),
+    Case("a label of many digits", written(HEAD, "1,2,0", f"3,4,{'9' * 40}"), "table", "must be classes, got the number 1e"),
+    Case("a million columns", written("a," * 10**6 + "label", "1," * 10**6 + "cat"), "table", "columns, at most 100000"),
     Case(
         "a header with control characters",
-        written("a,\x1b[2J,label", ROW, "1,x,cat"),
+        rows("1,x,cat", head="a,\x1b[2J,label"),
         "table",
-        r"column '\\\\x1b\[2J' should be",
+        r"column '\\x1b\[2J' is a column of numbers, except 'x' in row 41",
     ),
-    Case("many rows", written(HEAD, *["1,2,0"] * 10**5), "table", ACCEPTED),
-    Case("a header twice", written(HEAD, ROW, HEAD), "table", r"t\.csv:3: column 'a' should be a number, got 'a'"),
-    Case("labels that are empty", written(HEAD, "1,2,", "1,2,"), "table", r"t\.csv:2: no label in"),
+    Case("many rows", written(HEAD, *["1,2,0", "3,4,1"] * 10**5), "table", ACCEPTED),
+    Case("a header twice", rows(HEAD), "table", r"column 'a' is a column of numbers, except 'a' in row 41"),
+    Case(
+        "labels that are empty",
+        written(HEAD, "1,2,", "1,2,"),
+        "table",
+        "2 of 2 rows have no label in column 'label', the first is",
+    ),
     Case("sound predictions", written(npy(P), file="p.npy"), "predictions", ACCEPTED),
     Case("predictions that promise more", written(lying("(99, 2)"), file="p.npy"), "predictions", SIZE),
     Case("predictions that promise a tebibyte", written(lying("(9**99,)"[:7]), file="p.npy"), "predictions", "not a header"),

@@ -9,7 +9,7 @@ import functools
 import json
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -279,6 +279,7 @@ def advise(
     pretrained: bool = False,
     place: str | None = None,
     labels: str | None = None,
+    place_options: Sequence[str] = (),
     tested: bool = False,
 ) -> Advice:
     """Choose a loss, its alpha, beta and a, and the regularisation to train with.
@@ -292,6 +293,7 @@ def advise(
         pretrained: Whether the network for photographs starts from ImageNet's weights.
         place: Where the data are, for the commands to run next.
         labels: The file of their labels, if these are not the data's own.
+        place_options: Further words of these commands, such as ``["--label", "churn"]``.
         tested: Whether the data have a test split.
 
     Returns:
@@ -318,7 +320,7 @@ def advise(
         warnings.append("a rate alone is taken for symmetric noise; an audit says which classes are mistaken for which")
     source = str(noise) if _is_rate(noise) or isinstance(noise, str | Path) else None
     unknown = known is None or hopeless
-    data = [place or "PLACE", *([] if labels is None else ["--labels", labels])]
+    data = [place or "PLACE", *([] if labels is None else ["--labels", labels]), *place_options]
     commands = _to_know(data) if unknown else _commands(loss, options, (l1, l2), data, source, tested)
     return Advice(case, loss, options, l1, l2, (part, *parts, regularisation), near, tuple(warnings), tuple(commands))
 

@@ -37,7 +37,7 @@ def read_decisions(path: str | Path, given: NDArray[np.int64], classes: Sequence
     in ``label``, or in ``suggested`` where there is no such column: ``audit.csv`` with a column ``decision`` is one too. A
     ValueError says which line does not fit the labels.
     """
-    rows = csv_rows(path)
+    rows = csv_rows(path, comments=False)
     _, header = next(rows, (0, []))
     words = [name.lower() for name in header]
     columns = {word: k for k, word in enumerate(words)}

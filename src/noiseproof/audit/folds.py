@@ -310,11 +310,12 @@ def _joined(parts: list[tuple[NDArray[np.int64], HeldOutPredictions]], rows: int
 
 def _key(plan: CrossValidationPlan, recipe: Recipe, kept: NDArray[np.int64], soft: NDArray[np.float32] | None) -> str:
     first_names = {new: old for old, new in RENAMED_FIELDS.items()}  # so that folds of before are found
+    fields = {name: value for name, value in recipe.as_dict().items() if name != "data_options"}
     facts = {
         "stored": STORE_VERSION,
         "data": plan.digest,
         "kept": label_hash(kept),
-        "recipe": {first_names.get(name, name): value for name, value in recipe.as_dict().items()} | {"dataset": ""},
+        "recipe": {first_names.get(name, name): value for name, value in fields.items()} | {"dataset": ""},
         "soft": None if soft is None else hashlib.sha256(np.ascontiguousarray(soft).data).hexdigest(),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

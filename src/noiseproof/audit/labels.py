@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -30,8 +32,11 @@ from noiseproof.audit.folds import (
 )
 from noiseproof.audit.mixture import Labels, View, fit_mixture, fit_views, log_view, neighbour_votes, posterior_of, rows_to_fit
 from noiseproof.audit.result import Audit
-from noiseproof.data import DataError, Examples, Split
+from noiseproof.data import DataError, Dataset, Examples, ImageFiles, Split, open_dataset
 from noiseproof.data.dataset import as_split
+from noiseproof.data.frames import is_frame
+from noiseproof.data.opening import DataOptions
+from noiseproof.data.table import labels_of
 from noiseproof.train import RunOptions
 
 __all__ = ["audit_labels"]
@@ -44,7 +49,7 @@ MAX_CLASSES_NAMED = 10  # in a note
 
 
 def audit_labels(
-    x: ArrayLike | Examples,
+    x: Any,
     y: ArrayLike | None = None,
     *,
     classes: Sequence[str] | None = None,
@@ -59,6 +64,7 @@ def audit_labels(
     device: str | torch.device = "auto",
     workers: int = 2,
     skip_corrupt: bool = False,
+    **reading: Unpack[DataOptions],
 ) -> Audit:
     """Find label errors in examples and the labels that they were given.
 
@@ -66,10 +72,13 @@ def audit_labels(
     the labels of the nearest neighbours determine how likely each label is wrong. Networks trained with cross entropy on these
     probabilities as soft labels repeat that, more accurately. docs/audit.md explains the method and how good it is.
 
+    Further keyword arguments say how a table is read, ``label="churn"`` say: see :func:`noiseproof.data.open_dataset`.
+
     Args:
-        x: Features ``[N, D]``, uint8 images ``[N, H, W]`` or ``[N, H, W, C]``, or a :class:`noiseproof.data.Split` or
-            :class:`noiseproof.data.ImageFiles`.
-        y: The given labels ``[N]``, integers from 0; the labels of ``x`` itself by default.
+        x: Features ``[N, D]``, uint8 images ``[N, H, W]`` or ``[N, H, W, C]``, a :class:`noiseproof.data.Split` or
+            :class:`noiseproof.data.ImageFiles`; or a data frame, a file or whatever else :func:`noiseproof.data.open_dataset`
+            takes, of which the training split is audited.
+        y: The given labels ``[N]``; the labels of ``x`` itself by default.
         classes: The names of the classes; their numbers by default.
         features: Features ``[N, D]`` by which the nearest neighbours are found, instead of the networks' own.
         folds: The number of folds of the cross-validation.
@@ -98,6 +107,7 @@ def audit_labels(
         >>> audit_labels(x, y, quick=True, epochs=20, device="cpu").flagged.nonzero()[0].tolist()
         [7]
     """
+    x, y, classes = _opened(x, y, classes, reading)
     examples = _examples(x, y, classes)
     names = tuple(classes) if classes is not None else tuple(map(str, range(int(examples.labels.max()) + 1)))
     asked: dict[str, Any] = {"folds": folds, "quick": quick, "model": model, "epochs": epochs, "seed": seed}
@@ -173,13 +183,28 @@ def _notes(plan: CrossValidationPlan, unread: NDArray[np.bool_]) -> list[str]:
     return found
 
 
+def _opened(
+    x: Any, y: ArrayLike | None, classes: Sequence[str] | None, reading: DataOptions
+) -> tuple[Any, ArrayLike | None, Sequence[str] | None]:
+    """The examples of what is a table, a place or a data set, with the names of its classes; arrays as they are."""
+    texts = isinstance(x, list | tuple) and bool(x) and isinstance(x[0], str | os.PathLike | Mapping)
+    if isinstance(x, str | os.PathLike | Dataset) or texts or is_frame(x) or reading:
+        options = reading if y is None else {**reading, "label": y}
+        dataset = open_dataset(x, **options)
+        return dataset.train, None, dataset.classes if classes is None else classes
+    if y is not None and not isinstance(x, Split | ImageFiles) and np.asarray(y).dtype.kind not in "iu":
+        labels = labels_of(y, len(x))
+        return x, labels.codes, labels.classes if classes is None else classes
+    return x, y, classes
+
+
 def _examples(x: ArrayLike | Examples, y: ArrayLike | None, classes: Sequence[str] | None) -> Examples:
     """The examples with their given labels, checked."""
     where, count = "audit_labels", None if classes is None else len(classes)
     if hasattr(x, "with_labels"):
         examples: Examples = x if y is None else x.with_labels(np.asarray(y))  # type: ignore[assignment]  # an Examples
         if examples.in_memory:
-            examples = Split(as_split(examples.inputs, examples.labels, count, where).inputs, examples.labels, examples.paths)
+            examples = replace(examples, inputs=as_split(examples.inputs, examples.labels, count, where).inputs)
     elif y is None:
         raise TypeError("audit_labels needs the given labels y of the examples x")
     else:

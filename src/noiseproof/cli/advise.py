@@ -10,6 +10,8 @@ import typer
 from rich.markup import escape
 
 from noiseproof.cli.output import Console, console, errors_reported, warn
+from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, print_columns, reading_from
+from noiseproof.io.text import command_options
 
 if TYPE_CHECKING:
     from noiseproof.advice import Advice
@@ -37,6 +39,10 @@ KINDS = {"features": "features", "images": "images", "files": "photographs"}
 def advise(
     data: Place = None,
     labels: Labels = None,
+    label: Label = None,
+    columns: Columns = None,
+    split_column: SplitColumn = None,
+    drop_unlabelled: DropUnlabelled = False,
     noise: Noise = None,
     estimate: Estimate = False,
     classes: Classes = None,
@@ -68,9 +74,12 @@ def advise(
         if data is not None:
             if unused := [name for name, value in facts.items() if value is not None]:
                 raise ValueError(f"the data say how it is with --{unused[0]}; leave it or DATA out")
-            dataset = with_given_labels(open_dataset(data), labels)
+            reading = reading_from(label, columns, None, split_column, drop_unlabelled)
+            dataset = with_given_labels(open_dataset(data, **reading), labels)
+            print_columns(dataset.table, dataset.classes, Console(stderr=True) if as_json else console)
             facts = {"classes": len(dataset.classes), "kind": KINDS[dataset.train.kind], "examples": len(dataset.train)}
             facts |= {"place": data, "labels": labels, "tested": dataset.test is not None}
+            facts |= {"place_options": command_options(reading)}
         elif estimate or labels is not None:
             raise ValueError("--audit needs DATA to audit" if estimate else "--labels needs DATA that the labels are of")
         if estimate and noise is not None:
@@ -92,7 +101,7 @@ def _quick_audit(dataset: Dataset, device: str, as_json: bool) -> Audit:
 
     shown_on = Console(stderr=True) if as_json else console
     with AuditProgress(shown_on) as progress:
-        found = audit_labels(dataset.train, classes=dataset.classes, quick=True, device=device_named(device), progress=progress)
+        found = audit_labels(dataset, quick=True, device=device_named(device), progress=progress)
     shown_on.print(f"quick audit: {found}", markup=False, highlight=False, soft_wrap=True)
     return found
 

@@ -17,7 +17,9 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from noiseproof.cli.output import Console, console, duration, errors_reported, printable, warn
+from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, print_columns, reading_from
 from noiseproof.cli.usage import import_local_modules, sigterm_as_ctrl_c
+from noiseproof.io.text import command_options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,10 +27,9 @@ if TYPE_CHECKING:
     from noiseproof.audit import Audit, Progress
     from noiseproof.data import Dataset
 
-PLACE = "An .npz file, a CSV of features with labels, an image folder, a list of image files, or a data set's name."
+PLACE = "A table with a column of labels, an .npz file, an image folder, a list of image files, or a data set's name."
 Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE)]
 Labels = Annotated[str | None, typer.Option(metavar="FILE", help="The labels to audit, instead of the data's own.")]
-LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of a CSV that contains the labels.")]
 Features = Annotated[
     str | None, typer.Option(metavar="FILE", help="Features [N, D], .npy or .npz, by which the nearest neighbours are found.")
 ]
@@ -61,7 +62,10 @@ FASTER = "--quick trains one network instead of {}; features of a pretrained mod
 def audit(
     data: Data,
     labels: Labels = None,
-    label_column: LabelColumn = None,
+    label: Label = None,
+    columns: Columns = None,
+    split_column: SplitColumn = None,
+    drop_unlabelled: DropUnlabelled = False,
     features: Features = None,
     probabilities: Probabilities = None,
     quick: Quick = False,
@@ -93,29 +97,33 @@ def audit(
     **cleaned.csv** in the folder is the data with the new labels and without what was dropped, for *noiseproof train --data*.
     audit.csv with a column *decision* added will do as well.
 
-    A CSV of features has a header, or numbers from the first line on. The labels are in the column called label, class, target
-    or y, or in the last; --label-column names another. All others are numbers, but for one called id, name or path.
+    A table is CSV, TSV, Parquet, Feather or JSON Lines, of numbers, categories, dates and text, with gaps. Its labels are in
+    the column called label, class, target or y, or in the last; --label names another. What each column was taken for is
+    printed, and --columns says it otherwise.
     """
-    place = data if label_column is None else f"{data}#{label_column}"
     training = {"quick": quick, "folds": folds, "epochs": epochs, "model": model}
     with errors_reported():
         from noiseproof.data import open_dataset
         from noiseproof.data.opening import with_given_labels
 
-        dataset = open_dataset(place) if labels is None else with_given_labels(open_dataset(place), labels)
+        reading = reading_from(label, columns, None, split_column, drop_unlabelled)
+        dataset = with_given_labels(open_dataset(data, **reading), labels)
         if decisions is not None:
-            _apply_decisions(dataset, place, decisions, out, as_json)
+            _apply_decisions(dataset, data, {**_label_of(data), **reading}, decisions, out, as_json)
             return
+        shown_on = None if quiet else Console(stderr=True) if as_json else console
+        print_columns(dataset.table, dataset.classes, shown_on)
         near = None if features is None else _read_features(features, len(dataset.train))
         found = None if probabilities is None else _audit_predictions(dataset, probabilities, near, seed, training)
     if found is None:
         options = {**training, "features": near, "seed": seed, "workers": workers, "skip_corrupt": skip_corrupt}
-        shown_on = None if quiet else Console(stderr=True) if as_json else console
-        found = _audit_by_training(dataset, place, options, device, out, shown_on)
+        found = _audit_by_training(dataset, data, options, device, out, shown_on)
     with errors_reported():
         from noiseproof.report.audit_page import write_audit
 
-        commands = write_audit(found, dataset, out, place=place, labels=labels, seed=seed, shown=examples)
+        commands = write_audit(
+            found, dataset, out, place=data, labels=labels, options=command_options(reading), seed=seed, shown=examples
+        )
     if as_json:
         _print_warnings(found)
         typer.echo(json.dumps({"folder": str(out), **found.as_dict()}))
@@ -169,7 +177,7 @@ def _audit_by_training(
 
     with sigterm_as_ctrl_c() as stopped, AuditProgress(shown_on) as progress, errors_reported():
         check_classes(dataset, place)
-        for text in table_warnings(dataset.columns, dataset.train, dataset.train.labels, dataset.classes):
+        for text in table_warnings(dataset.classes, dataset.table):
             warn(text)
         try:
             import_local_modules(options["model"])
@@ -178,7 +186,7 @@ def _audit_by_training(
             if shown_on is not None and uses_small_network(dataset.train, options["model"], given["device"]):
                 text = f"no GPU: the images are learnt by a small network, {SMALL_NETWORK}; --model names another"
                 shown_on.print(text, highlight=False, soft_wrap=True)
-            return audit_labels(dataset.train, classes=dataset.classes, progress=progress, **given)
+            return audit_labels(dataset, progress=progress, **given)
         except KeyboardInterrupt:
             progress.close()
             way = f"resumes after {progress.done} of {progress.networks} networks" if progress.done else "starts anew"
@@ -189,7 +197,15 @@ def _audit_by_training(
             raise ValueError(str(error)) from error
 
 
-def _apply_decisions(dataset: Dataset, place: str, decisions: Path, out: Path, as_json: bool) -> None:
+def _label_of(place: str) -> dict[str, str]:
+    """The column that FILE#COLUMN names."""
+    from noiseproof.io.files import file_and_name
+
+    column = file_and_name(place)[1]
+    return {} if column is None else {"label": column}
+
+
+def _apply_decisions(dataset: Dataset, place: str, reading: dict[str, Any], decisions: Path, out: Path, as_json: bool) -> None:
     """Write the data with the decisions applied, and print how many there are."""
     from noiseproof.audit.decisions import apply_decisions
 
@@ -201,7 +217,7 @@ def _apply_decisions(dataset: Dataset, place: str, decisions: Path, out: Path, a
         f"{count} {word}" for word, count in zip(("kept", "relabelled", "dropped"), found.counts.values(), strict=True)
     )
     _print(f"{counts} by decision; {int(found.kept.sum())} examples in {escape(str(written))}")
-    _print(f"next: noiseproof train jal-ce --data {escape(shlex.quote(str(written)))}")
+    _print(f"next: noiseproof train jal-ce --data {escape(shlex.join([str(written), *command_options(reading)]))}")
 
 
 def _print_summary(audit: Audit, name: str, out: Path, commands: dict[str, str]) -> None:

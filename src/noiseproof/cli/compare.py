@@ -11,6 +11,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from noiseproof.cli.output import Console, console, echo, fail, warn
+from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, Test, reading_from
 from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, SkipCorrupt, TestSize, Threads, Workers
 from noiseproof.cli.usage import Stopped, import_local_modules, sigterm_as_ctrl_c
 
@@ -57,6 +58,11 @@ def compare(
     dataset: Named = None,
     noise: Noise = "none",
     labels: Labels = None,
+    label: Label = None,
+    columns: Columns = None,
+    test: Test = None,
+    split_column: SplitColumn = None,
+    drop_unlabelled: DropUnlabelled = False,
     seeds: Seeds = 5,
     seed: First = 123,
     regularisation: Regularisation = None,
@@ -102,10 +108,7 @@ def compare(
         from noiseproof.train import RunOptions
         from noiseproof.train.plan import device_named
 
-        if how not in FORMATS:
-            raise ValueError(f"--format must be one of {', '.join(FORMATS)}, got {how!r}")
-        if png is not None and not png.parent.is_dir():
-            raise FileNotFoundError(f"{png.parent}: no such folder for --png")
+        _check_output(how, png)
         import_local_modules(losses, model, *(changes or []))
         shown = console if how == "table" else Console(stderr=True)
         given = noise_from(noise, labels)
@@ -119,6 +122,7 @@ def compare(
                 losses, place, noise=given, seeds=range(seed, seed + seeds), regularisation=regularisation, settings=settings,
                 test_noise=test_noise, out=out, jobs=jobs, options=options, recipe_for=recipe_for,
                 data_folder=None if dataset is None else data, progress=progress,
+                **reading_from(label, columns, test, split_column, drop_unlabelled),
             )  # fmt: skip
         if how == "table":
             shown.print()
@@ -129,6 +133,13 @@ def compare(
         if found.errors:
             runs = "1 run" if len(found.errors) == 1 else f"{len(found.errors)} runs"
             fail(f"{runs} failed, which the same command tries again; the first: {found.errors[0]}")
+
+
+def _check_output(how: str, png: Path | None) -> None:
+    if how not in FORMATS:
+        raise ValueError(f"--format must be one of {', '.join(FORMATS)}, got {how!r}")
+    if png is not None and not png.parent.is_dir():
+        raise FileNotFoundError(f"{png.parent}: no such folder for --png")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from noiseproof.cli.fit import Metrics
 from noiseproof.cli.output import Console, console, errors_reported, fail, warn
+from noiseproof.cli.reading import Label
 from noiseproof.cli.usage import import_local_modules, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class Format(StrEnum):
 HELP = "Folder of a model of noiseproof fit, or of a finished run, or its weights.safetensors."
 Run = Annotated[str, typer.Argument(metavar="MODEL", help=HELP)]
 Data = Annotated[
-    str, typer.Option(metavar="PLACE", help="An .npz file, a CSV of features, a folder or list of images, or an image.")
+    str,
+    typer.Option(metavar="PLACE", help="A table, an .npz file, images (a folder, a list or one), or a data set's name."),
 ]
 Out = Annotated[str, typer.Option(metavar="FILE", help="Where to write; - is standard output.")]
 Written = Annotated[Format | None, typer.Option("--format", help="json has a line for each example; else as FILE is called.")]
@@ -52,6 +54,7 @@ def predict(
     run: Run,
     data: Data,
     out: Out,
+    label: Label = None,
     written: Written = None,
     model: Model = None,
     device: Device = "auto",
@@ -63,9 +66,10 @@ def predict(
     """Predict new examples with a fitted model or the network of a finished run; its preprocessing is part of it.
 
     PLACE contains examples of the kind that the run was trained on. If they have labels, the share that is predicted is
-    reported too. An .npz file contains an array x, and y if labels are known. A CSV contains the columns of features, by the
-    names that they had in training or in that order, and a column of labels if they are known (FILE#COLUMN says which).
-    Images are one file, a folder of images, a folder with one sub-folder per class, or a list of lines "path" or "path label".
+    reported too. A table contains the columns of training, which are found by their names and encoded as they were there;
+    others are ignored. Its labels, if they are known, are in the column of that name, or the one that --label names. An .npz
+    file contains an array x, and y if labels are known. Images are one file, a folder of images, a folder with one sub-folder
+    per class, or a list of lines "path" or "path label". Of a data set that has a name the test split is taken.
 
     A CSV has the columns index, path, predicted, probability, then p_CLASS for each class; from more than 100 classes the
     five likeliest. JSON has a line with the same for each example. An .npz file has the arrays probabilities [N, K], predicted
@@ -86,7 +90,7 @@ def predict(
             else:
                 with _warnings_printed():
                     trained = load(run, device_named(device), model=model)
-                table = predict_data(trained, data, workers=workers, skip_corrupt=skip_corrupt)
+                table = predict_data(trained, data, label=label, workers=workers, skip_corrupt=skip_corrupt)
             with _bar(table, quiet):
                 table.save(sys.stdout if out == "-" else out, form)
             if table.data.note:

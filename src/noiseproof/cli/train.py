@@ -16,6 +16,7 @@ import typer
 from rich.markup import escape
 
 from noiseproof.cli.output import Console, console, errors_reported, fail
+from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, Test, reading_from
 from noiseproof.cli.usage import Stopped, import_local_modules, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ Name = Annotated[str, typer.Argument(metavar="RECIPE", help=RECIPES)]
 Noise = Annotated[str, typer.Option(help=NOISES)]
 Seed = Annotated[int, typer.Option(help="Of the noise, the network and the order.", min=0, max=2**32 - 1)]
 Data = Annotated[
-    str | None, typer.Option(metavar="PLACE", help="Folder of data sets; with a loss alone, an .npz file, a list or a folder.")
+    str | None,
+    typer.Option(metavar="PLACE", help="Folder of data sets; with a loss alone, your own data."),
 ]
 SOFT = "Labels to train on, or the posterior.npz of an audit; the data's own, if they differ, count as clean."
 Labels = Annotated[str | None, typer.Option(metavar="FILE", help=SOFT)]
@@ -76,6 +78,11 @@ def train(
     seed: Seed = 123,
     data: Data = None,
     labels: Labels = None,
+    label: Label = None,
+    columns: Columns = None,
+    test: Test = None,
+    split_column: SplitColumn = None,
+    drop_unlabelled: DropUnlabelled = False,
     model: Model = None,
     changes: Changes = None,
     test_size: TestSize = None,
@@ -109,8 +116,11 @@ def train(
 
     Data of your own: an .npz file with arrays x and y (x_test and y_test, if you have them), features as floats or images as
     uint8 [N, H, W, C]; a folder with one sub-folder of images per class, or train and test folders of these; a .txt, .csv or
-    .tsv file of lines "path label", or of features and a label (FILE#COLUMN). Labels count from 0, or are names. A model is a
-    function that gets the number of classes and returns a torch module from batches [N, C, H, W] or [N, D] to logits.
+    .tsv file of lines "path label"; a table, CSV, TSV, Parquet, Feather or JSON Lines, of numbers, categories, dates and text
+    with gaps, and a column of labels (--label). Its encoding is kept with the run: *noiseproof predict* reads such tables.
+
+    A model is a function that gets the number of classes and returns a torch module from batches [N, C, H, W] or [N, D] to
+    logits.
 
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """
@@ -122,7 +132,8 @@ def train(
         import_local_modules(name, model, *(changes or []))
         wanted, noise = changes_from(changes or [], model, test_size), noise_from(noise, labels)
         chosen = recipe_from(name, noise, seed, data, profile)
-        plan = plan_run(chosen, data=data, changes=wanted, noise=noise, seed=seed, runs=out, gpu=prefers_gpu(device))
+        given: dict[str, Any] = {"changes": wanted, "noise": noise, "seed": seed, "runs": out, "gpu": prefers_gpu(device)}
+        plan = plan_run(chosen, data=data, **given, **reading_from(label, columns, test, split_column, drop_unlabelled))
         if dry_run:
             print_recipe(plan, as_json)
             return

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
 from noiseproof.cli.output import Console, console, duration, printable, warn
+from noiseproof.cli.reading import print_columns
 from noiseproof.train import Callback, Epoch, Recipe, Record, RunOptions, RunPlan, TrainingData
 from noiseproof.train.engine import fast_path_suits
 from noiseproof.train.training_data import WARM_START_HINT, data_warnings, rare_class_warnings
@@ -49,6 +50,7 @@ def print_start(plan: RunPlan, options: RunOptions, shown: Console | None, timeo
         warn(text)
     if shown is None:
         return
+    print_columns(task.table, task.classes, shown)
     labels = "labels as given" if wrong is None else f"{int(wrong.sum())} labels wrong ({escape(recipe.noise)})"
     if task.soft is not None:
         labels = f"trained on soft labels in place of {labels}"

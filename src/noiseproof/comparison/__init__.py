@@ -8,9 +8,11 @@ runs     the runs behind it: planned, found in their folders, trained in process
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from noiseproof.comparison.result import Comparison, CompetitorResult
 from noiseproof.comparison.runs import (
@@ -20,7 +22,9 @@ from noiseproof.comparison.runs import (
     parse_losses,
     parse_regularisation,
 )
-from noiseproof.data import data_root, open_dataset
+from noiseproof.data import Dataset, data_root, open_dataset
+from noiseproof.data.opening import DataOptions
+from noiseproof.data.registry import named_in_memory
 from noiseproof.train import Recipe, RunOptions, RunStore, TrainingData, override, own_recipe, resolve_auto, with_noise
 from noiseproof.train.network import check_model
 from noiseproof.train.runs import recipe_key
@@ -33,7 +37,7 @@ FIRST_SEED = 123
 
 def compare(
     losses: str | Sequence[str],
-    data: str | Path,
+    data: Any,
     *,
     noise: str = "none",
     seeds: int | Sequence[int] = 5,
@@ -46,15 +50,18 @@ def compare(
     recipe_for: Callable[[str, int], Recipe] | None = None,
     data_folder: str | None = None,
     progress: ComparisonProgress | None = None,
+    **reading: Unpack[DataOptions],
 ) -> Comparison:
     """Train losses with the same seeds and the same budget, and compare their test accuracies.
 
     A seed gives every loss the same label noise, initial weights and order of examples. The runs are kept in folders: what is
     finished is not trained again, so a call that was stopped goes on, and more losses or seeds only train what is missing.
 
+    Further keyword arguments say how a table is read, ``label="churn"`` say: see :func:`noiseproof.data.open_dataset`.
+
     Args:
         losses: Names, with options in parentheses: ``"ce,gce(q=0.5)"`` or a list of them; ``module:Name`` is one's own loss.
-        data: A name or a place: an .npz file, a CSV file of features, a folder or a list of images.
+        data: What :func:`noiseproof.data.open_dataset` takes: a name, a place, a data frame.
         noise: Noise to put on the training labels, such as ``symmetric:0.4``.
         seeds: How many seeds, or which; intervals need three, the bootstrap six.
         regularisation: Train each loss with each of these: ``"l1:5e-5,l2:1e-4,none"``. None keeps the recipe's own.
@@ -85,11 +92,13 @@ def compare(
     changes, options = dict(settings or {}), options or RunOptions()
     chosen, strengths = parse_losses(_joined(losses)), parse_regularisation(_joined(regularisation))
     _check_settings(changes, regularisation is not None)
-    dataset = open_dataset(str(data), data_folder)
+    dataset = open_dataset(data, data_folder, **reading)
+    place, held = _place_of(data, dataset)
+    changes |= {"data_options": reading} if reading and not held else {}
     if recipe_for is None:
         defining = {name: changes.get(name) for name in ("model", "size")}  # other defaults depend on them
         gpu = options.device.type == "cuda"
-        of_ce = own_recipe(dataset, str(data), "ce", noise=noise, seed=0, gpu=gpu, **defining)
+        of_ce = own_recipe(dataset, place, "ce", noise=noise, seed=0, gpu=gpu, **defining)
         recipe_for = lambda loss, seed: dataclasses.replace(of_ce, seed=seed)  # noqa: E731 - a default
 
     def data_of(recipe: Recipe) -> TrainingData:
@@ -105,8 +114,18 @@ def compare(
             if (key := recipe_key(one.recipe.as_dict())) in competitors:
                 raise ValueError(f"{shown} with regularisation {one.regularisation} is there twice")
             competitors[key] = one
-    runs = ComparisonRuns(list(competitors.values()), data_of, RunStore(out), data_folder, options, test_noise)
-    return _compared(runs, jobs, progress)
+    runs = ComparisonRuns(list(competitors.values()), data_of, RunStore(out), data_folder, options, test_noise, held)
+    with named_in_memory(held):
+        return _compared(runs, jobs, progress)
+
+
+def _place_of(data: Any, dataset: Dataset) -> tuple[str, dict[str, Dataset]]:
+    """What runs open the data by; data that are in no file get a name, by which processes find them too."""
+    if isinstance(data, str | os.PathLike):
+        return os.fspath(data), {}
+    digest = hashlib.sha256("".join(dataset.sources.values()).encode()).hexdigest()
+    place = f"{dataset.name}-{digest[:8]}"
+    return place, {place: dataset}
 
 
 def _compared(runs: ComparisonRuns, jobs: int | None, progress: ComparisonProgress | None) -> Comparison:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from noiseproof.comparison.result import CompetitorResult
+from noiseproof.data import Dataset
 from noiseproof.io.files import is_file
 from noiseproof.losses import find_loss
 from noiseproof.noise import LabelNoise, clean_accuracy, from_spec
@@ -104,7 +105,10 @@ class ComparisonRuns:
         folder: str | None,
         options: RunOptions,
         test_noise: str | None = None,
+        held: Mapping[str, Dataset] | None = None,
     ) -> None:
+        self.held = dict(held or {})
+        """Data sets in memory, by the names that recipes have for them"""
         self.competitors, self.store, self.folder, self.options = competitors, store, folder, options
         self.standard_errors: list[float] = []
         """Of corrected accuracies"""
@@ -142,11 +146,11 @@ class ComparisonRuns:
         before = f", {total - left} of them done before" if left < total else ""
         budget = f"{_count(facts['epochs'], 'epoch')}, batch {facts['batch']}"
         reasons = {one.loss: " ".join(one.recipe.why) for one in self.competitors}
-        return "".join(f"{loss}: {why}\n" for loss, why in reasons.items() if why) + (
-            f"{facts['data']}: {len(data.train)} examples of {len(data.classes)} classes, {wrong}; {test} to test on\n"
-            f"{facts['model']}, {facts['optimiser']} {facts['lr']:g}, {budget}, for all\n"
-            f"{' x '.join(sizes)}: {_count(total, 'run')}{before}"
-        )
+        table = [] if data.table is None else data.table.described(data.classes)
+        lines = [*(f"{loss}: {why}" for loss, why in reasons.items() if why), *(f"  {line}" for line in table)]
+        lines.append(f"{facts['data']}: {len(data.train)} examples of {len(data.classes)} classes, {wrong}; {test} to test on")
+        lines.append(f"{facts['model']}, {facts['optimiser']} {facts['lr']:g}, {budget}, for all")
+        return "\n".join([*lines, f"{' x '.join(sizes)}: {_count(total, 'run')}{before}"])
 
     def planned(self, seed: int, recipe: Recipe) -> PlannedRun[Recipe]:
         """With its run in the store, which must have been trained on the same content of the data."""
@@ -172,7 +176,7 @@ class ComparisonRuns:
             cores = torch.get_num_threads()
             jobs = max(1, cores // (self.options.threads or (1 if small else cores)))  # a small network does not fill two
         processes = min(jobs or 1, len(missing)) if on_cpu else 1
-        executor = ProcessExecutor(self.options, processes) if processes > 1 else LocalExecutor(self.options)
+        executor = ProcessExecutor(self.options, processes, self.held) if processes > 1 else LocalExecutor(self.options)
         at_once = None if processes > 1 else jobs
         wanted = RunList(missing, self.store, self.folder, at_once, callback=following.callback, on_outcome=following.ended)
         with closing(executor):

@@ -1,7 +1,6 @@
 """Data sets in memory or in image files, their formats, and augmentation of whole batches on the device.
 
 dataset      Split (inputs in memory), ImageFiles (paths) and Dataset, the value all readers return; arrays, .npz, digits
-tables       CSV files of features with a column of labels, or without one to predict
 frames       read_frame: tables of mixed columns from files, data frames and Arrow; read_labels: labels of any type
 table        read_table: which column has the labels, which rows are tested on; the data set that open_dataset returns
 columns      TableEncoder: numbers, categories, booleans, dates, text and embeddings as features (encoders: one column each)
@@ -42,14 +41,13 @@ from noiseproof.data.opening import Unlabelled, data_root, fetch, open_dataset, 
 from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop, Rotation
 from noiseproof.data.registry import NamedDataset, Pipeline, register_augmentation, register_dataset
 from noiseproof.data.resizing import Framing, RandomResizedCrop, Resize, ResizeCenterCrop, ResizeCrop
-from noiseproof.data.tables import load_table
 
 __all__ = ["IMAGENET", "Augment", "ColorJitter", "DataError", "DataSummary", "Dataset", "Examples", "Framing"]
 __all__ += ["HorizontalFlip", "ImageBatch", "ImageFiles", "ImageLoader", "NamedDataset", "Normalize", "Operation"]
 __all__ += ["Pipeline", "RandomCrop", "RandomResizedCrop", "Resize", "ResizeCenterCrop", "ResizeCrop", "Rotation"]
 __all__ += ["Split", "Unlabelled", "check_classes", "common_size", "data_root", "describe", "evaluation", "fetch"]
 __all__ += ["from_arrays", "held_out", "in_memory", "in_memory_at", "load_digits", "load_idx", "load_image_folder"]
-__all__ += ["load_list", "load_npz", "load_table", "open_dataset", "open_unlabelled", "read_idx", "read_image"]
+__all__ += ["load_list", "load_npz", "open_dataset", "open_unlabelled", "read_idx", "read_image"]
 __all__ += ["Column", "EmbeddingCache", "Labels", "PretrainedEncoder", "register_augmentation", "register_dataset"]
 __all__ += ["TableEncoder", "embed", "find_label_copies", "infer_columns", "load_encoder", "parse_kinds", "read_frame"]
 __all__ += ["Table", "read_labels"]

@@ -6,18 +6,21 @@ fitted state is JSON and arrays: loading an encoder from elsewhere runs no code.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.encoders import ENCODERS, Encoder, Frame, Series, as_dates, as_flags, as_numbers, as_text
-from noiseproof.io.files import DataError
-
-__all__ = ["Column", "Kind", "Table", "TableEncoder", "find_label_copies", "fitted_encoder", "infer_columns", "parse_kinds"]
+from noiseproof.io.files import DataError, write_whole
+from noiseproof.io.text import excerpt, parse_json, printable
 
 Kind = Literal["number", "category", "boolean", "date", "text", "embedding", "drop"]
 KINDS = get_args(Kind)
@@ -37,6 +40,18 @@ MAX_BLOCK_SPREAD, MAX_BLOCK_RANGE = 10.0, 100.0
 """Ratios of the columns' standard deviations, of nine tenths to a tenth and of the largest to the smallest, in an embedding"""
 MIN_COPY_AGREEMENT = 0.99
 """A column whose values determine the label of this share of the rows is reported as a copy of the label"""
+LEFT_OUT = ("all different", "names the rows", "as asked")
+"""Why columns are left out that are no pixels either"""
+MAX_PIXEL_VALUES, ROWS_AT_ONCE = 256, 256
+"""Different values that columns of one kind have at most, as pixels of eight bits do; and examples to count at a time"""
+ENCODER_VERSION = 1
+"""Another number when the same rows become other features"""
+FORMAT = "noiseproof columns"
+"""The key of what a file of an encoder says of its columns"""
+MAX_STATE_CHARACTERS = 2**26
+"""Of that text: as objects it takes many times more memory"""
+MAX_CLASSES_NAMED = 10
+"""Classes that a line names"""
 MAX_NAMED_ROWS = 3
 """Rows that a message names"""
 
@@ -116,7 +131,7 @@ def infer_columns(frame: Frame, kinds: Mapping[str, Kind] | None = None) -> list
     kinds = dict(kinds or {})
     names = [str(name) for name in frame.columns]
     if strange := [name for name in kinds if name not in names]:
-        raise DataError(f"no column is called {strange[0]!r}; the columns are {', '.join(names[:20])}")
+        raise DataError(f"no column is called {strange[0]!r}; the columns are {_listed(names)}")
     found = [_described(frame[name], str(name), kinds.get(str(name))) for name in frame.columns]
     return _without_copies(frame, found, kinds)
 
@@ -187,7 +202,7 @@ def _check_parsed(values: Series, parsed: Series, name: str, kind: str) -> None:
         more = f" ({len(strange)} in all)" if len(strange) > MAX_NAMED_ROWS else ""
         raise DataError(
             f"column {name!r} is a column of {kind}s, except {rows}{more}; correct these, leave them empty, "
-            f"or read the column as another kind: --columns {name}=category"
+            f"or read the column as another kind: --columns {excerpt(name)}=category"
         )
 
 
@@ -263,6 +278,7 @@ class TableEncoder:
     Args:
         columns: What the columns are, as :func:`infer_columns` finds it.
         seed: Of the truncated SVD.
+        plain: Keep the numbers as they are: all are of one kind, as pixels are, and training gives them one scale.
 
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"age": [31.0, None, 58.0], "plan": ["basic", "pro", "basic"]})
@@ -273,6 +289,7 @@ class TableEncoder:
 
     columns: Sequence[Column]
     seed: int = 0
+    plain: bool = False
     encoders: list[Encoder] = field(default_factory=list, init=False)
 
     def fit(self, frame: Frame) -> TableEncoder:
@@ -291,10 +308,10 @@ class TableEncoder:
         if not used:
             raise DataError("no column is left to learn from: " + "; ".join(map(str, self.columns[:20])))
         self._check_names(frame)
-        block = _block_columns(frame, used)
+        block = {} if self.plain else _block_columns(frame, used)
         self.encoders = []
         for column in used:
-            kind = "scaled" if column.name in block else column.kind
+            kind = "plain" if self.plain else "scaled" if column.name in block else column.kind
             self.encoders.append(ENCODERS[kind].fit(frame[column.name], column.name, self.seed))
         _share_scale([one for one in self.encoders if one.name in block], block)
         return self
@@ -335,7 +352,7 @@ class TableEncoder:
         columns = [
             {"name": c.name, "kind": c.kind, "missing": c.missing, "levels": c.levels, "reason": c.reason} for c in self.columns
         ]
-        return {"version": 1, "columns": columns, "encoders": facts}, arrays
+        return {"version": ENCODER_VERSION, "columns": columns, "plain": self.plain, "encoders": facts}, arrays
 
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> TableEncoder:
@@ -352,9 +369,9 @@ class TableEncoder:
             DataError: If the state is not one that :meth:`state` returned.
         """
         try:
-            if facts["version"] != 1:
+            if facts["version"] != ENCODER_VERSION:
                 raise DataError(f"columns were encoded by a later version of noiseproof, format {facts['version']!r}")
-            encoder = cls([Column(**column) for column in facts["columns"]])
+            encoder = cls([Column(**column) for column in facts["columns"]], plain=bool(facts["plain"]))
             for k, one in enumerate(facts["encoders"]):
                 own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{k}.")}
                 encoder.encoders.append(ENCODERS[one["encoder"]].from_state(one, own))
@@ -368,10 +385,9 @@ class TableEncoder:
         there = {str(name) for name in frame.columns}
         needed = [one.name for one in self.encoders] or [column.name for column in self.columns if column.kind != "drop"]
         if missing := [name for name in needed if name not in there]:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise DataError(
-                f"column {missing[0]!r}{more} of training is missing; the columns are {', '.join(sorted(there)[:20])}"
-            )
+            which = f"columns {_listed(missing)} of training are" if missing[1:] else f"column {missing[0]!r} of training is"
+            bare = ": a first line of names is missing" if there == {str(k) for k in range(len(there))} else ""
+            raise DataError(f"{which} missing; the columns are {_listed(sorted(there))}{bare}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,6 +401,7 @@ class Table:
         encoder: Fitted on the training rows alone.
         notes: What looks like a slip: a column that gives the label away, classes of nearly one spelling.
         names: The column that names the rows, if there is one.
+        positions: Of the training rows among the rows that were read.
 
     >>> from noiseproof.data import open_dataset, read_frame
     >>> table = open_dataset({"age": [31, None, 58], "y": ["a", "b", "a"]}, label="y").table
@@ -398,11 +415,81 @@ class Table:
     encoder: TableEncoder
     notes: tuple[str, ...] = ()
     names: str | None = None
+    positions: NDArray[np.int64] | None = None
+
+    def write(self, path: Path) -> str:
+        """Write the encoder and the names of labels and rows as one file without code, whole or not at all.
+
+        Args:
+            path: Where to, a ``.safetensors`` file.
+
+        Returns:
+            Its SHA-256.
+        """
+        from safetensors.numpy import save
+
+        facts, arrays = self.encoder.state()
+        described = {"encoder": facts, "label": self.label, "names": self.names, "notes": list(self.notes)}
+        content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {FORMAT: json.dumps(described)})
+        write_whole(path, lambda place: place.write_bytes(content))
+        return hashlib.sha256(content).hexdigest()
+
+    @staticmethod
+    def read(path: Path) -> Table:
+        """What :meth:`write` wrote, without rows. Nothing in the file is executed.
+
+        Args:
+            path: The file.
+
+        Returns:
+            A table without rows.
+
+        Raises:
+            DataError: If it is another file, or a damaged one.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, "np") as file:
+                text = (file.metadata() or {}).get(FORMAT, "")
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
+            if len(text) > MAX_STATE_CHARACTERS:
+                raise DataError(f"it describes the columns in {len(text)} characters, at most {MAX_STATE_CHARACTERS}")
+            facts = parse_json(text)
+            label, names, notes = str(facts["label"]), facts["names"], tuple(map(str, facts["notes"]))
+            encoder = TableEncoder.from_state(facts["encoder"], arrays)
+        except (SafetensorError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DataError(f"{path}: damaged, or not the encoding of a table: {excerpt(error, 200)}") from error
+        return Table({}, label, {}, encoder, notes, None if names is None else str(names))
 
     @property
     def lines(self) -> list[str]:
         """What each column was understood as."""
+        if self.encoder.plain:
+            left = [str(column) for column in self.encoder.columns if column.kind == "drop"]
+            return [f"{len(self.encoder.encoders)} columns of numbers of one kind", *left]
         return [str(column) for column in self.encoder.columns]
+
+    def described(self, classes: Sequence[str], most: int = 40) -> list[str]:
+        """What each column was understood as, and which classes the labels are.
+
+        Args:
+            classes: The names of the classes, in the order of their numbers.
+            most: Lines to return; the last one counts the further columns by their kinds.
+
+        Returns:
+            Lines to print.
+        """
+        lines = self.lines
+        if len(lines) >= most:
+            kinds = Counter("left out" if one.kind == "drop" else one.kind for one in self.encoder.columns[most - 1 :])
+            lines = [*lines[: most - 1], "further columns: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items())]
+        named = ", ".join(excerpt(name, 40) for name in classes[:MAX_CLASSES_NAMED])
+        more = f" and {len(classes) - MAX_CLASSES_NAMED} more" if len(classes) > MAX_CLASSES_NAMED else ""
+        return [
+            *(printable(line) for line in lines),
+            f"{printable(self.label)} the label, {len(classes)} classes: {named}{more}",
+        ]
 
     def held_out(self, mask: NDArray[np.bool_]) -> tuple[Table, NDArray[np.float32], NDArray[np.float32]]:
         """Hold out training rows to test on.
@@ -415,17 +502,57 @@ class Table:
         """
         frame = self.rows["train"]
         rows = {**self.rows, "train": frame[~mask], "test": frame[mask]}
-        encoder = fitted_encoder(rows["train"], self.kinds, self.names)
-        table = replace(self, rows=rows, encoder=encoder)
+        encoder = fitted_encoder(rows["train"], self.kinds, self.names, plain=self.encoder.plain)
+        positions = None if self.positions is None else self.positions[~mask]
+        table = replace(self, rows=rows, encoder=encoder, positions=positions)
         return table, encoder.transform(rows["train"]), encoder.transform(rows["test"])
 
 
-def fitted_encoder(frame: Frame, kinds: Mapping[str, Kind], names: str | None) -> TableEncoder:
-    """The encoder of training rows, one column of which may name the rows."""
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(excerpt(name, 40)) for name in names[:20]) + (", ..." if names[20:] else "")
+
+
+def fitted_encoder(frame: Frame, kinds: Mapping[str, Kind], names: str | None, *, plain: bool | None = None) -> TableEncoder:
+    """The encoder of training rows, one column of which may name the rows; ``plain`` is found where it is not said."""
     columns = infer_columns(frame, kinds)
     if names is not None:
         columns = [replace(one, kind="drop", reason="names the rows") if one.name == names else one for one in columns]
-    return TableEncoder(columns).fit(frame)
+    numbers = [one.name for one in columns if one.reason not in LEFT_OUT]
+    if plain is None:
+        plain = not kinds and bool(numbers) and of_one_kind(frame[numbers])
+    if plain:  # where a column that is constant, or the same as another, is a pixel like all others
+        columns = [replace(one, kind="number", reason="") if one.name in numbers else one for one in columns]
+    return TableEncoder(columns, plain=plain).fit(frame)
+
+
+def of_one_kind(values: Any) -> bool:
+    """Whether all columns are of one kind, as pixels are: they share few values, and three quarters span half of the range.
+
+    Then a column that is rarely other than 0 is not to count as much as the others.
+
+    Args:
+        values: An array ``[N, D]``, or a frame, which is of no kind where a column is not of numbers or has gaps.
+
+    Returns:
+        True if they are.
+
+    >>> of_one_kind(np.arange(200).reshape(50, 4) % 7), of_one_kind(np.random.default_rng(0).normal(size=(200, 4)))
+    (True, False)
+    """
+    if hasattr(values, "dtypes"):
+        if any(kind.kind not in "iuf" for kind in values.dtypes) or values.isna().any(axis=None):
+            return False
+        values = values.to_numpy(np.float64)
+    low, high = (edge.astype(np.float64) for edge in (values.min(0), values.max(0)))
+    spans = (high - low)[high > low]
+    if spans.size < 2 or not np.quantile(spans, 0.25) >= (high.max() - low.min()) / 2:
+        return False
+    found: set[float] = set()
+    for start in range(0, len(values), ROWS_AT_ONCE):
+        found.update(np.unique(values[start : start + ROWS_AT_ONCE]).tolist())
+        if len(found) > MAX_PIXEL_VALUES:
+            return False
+    return True
 
 
 def _block_columns(frame: Frame, columns: Sequence[Column]) -> dict[str, str]:

@@ -28,7 +28,8 @@ class Split:
     """Attributes:
         inputs: Images ``[N, H, W, C]`` in uint8, or features ``[N, ...]`` in float32.
         labels: int64 ``[N]``.
-        paths: Of image files that were decoded.
+        paths: Of image files that were decoded; the names of the rows of a table.
+        scaled: Whether the features have been scaled by the encoder of a table.
 
     Examples in memory: images or features, and their labels.
 
@@ -40,7 +41,9 @@ class Split:
     inputs: NDArray[Any]
     labels: NDArray[np.int64]
     paths: tuple[str, ...] | None = None
-    """Of image files that were decoded"""
+    """Of image files that were decoded; the names of the rows of a table"""
+    scaled: bool = False
+    """Whether the features have been scaled by the encoder of a table"""
     in_memory: ClassVar[Literal[True]] = True
 
     def __len__(self) -> int:
@@ -84,7 +87,7 @@ class Split:
         """
         chosen = _positions(len(self), indices)
         paths = None if self.paths is None else tuple(self.paths[k] for k in chosen)
-        return Split(self.inputs[chosen], self.labels[chosen], paths)
+        return Split(self.inputs[chosen], self.labels[chosen], paths, self.scaled)
 
     def with_labels(self, labels: ArrayLike) -> Split:
         """Return the same inputs with other labels.
@@ -95,7 +98,7 @@ class Split:
         Returns:
             The new split.
         """
-        return Split(self.inputs, checked_labels(labels, len(self), "example"), self.paths)
+        return dataclasses.replace(self, labels=checked_labels(labels, len(self), "example"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,7 +339,7 @@ def check_classes(dataset: Dataset, where: str) -> None:
     if count < 2:
         raise DataError(f"{where}: all examples are of one class, {excerpt(dataset.classes[0])!r}; at least two are needed")
     if count > MANY_CLASSES and 2 * count > examples:
-        way = "number them from 0 without gaps; in a table, FILE#COLUMN says which column has them"
+        way = "number them from 0 without gaps; in a table, --label says which column has them"
         raise DataError(f"{where}: {count} classes for {examples} examples: are these the labels? {way}")
 
 

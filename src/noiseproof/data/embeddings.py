@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from noiseproof.data.dataset import DataError
 
-__all__ = ["EmbeddingCache", "PretrainedEncoder", "embed", "load_encoder"]
-
 Modality = Literal["text", "image"]
 BATCH_ROWS = 64
 LOOKUP_ROWS = 500

@@ -21,7 +21,6 @@ Frame: TypeAlias = Any
 Series: TypeAlias = Any
 """A pandas.Series"""
 
-__all__ = ["ENCODERS", "Encoder", "Frame", "Series", "as_dates", "as_flags", "as_matrix", "as_numbers", "as_text"]
 
 TRUE_WORDS, FALSE_WORDS = frozenset({"true", "t", "yes", "y", "on"}), frozenset({"false", "f", "no", "n", "off"})
 NUMBER_TEXT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -196,7 +195,7 @@ class NumberEncoder:
 
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        return cls(str(facts["name"]), _finite(facts["centre"]), _finite(facts["scale"]), bool(facts["marked"]))
+        return cls(str(facts["name"]), _finite(facts["centre"]), _positive(facts["scale"]), bool(facts["marked"]))
 
 
 class ScaledEncoder(NumberEncoder):
@@ -213,6 +212,23 @@ class ScaledEncoder(NumberEncoder):
         missing = np.isnan(numbers)
         scaled = np.where(missing, 0.0, (numbers - self.centre) / self.scale)
         return np.stack([scaled, missing] if self.marked else [scaled], 1).astype(np.float32)
+
+
+class PlainEncoder(NumberEncoder):
+    """A number as it is, where all columns are of one kind, as pixels are: training gives them one scale together."""
+
+    key: ClassVar[str] = "plain"
+
+    @classmethod
+    def fit(cls, values: Series, name: str, seed: int) -> Self:
+        return cls(name, float(np.nanmedian(_numbers(values, name))), 1.0, False)
+
+    def _features(self, numbers: NDArray[np.float64]) -> NDArray[np.float32]:
+        filled = np.where(np.isnan(numbers), self.centre, numbers)
+        if len(far := np.flatnonzero(~(np.abs(filled) <= np.finfo(np.float32).max))):
+            found = "no number" if np.isnan(filled[far[0]]) else f"{filled[far[0]]:g}, beyond 3.4e38,"
+            raise DataError(f"column {self.name!r} has {found} in row {far[0] + 1} ({len(far)} such)")
+        return filled[:, None].astype(np.float32)
 
 
 class BooleanEncoder(NumberEncoder):
@@ -371,7 +387,7 @@ class TextEncoder:
         places = HASHED_CHARACTERS + (HASHED_WORDS if words else 0)
         if idf.shape != (places,) or components.ndim != 2 or components.shape[1] != places:
             raise DataError(f"the encoding of column {facts['name']!r} has arrays of wrong shapes")
-        return cls(str(facts["name"]), words, idf.astype(np.float32), components.astype(np.float32), _finite(facts["scale"]))
+        return cls(str(facts["name"]), words, idf.astype(np.float32), components.astype(np.float32), _positive(facts["scale"]))
 
 
 @dataclass
@@ -405,12 +421,24 @@ class EmbeddingEncoder:
 
     @classmethod
     def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        return cls(str(facts["name"]), arrays["centre"].astype(np.float32), _finite(facts["scale"]), bool(facts["marked"]))
+        centre = arrays["centre"].astype(np.float32)
+        if centre.ndim != 1 or not np.isfinite(centre).all():
+            raise DataError(f"the encoding of column {facts['name']!r} has arrays of wrong shapes")
+        return cls(str(facts["name"]), centre, _positive(facts["scale"]), bool(facts["marked"]))
 
 
 ENCODERS: Mapping[str, type[Any]] = {
     one.key: one
-    for one in (NumberEncoder, ScaledEncoder, BooleanEncoder, DateEncoder, CategoryEncoder, TextEncoder, EmbeddingEncoder)
+    for one in (
+        NumberEncoder,
+        ScaledEncoder,
+        PlainEncoder,
+        BooleanEncoder,
+        DateEncoder,
+        CategoryEncoder,
+        TextEncoder,
+        EmbeddingEncoder,
+    )
 }
 """By the kind of column, or the key in a stored state"""
 
@@ -505,4 +533,10 @@ def _finite(value: Any) -> float:
     number = float(value)
     if not np.isfinite(number):
         raise DataError(f"a number of the encoding must be finite, got {number}")
+    return number
+
+
+def _positive(value: Any) -> float:
+    if (number := _finite(value)) <= 0:
+        raise DataError(f"a scale of the encoding must be above 0, got {number}")
     return number

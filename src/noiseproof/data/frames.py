@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,37 +24,31 @@ from noiseproof.io.files import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TABLE_SUFFIXES", "Labels", "is_frame", "read_frame", "read_labels"]
 
-TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".arrow", ".jsonl", ".ndjson")
-MISSING_WORDS = (
-    "",
-    "NA",
-    "N/A",
-    "n/a",
-    "na",
-    "NaN",
-    "nan",
-    "NULL",
-    "Null",
-    "null",
-    "None",
-    "none",
-    "?",
-    "-",
-    "missing",
-    "#N/A",
-)
-"""Cells that mean that there is no value"""
-SNIFFED_BYTES, SNIFFED_ROWS = 2**18, 50
+BINARY_SUFFIXES = (".parquet", ".feather", ".arrow", ".jsonl", ".ndjson")
+TABLE_SUFFIXES = (".csv", ".tsv", *BINARY_SUFFIXES)
+MISSING_LABELS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "Null", "null", "?", "#N/A")
+"""Cells that mean that there is no value, also where they are labels"""
+MISSING_WORDS = (*MISSING_LABELS, "na", "None", "none", "-", "missing")
+"""Cells that mean that there is no value, where they are no labels: a class may be called none"""
+PATH_WORDS = frozenset({"path", "file", "filename", "filepath", "file_name", "file_path", "image", "image_path", "img", "name"})
+LABEL_WORDS = frozenset({"label", "labels", "class", "class_name", "category", "target", "y"})
+"""What columns of paths and of labels are called, in lower case"""
+SNIFFED_BYTES, SNIFFED_ROWS, MIN_SNIFFED_LINES = 2**18, 50, 3
 """How much of a CSV file says its encoding, its separator and whether it has a header"""
 SEPARATORS = ",;\t|"
+NAME_TEXT = re.compile(r"[^\W\d]")
+"""How a name of a column begins where others are numbers"""
 MIN_ROWS_BELOW = 3
 """Rows of numbers below a line of words that make it a second header"""
 MAX_CLASS_SHARE = 0.1
 """More classes than this share of the rows is a question whether the label is a regression target"""
 MIN_QUESTIONED_CLASSES = 20
+MAX_WHOLE_LABEL = 2**53
+"""Beyond it not every whole number is a float"""
 MAX_COLUMNS = 100_000
+BLOCK_BYTES = 2**24
+"""Of a CSV file that are read at a time; no row may be longer"""
 
 
 def is_frame(source: Any) -> bool:
@@ -80,23 +75,27 @@ def read_frame(source: Any) -> Frame:
     >>> read_frame({"age": [31, None], "plan": ["basic", "?"]}).isna().sum().tolist()
     [1, 1]
     """
+    return tidied(raw_frame(source))
+
+
+def raw_frame(source: Any, names: Sequence[str] = ()) -> Frame:
+    """The table before words that mean a missing value are taken for one; a line of all these ``names`` is a header."""
     import pandas as pd
 
     if isinstance(source, str | os.PathLike):
-        frame = _from_file(Path(source).expanduser())
-    elif isinstance(source, pd.DataFrame):
-        frame = source
-    elif isinstance(source, Mapping):
-        frame = pd.DataFrame(dict(source))
-    elif isinstance(source, list | tuple) and source and all(isinstance(one, str) for one in source):
-        frame = pd.DataFrame({"text": list(source)})
-    elif isinstance(source, list | tuple) and source and all(isinstance(one, Mapping) for one in source):
-        frame = pd.DataFrame(list(source))
-    elif np.ndim(source if not hasattr(source, "detach") else source.detach()) == 2 and not is_frame(source):
-        frame = pd.DataFrame(np.asarray(source.detach().cpu() if hasattr(source, "detach") else source))
-    else:
-        frame = _from_arrow(_arrow_table(source))
-    return _tidied(frame)
+        return _from_file(Path(source).expanduser(), names)
+    if isinstance(source, pd.DataFrame):
+        return source
+    if isinstance(source, Mapping):
+        return pd.DataFrame(dict(source))
+    if isinstance(source, list | tuple) and source and all(isinstance(one, str) for one in source):
+        return pd.DataFrame({"text": list(source)})
+    if isinstance(source, list | tuple) and source and all(isinstance(one, Mapping) for one in source):
+        return pd.DataFrame(list(source))
+    array = source.detach().cpu() if hasattr(source, "detach") else source
+    if np.ndim(array) == 2 and not is_frame(source):
+        return pd.DataFrame(np.asarray(array))
+    return _from_arrow(_arrow_table(source))
 
 
 def _arrow_table(source: Any) -> pa.Table:
@@ -112,12 +111,12 @@ def _arrow_table(source: Any) -> pa.Table:
         raise DataError(f"a table was expected, got {type(source).__name__}: {str(error)[:200]}") from error
 
 
-def _from_file(path: Path) -> Frame:
+def _from_file(path: Path, names: Sequence[str]) -> Frame:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: {'no regular file' if path.exists() else 'no such file'}")
-    suffix = Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
     import pyarrow as pa
 
+    suffix = suffix_of(path)
     try:
         if suffix == ".parquet":
             import pyarrow.parquet as parquet
@@ -132,10 +131,19 @@ def _from_file(path: Path) -> Frame:
 
             return _from_arrow(json.read_json(path))
         if suffix in (".csv", ".tsv", ".txt", ""):
-            return _from_csv(path)
+            return _from_csv(path, names)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, UnicodeDecodeError, EOFError) as error:
         raise DataError(f"{path}: {_arrow_fault(error)}") from error
     raise DataError(f"{path}: a table is one of {', '.join(TABLE_SUFFIXES)}, got {path.suffix!r}")
+
+
+def suffix_of(path: Path) -> str:
+    """How the name of a file ends, without ``.gz``, in lower case.
+
+    >>> suffix_of(Path("Table.CSV.gz"))
+    '.csv'
+    """
+    return (Path(path.stem) if path.suffix.lower() == ".gz" else path).suffix.lower()
 
 
 def _arrow_fault(error: Exception) -> str:
@@ -143,24 +151,31 @@ def _arrow_fault(error: Exception) -> str:
 
 
 @dataclass(frozen=True)
-class _Dialect:
+class Dialect:
+    """How a CSV file is written, and its first rows."""
+
     encoding: str
     separator: str
     header: bool
     columns: list[str]
+    first: list[list[str]]
 
 
-def _from_csv(path: Path) -> Frame:
+def _from_csv(path: Path, names: Sequence[str]) -> Frame:
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
-    how = _sniffed(path)
+    how = sniffed(path, names)
     parse = arrow_csv.ParseOptions(delimiter=how.separator, newlines_in_values=True)
-    convert = arrow_csv.ConvertOptions(null_values=list(MISSING_WORDS), strings_can_be_null=True)
+    convert = arrow_csv.ConvertOptions(null_values=list(MISSING_LABELS), strings_can_be_null=True)
 
     def read(threads: bool) -> pa.Table:
         own = arrow_csv.ReadOptions(
-            encoding=how.encoding, column_names=how.columns, skip_rows=int(how.header), use_threads=threads
+            encoding=how.encoding,
+            column_names=how.columns,
+            skip_rows=int(how.header),
+            use_threads=threads,
+            block_size=BLOCK_BYTES,
         )
         return arrow_csv.read_csv(path, read_options=own, parse_options=parse, convert_options=convert)
 
@@ -170,29 +185,32 @@ def _from_csv(path: Path) -> Frame:
         return _from_arrow(read(threads=False))  # whose error counts the rows
 
 
-def _sniffed(path: Path) -> _Dialect:
-    """How a CSV file is written, by its beginning."""
+def sniffed(path: Path, known: Sequence[str] = ()) -> Dialect:
+    """How a CSV file is written, by its beginning; a first line of all ``known`` names is a header."""
     import pyarrow as pa
 
     with pa.input_stream(str(path)) as stream:  # which unpacks .gz
         start = stream.read(SNIFFED_BYTES)
+        if start.count(b"\n") < MIN_SNIFFED_LINES:  # of many columns, or of long texts
+            start += stream.read(BLOCK_BYTES)
     if not start.strip():
         raise DataError(f"{path}: the file is empty")
     if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{path}: the file has NUL bytes: it is no text")
-    encoding = _encoding_of(start)
+    whole = len(start) < SNIFFED_BYTES or SNIFFED_BYTES < len(start) < SNIFFED_BYTES + BLOCK_BYTES
+    encoding = _encoding_of(start if whole else start[: start.rfind(b"\n") + 1] or start)
     lines = start.decode(encoding, errors="replace")
-    whole = len(start) < SNIFFED_BYTES
     counted = {one: _rows(lines, one, whole) for one in SEPARATORS}
     separator = max(SEPARATORS, key=lambda one: _fit(counted[one]))
-    rows = counted[separator]
-    header = _is_header(rows[0], rows[1:])
+    if not (rows := counted[separator]):
+        raise DataError(f"{path}: no row of cells can be read; is it a table?")
+    header = (bool(known) and {*known} <= {cell.strip() for cell in rows[0]}) or _is_header(rows[0], rows[1:])
     names = [name.strip() for name in rows[0]] if header else [str(k) for k in range(len(rows[0]))]
     if len(names) > MAX_COLUMNS:
         raise DataError(f"{path}: {len(names)} columns, at most {MAX_COLUMNS}")
     if header and _is_second_header(rows[1:]):
         raise DataError(f"{path}:2: a second line of names below the header; leave one of the two out")
-    return _Dialect(encoding, separator, header, _distinct(names))
+    return Dialect(encoding, separator, header, _distinct(names), rows)
 
 
 def _encoding_of(start: bytes) -> str:
@@ -200,7 +218,7 @@ def _encoding_of(start: bytes) -> str:
         if start.startswith(mark):
             return name
     try:
-        start[: start.rfind(b"\n") + 1 or None].decode("utf-8")
+        start.decode("utf-8")
     except UnicodeDecodeError:
         return "cp1252"  # Windows' Latin-1, in which every file can be read
     return "utf-8"
@@ -208,6 +226,7 @@ def _encoding_of(start: bytes) -> str:
 
 def _rows(text: str, separator: str, whole: bool) -> list[list[str]]:
     found = []
+    csv.field_size_limit(max(csv.field_size_limit(), BLOCK_BYTES))
     try:
         for row in csv.reader(io.StringIO(text), delimiter=separator):
             if row:
@@ -227,18 +246,31 @@ def _fit(rows: Sequence[Sequence[str]]) -> tuple[float, int]:
 
 
 def _is_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
-    """Whether a row names the columns: no cell is a number, and no name is missing where the column below has numbers."""
+    """Whether a row names the columns; a row of numbers, of gaps and numbers, or of what stands below it is an example."""
     cells = [cell.strip() for cell in first]
-    if any(NUMBER_TEXT.fullmatch(cell) for cell in cells):
-        return cells[0] == "" and cells[1:] == [str(k) for k in range(len(cells) - 1)]  # as pandas writes columns without names
-    if not any(cells):
-        return False
-    body = [row for row in rest if len(row) == len(cells)]
-    numbers = [any(NUMBER_TEXT.fullmatch(row[k].strip()) for row in body) for k in range(len(cells))]
-    if any(numbers):
+    if cells[0] == "" and cells[1:] == [str(k) for k in range(len(cells) - 1)]:
+        return True  # as pandas writes columns without names
+    if any(cell.lower() in LABEL_WORDS for cell in cells):
         return True
-    # A table of words alone: a name stands in no row below it.
-    return not any(cell in {row[k].strip() for row in body} for k, cell in enumerate(cells) if cell)
+    words = [k for k, cell in enumerate(cells) if cell not in MISSING_WORDS and not is_number(cell)]
+    body = [row for row in rest if len(row) == len(cells)]
+    below = [{cell for row in body if (cell := row[k].strip()) not in MISSING_WORDS} for k in range(len(cells))]
+    numeric = [bool(values) and all(map(is_number, values)) for values in below]
+    names = sum(numeric[k] for k in words)
+    if len(words) + cells.count("") < len(cells):  # a name may be a number, such as a year's
+        return names > 0 and all(NAME_TEXT.match(cells[k]) for k in words)
+    if names or not words:
+        return bool(names)
+    return not any(cells[k] in below[k] for k in words)  # a table of words alone
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number or is read as one: nan, inf, 1e999."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_second_header(rows: Sequence[Sequence[str]]) -> bool:
@@ -274,8 +306,8 @@ def _from_arrow(table: pa.Table) -> Frame:
     return table.to_pandas(date_as_object=False, split_blocks=True, strings_to_categorical=False)
 
 
-def _tidied(frame: Frame) -> Frame:
-    """Names as texts, and the words that mean a missing value as missing."""
+def tidied(frame: Frame, label: str | None = None) -> Frame:
+    """Names as texts, and the words that mean a missing value as missing; fewer words do in the column of labels."""
     import pandas as pd
 
     if isinstance(frame.columns, pd.MultiIndex):
@@ -287,11 +319,13 @@ def _tidied(frame: Frame) -> Frame:
     for name in frame.columns:
         values = frame[name]
         if pd.api.types.is_string_dtype(values.dtype) or values.dtype == object:
-            changed[name] = _tidied_texts(values)
+            changed[name] = _tidied_texts(values, MISSING_LABELS if name == label else MISSING_WORDS)
+        elif values.dtype.kind == "f" and np.isinf(values.to_numpy(na_value=np.nan)).any():
+            changed[name] = values.replace([np.inf, -np.inf], np.nan)
     return frame.assign(**changed).reset_index(drop=True)
 
 
-def _tidied_texts(values: Series) -> Series:
+def _tidied_texts(values: Series, missing: Sequence[str]) -> Series:
     import pandas as pd
 
     if values.dtype == object:
@@ -301,9 +335,9 @@ def _tidied_texts(values: Series) -> Series:
         if kinds and kinds <= {int, float, np.int64, np.float64, np.float32, np.int32}:
             return values.astype("float64")
         if kinds and not kinds <= {str}:
-            return values if any(np.ndim(one) for one in values.array[:100]) else _tidied_texts(values.astype("str"))
+            return values if any(np.ndim(one) for one in values.array[:100]) else _tidied_texts(values.astype("str"), missing)
     texts = values.astype("str")
-    return texts.mask(texts.str.strip().isin(MISSING_WORDS))
+    return texts.mask(texts.str.strip().isin(missing))
 
 
 @dataclass(frozen=True)
@@ -314,7 +348,7 @@ class Labels:
         codes: The class of each labelled row.
         classes: What each class is called, in the order of the indices.
         labelled: Which rows of the table have a label.
-        note: What looks like a slip: classes of nearly one spelling, or too many classes.
+        note: Whether there are so many classes that the labels may be another kind of number.
 
     >>> import pandas as pd
     >>> read_labels(pd.Series(["spam", "ham", "spam"]), "label").codes.tolist()
@@ -348,7 +382,7 @@ def read_labels(values: Series, name: str, *, drop_missing: bool = False, classe
     """
     import pandas as pd
 
-    texts = _label_texts(values, name)
+    texts = label_texts(values, name)
     labelled = texts.notna().to_numpy()
     if not labelled.all() and not drop_missing:
         first = int(np.flatnonzero(~labelled)[0])
@@ -365,17 +399,18 @@ def read_labels(values: Series, name: str, *, drop_missing: bool = False, classe
         raise DataError(f"column {name!r} has a label that training does not have, {strange[0]!r:.60}")
     names = tuple(found if classes is None else classes)
     codes = pd.Categorical(texts, categories=list(names)).codes.astype(np.int64)
-    return Labels(codes, names, labelled, _label_note(texts, names, name) if classes is None else "")
+    return Labels(codes, names, labelled, _label_note(len(texts), names, name) if classes is None else "")
 
 
-def _label_texts(values: Series, name: str) -> Series:
+def label_texts(values: Series, name: str) -> Series:
+    """Labels of any type as texts; a DataError for numbers with fractions."""
     import pandas as pd
 
     if pd.api.types.is_bool_dtype(values.dtype):
         return values.astype("object").map({True: "True", False: "False"}).astype("str")
     if pd.api.types.is_float_dtype(values.dtype):
         present = values.dropna()
-        if len(strange := present[present % 1 != 0]):
+        if len(strange := present[(present % 1 != 0) | (present.abs() > MAX_WHOLE_LABEL)]):
             raise DataError(
                 f"labels in column {name!r} must be classes, got the number {strange.iloc[0]}: is this a regression target?"
             )
@@ -388,14 +423,7 @@ def _class_order(name: str) -> tuple[int, float, str]:
     return (0, float(name), name) if NUMBER_TEXT.fullmatch(name) else (1, 0.0, name)
 
 
-def _label_note(texts: Series, classes: Sequence[str], name: str) -> str:
-    notes = []
-    if len(classes) > max(MIN_QUESTIONED_CLASSES, MAX_CLASS_SHARE * len(texts)):
-        notes.append(f"{len(classes)} classes in {len(texts)} rows: is column {name!r} a regression target?")
-    alike: dict[str, list[str]] = {}
-    for one in classes:
-        alike.setdefault(" ".join(one.lower().split()), []).append(one)
-    for group in alike.values():
-        if len(group) > 1:
-            notes.append(f"classes that differ in case or blanks alone: {', '.join(map(repr, group[:4]))}")
-    return "; ".join(notes)
+def _label_note(count: int, classes: Sequence[str], name: str) -> str:
+    if len(classes) <= max(MIN_QUESTIONED_CLASSES, MAX_CLASS_SHARE * count):
+        return ""
+    return f"{len(classes)} classes in {count} rows: is column {name!r} a regression target?"

@@ -1,6 +1,7 @@
 """Data sets given as lists of image files: lines with a path and a label, a number or a name, with or without a header.
 
-Absolute paths and ``..`` are allowed. Labels count from 0, or are names. Blank lines and lines that start with # are ignored.
+Absolute paths and ``..`` are allowed. Labels count from 0, or are names. Blank lines are ignored; in a .txt file also
+lines that start with #.
 """
 
 from __future__ import annotations
@@ -18,17 +19,15 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from noiseproof.data.dataset import MAX_CLASSES, DataError, Dataset, ImageFiles
+from noiseproof.data.frames import LABEL_WORDS, PATH_WORDS, is_number, sniffed
+from noiseproof.data.images import IMAGE_EXTENSIONS
 from noiseproof.io import text
 from noiseproof.io.files import ReadError, checksum
 
-__all__ = ["LABEL_WORDS", "PATH_WORDS", "Line", "checksums", "has_header", "image_files", "listed_files"]
-__all__ += ["load_list", "not_empty", "read_lists", "read_numbered", "text_lines"]
+__all__ = ["Line", "checksums", "has_header", "image_files", "is_list", "is_name", "listed_files", "load_list"]
+__all__ += ["not_empty", "read_lists", "read_numbered", "text_lines"]
 
 LABEL_TEXT = re.compile(r"-?[0-9]{1,18}")
-PATH_WORDS = frozenset({"path", "file", "filename", "filepath", "file_name", "file_path", "image", "image_path", "img", "name"})
-LABEL_WORDS = frozenset({"label", "labels", "class", "class_name", "category", "target", "y"})
-"""What the columns of a list are called in a header, in lower case"""
-
 MAX_NAME_EXCERPT = 60  # characters of a class's name that an error repeats
 
 L = TypeVar("L")
@@ -54,9 +53,9 @@ def read_lists(paths: list[Path], names: tuple[str, ...] | None) -> tuple[dict[P
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file that are neither blank nor comments, stripped, with their numbers."""
+    """The lines of a text file that are not blank, stripped, with their numbers; in a .txt file # begins a comment."""
     try:
-        yield from text.text_lines(path)
+        yield from text.text_lines(path, comments=path.suffix.lower() == ".txt")
     except ReadError as error:
         raise DataError(str(error)) from error
 
@@ -88,6 +87,21 @@ def _read_fields(path: Path) -> list[Fields]:
         by = next((mark for mark in "\t," if mark in lines[0][1]), " ") if is_name(first.label) else " \t,"
         found = [_last_field(path, number, text, by) for number, text in lines]
     return not_empty(found, path)
+
+
+def is_list(path: Path) -> bool:
+    """Whether a text file is a list of images rather than a table of columns, by its first two rows."""
+    try:
+        first, second = [*sniffed(path).first[:2], []][:2]
+    except DataError:
+        return False
+    words = [cell.strip().lower() for cell in first]
+    headed = sum(word in PATH_WORDS for word in words) == sum(word in LABEL_WORDS for word in words) == 1
+    if len(words) < 2 or (headed and len(words) == 2):
+        return True
+    if not any(Path(cell.strip()).suffix.lower() in IMAGE_EXTENSIONS for cell in (*first, *second)):
+        return False
+    return headed or 2 * sum(map(is_number, second[:-1])) < len(second) - 1
 
 
 def has_header(text: str) -> bool:
@@ -130,11 +144,7 @@ def _last_field(path: Path, number: int, text: str, separators: str) -> Fields:
 
 def is_name(label: str) -> bool:
     """Whether a label is no number, nor looks like one."""
-    try:
-        float(label)
-    except ValueError:
-        return True
-    return False
+    return not is_number(label)
 
 
 def _by_number(path: Path, lines: list[Fields], classes: int | None) -> list[Line]:

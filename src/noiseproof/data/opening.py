@@ -5,32 +5,41 @@ from __future__ import annotations
 import contextlib
 import csv
 import difflib
+import hashlib
 import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.columns import Kind
-from noiseproof.data.dataset import DataError, Dataset, Examples, ImageFiles, as_split, from_arrays, load_digits, load_npz
+from noiseproof.data.columns import Kind, TableEncoder
+from noiseproof.data.dataset import (
+    DataError,
+    Dataset,
+    Examples,
+    ImageFiles,
+    Split,
+    as_split,
+    from_arrays,
+    load_digits,
+    load_npz,
+)
+from noiseproof.data.frames import BINARY_SUFFIXES, PATH_WORDS, TABLE_SUFFIXES, suffix_of
 from noiseproof.data.images import IDX_MARKERS, IMAGE_EXTENSIONS, class_files, load_idx, load_image_folder
-from noiseproof.data.lists import PATH_WORDS, Line, has_header, is_name, listed_files, load_list, text_lines
+from noiseproof.data.lists import Line, has_header, is_list, is_name, listed_files, load_list, text_lines
 from noiseproof.data.registry import NamedDataset, Progress, all_datasets, find_name, register_dataset
-from noiseproof.data.table import labels_of, read_table
-from noiseproof.data.tables import is_table, load_table, read_features, relabelled
+from noiseproof.data.table import labels_of, read_rows, read_table, relabelled
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import ReadError, exists, file_and_name, is_dir, is_file, write_whole
 from noiseproof.io.text import excerpt
 from noiseproof.noise import CleanLabels, load_labels
 
-__all__ = ["Unlabelled", "clean_labels", "data_root", "fetch", "find_dataset", "find_table", "list_datasets"]
-__all__ += ["open_dataset", "open_unlabelled", "with_given_labels", "write_cleaned"]
-
 TEXT_SUFFIXES = (".txt", ".csv", ".tsv")
+READABLE = f"a table ({', '.join(TABLE_SUFFIXES)}), an .npz file, a list of images (.txt, .csv, .tsv)"
 
 
 def data_root(given: str | Path | None = None) -> Path:
@@ -48,6 +57,16 @@ def data_root(given: str | Path | None = None) -> Path:
     if given is None:
         given = os.environ.get("NOISEPROOF_DATA") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "noiseproof")
     return Path(given).expanduser()
+
+
+class DataOptions(TypedDict, total=False):
+    """How a table is read: keyword arguments of :func:`open_dataset`, which explains them."""
+
+    label: str | Sequence[Any] | None
+    columns: str | Mapping[str, Kind] | None
+    test: Any
+    split_column: str | None
+    drop_unlabelled: bool
 
 
 def open_dataset(
@@ -96,14 +115,14 @@ def open_dataset(
     """
     reading: dict[str, Any] = {"label": label, "columns": columns, "test": test, "split_column": split_column}
     reading |= {"drop_unlabelled": drop_unlabelled}
+    if isinstance(source, Dataset):
+        return source
     if not isinstance(source, str | os.PathLike):
         return _open_object(source, reading)
-    path, column = file_and_name(str(source))
-    if is_file(path) and (
-        any(reading.values()) or path.suffix.lower() in (".parquet", ".feather", ".arrow", ".jsonl", ".ndjson")
-    ):
-        return read_table(path, **{**reading, "label": column if label is None else label})
-    return _open_place(source, root, check)
+    if (table := find_table(str(source), any(value is not None and value is not False for value in reading.values()))) is None:
+        return _open_place(source, root, check, reading)
+    path, column = table
+    return read_table(path, **{**reading, "label": column if label is None else label})
 
 
 def _open_object(source: Any, reading: Mapping[str, Any]) -> Dataset:
@@ -116,11 +135,16 @@ def _open_object(source: Any, reading: Mapping[str, Any]) -> Dataset:
     array = source.detach().cpu().numpy() if hasattr(source, "detach") else source
     if isinstance(array, np.ndarray) and array.ndim > 2:
         labels = labels_of(label, len(array))
-        return from_arrays(array, labels.codes, classes=labels.classes)
+        digest = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+        return from_arrays(array, labels.codes, classes=labels.classes, sources={"arrays": digest})
     return read_table(array, **reading)
 
 
-def _open_place(name_or_path: str | os.PathLike[str], root: str | Path | None, check: bool) -> Dataset:
+def _open_place(
+    name_or_path: str | os.PathLike[str], root: str | Path | None, check: bool, reading: Mapping[str, Any]
+) -> Dataset:
+    if given := next((name for name, value in reading.items() if value), None):
+        raise ValueError(f"{name_or_path}: no table, and {given.replace('_', '-')} is for tables of columns")
     name = str(name_or_path)
     known = find_name(name)
     if known is not None and known.read is not None:
@@ -128,12 +152,9 @@ def _open_place(name_or_path: str | os.PathLike[str], root: str | Path | None, c
     path = Path(name_or_path).expanduser()
     if is_dir(path):
         return _open_folder(path, check)
-    if (table := find_table(name)) is not None:
-        return load_table(*table)
     suffix = path.suffix.lower()
     if is_file(path) and suffix not in (".npz", *TEXT_SUFFIXES):
-        kinds = f"an .npz file, a list or a table ({', '.join(TEXT_SUFFIXES)}) or a folder"
-        raise ValueError(f"{path}: a data set is {kinds}, got {path.suffix!r}")
+        raise ValueError(f"{path}: a data set is {READABLE} or a folder, got {path.suffix!r}")
     if is_file(path):
         return load_npz(path) if suffix == ".npz" else load_list(path)
     if len(path.parts) > 1 or path.suffix:
@@ -144,11 +165,14 @@ def _open_place(name_or_path: str | os.PathLike[str], root: str | Path | None, c
     raise FileNotFoundError(f"no data set {name!r}, and no file or folder of that name; {hint}the names are {', '.join(names)}")
 
 
-def find_table(place: str) -> tuple[Path, str | None] | None:
-    """The file and the label column that FILE or FILE#COLUMN names, if the file is a table of features."""
+def find_table(place: str, said: bool = False) -> tuple[Path, str | None] | None:
+    """The file and the label column of FILE or FILE#COLUMN, if the file is a table; a text file may be ``said`` to be one."""
     path, column = file_and_name(place)
-    named = path.suffix.lower() in TEXT_SUFFIXES and is_file(path)
-    return (path, column) if named and (column is not None or is_table(path)) else None
+    if not is_file(path):
+        return None
+    suffix = suffix_of(path)
+    text = suffix in TEXT_SUFFIXES and (said or column is not None or not is_list(path))
+    return (path, column) if text or suffix in BINARY_SUFFIXES else None
 
 
 def find_dataset(name: str, root: str | Path | None = None) -> Path:
@@ -250,9 +274,6 @@ def _open_folder(folder: Path, check: bool) -> Dataset:
     return read(place, check)
 
 
-TEXT_SUFFIXES = (".txt", ".csv", ".tsv")
-
-
 @dataclass(frozen=True)
 class Unlabelled:
     """Examples whose own labels, of which there may be none, do not matter.
@@ -274,19 +295,30 @@ class Unlabelled:
     note: str = ""
 
 
-def open_unlabelled(place: str | Path, classes: Sequence[str], features: int | None, columns: Sequence[str] = ()) -> Unlabelled:
-    """The examples in a place, for a network that was trained.
+def open_unlabelled(
+    source: Any,
+    classes: Sequence[str],
+    features: int | None,
+    encoder: TableEncoder | None = None,
+    *,
+    label: str | None = None,
+    root: str | Path | None = None,
+) -> Unlabelled:
+    """Examples for a network that was trained.
 
-    An .npz file has ``x``, and may have ``y``. A table (.txt, .csv, .tsv) has the features, by the names of ``columns`` or in
-    their order, and may have a column of labels, which FILE#COLUMN names.
-    Images are a file, a list (.txt, .csv, .tsv) of lines "path" or "path label", or a folder with images in it or in a
-    sub-folder for each class. Labels are the numbers of the classes, in tables, lists and folders also their names.
+    A table has the columns of training, which are found by their names; others are ignored. For a network that was trained on
+    an array it has as many columns of numbers, in the same order. Its labels, if there are some, are those of the column
+    ``label``, or the one that FILE#COLUMN names. An .npz file has ``x``, and may have ``y``. Images are a file, a list of lines
+    "path" or "path label", or a folder with images in it or in a sub-folder for each class. A name is that of a data set, whose
+    test split is taken if it has one.
 
     Args:
-        place: The file or folder.
+        source: The file, the folder, the name, or what :func:`read_frame` reads.
         classes: Those of the network.
         features: How many features it reads; None if it reads images.
-        columns: What they were called in training.
+        encoder: Makes them of the columns of a table.
+        label: What the column of labels was called in training; it may be missing.
+        root: The folder of data sets that have a name.
 
     Returns:
         The examples, and their labels if there are some.
@@ -301,22 +333,44 @@ def open_unlabelled(place: str | Path, classes: Sequence[str], features: int | N
     ...     print(len(open_unlabelled(os.path.join(folder, "new.npz"), ("a", "b"), 3).examples))
     4
     """
-    path, column = file_and_name(str(place))
-    suffix = path.suffix.lower()
-    if column is not None and (features is None or suffix not in TEXT_SUFFIXES):
-        raise DataError(f"{place}: FILE#COLUMN says which column of a table of features has the labels; leave #{column} out")
+    if not isinstance(source, str | os.PathLike):
+        return _rows(source, classes, features, encoder, label, None)
+    path, column = file_and_name(str(source))
+    suffix = suffix_of(path)
+    table = suffix in BINARY_SUFFIXES or (suffix in TEXT_SUFFIXES and features is not None)
+    if column is not None and not table:
+        raise DataError(f"{source}: FILE#COLUMN says which column of a table of features has the labels; leave #{column} out")
     if is_dir(path):
         return _folder(path, classes)
     if not is_file(path):
-        raise FileNotFoundError(f"{path}: {'no regular file' if exists(path) else 'no such file'} or folder")
+        known = find_name(str(source))
+        if known is None or known.read is None:
+            raise FileNotFoundError(f"{path}: {'no regular file' if exists(path) else 'no such file'} or folder")
+        named = open_dataset(source, root)
+        examples = named.train if named.test is None else named.test
+        return Unlabelled(examples, examples.labels if named.classes == tuple(classes) else None)
+    if table:
+        return _rows(path, classes, features, encoder, label, column)
     if suffix == ".npz":
         return _arrays(path, len(classes))
     if suffix in TEXT_SUFFIXES:
-        return _list(path, classes) if features is None else _table(path, classes, features, columns, column)
+        return _list(path, classes)
     if suffix in IMAGE_EXTENSIONS:
         return _unlabelled(ImageFiles((os.fspath(path),), np.zeros(1, np.int64)))
-    known = ".npz, a table or list (.txt, .csv, .tsv), an image or a folder"
-    raise DataError(f"{path}: examples to predict are {known}, got {suffix!r}")
+    raise DataError(f"{path}: examples to predict are {READABLE}, a folder or an image, got {suffix!r}")
+
+
+def _rows(
+    source: Any, classes: Sequence[str], features: int | None, encoder: TableEncoder | None, label: str | None, said: str | None
+) -> Unlabelled:
+    """The rows of a table; ``said`` names the column of labels, which must then be there."""
+    if not features:
+        what = "images" if features is None else "a number of features that it did not keep"
+        raise DataError(f"{source}: a table, and the network was trained on {what}; an .npz file has arrays")
+    found = read_rows(source, features, encoder, label, said)
+    split = Split(found.inputs, np.zeros(len(found.inputs), np.int64), found.names, scaled=encoder is not None)
+    labels, note = (None, "") if found.labels is None else _indices(found.labels, classes)
+    return Unlabelled(split, labels, found.names, note)
 
 
 def _arrays(path: Path, classes: int) -> Unlabelled:
@@ -332,15 +386,6 @@ def _arrays(path: Path, classes: int) -> Unlabelled:
         return Unlabelled(as_split(inputs, np.zeros(inputs.shape[:1] or 1, np.int64), None, f"{path}, x"), None)
     split = as_split(inputs, labels, classes, f"{path}, x and y")
     return Unlabelled(split, split.labels)
-
-
-def _table(path: Path, classes: Sequence[str], features: int, columns: Sequence[str], label: str | None) -> Unlabelled:
-    if not features:
-        raise DataError(f"{path}: the run did not keep how many features it reads; save them as an .npz file with x")
-    inputs, labels, names, taken = read_features(path, features, columns, label)
-    split = as_split(inputs, np.zeros(len(inputs), np.int64), None, str(path))
-    found, note = (None, "") if labels is None else _indices(labels, classes)
-    return Unlabelled(split, found, names, "; ".join(filter(None, (taken, note))))
 
 
 def _folder(folder: Path, classes: Sequence[str]) -> Unlabelled:
@@ -386,24 +431,28 @@ def _indices(labels: Sequence[str], classes: Sequence[str]) -> tuple[NDArray[np.
         if all(label in known for label in labels):
             return np.array([known[label] for label in labels], np.int64), ""
     strange = next(label for label in labels if label not in places)
+    if not strange:
+        return None, "the labels are not used: there is not one in every row"
     return None, f"the labels are not used: {excerpt(strange)!r} is no class of the run"
 
 
 def write_cleaned(dataset: Dataset, place: str, labels: NDArray[np.int64], kept: NDArray[np.bool_], folder: Path) -> Path:
     """Write the training examples that are kept, with these labels, and return the file's path.
 
-    Tables are copied as ``cleaned.csv``, with all their columns; image files become a list of that name, without the test
-    split; other inputs in memory, with their test split, ``cleaned.npz``. ``place`` is what the data set was opened by.
+    Tables are copied as ``cleaned.csv`` or ``cleaned.parquet``, with all their columns and the rows that were not trained on;
+    image files become a list ``cleaned.csv``, without the test split; other inputs in memory, with their test split,
+    ``cleaned.npz``. ``place`` is what the data set was opened by.
     """
     if not kept.any():
         raise DataError(f"{place}: no example is left")
-    examples, table = dataset.train, find_table(place)
-    if table is not None:
-        path, column = table
-        to = folder / "cleaned.csv"
+    examples = dataset.train
+    if dataset.table is not None:
+        path = file_and_name(place)[0]
+        to = folder / ("cleaned.csv" if suffix_of(path) in TEXT_SUFFIXES else "cleaned.parquet")
         if exists(to) and to.samefile(path):
             raise DataError(f"{path}: the data would be written over; choose another folder")
-        write_whole(to, lambda beside: relabelled(path, column, labels, kept, beside))
+        table = dataset.table
+        write_whole(to, lambda beside: relabelled(path, table, [dataset.classes[k] for k in labels], kept, beside))
         return to
     if not examples.in_memory:
         files = examples

@@ -5,7 +5,9 @@ A plug-in (:mod:`noiseproof.plugins`) calls :func:`register_dataset` or :func:`r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -83,6 +85,27 @@ def register_dataset(name: str, dataset: NamedDataset) -> None:
     >>> del DATASETS["corners"]
     """
     DATASETS[name] = dataset
+
+
+def name_in_memory(held: Mapping[str, Dataset]) -> None:
+    """Make data sets in memory known by names, as recipes have them."""
+    for name, dataset in held.items():
+        register_dataset(name, NamedDataset(partial(_as_it_is, dataset)))
+
+
+@contextmanager
+def named_in_memory(held: Mapping[str, Dataset]) -> Iterator[None]:
+    """Make data sets in memory known by names for a while."""
+    name_in_memory(held)
+    try:
+        yield
+    finally:
+        for name in held:
+            DATASETS.pop(name, None)
+
+
+def _as_it_is(dataset: Dataset, folder: Path, check: bool) -> Dataset:
+    return dataset
 
 
 def register_augmentation(name: str, augmentation: Augmentation) -> None:

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
+import gzip
 import hashlib
+import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.columns import Kind, Table, find_label_copies, fitted_encoder, parse_kinds
+from noiseproof.data.columns import Column, Kind, Table, TableEncoder, find_label_copies, fitted_encoder, parse_kinds
 from noiseproof.data.dataset import DataError, Dataset, Examples, Split
-from noiseproof.data.encoders import Frame, Series, as_flags, as_text
-from noiseproof.data.frames import Labels, read_frame, read_labels
-from noiseproof.io.files import checksum, is_file
+from noiseproof.data.encoders import Frame, PlainEncoder, Series, as_flags, as_text
+from noiseproof.data.frames import (
+    BINARY_SUFFIXES,
+    BLOCK_BYTES,
+    LABEL_WORDS,
+    PATH_WORDS,
+    Labels,
+    is_number,
+    label_texts,
+    raw_frame,
+    read_frame,
+    read_labels,
+    sniffed,
+    suffix_of,
+    tidied,
+)
+from noiseproof.io.files import checksum
 from noiseproof.io.text import excerpt
 
-__all__ = ["LABEL_WORDS", "PATH_WORDS", "find_label", "labels_of", "read_table"]
-
-PATH_WORDS = frozenset({"path", "file", "filename", "filepath", "file_name", "file_path", "image", "image_path", "img", "name"})
-LABEL_WORDS = frozenset({"label", "labels", "class", "class_name", "category", "target", "y"})
-"""What the columns of a list or table are called, in lower case"""
 NAME_WORDS = PATH_WORDS | {"", "id", "index", "unnamed: 0"}
 """What a column is called that names the rows"""
 TRAIN_WORDS, TEST_WORDS = frozenset({"train", "training"}), frozenset({"test", "testing"})
@@ -61,14 +74,16 @@ def read_table(
     Dataset(table: 2 classes, train 3, inputs (2,))
     """
     kinds: dict[str, Kind] = parse_kinds(columns) if isinstance(columns, str) else dict(columns or {})
-    path = Path(source).expanduser() if isinstance(source, str | Path) else None
+    path = Path(source).expanduser() if isinstance(source, str | os.PathLike) else None
     try:
-        frame = read_frame(source)
+        frame = raw_frame(source, [label] if isinstance(label, str) and not is_number(label) else [])
         texts = isinstance(source, list | tuple) and isinstance(source[0], str)
         kinds |= {"text": "text"} if texts else {}
         at, frame = _with_labels(frame, label)
-        frames = _splits(frame, at, split_column, test)
-        return _assembled(frames, at, kinds, drop_unlabelled, name or (path.stem.partition(".")[0] if path else "table"), path)
+        splits = _splits(tidied(frame, at), at, split_column, test)
+        sources = _checksums(*(one for one in (source, test) if isinstance(one, str | os.PathLike)))
+        called = name or (path.stem.partition(".")[0] if path else "table")
+        return _assembled(splits, at, kinds, drop_unlabelled, called, sources)
     except DataError as error:
         if path is None or str(path) in str(error):
             raise
@@ -83,11 +98,11 @@ def find_label(names: Sequence[str], label: str | None = None) -> str:
     """
     if label is not None:
         if label not in names:
-            raise DataError(f"no column is called {excerpt(label)!r}; {_near(label, names)}the columns are {_listed(names)}")
+            raise DataError(f"no column is called {excerpt(label)!r}; {_near(label, names)}the columns are {listed(names)}")
         return label
     known = [name for name in names if name.lower() in LABEL_WORDS]
     if len(known) > 1:
-        raise DataError(f"which column has the labels? {_listed(known)} could; FILE#COLUMN or --label says which")
+        raise DataError(f"which column has the labels? {listed(known)} could; --label says which")
     return known[0] if known else names[-1]
 
 
@@ -108,29 +123,30 @@ def _label_values(labels: Any, count: int) -> Series:
 
 def _with_labels(frame: Frame, label: str | Sequence[Any] | None) -> tuple[str, Frame]:
     if label is None or isinstance(label, str):
-        return find_label(list(frame.columns), label), frame
+        return find_label([str(name) for name in frame.columns], label), frame
     values = _label_values(label, len(frame))
     at = next(name for name in ("label", *(f"label.{k}" for k in range(len(frame.columns) + 1))) if name not in frame.columns)
     return at, frame.assign(**{at: values})
 
 
-def _splits(frame: Frame, label: str, column: str | None, test: Any) -> dict[str, Frame]:
-    """The rows of each split, ``train`` first."""
+def _splits(frame: Frame, label: str, column: str | None, test: Any) -> dict[str, tuple[Frame, NDArray[np.int64]]]:
+    """The rows of each split and their positions in its source, ``train`` first."""
     if column is None:
+        splits = {"train": (frame, np.arange(len(frame)))}
         if test is None:
-            return {"train": frame}
-        other = read_frame(test)
+            return splits
+        other = tidied(raw_frame(test), label)
         if label not in other.columns:
-            raise DataError(f"the rows to test on have no column {label!r} of labels; the columns are {_listed(other.columns)}")
-        return {"train": frame, "test": other}
+            raise DataError(f"the rows to test on have no column {label!r} of labels; the columns are {listed(other.columns)}")
+        return {**splits, "test": (other, np.arange(len(other)))}
     if test is not None:
         raise DataError("a file to test on and a column that says which rows to test on; give one of the two")
     words = _split_words(frame[find_label(list(frame.columns), column)], column)
     rest = frame.drop(columns=column)
-    found = {name: rest[words == name].reset_index(drop=True) for name in ("train", *sorted(set(words) - {"train"}))}
-    if not len(found["train"]):
+    places = {name: np.flatnonzero(words == name) for name in ("train", *sorted(set(words) - {"train"}))}
+    if not len(places["train"]):
         raise DataError(f"column {column!r} says 'train' of no row")
-    return found
+    return {name: (rest.iloc[rows].reset_index(drop=True), rows) for name, rows in places.items()}
 
 
 def _split_words(values: Series, column: str) -> NDArray[Any]:
@@ -145,19 +161,28 @@ def _split_words(values: Series, column: str) -> NDArray[Any]:
     words = as_text(values).str.lower()
     words = words.where(~words.isin(TRAIN_WORDS), "train").where(~words.isin(TEST_WORDS), "test")
     if len(there := sorted(set(words))) > MAX_SPLITS or "train" not in there:
-        raise DataError(f"column {column!r} should contain train and test, got {_listed(there)}")
+        raise DataError(f"column {column!r} should contain train and test, got {listed(there)}")
     return np.asarray(words)
 
 
 def _assembled(
-    frames: Mapping[str, Frame], label: str, kinds: Mapping[str, Kind], drop: bool, name: str, path: Path | None
+    splits: Mapping[str, tuple[Frame, NDArray[np.int64]]],
+    label: str,
+    kinds: Mapping[str, Kind],
+    drop: bool,
+    name: str,
+    sources: dict[str, str],
 ) -> Dataset:
     labels: dict[str, Labels] = {}
     rows: dict[str, Frame] = {}
-    for split, frame in frames.items():
+    for split, (frame, _) in splits.items():
         classes = labels["train"].classes if labels else None
         labels[split] = read_labels(frame[label], label, drop_missing=drop, classes=classes)
         rows[split] = frame.drop(columns=label)[labels[split].labelled].reset_index(drop=True)
+    if len(labels["train"].classes) < 2:
+        raise DataError(f"all examples are of one class, {excerpt(labels['train'].classes[0])!r}; at least two are needed")
+    if not len(rows["train"].columns):
+        raise DataError(f"no column beside the labels, {label!r}")
     names = _names_column(rows["train"], kinds)
     encoder = fitted_encoder(rows["train"], kinds, names)
     copies = [
@@ -165,13 +190,16 @@ def _assembled(
         for one in find_label_copies(rows["train"], labels["train"].codes, encoder.columns)
     ]
     notes = (*filter(None, (labels["train"].note,)), *copies)
-    table = Table(rows, label, kinds, encoder, notes, names)
-    splits: dict[str, Examples] = {
-        split: Split(encoder.transform(frame), labels[split].codes, _row_names(frame, names)) for split, frame in rows.items()
+    positions = splits["train"][1][labels["train"].labelled]
+    table = Table(rows, label, kinds, encoder, notes, names, positions)
+    found: dict[str, Examples] = {
+        split: Split(encoder.transform(frame), labels[split].codes, row_names(frame, names), not encoder.plain)
+        for split, frame in rows.items()
     }
-    train, test = splits.pop("train"), splits.pop("test", None)
-    sources = {path.name: checksum(path)} if path is not None and is_file(path) else {"table": _digest(train, test)}
-    return Dataset(name, train, test, labels["train"].classes, sources, splits, table=table)
+    train, test = found.pop("train"), found.pop("test", None)
+    columns = tuple(encoder.feature_names)
+    sources = sources or {"table": _digest(train, test)}
+    return Dataset(name, train, test, labels["train"].classes, sources, found, columns, table)
 
 
 def _names_column(frame: Frame, kinds: Mapping[str, Kind]) -> str | None:
@@ -180,10 +208,17 @@ def _names_column(frame: Frame, kinds: Mapping[str, Kind]) -> str | None:
     return called[0] if len(called) == 1 and len(frame.columns) > 1 and frame[called[0]].is_unique else None
 
 
-def _row_names(frame: Frame, column: str | None) -> tuple[str, ...] | None:
+def row_names(frame: Frame, column: str | None) -> tuple[str, ...] | None:
     if column is None or column not in frame.columns:
         return None
     return tuple(as_text(frame[column]).fillna("").tolist())
+
+
+def _checksums(*files: str | os.PathLike[str]) -> dict[str, str]:
+    """SHA-256 of files by name, or by path where two have one name."""
+    paths = [Path(file).expanduser() for file in files]
+    names = [path.name for path in paths]
+    return {path.name if names.count(path.name) == 1 else str(path): checksum(path) for path in paths}
 
 
 def _digest(*splits: Examples | None) -> str:
@@ -196,11 +231,103 @@ def _digest(*splits: Examples | None) -> str:
     return digest.hexdigest()
 
 
+class NewRows(NamedTuple):
+    """The features ``[N, D]`` of rows, their labels as texts and their names if there are some."""
+
+    inputs: NDArray[np.float32]
+    labels: list[str] | None
+    names: tuple[str, ...] | None
+
+
+def read_rows(source: Any, features: int, encoder: TableEncoder | None, label: str | None, said: str | None) -> NewRows:
+    """The rows of a table for a network of so many features, by the columns of training or else in their order.
+
+    ``label`` is the column of labels of training, which may be missing, and ``said`` one that may not.
+    """
+    where = f"{source}: " if isinstance(source, str | os.PathLike) else ""
+    try:
+        known = [] if encoder is None else [one.name for one in encoder.encoders]
+        raw = raw_frame(source, known)
+        others = [name for name in map(str, raw.columns) if name not in known]
+        if said is not None and find_label(list(map(str, raw.columns)), said) in known:
+            raise DataError(f"column {excerpt(said)!r} is a feature of the network, so it cannot hold labels")
+        named = [name for name in others if name.lower() in LABEL_WORDS]
+        at = said or (label if label in others else named[0] if len(named) == 1 else None)
+        frame = tidied(raw, at)
+        ids = [name for name in others if name.strip().lower() in NAME_WORDS and name != at]
+        called = ids[0] if len(ids) == 1 and (encoder is not None or len(others) > features) else None
+        if encoder is None:
+            columns = [name for name in frame.columns if name not in (at, called)]
+            at = columns[-1] if at is None and len(columns) == features + 1 else at
+            encoder, columns = plain_encoder(columns[:features]), [name for name in columns if name != at]
+            if len(columns) != features:
+                trained = f"the network was trained on {features} features, with or without labels"
+                raise DataError(f"{len(frame.columns)} columns, and {trained}")
+        texts = None if at is None else label_texts(frame[at], at).fillna("").tolist()
+        return NewRows(encoder.transform(frame), texts, row_names(frame, called))
+    except DataError as error:
+        if not where or str(error).startswith(where[:-2]):
+            raise
+        raise DataError(f"{where}{error}") from error
+
+
+def plain_encoder(names: Sequence[str]) -> TableEncoder:
+    """The encoder of a network that was trained on numbers as they are: nothing is known to fill gaps in with."""
+    encoder = TableEncoder([Column(name, "number") for name in names], plain=True)
+    encoder.encoders = [PlainEncoder(name, math.nan, 1.0, False) for name in names]
+    return encoder
+
+
+def relabelled(path: Path, table: Table, labels: Sequence[str], kept: NDArray[np.bool_], to: Path) -> None:
+    """Copy the file of a table with other labels of its training rows, and without those that are not kept."""
+    if table.positions is None:
+        raise DataError(f"{path}: which rows were trained on is not known")
+    rows = dict(zip(table.positions.tolist(), zip(labels, kept.tolist(), strict=True), strict=True))
+    if suffix_of(path) in BINARY_SUFFIXES:
+        _relabelled_frame(raw_frame(path), table.label, rows, to)
+        return
+    how = sniffed(path)
+    at = how.columns.index(table.label)
+    csv.field_size_limit(max(csv.field_size_limit(), BLOCK_BYTES))
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with (
+        opened(path, "rt", encoding=how.encoding, newline="") as read,
+        to.open("w", encoding="utf-8", newline="") as written,
+    ):
+        writer = csv.writer(written, delimiter=how.separator, lineterminator="\n")
+        lines = (row for row in csv.reader(read, delimiter=how.separator) if row)
+        if how.header:
+            writer.writerow(next(lines))
+        for k, row in enumerate(lines):
+            label, keep = rows.get(k, (None, True))
+            if label is not None and row[at].strip() != label:
+                row[at] = label
+            if keep:
+                writer.writerow(row)
+
+
+def _relabelled_frame(frame: Frame, label: str, rows: Mapping[int, tuple[str, bool]], to: Path) -> None:
+    """Labels keep their type: each class is written as its first label is."""
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+    own = read_labels(tidied(frame, label)[label], label, drop_missing=True)
+    values = frame[label]
+    first = {own.classes[code]: values.iloc[int(k)] for k, code in zip(*_first_of_each(own), strict=True)}
+    changed = [first[rows[k][0]] if k in rows else value for k, value in enumerate(values)]
+    frame = frame.assign(**{label: type(values)(changed, index=frame.index, dtype=values.dtype)})
+    frame[[rows.get(k, ("", True))[1] for k in range(len(frame))]].to_parquet(to, index=False)
+
+
+def _first_of_each(labels: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The position in the table of the first row of each class, and the class."""
+    codes, first = np.unique(labels.codes, return_index=True)
+    return np.flatnonzero(labels.labelled)[first], codes
+
+
 def _near(name: str, names: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(names), n=1)
     return f"did you mean {excerpt(near[0])!r}? " if near else ""
 
 
-def _listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str]) -> str:
     given = [excerpt(str(name), 40) for name in names]
     return ", ".join(map(repr, given[:MAX_COLUMNS_NAMED])) + (", ..." if len(given) > MAX_COLUMNS_NAMED else "")

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,22 @@ def printable(text: str, *, lines: bool = False) -> str:
     ('a\\x1b[31m\\nb', 'é\\u202e\\udcff')
     """
     return (_WITHIN_LINES if lines else _ALL).sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def command_options(options: Mapping[str, Any]) -> list[str]:
+    """Options as words of a command line.
+
+    >>> command_options({"label": "churn", "columns": {"id": "drop"}, "drop_unlabelled": True})
+    ['--label', 'churn', '--columns', 'id=drop', '--drop-unlabelled']
+    """
+    words = []
+    for name, value in options.items():
+        words.append(f"--{name.replace('_', '-')}")
+        if isinstance(value, Mapping):
+            words.append(",".join(f"{key}={one}" for key, one in value.items()))
+        elif value is not True:
+            words.append(str(value))
+    return words
 
 
 def cell(text: str) -> str:
@@ -107,13 +123,15 @@ def check_nesting(text: str) -> None:
             raise ValueError(f"it is nested too deeply, more than {MAX_NESTING} lists and objects inside each other")
 
 
-def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file that are neither blank nor comments (#), stripped, with their numbers."""
-    yield from ((number, line.strip()) for number, line in _lines(path))
+def text_lines(path: str | Path, *, comments: bool = True) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file that are not blank, stripped, with their numbers; ``comments`` leaves out those of a #."""
+    yield from ((number, line.strip()) for number, line in _lines(path, comments))
 
 
-def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    yield from ((n, line) for n, line in all_lines(path) if (text := line.lstrip()) and not text.startswith("#"))
+def _lines(path: str | Path, comments: bool = True) -> Iterator[tuple[int, str]]:
+    for number, line in all_lines(path):
+        if (text := line.lstrip()) and not (comments and text.startswith("#")):
+            yield number, line
 
 
 def all_lines(path: str | Path) -> Iterator[tuple[int, str]]:
@@ -134,13 +152,14 @@ def all_lines(path: str | Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def csv_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: str | Path, *, comments: bool = True) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV file with their line numbers, each with as many fields as the first, which says the separator.
 
-    It is the one of ``, ;`` and tab that divides the first line most. A field may be quoted, and must end on its line.
+    ``comments`` leaves out lines that begin with #, as numpy writes them above a matrix. The separator is the one of
+    ``, ;`` and tab that divides the first line most. A field may be quoted, and must end on its line.
     """
     separator, count = "", 0
-    for number, line in _lines(path):
+    for number, line in _lines(path, comments):
         text = line.rstrip("\r\n")
         if not count:
             separator = max(SEPARATORS, key=text.count)

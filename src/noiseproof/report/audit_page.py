@@ -148,21 +148,24 @@ def write_audit(
     *,
     place: str,
     labels: str | None = None,
+    options: Sequence[str] = (),
     seed: int = 0,
     shown: int = MAX_EXAMPLES,
 ) -> dict[str, str]:
     """Write the files of an audit and its page; return the commands to run next, by their purpose.
 
-    ``dataset`` was opened at ``place`` and has the audited examples as its training split; ``labels`` is the file of their
-    labels, if these are not the data's own. The page shows up to ``shown`` examples.
+    ``dataset`` was opened at ``place``, with these options of the command line, and has the audited examples as its training
+    split; ``labels`` is the file of their labels, if these are not the data's own. The page shows up to ``shown`` examples.
     """
     paths = dataset.train.paths
     audit.save(folder, paths=paths)
-    data, own, to = shlex.quote(place), "" if labels is None else f" --labels {shlex.quote(labels)}", shlex.quote(str(folder))
+    more = [*options, *([] if labels is None else ["--labels", labels])]
+    data, own, to = shlex.quote(place), "".join(f" {shlex.quote(word)}" for word in more), shlex.quote(str(folder))
+    reading = "".join(f" {shlex.quote(word)}" for word in options)
     soft = shlex.quote(str(folder / POSTERIOR_FILE))
     after = {
         "for the loss and settings that suit such labels": f"noiseproof advise {data}{own} --noise {to}",
-        "to train on the probability of every class": f"noiseproof train jal-ce --data {data} --labels {soft}",
+        "to train on the probability of every class": f"noiseproof train jal-ce --data {data}{reading} --labels {soft}",
     }
     commands = {f"{purpose[0].upper()}{purpose[1:]}:": command for purpose, command in after.items()}
     again = f"noiseproof audit {data}{own} --decisions decisions.csv --out {to}"
@@ -219,6 +222,11 @@ def _values(dataset: Dataset, index: int) -> list[tuple[str, str]]:
     """The first features of an example."""
     if not dataset.train.in_memory:
         return []
+    if dataset.table is not None:
+        cells = dataset.table.rows["train"].iloc[index]
+        cells = cells[[name for name in cells.index if name != dataset.table.names]]
+        texts = [f"{value:.4g}" if isinstance(value, float) else short_name(str(value)) for value in cells[:MAX_VALUES]]
+        return list(zip((short_name(str(name)) for name in cells.index), texts, strict=False))
     row: NDArray[np.floating] = dataset.train.inputs[index].reshape(-1)
     names = dataset.columns or [str(k) for k in range(min(len(row), MAX_VALUES))]
     return [(short_name(name), f"{value:.4g}") for name, value in zip(names, row[:MAX_VALUES].tolist(), strict=False)]

@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from multiprocessing import active_children
@@ -26,7 +26,8 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import torch
 
-from noiseproof.data import data_root, open_dataset
+from noiseproof.data import Dataset, data_root, open_dataset
+from noiseproof.data.registry import name_in_memory
 from noiseproof.io.files import BusyError
 from noiseproof.train.engine import RunOptions, fast_path_suits, precision_of
 from noiseproof.train.loop import Callback, CallbackList, Loop, Outcome
@@ -105,8 +106,9 @@ def train_concurrently(
     if not recipes:
         return []
     _check(recipes, folders, store, callbacks)
-    datasets = {name: open_dataset(name, data) for name in {recipe.dataset for recipe in recipes}}
-    if not all(fast_path_suits(recipe, datasets[recipe.dataset].train, options) for recipe in recipes):
+    datasets = {_opened_by(recipe): recipe for recipe in recipes}
+    opened = {key: open_dataset(recipe.dataset, data, **recipe.data_options) for key, recipe in datasets.items()}
+    if not all(fast_path_suits(recipe, opened[_opened_by(recipe)].train, options) for recipe in recipes):
         at_once = 1  # plain runs share torch's generator, and are no faster concurrently
     options = dataclasses.replace(options, at_once=min(at_once, len(recipes)))
 
@@ -119,7 +121,7 @@ def train_concurrently(
         try:
             if stopping.is_set() or not may_start(recipe):
                 return NotStartedError(f"{recipe.loss} on {recipe.dataset}, {recipe.noise}, seed {recipe.seed}: not started")
-            task = with_noise(datasets[recipe.dataset], recipe, data_root(data))
+            task = with_noise(opened[_opened_by(recipe)], recipe, data_root(data))
             chosen = resolve_auto(recipe, task)
             folder = None if folders is None else folders[place]
             if store is not None:
@@ -134,6 +136,10 @@ def train_concurrently(
 
     with precision_of(recipes[0], options.deterministic):
         return run_in_threads(one, len(recipes), at_once, stopping)
+
+
+def _opened_by(recipe: Recipe) -> tuple[str, str]:
+    return recipe.dataset, repr(sorted(recipe.data_options.items()))
 
 
 def run_in_threads(one: Callable[[int], T], count: int, at_once: int, stopping: threading.Event) -> list[T]:
@@ -414,17 +420,18 @@ class ProcessExecutor(WorkerExecutor):
     Args:
         options: Where and how the runs are computed.
         at_once: The number of processes.
+        held: Data sets in memory, by the names that recipes have for them.
     """
 
     most_waiting = 0
 
-    def __init__(self, options: RunOptions, at_once: int) -> None:
+    def __init__(self, options: RunOptions, at_once: int, held: Mapping[str, Dataset] | None = None) -> None:
         super().__init__(options)
-        self.at_once, self.before = at_once, set(active_children())
+        self.at_once, self.before, self.held = at_once, set(active_children()), dict(held or {})
         self.idle, self.busy = list[Any](), dict[Future[Any], Any]()
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        pool = self.idle.pop() if self.idle else _pool(self.options.threads or 1)
+        pool = self.idle.pop() if self.idle else _pool(self.options.threads or 1, self.held)
         task: Future[Any] = pool.submit(function, *arguments)
         self.busy[task] = pool
         return task
@@ -451,13 +458,15 @@ class ProcessExecutor(WorkerExecutor):
             pool.shutdown(kill_workers=bool(self.busy))
 
 
-def _pool(threads: int) -> Any:
+def _pool(threads: int, held: Mapping[str, Dataset]) -> Any:
     from joblib.externals.loky import ProcessPoolExecutor  # unlike the standard library's, it does not run the caller's script
 
-    return ProcessPoolExecutor(1, initializer=_begin_process, initargs=(threads,), env={"OMP_NUM_THREADS": str(threads)})
+    begins: dict[str, Any] = {"initializer": _begin_process, "initargs": (threads, held)}
+    return ProcessPoolExecutor(1, env={"OMP_NUM_THREADS": str(threads)}, **begins)
 
 
-def _begin_process(threads: int) -> None:
+def _begin_process(threads: int, held: Mapping[str, Dataset]) -> None:
+    name_in_memory(held)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     signal.signal(signal.SIGTERM, _terminate)
     torch.set_num_threads(threads)

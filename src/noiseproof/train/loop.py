@@ -19,7 +19,17 @@ from noiseproof.io.files import checksum, is_file
 from noiseproof.train.distributed import answering
 from noiseproof.train.engine import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import CHECKPOINT, CONFIDENCE, RECORD, WEIGHTS, Record, environment, result_of, warnings_of
+from noiseproof.train.record import (
+    CHECKPOINT,
+    CONFIDENCE,
+    ENCODER,
+    RECORD,
+    WEIGHTS,
+    Record,
+    environment,
+    result_of,
+    warnings_of,
+)
 from noiseproof.train.run import INPUT_FACTS, DivergenceError, Epoch, Predictions, Run, advice_on_memory, start_run
 from noiseproof.train.runs import (
     CheckpointError,
@@ -368,6 +378,8 @@ class Loop:
                 WEIGHTS: write_tensors(folder / WEIGHTS, weights, {"noiseproof": json.dumps(run.described())}),
                 CONFIDENCE: write_confidence(folder, self.task, self.predictions),
             }
+            if self.task.table is not None:
+                self.record.files[ENCODER] = self.task.table.write(folder / ENCODER)
         self.record.status = "finished"
         self._write_record()
         self.kept = None

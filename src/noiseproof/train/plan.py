@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-import numpy as np
 import torch
 
 from noiseproof.data import Dataset, Split, common_size, open_dataset
+from noiseproof.data.columns import of_one_kind
+from noiseproof.data.opening import DataOptions
 from noiseproof.losses import find_loss
 from noiseproof.train.network import check_model
 from noiseproof.train.recipe import Recipe, override
@@ -59,8 +61,6 @@ MIN_IMAGE_SIDE = 8
 MAX_SMALL_SIDE = 64
 """Image files of one size and no longer side than this keep it. Longer ones get the stem for 224x224, which computes a quarter
 of the positions"""
-MAX_PIXEL_VALUES, ROWS_AT_ONCE = 256, 256
-"""Different values that columns of one kind have at most, as pixels of eight bits do; and examples to count at a time"""
 SizeOption = str | int | Sequence[int] | None
 
 
@@ -77,7 +77,8 @@ def own_recipe(
 ) -> Recipe:
     """The default recipe for data of your own, with a cosine schedule and the defaults of the loss.
 
-    features           standardised, MLP 256-256, Adam 2e-3, 100 epochs, batch 128
+    features           standardised, unless the encoder of a table has scaled them; MLP 256-256, Adam 2e-3, 100 epochs,
+                       batch 128
     images in memory,  ResNet-18, SGD 0.01, momentum 0.9, L2 5e-4, clip 5, crop and flip, 100 epochs, batch 128;
     small image files  fewer than 4,000 with Adam 2e-3 instead of SGD, L2 and clip
     other image files  ResNet-50 for 224x224, SGD 0.1, Nesterov 0.9, L2 3e-5, clip 5, WebVision's augmentation, bf16,
@@ -109,7 +110,8 @@ def own_recipe(
         facts = _for_files(dataset, size)
     elif dataset.train.kind == "features":
         _ask_if_images(place, dataset.train.inputs.shape, model)
-        facts = {**FEATURE_DEFAULTS, "standardise": True, "global_scaling": _of_one_kind(dataset.train)}
+        scaling = {"standardise": not dataset.train.scaled, "global_scaling": _is_of_one_kind(dataset.train)}
+        facts = {**FEATURE_DEFAULTS, **scaling}
     else:
         facts = _for_images(dataset.train.inputs.shape[1:3], len(dataset.train))
     if not gpu and facts.get("precision") == "bf16":
@@ -118,21 +120,8 @@ def own_recipe(
     return recipe if model is None else override(recipe, {"model": model})
 
 
-def _of_one_kind(split: Split) -> bool:
-    """Whether all columns are of one kind, as pixels are: they share few values, and three quarters span half of the range.
-
-    Then a column that is rarely other than 0 is not to count as much as the others.
-    """
-    low, high = (edge.astype(np.float64) for edge in (split.inputs.min(0), split.inputs.max(0)))
-    spans = (high - low)[high > low]
-    if split.channels is not None or spans.size < 2 or np.quantile(spans, 0.25) < (high.max() - low.min()) / 2:
-        return False
-    values: set[float] = set()
-    for start in range(0, len(split), ROWS_AT_ONCE):
-        values.update(np.unique(split.inputs[start : start + ROWS_AT_ONCE]).tolist())
-        if len(values) > MAX_PIXEL_VALUES:
-            return False
-    return True
+def _is_of_one_kind(split: Split) -> bool:
+    return split.channels is None and not split.scaled and of_one_kind(split.inputs.reshape(len(split), -1))
 
 
 def _for_files(dataset: Dataset, size: SizeOption) -> dict[str, Any]:
@@ -199,18 +188,21 @@ class RunPlan:
 def plan_run(
     recipe: Recipe | str,
     *,
-    data: str | None = None,
+    data: Any = None,
     changes: Mapping[str, Any] | None = None,
     noise: str = "none",
     seed: int = 123,
     runs: str | Path = "runs",
     gpu: bool = False,
+    **reading: Unpack[DataOptions],
 ) -> RunPlan:
     """A recipe with changes, checked with its data as far as that is possible without training.
 
+    Further keyword arguments say how a table is read, ``label="churn"`` say: see :func:`noiseproof.data.open_dataset`.
+
     Args:
         recipe: The recipe, or the name of a loss to train on your own data.
-        data: With a recipe the folder of data sets; with a loss the place of your own data.
+        data: With a recipe the folder of data sets; with a loss your own data, a place or a data frame.
         changes: Fields of the recipe to change, as :func:`noiseproof.train.override` takes them.
         noise: With a loss, what to put on the labels.
         seed: With a loss, the seed.
@@ -232,15 +224,20 @@ def plan_run(
         if data is None:
             raise ValueError(f"a loss alone is trained on data of your own: data=PLACE, got {recipe!r} without")
         loss = find_loss(recipe).name
-        dataset = open_dataset(data)
+        dataset = open_dataset(data, **reading)
         chosen = {name: changes.get(name) for name in ("model", "size")}  # other defaults depend on them
-        recipe = own_recipe(dataset, data, loss, noise=noise, seed=seed, gpu=gpu, **chosen)
+        in_file = isinstance(data, str | os.PathLike)
+        place = os.fspath(data) if in_file else dataset.name
+        recipe = own_recipe(dataset, place, loss, noise=noise, seed=seed, gpu=gpu, **chosen)
+        recipe = override(recipe, {"data_options": reading} if in_file else {})
+    elif reading:
+        raise ValueError(f"{next(iter(reading))} says how a table of your own is read, and {recipe.dataset} has a recipe")
     recipe = override(recipe, changes)
     opened = None if dataset is None else with_noise(dataset, recipe)
     if recipe.has_auto:
         opened = opened or prepare(recipe, data)
         recipe = resolve_auto(recipe, opened)
-    plan = RunPlan(recipe, RunStore(runs), data, opened)
+    plan = RunPlan(recipe, RunStore(runs), data if isinstance(data, str) else None, opened)
     check_model(recipe, opened)
     return plan
 

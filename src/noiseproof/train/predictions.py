@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -192,13 +193,16 @@ class PredictionTable:
             np.savez(file, allow_pickle=False, **arrays)
 
 
-def predict_data(trained: TrainedClassifier, place: str, *, workers: int = 2, skip_corrupt: bool = False) -> PredictionTable:
+def predict_data(
+    trained: TrainedClassifier, place: Any, *, label: str | None = None, workers: int = 2, skip_corrupt: bool = False
+) -> PredictionTable:
     """The predictions for the examples in a place, of the kind that the network was trained on.
 
     Args:
         trained: What :func:`noiseproof.load` returned.
-        place: An .npz file with an array ``x``, a table of features, an image, a folder or a list of images; with labels or
-            without.
+        place: An .npz file with an array ``x``, a table, an image, a folder or a list of images, the name of a data set, or a
+            data frame; with labels or without.
+        label: The column of a table's labels; by default what it was called in training, if it is there.
         workers: Processes that decode image files, where there are many.
         skip_corrupt: Whether damaged image files are left out instead of an error.
 
@@ -211,7 +215,10 @@ def predict_data(trained: TrainedClassifier, place: str, *, workers: int = 2, sk
     >>> table = predict_data(noiseproof.load("runs/NAME"), "new.csv")  # doctest: +SKIP
     >>> table.save("predictions.csv")  # doctest: +SKIP
     """
-    data = open_unlabelled(place, trained.classes, trained.features, trained.columns)
+    known = None if trained.table is None else trained.table.label
+    said = place if label is None or not isinstance(place, str | os.PathLike) else f"{os.fspath(place)}#{label}"
+    data = open_unlabelled(said, trained.classes, trained.features, trained.encoder, label=label or known)
+    place = os.fspath(place) if isinstance(place, str | os.PathLike) else "the table"
     return PredictionTable(trained, data, place, min(workers, len(data.examples) // FILES_PER_WORKER), skip_corrupt)
 
 

@@ -21,6 +21,7 @@ __all__ = ["RENAMED_FIELDS", "Recipe", "Schedule", "current_names", "default_fac
 
 OptimiserName = Literal["sgd", "adam"]
 Precision = Literal["float32", "tf32", "bf16"]
+DATA_OPTIONS = ("label", "columns", "test", "split_column", "drop_unlabelled")
 RENAMED_FIELDS = {"test_share": "test_size", "one_scale": "global_scaling"}
 """Fields that records and command lines of earlier versions call otherwise"""
 
@@ -58,6 +59,8 @@ class Recipe:
         standardise: For features: subtract each column's mean and divide by its standard deviation.
         global_scaling: With standardise: the mean and deviation of all columns together, not of each.
         size: For image files: height and width that they are resized to; None is the augmentation's own, 224x224.
+        data_options: How a table is read, as :func:`noiseproof.data.open_dataset` takes it: label, columns, test, split_column,
+            drop_unlabelled.
         why: How options that were left open were chosen; no part of what is trained.
 
     Raises:
@@ -93,6 +96,7 @@ class Recipe:
     standardise: bool = False
     global_scaling: bool = False
     size: tuple[int, int] | None = None
+    data_options: Mapping[str, Any] = field(default_factory=dict)
     why: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -114,6 +118,8 @@ class Recipe:
         wrong = [epoch for epoch in self.confidence_epochs if not 1 <= epoch <= self.epochs]
         if wrong:
             raise ValueError(f"confidence_epochs must be in [1, {self.epochs}], got {wrong[0]}")
+        if strange := [name for name in self.data_options if name not in DATA_OPTIONS]:
+            raise ValueError(f"data_options are {', '.join(DATA_OPTIONS)}, got {strange[0]!r}")
         if self.size is not None and min(self.size) < 1:
             raise ValueError(f"size must be at least 1 pixel, got {'x'.join(map(str, self.size))}")
         if (reason := find_loss(self.loss).needs_own_loop) is not None:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from noiseproof.data.columns import ENCODER_VERSION
 from noiseproof.io.files import ReadError, is_file, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.train.network import loss_code_hash, model_code_hash
@@ -27,6 +28,7 @@ from noiseproof.version import __version__
 
 RECORD_FORMAT = 1
 RECORD, WEIGHTS, CONFIDENCE, CHECKPOINT = "record.json", "weights.safetensors", "confidence.npz", "checkpoint.safetensors"
+ENCODER = "encoder.safetensors"
 """The files in the folder of a run"""
 KEYS = (
     "format", "status", "message", "warnings", "result", "recipe", "loss", "loss_constant", "notes", "task", "environment",
@@ -271,6 +273,8 @@ def task_facts(recipe: Recipe, task: TrainingData) -> dict[str, Any]:
     }
     if task.other_tests:
         facts["other_tests"] = {name: len(split) for name, split in task.other_tests.items()}
+    if task.table is not None and task.train.in_memory and task.train.scaled:
+        facts["encoder"] = ENCODER_VERSION  # another one makes other features of the same rows
     codes = {"model": model_code_hash(recipe), "loss": loss_code_hash(recipe)}
     return facts | {name: code for name, code in codes.items() if code is not None}
 

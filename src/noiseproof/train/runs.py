@@ -26,12 +26,22 @@ from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import BusyError, checksum, is_dir, is_file, locked, make_folder, remove_partial, write_whole
 from noiseproof.io.text import parse_json, read_json
 from noiseproof.train.recipe import RENAMED_FIELDS, Recipe, current_names, default_facts
-from noiseproof.train.record import CHECKPOINT, CONFIDENCE, RECORD, WEIGHTS, Record, check_facts, content_digest, fault_of
+from noiseproof.train.record import (
+    CHECKPOINT,
+    CONFIDENCE,
+    ENCODER,
+    RECORD,
+    WEIGHTS,
+    Record,
+    check_facts,
+    content_digest,
+    fault_of,
+)
 from noiseproof.train.run import Predictions
 from noiseproof.train.training_data import TrainingData
 
-RUN_FILES = (RECORD, CHECKPOINT, WEIGHTS, CONFIDENCE, "curves.png")
-DATA_FACTS = ("classes", "examples", "test_examples", "other_tests", "model", "loss")
+RUN_FILES = (RECORD, CHECKPOINT, WEIGHTS, ENCODER, CONFIDENCE, "curves.png")
+DATA_FACTS = ("classes", "examples", "test_examples", "other_tests", "encoder", "model", "loss")
 """Those of a task's facts that tell runs apart, beside its labels and its files; further ones are for the reader"""
 
 
@@ -60,10 +70,14 @@ def identity(recipe: Mapping[str, Any], task: Mapping[str, Any]) -> str:
         sources = dict(task.get("sources", {}))
         weights = sources.pop(recipe.get("weights"), recipe.get("weights"))
         noise = recipe.get("noise", "none")
+        options = {
+            name: value for name, value in dict(recipe.get("data_options", {})).items() if not (name == "test" and sources)
+        }
         from_file = noise.startswith("labels:") or (":" not in noise and noise != "none")
         facts = {
-            **_not_default(recipe),
+            **{name: value for name, value in _not_default(recipe).items() if name != "data_options"},
             "dataset": sorted(sources.values()) or [recipe["dataset"], task["name"]],
+            **({"data_options": options} if options else {}),
             "noise": ["file" if from_file else noise, task["noise"]["hash"]],
             "weights": weights,
             "task": {key: task[key] for key in DATA_FACTS if key in task},
@@ -117,7 +131,7 @@ def _noise_name(noise: str) -> str:
 def _stem(path: str) -> str:
     """The last part of a path, without the extension of a data format."""
     name = Path(path).expanduser().resolve().name
-    return re.sub(r"\.(npz|npy|txt|csv|tsv|json|pt)$", "", name)
+    return re.sub(r"(\.(npz|npy|txt|csv|tsv|parquet|feather|arrow|jsonl|ndjson|json|pt))?(\.gz)?$", "", name)
 
 
 @dataclass(frozen=True)

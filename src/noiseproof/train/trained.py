@@ -16,8 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from noiseproof.data import DataError, Examples, ImageFiles, Split
+from noiseproof.data.columns import Table, TableEncoder
 from noiseproof.data.dataset import as_split
-from noiseproof.data.tables import misplaced
+from noiseproof.data.frames import is_frame, read_frame
+from noiseproof.data.table import plain_encoder
 from noiseproof.io.files import checksum, is_dir, is_file
 from noiseproof.io.text import excerpt, parse_json, read_json
 from noiseproof.models import create_model, load_weights
@@ -26,16 +28,17 @@ from noiseproof.train.engine import check_bf16, precision_of
 from noiseproof.train.network import drawing_from, logits_of, model_code_hash, nothing_drawn, user_model
 from noiseproof.train.preprocessing import Preprocessing
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import RECORD, WEIGHTS, Record, fault_of
+from noiseproof.train.record import ENCODER, RECORD, WEIGHTS, Record, fault_of
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 __all__ = ["Inputs", "TrainedClassifier", "load"]
 
-Inputs = ArrayLike | Tensor | Examples | str | os.PathLike[str] | Sequence[str] | Sequence[os.PathLike[str]]
+Inputs = ArrayLike | Tensor | Examples | str | os.PathLike[str] | Sequence[str] | Sequence[os.PathLike[str]] | Any
 """An array or tensor of what the network was trained on, features ``[N, D]`` or images uint8 ``[N, H, W, C]`` or
-``[N, H, W]``; the examples of a data set; or the path of an image file, or several."""
+``[N, H, W]``; the examples of a data set; the path of an image file, or several; or a table with the columns of training, as
+:func:`noiseproof.data.read_frame` reads it."""
 MAX_METADATA_CHARACTERS = 2**24
 """Characters of a file's description of its network that are read: as objects they take many times more memory"""
 
@@ -43,7 +46,8 @@ MAX_METADATA_CHARACTERS = 2**24
 class TrainedClassifier:
     """A trained network with its classes and its preprocessing; :func:`load` makes one.
 
-    Inputs are prepared and computed as the run evaluates: on the CPU the numbers equal those of the run to the bit.
+    Inputs are prepared and computed as the run evaluates: on the CPU the numbers equal those of the run to the bit. The rows of
+    a table are encoded first, with its new categories and gaps; columns are found by their names, and further ones ignored.
 
     Args:
         network: The network, with its weights.
@@ -65,6 +69,8 @@ class TrainedClassifier:
         self._recipe = recipe
         self.columns: tuple[str, ...] = ()
         """What the features were called in the file that was trained on, if it said it"""
+        self.table: Table | None = None
+        """What the columns of the table that was trained on are encoded with, and the column of its labels"""
         self.record: Record | None = None
         """The run's, where it was loaded from its folder"""
 
@@ -138,24 +144,33 @@ class TrainedClassifier:
         Returns:
             An iterator over the positions of a batch in ``x``, and its logits in float32 on the device.
         """
-        examples = examples_in(self._ordered_columns(x))
+        examples = self._encoded(x)
         given = self.preprocessing.batches(examples, self.device, workers=workers, skip_corrupt=skip_corrupt)
         for batch in given:
             with torch.no_grad(), precision_of(self._recipe, torch.are_deterministic_algorithms_enabled()), self._autocast():
                 logits = logits_of(self.network.eval(), batch.inputs, len(self.classes))
             yield batch.indices.cpu().numpy(), logits.float()
 
-    def _ordered_columns(self, x: Any) -> Any:
-        """Of a data frame that has the columns of training, these, in their order: others are the labels, say."""
-        names = [str(name) for name in getattr(x, "columns", ())]  # a name may be a number, and a table's are texts
-        places = dict(zip(names, getattr(x, "columns", ()), strict=True))
-        if not self.columns or names == list(self.columns):
-            return x
-        if len(places) == len(names) and places.keys() >= set(self.columns):
-            return x[[places[name] for name in self.columns]]
-        if fault := misplaced(names, self.columns):
-            raise DataError(fault)
-        return x
+    @property
+    def encoder(self) -> TableEncoder | None:
+        """Makes features of the columns of a table; None where the network was trained on something else."""
+        if self.table is not None:
+            return self.table.encoder
+        return plain_encoder(self.columns) if self.columns else None
+
+    def _encoded(self, x: Any) -> Examples:
+        """The examples; of a table, or of an array of its columns in their order, what the encoder makes of them."""
+        encoder = self.encoder
+        if encoder is None or isinstance(x, Split | ImageFiles):
+            return examples_in(np.asarray(x) if is_frame(x) else x)
+        if not is_frame(x) and not isinstance(x, str | os.PathLike | list | tuple):
+            names = [one.name for one in encoder.encoders]
+            array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+            if array.ndim != 2 or array.shape[1] != len(names):
+                raise DataError(f"the network was trained on {len(names)} columns, got an array of shape {array.shape}")
+            x = dict(zip(names, array.T, strict=True))
+        inputs = encoder.transform(read_frame(x))
+        return Split(inputs, np.zeros(len(inputs), np.int64))
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self._recipe.precision == "bf16")
@@ -300,7 +315,24 @@ def _built(weights: Path, record: Record | None, device: torch.device, model: st
         network.to(memory_format=layout)  # type: ignore[call-overload] # torch's stubs lack it
     trained = TrainedClassifier(network.to(device), names, how, recipe, device)
     trained.columns = _columns(weights, facts.get("columns", []), trained.features)
+    trained.table = _table(weights, record, trained.columns)
     return trained
+
+
+def _table(weights: Path, record: Record | None, columns: Sequence[str]) -> Table | None:
+    """The encoding of the table that was trained on, which is beside the weights."""
+    path = weights.with_name(ENCODER)
+    digest = None if record is None else record.files.get(ENCODER)
+    if not is_file(path):
+        if digest is not None:
+            raise FileNotFoundError(f"{path}: the encoding of the columns of this run is gone; train it again")
+        return None
+    if digest is not None and checksum(path) != digest:
+        raise ValueError(f"{path}: damaged, it is not what the run wrote; copy it again, or train again")
+    table = Table.read(path)
+    if tuple(table.encoder.feature_names) != tuple(columns):
+        raise ValueError(f"{path}: not the encoding of the network beside it, whose features are others")
+    return table
 
 
 def _columns(weights: Path, columns: Any, features: int | None) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from noiseproof import noise
 from noiseproof.data import Dataset, Examples, Split, check_classes, data_root, held_out, in_memory, in_memory_at, open_dataset
+from noiseproof.data.columns import Table
 from noiseproof.io.files import checksum, find_file
 from noiseproof.io.text import excerpt
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels, SoftLabels
@@ -46,6 +46,7 @@ class TrainingData:
         soft: The class probabilities ``[N, K]`` that are trained on in place of the labels, if any.
         soft_by_order: Whether the columns of ``soft`` are the classes by their order alone: their file has no names.
         columns: The names of the features, where the file has them.
+        table: The rows of a table of mixed columns, and the encoder that made features of them.
 
     >>> data = prepare(Recipe(dataset="digits", loss="ce", noise="symmetric:0.4"))
     >>> len(data.train), int(data.wrong.sum())
@@ -65,6 +66,7 @@ class TrainingData:
     soft: NDArray[np.float32] | None = None
     soft_by_order: bool = False
     columns: tuple[str, ...] = ()
+    table: Table | None = None
 
     def inputs_in_words(self, recipe: Recipe) -> str:
         """What the network reads, for a line on a terminal.
@@ -82,7 +84,10 @@ class TrainingData:
             return f"images of {'x'.join(map(str, self.train.inputs.shape[1:3]))} pixels, {colours}"
         shape = "x".join(map(str, self.train.inputs.shape[1:]))
         how = "standardised by the training examples" + (", all columns by one global scale" if recipe.global_scaling else "")
-        return f"{shape} features, {how if recipe.standardise else 'as they are'}"
+        plain = (
+            f"encoded from {len(self.table.encoder.encoders)} columns" if self.table and self.train.scaled else "as they are"
+        )
+        return f"{shape} features, {how if recipe.standardise else plain}"
 
     @property
     def wrong(self) -> NDArray[np.bool_] | None:
@@ -103,7 +108,7 @@ def prepare(recipe: Recipe, data: str | Path | None = None) -> TrainingData:
     >>> round(prepare(Recipe(dataset="digits", loss="ce", noise="symmetric:0.4")).noise["rate"], 4)
     0.4017
     """
-    return with_noise(open_dataset(recipe.dataset, data), recipe, data_root(data))
+    return with_noise(open_dataset(recipe.dataset, data, **recipe.data_options), recipe, data_root(data))
 
 
 def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> TrainingData:
@@ -127,7 +132,7 @@ def with_noise(dataset: Dataset, recipe: Recipe, root: Path | None = None) -> Tr
     others, sources = dataset.other_tests, dataset.sources
     if recipe.weights is not None:
         sources = sources | {recipe.weights: checksum(weights_file(recipe.weights, root))}
-    more: dict[str, Any] = {"columns": dataset.columns}
+    more: dict[str, Any] = {"columns": dataset.columns, "table": dataset.table}
     if soft is not None:
         more |= {"soft": soft.probabilities, "soft_by_order": soft.fit_by_order_alone(dataset.classes)}
     task = TrainingData(dataset.name, dataset.classes, train, dataset.test, clean, facts, sources, others, root, **more)
@@ -171,12 +176,16 @@ def _without_test_size(task: TrainingData, share: float) -> TrainingData:
     mask = held_out(task.train.labels if task.clean is None else task.clean, share)
     if not mask.any() or mask.all():
         raise ValueError(f"test_size {share} of {len(mask)} examples leaves none to {'train' if mask.all() else 'test'} on")
-    test, clean = task.train.take(mask), None
+    train, test, clean, table = task.train.take(~mask), task.train.take(mask), None, task.table
+    if table is not None and train.in_memory and test.in_memory:  # the encoder must not see what is tested on
+        table, *inputs = table.held_out(mask)
+        train, test = (dataclasses.replace(part, inputs=x) for part, x in zip((train, test), inputs, strict=True))
     if task.clean is not None:
         test, clean = test.with_labels(task.clean[mask]), task.clean[~mask]
     soft = None if task.soft is None else task.soft[~mask]
+    columns = task.columns if table is None else tuple(table.encoder.feature_names)
     task = dataclasses.replace(
-        task, train=task.train.take(~mask), test=test, clean=clean, rows=np.flatnonzero(~mask), soft=soft
+        task, train=train, test=test, clean=clean, rows=np.flatnonzero(~mask), soft=soft, table=table, columns=columns
     )
     facts = dict(task.noise)
     if soft is None:  # those of a file are known by the file
@@ -284,10 +293,6 @@ def _noise_of_labels(recipe: Recipe, data: TrainingData) -> LabelNoise | NoisyLa
     return NoisyLabels.compare(clean, data.train.labels, classes)
 
 
-IDENTIFIER_NAME = re.compile(r"(?:[_\s.-][iI][dD]|[a-z]I[dD])$")
-"""How columns are called that name the rows, if they are not called so alone"""
-MIN_ROWS_FOR_A_LABEL_COLUMN = 20
-"""Rows from which a column of two values goes with two classes by chance less than once in 500,000 times"""
 MAX_CLASSES_NAMED = 10
 """Classes that a warning names"""
 RARE_SHARE, MAJORITY_SHARE = 0.1, 0.7
@@ -322,7 +327,7 @@ def data_warnings(recipe: Recipe, task: TrainingData) -> Iterator[str]:
             "order; an array 'classes' beside 'posterior' names them"
         )
     yield from rare_class_warnings(given, task.classes)
-    yield from table_warnings(task.columns, task.train, own, task.classes)
+    yield from table_warnings(task.classes, task.table)
 
 
 def _named(which: NDArray[np.int64], classes: Sequence[str]) -> str:
@@ -344,29 +349,12 @@ def rare_class_warnings(labels: NDArray[np.int64], classes: Sequence[str]) -> It
         yield f"class imbalance: {which} {', '.join(shares[:-1])}{more} beside {shares[-1]}; {may}"
 
 
-def table_warnings(
-    columns: Sequence[str], examples: Examples, labels: NDArray[np.int64], classes: Sequence[str]
-) -> Iterator[str]:
-    """Features that name the rows or are the label in other words, and classes that differ in capitals alone."""
+def table_warnings(classes: Sequence[str], table: Table | None) -> Iterator[str]:
+    """Classes that differ in capitals or blanks alone, and columns of a table that give the label away."""
     spellings = defaultdict(list)
     for name in classes:
-        spellings[name.casefold()].append(name)
+        spellings[" ".join(name.casefold().split())].append(name)
     if alike := [names for names in spellings.values() if len(set(names)) > 1]:
         more = f" ({len(alike)} such)" if len(alike) > 1 else ""
-        yield f"classes {' and '.join(map(repr, alike[0]))} differ in capitals only: are they one?{more}"
-    if not examples.in_memory:
-        return
-    there, first, which = np.unique(labels, return_index=True, return_inverse=True)
-    for k, column in enumerate(columns):
-        values = examples.inputs[:, k]
-        if IDENTIFIER_NAME.search(column) and _all_different(values):
-            yield f"column {column!r} has another whole number on every row, and is trained on: call it id if it is no feature"
-        of_class = values[first]
-        one_to_one = len(np.unique(of_class)) == len(there) > 1 and bool((of_class[which] == values).all())
-        if one_to_one and len(labels) >= MIN_ROWS_FOR_A_LABEL_COLUMN:
-            yield f"column {column!r} has one value for each class, and is trained on: leave it out if it is the label"
-
-
-def _all_different(values: NDArray[np.float32]) -> bool:
-    """Whether these are whole numbers, each of which comes once."""
-    return bool((values == np.round(values)).all()) and len(np.unique(values)) == len(values)
+        yield f"classes {' and '.join(map(repr, alike[0][:4]))} differ in capitals or blanks only: are they one?{more}"
+    yield from () if table is None else table.notes
