@@ -14,11 +14,12 @@ from zoo_charts import calibration, cost, gains, noise_regret
 
 sys.path.append(str(ROOT / "benchmarks"))
 
-from zoo_report import ACCURACY, CANDIDATES, Zoo, report
+from zoo_report import ACCURACY, BASELINES, CANDIDATES, Zoo, audit_table, methods_table, report
 
 __all__ = ["PLOTS", "zoo_tables"]
 
-RECORD = "zoo.jsonl"
+RECORD, CHOOSING = "zoo.jsonl", "zoo_choosing.jsonl"
+"""What is reported, and the cells that the defaults of fit are chosen on"""
 PLAIN_TRAINING = ("ce", "logistic")
 """What a gain is over: the first of them that was measured"""
 
@@ -29,16 +30,25 @@ def measured() -> Zoo:
 
 
 def zoo_tables() -> str:
-    """Where and how much was measured, and all tables, a level of headings lower than the page's own."""
-    lines = [line for line in _lines(RECORD) if "error" not in line]
-    return f"{extent(lines)}\n\n{report(_lines(RECORD)).rstrip()}"
+    """Where and how much was measured, and all tables; then of the baselines on the cells for choosing."""
+    lines, choosing = _lines(RECORD), _lines(CHOOSING)
+    baselines = Zoo(line for line in choosing if line["method"] in BASELINES)
+    parts = [extent(lines), report(lines), "## The cells for choosing\n"]
+    parts += [
+        f"The defaults of `fit` are chosen on half of the data sets, with other seeds than above. The baselines there: {extent(choosing)}\n"
+    ]
+    parts += [methods_table(baselines), audit_table(baselines)]
+    return "\n".join(parts).rstrip()
 
 
 def extent(lines: list[dict[str, Any]]) -> str:
+    """How much was measured and where."""
+    lines = [line for line in lines if "error" not in line]
     seeds, rows = sorted({line["seed"] for line in lines}), sorted({line["train"] for line in lines})
     sets, cells = {line["set"] for line in lines}, {(line["set"], line["noise"], line["seed"]) for line in lines}
     said = f"{len(sets)} data sets, {len(cells)} cells (a set, a noise, a seed), {len(lines)} trainings"
-    return f"{said}; seeds {', '.join(map(str, seeds))}; {rows[0]:,} to {rows[-1]:,} training rows. {_where(lines)}"
+    named = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    return f"{said}; {named}; {rows[0]:,} to {rows[-1]:,} training rows. {_where(lines)}\n"
 
 
 def pictured() -> str:
