@@ -17,9 +17,8 @@ def trained(monkeypatch):
 
 
 @pytest.fixture
-def one_thread(monkeypatch):
-    """One thread, on which such small networks are faster, and fewer samples for the interval."""
-    monkeypatch.setattr("noiseproof.audit.estimate.BOOTSTRAP_SAMPLES", 10)
+def one_thread():
+    """One thread, on which such small networks are faster."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

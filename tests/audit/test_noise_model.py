@@ -7,7 +7,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 from noiseproof.audit import noise_model
 from noiseproof.audit.hypotheses import fit_hypotheses, symmetric_rates
 from noiseproof.audit.noise_model import NoiseModel, fit_noise_model
-from noiseproof.audit.stacking import Calibration, Transition, calibrate, fit_stack, log_views, unmix
+from noiseproof.audit.stacking import Calibration, Transition, calibrate, expected_counts, fit_stack, log_views, unmix
 from noiseproof.learners import LEARNERS
 
 PAIR = np.array([[0.7, 0.3, 0.0], [0.0, 0.7, 0.3], [0.3, 0.0, 0.7]])
@@ -269,3 +269,9 @@ def test_new_views_must_fit_the_model(pair):
         model.class_probabilities(views[:1])
     with pytest.raises(ValueError, match="3 classes, got 2"):
         model.class_probabilities(views[:, :, :2])
+
+
+def test_expected_counts_are_sums_of_posteriors():
+    posterior = np.array([[0.9, 0.1, 0.0], [0.2, 0.5, 0.3], [0.0, 1.0, 0.0]], np.float32)
+    found = expected_counts(posterior, np.array([2, 0, 2]))
+    np.testing.assert_allclose(found, [[0.2, 0.0, 0.9], [0.5, 0.0, 1.1], [0.3, 0.0, 0.0]], atol=1e-7)

@@ -1,20 +1,21 @@
 """Which labels look wrong, how many are, and what they are mistaken for.
 
-labels     audit_labels: from examples and labels, with cross-validated networks
-folds      the cross-validation: folds, recipes, oversampling, the store of finished folds
-estimate   audit_probabilities: from predictions of any model; the noise rate, its interval and the transition matrix
-mixture    the model: views (predictions, labels of nearest neighbours), their recalibration, the posterior
-noise_model  the model of wrong labels over several learners' predictions: posterior, rate, decision rules, estimated scores
-hypotheses  the transition matrices that it considers, and how far each is believed
-stacking    calibration, unmixing and stacking of predictions under one of them
-result     Audit: the result, its warnings, its summary and its files
-decisions  a person's decisions on its labels, and the data with them
+labels         audit_labels: from examples and labels, with cross-validated networks
+folds          the cross-validation: folds, recipes, oversampling, the store of finished folds
+probabilities  audit_probabilities: from predictions of any models
+neighbours     the labels of the nearest examples, as a prediction
+noise_model    the model of wrong labels over several predictions: posterior, noise rate, decision rules, estimated scores
+scores         accuracy, balanced accuracy and AUC on correct labels, estimated without them
+hypotheses     the transition matrices that it considers, and how far each is believed
+stacking       calibration, unmixing and stacking of predictions under one of them
+result         Audit: the result, its warnings, its summary and its files
+decisions      a person's decisions on its labels, and the data with them
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
-from noiseproof.audit.estimate import audit_probabilities
+from noiseproof.audit.probabilities import audit_probabilities
 from noiseproof.audit.result import Audit, ClassAudit
 
 __all__ = ["Audit", "ClassAudit", "Progress", "audit_labels", "audit_probabilities"]

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from noiseproof.audit.estimate import NoiseEstimate, check_features, estimate_noise
 from noiseproof.audit.folds import (
     FOLDS,
     PLAIN_LOSS,
@@ -25,12 +24,14 @@ from noiseproof.audit.folds import (
     NetworkState,
     Progress,
     cross_validate,
-    is_imbalanced,
     plan_cross_validation,
     soft_label_recipe,
     uses_small_network,
 )
-from noiseproof.audit.mixture import Labels, View, fit_mixture, fit_views, log_view, neighbour_votes, posterior_of, rows_to_fit
+from noiseproof.audit.neighbours import neighbour_votes
+from noiseproof.audit.noise_model import NoiseModel, fit_noise_model
+from noiseproof.audit.probabilities import FOLDS as PARTS
+from noiseproof.audit.probabilities import audit_of, check_features
 from noiseproof.audit.result import Audit
 from noiseproof.data import DataError, Dataset, Examples, ImageFiles, Split, open_dataset
 from noiseproof.data.dataset import as_split
@@ -116,28 +117,23 @@ def audit_labels(
     own = None if features is None else check_features(features, len(given))
     recipes = {"given labels": recipe} if quick else {"given labels": recipe, "soft labels": soft_label_recipe(plan, recipe)}
     counter = _EpochCounter(progress, plan.folds, {stage: each.epochs for stage, each in recipes.items()})
-    store, agreement = FoldStore(folder), None
+    store = FoldStore(folder)
     with store.claimed():
         first = cross_validate(plan, recipe, store, on_epoch=counter.of("given labels"))
         unread = np.asarray(np.isnan(first.probabilities).any(1))
-        votes = _neighbour_views(plan, first, own)
-        views = [log_view(_known(first, unread, given)), *votes]
-        part = rows_to_fit(views[0], np.random.default_rng(seed))
-        mixture = fit_views([view[part] for view in views], given[part])
+        views = [_known(first, unread, given), *_neighbour_views(plan, first, own)]
+        fold = np.arange(len(given)) % PARTS if plan.fold is None else plan.fold
+        noise = fit_noise_model(np.stack(views), given, fold=fold, seed=seed)
         if not quick:
-            soft = posterior_of(mixture, views, given)
-            second = cross_validate(plan, recipes["soft labels"], store, soft, counter.of("soft labels"))
-            views = [log_view(_known(second, unread, given)), *votes]
-            mixture = fit_mixture([view[part] for view in views], given[part], transition=mixture.transition)
-            agreement = float((first.probabilities.argmax(1) == second.probabilities.argmax(1))[~unread].mean())
-    generator = np.random.default_rng(plan.seed)
-    estimate = estimate_noise(mixture, views, given, generator, agreement, oversampled=is_imbalanced(given))
+            second = cross_validate(plan, recipes["soft labels"], store, noise.posterior, counter.of("soft labels"))
+            views.append(_known(second, unread, given))
+            noise = fit_noise_model(np.stack(views), given, fold=fold, seed=seed)
     notes = [SMALL_NETWORK_NOTE] if uses_small_network(examples, model, plan.options.device) else []
-    return _audit(plan, estimate, first, [*notes, *_notes(plan, unread)], own is not None)
+    return _audit(plan, noise, first, [*notes, *_notes(plan, unread)], own is not None)
 
 
 def _audit(
-    plan: CrossValidationPlan, estimate: NoiseEstimate, first: HeldOutPredictions, notes: list[str], own_features: bool
+    plan: CrossValidationPlan, noise: NoiseModel, first: HeldOutPredictions, notes: list[str], own_features: bool
 ) -> Audit:
     given = plan.task.train.labels
     read = np.isfinite(first.probabilities).all(1)
@@ -149,8 +145,9 @@ def _audit(
         how += ", predictions out of sample"
     compared = "features that were given" if own_features else "the network's features" if first.features.shape[1] else ""
     how += f"; labels of the nearest examples by {compared}" if compared else ""
-    how += "; maximum likelihood of a transition matrix and recalibrated predictions"
-    return Audit(
+    how += "; a mean over hypotheses on the transition matrix, each with predictions calibrated to it"
+    return audit_of(
+        noise,
         given,
         agreement=agreement,
         classes=plan.task.classes,
@@ -158,7 +155,6 @@ def _audit(
         fold=plan.fold,
         out_of_sample=plan.fold is not None,
         notes=tuple(notes),
-        **estimate._asdict(),
     )
 
 
@@ -226,7 +222,9 @@ def _options(device: str | torch.device, workers: int, skip_corrupt: bool) -> Ru
     return RunOptions(torch.device(device), workers, skip_corrupt)
 
 
-def _neighbour_views(plan: CrossValidationPlan, first: HeldOutPredictions, own: NDArray[np.floating] | None) -> list[View]:
+def _neighbour_views(
+    plan: CrossValidationPlan, first: HeldOutPredictions, own: NDArray[np.floating] | None
+) -> list[NDArray[np.floating]]:
     """The labels of the nearest examples, as a list of one view or none.
 
     Features that were given compare all examples, those of networks only the examples of one fold: each network has its own.
@@ -234,17 +232,17 @@ def _neighbour_views(plan: CrossValidationPlan, first: HeldOutPredictions, own: 
     given, classes = plan.task.train.labels, len(plan.task.classes)
     device = plan.options.device
     if own is not None:
-        return [log_view(neighbour_votes(own, given, classes, device=device))]
+        return [neighbour_votes(own, given, classes, device=device)]
     if not first.features.shape[1]:
         return []
     votes = np.empty((len(given), classes), dtype=np.float32)
     for number in range(plan.folds):
         mine, _ = plan.parts(number)
         votes[mine] = neighbour_votes(np.nan_to_num(first.features[mine]), given[mine], classes, device=device)
-    return [log_view(votes)]
+    return [votes]
 
 
-def _known(found: HeldOutPredictions, unread: NDArray[np.bool_], given: Labels) -> NDArray[np.floating]:
+def _known(found: HeldOutPredictions, unread: NDArray[np.bool_], given: NDArray[np.int64]) -> NDArray[np.floating]:
     """The probabilities; as the labels are distributed where an image could not be read."""
     p = found.probabilities.copy()
     p[unread] = np.bincount(given, minlength=p.shape[1]) / len(given)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit.hypotheses import NEGLIGIBLE, FittedHypotheses, fit_hypotheses
-from noiseproof.audit.result import percent
+from noiseproof.audit.scores import EstimatedScores, estimate_scores
 from noiseproof.audit.stacking import (
     Calibration,
     Floats,
@@ -25,12 +25,13 @@ from noiseproof.audit.stacking import (
     Transition,
     Views,
     calibrate,
+    expected_counts,
     log_views,
     row_blocks,
     unmix,
 )  # fmt: skip
 
-__all__ = ["METRICS", "Estimate", "EstimatedScores", "Metric", "NoiseModel", "fit_noise_model"]
+__all__ = ["METRICS", "Metric", "NoiseModel", "fit_noise_model"]
 
 Metric = Literal["accuracy", "balanced_accuracy", "f1_macro"]
 METRICS: tuple[Metric, ...] = ("accuracy", "balanced_accuracy", "f1_macro")
@@ -43,34 +44,11 @@ ACCURACY_POWER = 0.2
 """The rule for accuracy divides probabilities by this power of the class frequencies: stacks favour large classes"""
 F1_POWERS = np.linspace(0, 1, 11)
 MAX_HYPOTHESES = 40
-MAX_MATRIX_CLASSES = 1000
+MAX_PAIRED_CLASSES, MIN_AMBIGUITY_CORRELATION = 1000, 0.65
+"""Of the rates of pairs of classes and how unsure predictions are between them: 0.70 and 0.80 on CIFAR-10N and LabelMe, below
+0.25 with synthetic noise on them"""
 RATE_ERROR = 0.012
 """Half the step of the grid of rates, as a standard deviation"""
-BOOTSTRAP_SAMPLES = 200
-
-
-class Estimate(NamedTuple):
-    """A number with its 95 % interval.
-
-    >>> print(Estimate(0.912, 0.884, 0.94))
-    91.2 % (88.4 % to 94.0 %)
-    """
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{percent(self.value)} ({percent(self.low)} to {percent(self.high)})"
-
-
-class EstimatedScores(NamedTuple):
-    """What a prediction is worth on correct labels, estimated without them."""
-
-    accuracy: Estimate
-    balanced_accuracy: Estimate
-    auc: Estimate | None
-    """Area under the ROC curve, of several classes the mean of one against the rest; None without probabilities"""
 
 
 @dataclass(frozen=True)
@@ -86,7 +64,7 @@ class NoiseModel:
         rates: The noise rate by each hypothesis, ``[H]``.
         noise_rate: The estimated share of wrong labels.
         rate_interval: Its 95 % interval.
-        transition: ``T[k, j]``, the estimated probability that an example of class k is labelled j; None of too many classes.
+        transition: ``T[k, j]``, the estimated probability that an example of class k is labelled j.
         f1_power: The power of the frequencies by which the rule for macro-averaged F1 divides.
         out_of_fold: Class probabilities of the true label by the features alone, ``[N, K]``; None in a stored model.
         posterior: Class probabilities of the true label by features and given label, ``[N, K]``; None in a stored model.
@@ -101,7 +79,7 @@ class NoiseModel:
     rates: Floats
     noise_rate: float
     rate_interval: tuple[float, float]
-    transition: Floats | None
+    transition: Floats
     f1_power: float
     out_of_fold: Probabilities | None = None
     posterior: Probabilities | None = None
@@ -110,6 +88,7 @@ class NoiseModel:
     """Rows whose posteriors by each hypothesis are kept"""
     judged_posteriors: Probabilities | None = None
     """``[H, rows, K]``"""
+    judged_labels: Labels | None = None
 
     @property
     def classes(self) -> int:
@@ -184,14 +163,17 @@ class NoiseModel:
         Raises:
             ValueError: If the model was stored, and no rows are known, or there is not one prediction for each row.
         """
-        if self.judged is None or self.judged_posteriors is None or self.p_wrong is None:
+        if self.judged is None or self.judged_posteriors is None or self.judged_labels is None or self.p_wrong is None:
             raise ValueError("scores are estimated by a model that was just fitted; a stored one knows no rows")
         if len(predicted) != len(self.p_wrong):
             raise ValueError(f"there must be one prediction for each of the {len(self.p_wrong)} rows, got {len(predicted)}")
         rows = np.asarray(predicted)[self.judged]
         scores = rows if rows.ndim == 2 else None
         chosen = (rows if scores is None else scores.argmax(1)).astype(np.int64)
-        return _estimated(self.judged_posteriors, self.probabilities, chosen, scores, np.random.default_rng(seed))
+        by_hypothesis = zip(self.probabilities, self.judged_posteriors, strict=True)
+        left = 1 - self.noise_rate - self.noise_rate / (self.classes - 1)
+        given = self.judged_labels
+        return estimate_scores(list(by_hypothesis), given, left, chosen, scores, np.random.default_rng(seed))
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """What predicts, as arrays of numbers; the rows of the fit are left out."""
@@ -199,8 +181,7 @@ class NoiseModel:
         transitions: dict[str, NDArray[np.generic]] = {"symmetric": np.array([s.transition.rate for s in self.stacks])}
         if full:
             transitions["matrices"] = np.array([s.transition.full() for s in self.stacks])
-        if self.transition is not None:
-            transitions["transition"] = self.transition
+        transitions["transition"] = self.transition
         return {
             "scale": self.calibration.scale, "calibration_bias": self.calibration.bias,
             "stack_weights": np.array([s.weights for s in self.stacks]), "stack_bias": np.array([s.bias for s in self.stacks]),
@@ -225,7 +206,7 @@ class NoiseModel:
         found = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
         needed = {
             "scale", "calibration_bias", "stack_weights", "stack_bias", "probabilities", "frequencies", "rates", "noise_rate",
-            "f1_power", "symmetric",
+            "f1_power", "symmetric", "transition",
         }  # fmt: skip
         if missing := sorted(needed - set(found)):
             raise ValueError(f"the stored noise model lacks the array {missing[0]!r}")
@@ -248,7 +229,7 @@ class NoiseModel:
         rate, low, high = found["noise_rate"].tolist()
         return cls(
             tuple(names), Calibration(found["scale"], found["calibration_bias"]), stacks, found["probabilities"],
-            found["frequencies"], found["rates"], rate, (low, high), found.get("transition"), float(found["f1_power"]),
+            found["frequencies"], found["rates"], rate, (low, high), found["transition"], float(found["f1_power"]),
         )  # fmt: skip
 
 
@@ -293,7 +274,7 @@ def fit_noise_model(
     stacks = tuple(fitted.stacks[index] for index in kept)
     model = NoiseModel(
         tuple(map(str, range(v))) if names is None else tuple(names), calibration, stacks, probabilities, np.full(k, 1 / k),
-        np.zeros(len(stacks)), 0.0, (0.0, 0.0), None, 0.0,
+        np.zeros(len(stacks)), 0.0, (0.0, 0.0), np.eye(k), 0.0,
     )  # fmt: skip
     return _with_answers(model, views, given, judged)
 
@@ -310,7 +291,7 @@ def _with_answers(model: NoiseModel, views: Views, given: Labels, judged: NDArra
     """The model with its answers for the rows that it was fitted to."""
     _, n, k = views.shape
     q, posterior = np.empty((n, k), np.float32), np.empty((n, k), np.float32)
-    wrong = np.zeros(len(model.stacks))
+    wrong, drawn = np.zeros(len(model.stacks)), 0.0  # labels that are wrong; the same if labels were drawn from q
     for part in row_blocks(n, len(views) * k):
         calibrated = model.calibration.apply(np.asarray(views[:, part], np.float32))
         labels, rows = given[part], np.arange(part.stop - part.start)
@@ -320,13 +301,14 @@ def _with_answers(model: NoiseModel, views: Views, given: Labels, judged: NDArra
             known = _posterior(one, stack.transition, labels)
             mean += weight * one
             after += weight * known
-            wrong[number] += (1 - known[rows, labels]).sum(dtype=np.float64)
+            right = known[rows, labels]
+            wrong[number] += (1 - right).sum(dtype=np.float64)
+            drawn += float(weight * (1 - right * one[rows, labels]).sum(dtype=np.float64))
         q[part], posterior[part] = mean, after
     frequencies = q.mean(0, dtype=np.float64)
     rates = wrong / n
     rate = float(model.probabilities @ rates)
-    low, high = _quantiles(rates, model.probabilities, (0.025, 0.975))
-    margin = 1.96 * float(np.sqrt(RATE_ERROR**2 + rate * (1 - rate) / n))
+    interval = _rate_interval(model, rates, q, posterior, given, drawn / n)
     p_wrong = 1 - posterior[np.arange(n), given]
     few = judged[: max(1, MAX_KEPT_POSTERIORS // (k * len(model.stacks)))]
     calibrated = model.calibration.apply(np.asarray(views[:, few], np.float32))
@@ -335,20 +317,58 @@ def _with_answers(model: NoiseModel, views: Views, given: Labels, judged: NDArra
     ], np.float32)  # fmt: skip
     return replace(
         model, frequencies=frequencies, rates=rates, noise_rate=rate,
-        rate_interval=(max(0.0, low - margin), min(1.0, high + margin)), transition=_mean_transition(model),
+        rate_interval=interval, transition=_transition(posterior, given, rate),
         f1_power=_f1_power(q, posterior, frequencies), out_of_fold=q, posterior=posterior, p_wrong=np.clip(p_wrong, 0, 1),
-        judged=few, judged_posteriors=known,
+        judged=few, judged_posteriors=known, judged_labels=given[few],
     )  # fmt: skip
 
 
-def _mean_transition(model: NoiseModel) -> Floats | None:
-    """The mean transition matrix, unless it would be large."""
-    if model.classes > MAX_MATRIX_CLASSES:
-        return None
-    total = np.zeros((model.classes, model.classes))
-    for weight, stack in zip(model.probabilities, model.stacks, strict=True):
-        total += weight * stack.transition.full()
-    return total
+def _rate_interval(
+    model: NoiseModel, rates: Floats, q: Probabilities, posterior: Probabilities, given: Labels, drawn: float
+) -> tuple[float, float]:
+    """The interval of the noise rate: 95 % of the hypotheses, and the sampling error.
+
+    The hypotheses are class-conditional. If people err where examples are ambiguous, so that a label is drawn from the
+    prediction q itself, labels have the same likelihood, and P(right) is that of the hypothesis times q_given: ``drawn`` is the
+    rate if all labels were drawn so. The interval reaches up to it where the wrong labels are those that predictions confuse.
+    With a single view it always does, and it begins lower by the share of labels that the view disputes beyond the rate:
+    several views contradict each other's errors, and nothing contradicts those of one.
+    """
+    rate = float(model.probabilities @ rates)
+    low, high = _quantiles(rates, model.probabilities, (0.025, 0.975))
+    margin = 1.96 * float(np.sqrt(RATE_ERROR**2 + rate * (1 - rate) / len(given)))
+    single = len(model.names) == 1
+    if single:
+        low -= max(0.0, 1 - float((q.argmax(1) == given).mean()) - rate)
+    if single or _follows_ambiguity(q, posterior, given):
+        high = max(high, drawn - margin)
+    return max(0.0, low - margin), min(1.0, high + margin)
+
+
+def _follows_ambiguity(q: Probabilities, posterior: Probabilities, given: Labels) -> bool:
+    """Whether wrong labels are of the pairs of classes between which predictions are unsure; unknown of two classes."""
+    classes = q.shape[1]
+    if not 2 < classes <= MAX_PAIRED_CLASSES:
+        return False
+    sizes = q.sum(0, dtype=np.float64) + 1e-9
+    wrong = expected_counts(posterior, given) / np.outer(sizes, np.bincount(given, minlength=classes) + 1e-9)
+    unsure = (q.T @ q) / np.outer(sizes, sizes)
+    off = ~np.eye(classes, dtype=bool)
+    if min(wrong[off].std(), unsure[off].std()) < 1e-12:
+        return False
+    return float(np.corrcoef(wrong[off], unsure[off])[0, 1]) > MIN_AMBIGUITY_CORRELATION
+
+
+def _transition(posterior: Probabilities, given: Labels, rate: float) -> Floats:
+    """The matrix of the posteriors, which agrees with the rate.
+
+    Where less than one example is of a class, the rest to one example counts as the labels of all classes do: wrong at the
+    rate, and then any other.
+    """
+    counts = expected_counts(posterior, given)
+    there = counts.sum(1, keepdims=True)
+    usual = Transition(len(counts), min(max(rate, 0.0), 1.0)).full()
+    return np.asarray((counts + np.maximum(1 - there, 0) * usual) / np.maximum(there, 1))
 
 
 def _posterior(q: Views, transition: Transition, given: Labels) -> Views:
@@ -379,49 +399,6 @@ def _quantiles(values: Floats, weights: Floats, shares: Sequence[float]) -> list
     reached = np.cumsum(weights[order])
     places = np.minimum(np.searchsorted(reached, np.asarray(shares)), len(values) - 1)
     return [float(value) for value in values[order][places]]
-
-
-def _estimated(
-    posteriors: Probabilities,
-    weights: Floats,
-    chosen: Labels,
-    scores: NDArray[np.generic] | None,
-    generator: np.random.Generator,
-) -> EstimatedScores:
-    """Scores by each hypothesis; their mean, and quantiles over resampled rows and hypotheses."""
-    hypotheses, rows, _ = posteriors.shape
-    even = np.ones(rows)
-    means = np.array([_scores(each, even, chosen, scores) for each in posteriors])
-    samples = []
-    for number in generator.choice(hypotheses, BOOTSTRAP_SAMPLES, p=weights):
-        count = generator.multinomial(rows, np.full(rows, 1 / rows)).astype(np.float64)
-        samples.append(_scores(posteriors[number], count, chosen, scores))
-    low, high = np.nanquantile(np.array(samples), [0.025, 0.975], axis=0)
-    found = [Estimate(float(m), float(a), float(b)) for m, a, b in zip(weights @ means, low, high, strict=True)]
-    return EstimatedScores(found[0], found[1], found[2] if scores is not None else None)
-
-
-def _scores(posterior: Probabilities, count: Floats, chosen: Labels, scores: NDArray[np.generic] | None) -> list[float]:
-    """Expected accuracy, balanced accuracy and AUC under a posterior of the true labels; rows count so many times."""
-    rows, classes = posterior.shape
-    weighted = posterior * count[:, None]
-    right = np.bincount(chosen, weights=weighted[np.arange(rows), chosen], minlength=classes)
-    size = weighted.sum(0)
-    present = size > 0.5
-    found = [float(right.sum() / size.sum()), float((right[present] / size[present]).mean())]
-    if scores is None:
-        return [*found, 0.0]
-    columns = [1] if classes == 2 else np.flatnonzero(present).tolist()
-    return [*found, float(np.mean([_auc(np.asarray(scores)[:, k], weighted[:, k], count - weighted[:, k]) for k in columns]))]
-
-
-def _auc(score: NDArray[np.generic], positive: Floats, negative: Floats) -> float:
-    """The probability that a positive row has the higher score; ties count half."""
-    _, place = np.unique(score, return_inverse=True)
-    above = np.bincount(place, weights=positive)
-    below = np.bincount(place, weights=negative)
-    before = np.cumsum(below) - below / 2
-    return float((above * before).sum() / max(above.sum() * below.sum(), 1e-12))
 
 
 def _check_views(views: Views, count: int | None, classes: int | None) -> None:

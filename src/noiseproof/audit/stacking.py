@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "Calibration", "Stack", "Transition", "calibrate", "fit_stack", "held_out_likelihood", "log_views", "row_blocks", "unmix",
+    "Calibration", "Stack", "Transition", "calibrate", "expected_counts", "fit_stack", "held_out_likelihood", "log_views",
+    "row_blocks", "unmix",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -240,6 +241,16 @@ def held_out_likelihood(logs: Views, given: Labels, fold: Labels, stack: Stack, 
         one = fit_stack(logs[:, rows], given[rows], stack.transition, prior=prior, start=stack.solution, iterations=40)
         value += float(one.likelihoods(logs[:, ~rows], given[~rows]).sum())
     return value
+
+
+def expected_counts(posterior: NDArray[np.floating], given: Labels) -> Floats:
+    """How many examples of class i are labelled j, ``[K, K]``, as the probabilities ``[N, K]`` of the true class have it."""
+    order = np.argsort(given, kind="stable")
+    there, first = np.unique(given[order], return_index=True)
+    counts = np.zeros((posterior.shape[1],) * 2)
+    for label, rows in zip(there, np.split(order, first[1:]), strict=True):
+        counts[:, label] = posterior[rows].sum(0, dtype=np.float64)
+    return counts
 
 
 def row_blocks(rows: int, numbers: int) -> Iterator[slice]:

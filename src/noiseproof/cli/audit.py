@@ -132,7 +132,7 @@ def audit(
 
 
 def _read_features(file: str, rows: int) -> NDArray[Any]:
-    from noiseproof.audit.estimate import check_features
+    from noiseproof.audit.probabilities import check_features
     from noiseproof.noise.soft import read_matrix
 
     found = read_matrix(file, "features")
@@ -154,7 +154,7 @@ def _file_named(file: str) -> Iterator[None]:
 def _audit_predictions(
     dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]
 ) -> Audit:
-    from noiseproof.audit.estimate import audit_probabilities, column_classes
+    from noiseproof.audit.probabilities import audit_probabilities, column_classes
     from noiseproof.noise.soft import read_predictions
 
     if unused := [name for name, value in training.items() if value]:

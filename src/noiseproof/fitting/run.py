@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit import Audit
-from noiseproof.audit.noise_model import Estimate, Metric, NoiseModel, fit_noise_model
+from noiseproof.audit.noise_model import Metric, NoiseModel, fit_noise_model
+from noiseproof.audit.scores import Estimate
 from noiseproof.checks import check_integer, check_range
 from noiseproof.data import DataError, Dataset, open_dataset
 from noiseproof.data.columns import parse_kinds
@@ -331,12 +332,7 @@ class _Job:
                 f"{', '.join(alone[:MAX_CLASSES_NAMED])}{more}"
             )
         agreement = float((decided == given).mean())
-        transition = noise.transition
-        if transition is None:  # of very many classes
-            others = noise.noise_rate / (len(data.classes) - 1)
-            transition = np.full((len(data.classes),) * 2, others)
-            np.fill_diagonal(transition, 1 - noise.noise_rate)
-        estimate = _known(noise.posterior), transition, noise.noise_rate, noise.rate_interval
+        estimate = _known(noise.posterior), noise.transition, noise.noise_rate, noise.rate_interval
         return Audit(given, *estimate, agreement, data.classes, how, self.fold, True, tuple(notes))
 
     def _tested(self, crossed: CrossFit, views: list[str], noise: NoiseModel) -> dict[str, float]:

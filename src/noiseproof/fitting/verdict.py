@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from noiseproof.audit.noise_model import Estimate
 from noiseproof.audit.result import percent, short_name
+from noiseproof.audit.scores import Estimate
 from noiseproof.io.files import DataError
 
 MAX_CLASSES_NAMED, MAX_ROWS_NAMED = 3, 5

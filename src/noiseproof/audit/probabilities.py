@@ -1,0 +1,179 @@
+"""``audit_probabilities``: an audit from predictions of any models, and checks of what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from noiseproof.audit.neighbours import neighbour_votes
+from noiseproof.audit.noise_model import NoiseModel, fit_noise_model
+from noiseproof.audit.result import Audit
+from noiseproof.io.text import excerpt
+
+__all__ = ["audit_of", "audit_probabilities", "check_features", "column_classes"]
+
+Labels = NDArray[np.int64]
+FOLDS = 5
+"""Parts of the examples that hypotheses are compared on in turn"""
+MIN_ROWS_PER_CLASS = 10
+"""Examples of a class that a warning about the order of the columns needs"""
+SUM_TOLERANCE = 1e-3  # by how much the sum of probabilities may differ from 1
+ROUNDED_SUM_TOLERANCE = 0.05  # within which sums look as if they were meant to be 1
+MAX_PAIRS_NAMED, MAX_CLASSES_NAMED = 5, 10  # pairs of classes in a warning, classes in an error
+
+
+def audit_probabilities(
+    probabilities: ArrayLike | Sequence[ArrayLike],
+    labels: ArrayLike,
+    *,
+    features: ArrayLike | None = None,
+    classes: Sequence[str] | None = None,
+    seed: int = 0,
+) -> Audit:
+    """Find label errors from class probabilities of one or several models and the given labels.
+
+    Args:
+        probabilities: Class probabilities ``[N, K]``, or those of several models, ``[V, N, K]`` or a list. They must be out of
+            sample: predicted, by cross-validation for example, by models that were not trained on the example.
+        labels: The given labels ``[N]``, integers from 0 to K - 1.
+        features: Features ``[N, D]``. The labels of the nearest neighbours become another prediction, which helps where the
+            features are good.
+        classes: The names of the classes; their numbers by default.
+        seed: Seed of the rows that the noise model is fitted to where there are many.
+
+    Returns:
+        The audit: how likely each label is wrong, the noise rate with an interval, the transition matrix.
+
+    Raises:
+        ValueError: If probabilities, labels, features and classes do not fit together.
+        TypeError: If the labels are not integers.
+
+    Example:
+        >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.2, 0.8]] * 50)
+        >>> audit = audit_probabilities(p, [0, 0, 1, 1] * 45 + [1, 0, 1, 1] * 5)
+        >>> audit.flagged.nonzero()[0].tolist(), audit.suggested[196].item()
+        ([180, 184, 188, 192, 196], 0)
+        >>> audit_probabilities([p, p], audit.given).flagged.sum().item()
+        5
+    """
+    checked = [check_probabilities(each, labels) for each in _separate(probabilities)]
+    given = checked[0][1]
+    if len({p.shape for p, _ in checked}) > 1:
+        raise ValueError(f"all predictions must have one shape, got {', '.join(str(p.shape) for p, _ in checked)}")
+    rows, columns = checked[0][0].shape
+    names = tuple(map(str, range(columns))) if classes is None else tuple(classes)
+    if len(names) != columns:
+        raise ValueError(f"there must be one class name for each of the {columns} columns, got {len(names)}")
+    views = [p for p, _ in checked]
+    if features is not None:
+        views.append(neighbour_votes(check_features(features, rows), given, columns))
+    model = fit_noise_model(np.stack(views), given, fold=np.arange(rows) % FOLDS, seed=seed)
+    read = "predictions and the labels of the nearest examples" if features is not None else "predictions"
+    how = f"a mean over hypotheses on the transition matrix, each with {read} calibrated to it, given out of sample"
+    mean = np.mean(views[: len(checked)], axis=0)
+    agreement, notes = float((mean.argmax(1) == given).mean()), _note_on_columns(mean, given, names)
+    return audit_of(model, given, classes=names, agreement=agreement, how=how, notes=notes)
+
+
+def _separate(probabilities: ArrayLike | Sequence[ArrayLike]) -> list[NDArray[np.generic]]:
+    """The predictions of each model."""
+    if isinstance(probabilities, list | tuple) and probabilities and np.ndim(probabilities[0]) == 2:
+        return [np.asarray(each) for each in probabilities]
+    whole = np.asarray(probabilities)
+    return list(whole) if whole.ndim == 3 and len(whole) else [whole]
+
+
+def audit_of(model: NoiseModel, given: Labels, **facts: Any) -> Audit:
+    """The audit that a noise model amounts to, for the rows that it was fitted to."""
+    if model.posterior is None:
+        raise ValueError("an audit needs a noise model that was just fitted")
+    return Audit(given, model.posterior, model.transition, model.noise_rate, model.rate_interval, **facts)
+
+
+def check_probabilities(probabilities: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.floating], Labels]:
+    """Return class probabilities ``[N, K]`` and labels ``[N]``, or raise an error that says what is wrong with them."""
+    p, given = np.asarray(probabilities), np.asarray(labels)
+    if p.ndim != 2 or p.shape[1] < 2:
+        raise ValueError(f"probabilities must be [N, K] for at least 2 classes, got shape {p.shape}")
+    if given.ndim != 1 or len(given) != len(p):
+        raise ValueError(f"there must be one label for each row of probabilities: {len(p)} rows, labels of shape {given.shape}")
+    if given.dtype.kind not in "iu":
+        way = "; of names in sorted order they are np.unique(y, return_inverse=True)[1]" if given.dtype.kind in "OUS" else ""
+        raise TypeError(f"labels must be integers, the columns of the probabilities, got {given.dtype}{way}")
+    if p.dtype.kind not in "fiu":
+        raise ValueError(f"probabilities must be numbers, got {p.dtype}")
+    if not (finite := np.isfinite(p).all(1)).all():
+        first = f"row {int(finite.argmin())} is the first of {int((~finite).sum())} that are not"
+        raise ValueError(
+            f"probabilities must be finite numbers, {first}; predict these again, or leave them and their labels out"
+        )
+    if len(p) and (given.min() < 0 or given.max() >= p.shape[1]):
+        wrong = given[(given < 0) | (given >= p.shape[1])][0]
+        raise ValueError(f"labels must be in [0, {p.shape[1] - 1}], the columns of the probabilities, got {wrong}")
+    faulty = (p.min(1) < 0) | (np.abs(p.sum(1, dtype=np.float64) - 1) > SUM_TOLERANCE)
+    if faulty.any():
+        row = int(faulty.argmax())
+        raise ValueError(
+            f"each row of probabilities must be at least 0 and sum to 1, row {row} sums to {p[row].sum():.4g}; {_hint_for(p)}"
+        )
+    if len(np.unique(given)) < 2:
+        raise ValueError(f"there must be labels of at least two classes, got {len(np.unique(given))}; nothing can be mistaken")
+    return p if p.dtype.kind == "f" else p.astype(np.float64), given.astype(np.int64)
+
+
+def column_classes(probabilities: NDArray[np.floating], classes: Sequence[str]) -> tuple[str, ...]:
+    """The names of the columns of predictions, by the classes of the data.
+
+    Classes that are numbered may have more columns than the data have classes: the last ones have no example.
+    """
+    columns = probabilities.shape[1] if probabilities.ndim == 2 else 0
+    if columns > len(classes) and tuple(classes) == tuple(map(str, range(len(classes)))):
+        return tuple(map(str, range(columns)))
+    if columns > 1 and columns != len(classes):
+        more = ", ..." if len(classes) > MAX_CLASSES_NAMED else ""
+        named = ", ".join(excerpt(name, 40) for name in classes[:MAX_CLASSES_NAMED]) + more
+        raise ValueError(f"{columns} columns, and the data have {len(classes)} classes: {named}; one for each, in this order")
+    return tuple(classes)
+
+
+def _hint_for(p: NDArray[np.floating]) -> str:
+    """How to turn what these numbers seem to be into probabilities."""
+    low, sums = float(p.min()), p.sum(1, dtype=np.float64)
+    if p.max() <= 0:
+        return "these look like log-probabilities: take np.exp of them first"
+    if low >= 0 and np.abs(sums / 100 - 1).max() <= ROUNDED_SUM_TOLERANCE:
+        return "these look like percent: divide by 100 first"
+    if low >= 0 and np.abs(sums - 1).max() <= ROUNDED_SUM_TOLERANCE:
+        return "they look rounded: divide each row by its sum first, p / p.sum(1, keepdims=True)"
+    return "take the softmax of logits first"
+
+
+def _note_on_columns(p: NDArray[np.floating], given: Labels, names: Sequence[str]) -> tuple[str, ...]:
+    """A warning if most labels of some classes are predicted as another class each, as if columns were in another order."""
+    counts = np.zeros((p.shape[1],) * 2, np.int64)
+    np.add.at(counts, (given, p.argmax(1)), 1)
+    most = enumerate(counts.argmax(1).tolist())
+    moved = [(a, b) for a, b in most if a != b and 2 * counts[a, b] > max(counts[a].sum(), MIN_ROWS_PER_CLASS)]
+    if {a for a, _ in moved} != {b for _, b in moved} or not moved:
+        return ()
+    pairs = ", ".join(f"{names[a]} as {names[b]}" for a, b in moved[:MAX_PAIRS_NAMED]) + (
+        ", ..." if len(moved) > MAX_PAIRS_NAMED else ""
+    )
+    return (f"most labels of some classes are predicted as another each, {pairs}: are the columns in another order?",)
+
+
+def check_features(features: ArrayLike, rows: int) -> NDArray[np.floating]:
+    """Return features ``[N, D]`` in single precision, or raise a ValueError that says what is wrong with them."""
+    found = np.asarray(features)
+    if found.ndim != 2 or len(found) != rows or not found.shape[1] or found.dtype.kind not in "fiu":
+        raise ValueError(
+            f"features must be numbers [{rows}, D], one row for each label, got {found.dtype} of shape {found.shape}"
+        )
+    if not np.isfinite(found).all():
+        raise ValueError("features must be finite, got a NaN or an infinity")
+    if np.abs(found).max() > np.finfo(np.float32).max:
+        raise ValueError("features must be within float32 (3.4e38)")
+    return found.astype(np.float32, copy=False)
