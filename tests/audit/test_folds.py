@@ -18,9 +18,9 @@ from noiseproof.audit.folds import (
     stratified_folds,
 )
 from noiseproof.data import Split
+from noiseproof.io.files import claimed
 from noiseproof.noise import symmetric
 from noiseproof.train import Run, RunOptions
-from noiseproof.train.runs import claimed
 from tests.helpers.audits import SHORT, points
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from noiseproof import paper
 from noiseproof.cli import app
+from noiseproof.io.files import claimed
 from noiseproof.paper import command, groups, measured, plan
 from noiseproof.paper.costs import RunCosts
 from noiseproof.paper.plan import FIGURES, Curve
@@ -23,7 +24,6 @@ from noiseproof.paper.reproduction import RecordsFile
 from noiseproof.paper.settings import SETTINGS
 from noiseproof.report import merge, read_records, write_records
 from noiseproof.train import Callback, DivergenceError, RunStore
-from noiseproof.train.runs import claimed
 
 RECORDS = Path(__file__).parents[2] / "records" / "reproduction.jsonl"
 DIGITS = tuple(

@@ -481,7 +481,7 @@ def test_a_signal_ends_it_with_a_checkpoint_and_a_sentence_and_the_same_command_
             assert epochs_done == done
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("noiseproof.cli.train_view.EveryNth", lambda *_: Stop())
+    monkeypatch.setattr("noiseproof.cli.train_view.Lines", lambda *_: Stop())
     assert run(*words[1:]).exit_code == 130
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data import Dataset, Examples
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import ReadError, is_file, write_whole
+from noiseproof.io.files import ReadError, claimed, is_file, write_whole
 from noiseproof.losses.recommended import kind_of_data, recommended_settings
 from noiseproof.noise import label_hash
 from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe, with_noise
@@ -28,7 +28,6 @@ from noiseproof.train.executors import run_in_threads
 from noiseproof.train.recipe import RENAMED_FIELDS
 from noiseproof.train.run import start_run
 from noiseproof.train.run_list import concurrent_runs
-from noiseproof.train.runs import claimed
 
 __all__ = [
     "CrossValidationPlan", "FoldStore", "HeldOutPredictions", "Progress", "cross_validate", "is_imbalanced", "oversample",

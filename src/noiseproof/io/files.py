@@ -9,7 +9,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -161,6 +161,40 @@ def locked(folder: Path, *, wait: bool) -> Iterator[bool]:
         yield held
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def claimed(folder: Path, files: Iterable[str] = ()) -> Iterator[None]:
+    """Make the folder if need be, keep other processes out, and remove the partial files of writes that were killed.
+
+    Work that fails before it has written anything leaves no folder behind.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            made, held = _locked_folder(folder, stack)
+        except BlockingIOError:
+            raise BusyError(f"another process is at work in {folder}; wait for it, or choose another folder") from None
+        if held:  # or a partial file might be another process's
+            for name in files:
+                remove_partial(folder / name)
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(OSError):  # not empty
+                for place in made:
+                    place.rmdir()
+            raise
+
+
+def _locked_folder(folder: Path, stack: contextlib.ExitStack) -> tuple[list[Path], bool]:
+    """Which folders were made, and whether there are locks; made again if work that failed removes it meanwhile."""
+    made = make_folder(folder)
+    for _ in range(100):
+        try:
+            return made, stack.enter_context(locked(folder, wait=False))
+        except FileNotFoundError:
+            made = make_folder(folder)
+    return made, stack.enter_context(locked(folder, wait=False))
 
 
 def find_file(file: str, root: Path | None, what: str, way: str) -> Path:

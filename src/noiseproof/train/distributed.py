@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from noiseproof.train.batch_loader import SINGLE, Rank
+from noiseproof.train.engine import Processes
 
 __all__ = ["PROCESS_TIMEOUT", "LostProcessError", "Processes", "answering", "process_group"]
 
@@ -90,49 +91,35 @@ def process_group(device: torch.device, timeout: float = PROCESS_TIMEOUT) -> Ite
         dist.destroy_process_group()
 
 
-class Processes:
-    """Collective operations of the processes; with a single one they do nothing."""
+class ProcessGroup(Processes):
+    """Those of several processes."""
 
     def __init__(self, process: Rank, device: torch.device) -> None:
-        self.process, self.device = process, device
-
-    @property
-    def single(self) -> bool:
-        return self.process.world == 1
+        super().__init__(process)
+        self.device = device
 
     def joined(self, network: nn.Module, unused: bool) -> nn.Module:
-        """The network with BatchNorm over the whole batch and averaged gradients, of which some parameters may have none."""
-        if self.single:
-            return network
         with_norms = shared_norms(network) if self.device.type == "cpu" else nn.SyncBatchNorm.convert_sync_batchnorm(network)
         devices = [self.device] if self.device.type == "cuda" else None
         return DistributedDataParallel(with_norms, device_ids=devices, find_unused_parameters=unused)
 
-    def weight(self, count: int) -> Tensor:
-        """The factor on each process's mean over ``count`` examples that makes their average the mean over all examples."""
-        return count * self.process.world / self.total(torch.full((1,), float(count), device=self.device))[0]
+    def weighted(self, loss: Tensor, count: int) -> Tensor:
+        return loss * (count * self.world / self.total(torch.full((1,), float(count), device=self.device))[0])
 
     def total(self, values: Tensor) -> Tensor:
-        """Summed over the processes."""
-        if not self.single:
-            dist.all_reduce(values)
+        dist.all_reduce(values)
         return values
 
     def mean(self, values: Tensor) -> Tensor:
-        """Averaged over the processes."""
-        return values if self.single else self.total(values) / self.process.world
+        return self.total(values) / self.world
 
     def total_of(self, count: int) -> int:
-        return count if self.single else int(self.total(torch.tensor([count], device=self.device)))
+        return int(self.total(torch.tensor([count], device=self.device)))
 
     def gathered(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The whole of an array of which each process has filled its part and left zeros elsewhere."""
-        return values if self.single else self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
+        return self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
 
     def check_agreement(self, what: str, number: int) -> None:
-        """An error if the processes do not have the same number."""
-        if self.single:
-            return
         numbers = torch.tensor([number, -number], device=self.device)
         dist.all_reduce(numbers, op=dist.ReduceOp.MAX)
         if int(numbers[0]) != -int(numbers[1]):

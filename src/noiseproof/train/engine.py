@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from noiseproof.data import Examples, Split
@@ -21,7 +22,6 @@ from noiseproof.losses import RobustLoss
 from noiseproof.models import find_model
 from noiseproof.regularisation import L1
 from noiseproof.train.batch_loader import SINGLE, Batch, BatchLoader, MemoryLoader, Rank, generator_for
-from noiseproof.train.distributed import Processes
 from noiseproof.train.network import logits_of
 from noiseproof.train.recipe import Recipe
 
@@ -141,6 +141,40 @@ def check_bf16() -> None:
     reason = f"signal {-tried.returncode}" if tried.returncode < 0 else last
     if tried.returncode < 0 or last.startswith("RuntimeError"):
         raise ValueError(f"bf16 does not work with torch on this CPU ({reason}); set precision=float32")
+
+
+class Processes:
+    """What the processes that train one network do together: of a single one, nothing."""
+
+    def __init__(self, process: Rank = SINGLE) -> None:
+        self.world = process.world
+
+    def joined(self, network: nn.Module, unused: bool) -> nn.Module:
+        """The network with BatchNorm over the whole batch and averaged gradients, of which some parameters may have none."""
+        return network
+
+    def weighted(self, loss: Tensor, count: int) -> Tensor:
+        """Each process's mean over ``count`` examples, such that their average is the mean over all examples."""
+        return loss
+
+    def total(self, values: Tensor) -> Tensor:
+        """Summed over the processes."""
+        return values
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Averaged over the processes."""
+        return values
+
+    def total_of(self, count: int) -> int:
+        """A number, summed over the processes."""
+        return count
+
+    def gathered(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The whole of an array of which each process has filled its part and left zeros elsewhere."""
+        return values
+
+    def check_agreement(self, what: str, number: int) -> None:
+        """An error if the processes do not have the same number."""
 
 
 @dataclass(frozen=True)
@@ -304,8 +338,7 @@ class PlainEngine(Engine):
             logits = logits_of(self.joined, batch.inputs, self.inputs.classes)
         target = batch.labels if self.inputs.soft is None else self.inputs.soft[batch.indices]
         loss = self.inputs.criterion(logits.float(), target)
-        if not self.inputs.processes.single:
-            loss = loss * self.inputs.processes.weight(len(batch.labels))
+        loss = self.inputs.processes.weighted(loss, len(batch.labels))
         loss.backward()
         self.optimiser.step(lr)
         return loss.detach(), logits.detach().argmax(1)

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noiseproof.io.files import checksum, is_file
-from noiseproof.train.distributed import answering
+from noiseproof.io.files import checksum, claimed, is_file
 from noiseproof.train.engine import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import (
@@ -32,9 +31,9 @@ from noiseproof.train.record import (
 )
 from noiseproof.train.run import INPUT_FACTS, DivergenceError, Epoch, Predictions, Run, advice_on_memory, start_run
 from noiseproof.train.runs import (
+    RUN_FILES,
     CheckpointError,
     as_tensors,
-    claimed,
     identity,
     read_checkpoint,
     read_confidence,
@@ -290,11 +289,15 @@ class Loop:
         self.record.add_seconds("prepare", time.perf_counter() - start)
 
     def run(self) -> Outcome:
-        with answering(self.options.process.world), ExitStack() as held:
+        with ExitStack() as held:
+            if self.options.process.world > 1:
+                from noiseproof.train.distributed import answering
+
+                held.enter_context(answering(self.options.process.world))
             if self.options.device.type == "cuda":  # CUDA calls that name no device use the thread's current one
                 held.enter_context(torch.cuda.device(self.options.device))
             if self.output is not None:
-                held.enter_context(claimed(self.output))
+                held.enter_context(claimed(self.output, RUN_FILES))
             return self._run()
 
     def _run(self) -> Outcome:

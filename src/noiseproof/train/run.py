@@ -21,8 +21,16 @@ from torch import Tensor, nn
 from noiseproof.data import Examples
 from noiseproof.models.base import Classifier
 from noiseproof.train.batch_loader import Batch, BatchLoader, FileLoader, MemoryLoader, Transforms
-from noiseproof.train.distributed import Processes
-from noiseproof.train.engine import Engine, EngineInputs, EpochMetrics, PlainEngine, RunOptions, check_bf16, fast_path_suits
+from noiseproof.train.engine import (
+    Engine,
+    EngineInputs,
+    EpochMetrics,
+    PlainEngine,
+    Processes,
+    RunOptions,
+    check_bf16,
+    fast_path_suits,
+)
 from noiseproof.train.network import build_network, model_facts, nothing_drawn
 from noiseproof.train.recipe import Recipe, Schedule
 from noiseproof.train.training_data import TrainingData
@@ -126,7 +134,7 @@ class Run:
         self.network: nn.Module = network.to(memory_format=layout)  # type: ignore[call-overload]
         asked: dict[str, Any] = {name: getattr(recipe, name) for name in ("standardise", "global_scaling", "size")}
         self.transforms = Transforms.named(recipe.augment, task.train, memory_format=layout, **asked)
-        self.processes = Processes(options.process, options.device)
+        self.processes = _processes(options)
         self.loader = self._loader(task.train)
         self.test_loader = None if task.test is None else self._loader(task.test)
         self.other_loaders = {name: self._loader(split) for name, split in task.other_tests.items()}
@@ -155,7 +163,7 @@ class Run:
                 f"a batch must have an example for each of the {world} processes, got batch={batch} of {count} examples; "
                 f"start at most {most} processes" + (f", or set batch={world} or more" if count >= world else "")
             )
-        if not self.processes.single or 1 not in (batch, count % batch) or self._trains_on_one():
+        if world > 1 or 1 not in (batch, count % batch) or self._trains_on_one():
             return
         if batch == 1:
             raise ValueError("BatchNorm cannot train on batches of one example; set batch=2 or more")
@@ -419,6 +427,14 @@ class Run:
     def _named_state(self) -> dict[str, Tensor]:
         tensors = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
         return tensors | {f"update.{name}": tensor for name, tensor in self.engine.optimiser_state().items()}
+
+
+def _processes(options: RunOptions) -> Processes:
+    if options.process.world == 1:
+        return Processes()
+    from noiseproof.train.distributed import ProcessGroup
+
+    return ProcessGroup(options.process, options.device)
 
 
 def start_run(recipe: Recipe, task: TrainingData, options: RunOptions) -> Run:

@@ -12,7 +12,6 @@ import json
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import BusyError, checksum, is_dir, is_file, locked, make_folder, remove_partial, write_whole
+from noiseproof.io.files import checksum, is_dir, is_file, write_whole
 from noiseproof.io.text import parse_json, read_json
 from noiseproof.train.recipe import RENAMED_FIELDS, Recipe, current_names, default_facts
 from noiseproof.train.record import (
@@ -233,40 +232,6 @@ class RunStore:
         else:
             found = self.find(identity(facts, task))
         return self.root / folder_name(recipe) if found is None or found.folder is None else found.folder
-
-
-@contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Make the folder if need be, keep other processes out, and remove the partial files of a write that was killed.
-
-    A run that fails before it has written anything leaves no folder behind.
-    """
-    with ExitStack() as stack:
-        try:
-            made, held = _locked_folder(folder, stack)
-        except BlockingIOError:
-            raise BusyError(f"another process is at work in {folder}; wait for it, or choose another folder") from None
-        if held:  # or a partial file might be another process's
-            for name in RUN_FILES:
-                remove_partial(folder / name)
-        try:
-            yield
-        except BaseException:
-            with suppress(OSError):  # not empty
-                for place in made:
-                    place.rmdir()
-            raise
-
-
-def _locked_folder(folder: Path, stack: ExitStack) -> tuple[list[Path], bool]:
-    """Which folders were made, and whether there are locks; made again if a run that failed removes it meanwhile."""
-    made = make_folder(folder)
-    for _ in range(100):
-        try:
-            return made, stack.enter_context(locked(folder, wait=False))
-        except FileNotFoundError:
-            made = make_folder(folder)
-    return made, stack.enter_context(locked(folder, wait=False))
 
 
 CHECKPOINT_FORMAT = "1"
