@@ -264,6 +264,18 @@ def test_images_are_on_the_page_and_warnings_on_stderr():
     assert rows_of("audit/audit.csv")[0]["path"] == "images/a/000.png"
 
 
+def test_decisions_keep_how_the_table_is_read_and_rows_that_begin_with_a_number_sign(tmp_path):
+    lines = ["colour,size,label,a"] + [f"{('#1', 'b')[k % 2]},{k % 9},x,{('cat', 'dog')[k % 2]}" for k in range(30)]
+    Path("mine.csv").write_text("\n".join(lines))
+    Path("d.csv").write_text('label,index,decision,given\n#none,3,keep,\ndog,0,relabel,cat\n"#none",1,drop,dog\n')
+    done = audit("mine.csv#a", "--columns", "size=category", "--decisions", "d.csv", "--out", "out")
+    assert done.exit_code == 2  # the given label of example 3 is empty
+    Path("d.csv").write_text('label,index,decision\n#none,3,keep\ndog,0,relabel\n"#none",1,drop\n')
+    done = audit("mine.csv#a", "--columns", "size=category", "--decisions", "d.csv", "--out", "out")
+    assert "1 kept, 1 relabelled, 1 dropped by decision; 29 examples in out/cleaned.csv" in done.stdout
+    assert "next: noiseproof train jal-ce --data out/cleaned.csv --label a --columns size=category\n" in done.stdout
+
+
 @pytest.mark.parametrize("kind", ["npz", "csv", "files"])
 def test_decisions_make_data_to_train_on(kind):
     arrays()

@@ -491,3 +491,14 @@ def test_runs_are_completed():
     assert tab("noiseproof predict runs/o") == ["runs/one", "runs/other"]
     assert tab("noiseproof predict ru") == ["runs/one", "runs/other"]
     assert tab("noiseproof predict runs/one --format n") == ["npz"]
+
+
+def test_the_name_of_a_data_set_is_predicted_by_its_test_split(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    digits = open_dataset("digits")
+    trained_run(Path("digits-run"), digits, model="mlp", model_options={"hidden": [8]}, standardise=True)
+    done = run("digits-run", "--data", "digits", "--out", "out.csv")
+    assert done.exit_code == 0, done.output
+    accuracy = 100 * float((noiseproof.load("digits-run").predict(digits.test) == digits.test.labels).mean())
+    assert f"{accuracy:.2f} % of the labels in digits are predicted" in done.output
+    assert len(rows()) == 500

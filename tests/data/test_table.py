@@ -119,3 +119,11 @@ def test_a_column_that_gives_the_label_away_is_pointed_at():
     assert dataset.table.notes == (
         "column 'paid' nearly determines the label: leave it out if it is made from it, --columns paid=drop",
     )
+
+
+def test_arrays_and_texts_without_labels_are_an_error_that_says_how_to_give_them():
+    for source in (np.arange(40).reshape(10, 4), torch.zeros(4, 2), ["good", "bad"]):
+        with pytest.raises(DataError, match="no labels of their own: label=LABELS gives them, one for each"):
+            open_dataset(source)
+    with pytest.raises(DataError, match="a table was expected, got int"):
+        open_dataset(42)

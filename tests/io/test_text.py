@@ -59,3 +59,19 @@ def test_json_that_would_fill_the_memory_as_objects_is_refused_by_its_size(tmp_p
         file.truncate(2**27 + 1)
     with pytest.raises(ReadError, match=r"x\.json: 134217729 bytes of text, and at most 134217728 are read"):
         read_json(tmp_path / "x.json")
+
+
+def test_a_cell_is_no_formula_whatever_a_spreadsheet_takes_for_a_separator():
+    from noiseproof.io.text import cell, csv_line
+
+    for text in ("=1+1", "x;=1+1", "x;  =1+1", 'x"=1', "x,@SUM(1)", "x\t=1", "x;-2+3", "x;＝1"):
+        for separator in ';,\t"':
+            parts = csv_line([cell(text)]).strip("\n").split(separator)
+            assert not [part for part in parts if part.strip(' "').startswith(("=", "+", "-", "@", "＝"))], text
+
+
+def test_no_two_names_become_one_cell():
+    from noiseproof.io.text import cell
+
+    names = ["a\nb", "a\\nb", "a\\\\nb", "'a", "a", "=a", "'=a", "x;=1", "x;'=1", "x\u202ey", "x\\u202ey", "C:\\data"]
+    assert len({cell(name) for name in names}) == len(names)

@@ -16,6 +16,7 @@ from noiseproof.train import (
     RunOptions,
     RunStore,
     own_recipe,
+    plan_run,
     prepare,
     train,
     with_noise,
@@ -286,3 +287,11 @@ def test_a_run_from_before_class_names_were_kept_is_resumed(tmp_path, interrupte
     train(chosen, folder=tmp_path / "stopped")
     assert files(tmp_path / "stopped")[:4] == files(tmp_path / "whole")[:4]
     assert files(tmp_path / "stopped")[4] == files(tmp_path / "whole")[4]  # with the class names now
+
+
+@pytest.mark.parametrize(("count", "share", "optimiser"), [(4100, "0.0", "sgd"), (4100, "0.1", "adam"), (3999, "0.0", "adam")])
+def test_images_that_are_held_out_do_not_count_for_the_optimiser(tmp_path, count, share, optimiser):
+    place = tmp_path / "images.npz"
+    np.savez(place, x=np.zeros((count, 8, 8, 3), np.uint8), y=np.arange(count) % 2)
+    plan = plan_run("ce", data=str(place), changes={"test_size": share, "model": "resnet18"}, runs=tmp_path)
+    assert plan.recipe.optimiser == optimiser

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 
 from noiseproof.audit.stacking import expected_counts
 from noiseproof.io.files import is_file, write_whole
-from noiseproof.io.text import cell, printable
+from noiseproof.io.text import cell, csv_line, printable
 from noiseproof.noise import load_labels, read_soft_labels
 
 __all__ = ["Audit", "AuditSummary", "ClassAudit", "Confusion", "saved_rate"]
@@ -429,6 +427,5 @@ def saved_rate(folder: Path, classes: int) -> float | None:
 
 
 def _write_csv(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    write_whole(path, lambda partial: partial.write_text(text.getvalue(), encoding="utf-8"))
+    text = "".join(map(csv_line, rows))
+    write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))

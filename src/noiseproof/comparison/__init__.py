@@ -27,6 +27,7 @@ from noiseproof.data.opening import DataOptions
 from noiseproof.data.registry import named_in_memory
 from noiseproof.train import Recipe, RunOptions, RunStore, TrainingData, override, own_recipe, resolve_auto, with_noise
 from noiseproof.train.network import check_model
+from noiseproof.train.plan import defining
 from noiseproof.train.runs import recipe_key
 from noiseproof.train.training_data import data_warnings
 
@@ -96,9 +97,8 @@ def compare(
     place, held = _place_of(data, dataset)
     changes |= {"data_options": reading} if reading and not held else {}
     if recipe_for is None:
-        defining = {name: changes.get(name) for name in ("model", "size")}  # other defaults depend on them
         gpu = options.device.type == "cuda"
-        of_ce = own_recipe(dataset, place, "ce", noise=noise, seed=0, gpu=gpu, **defining)
+        of_ce = own_recipe(dataset, place, "ce", noise=noise, seed=0, gpu=gpu, **defining(changes))
         recipe_for = lambda loss, seed: dataclasses.replace(of_ce, seed=seed)  # noqa: E731 - a default
 
     def data_of(recipe: Recipe) -> TrainingData:

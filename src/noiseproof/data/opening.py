@@ -28,7 +28,7 @@ from noiseproof.data.dataset import (
     load_digits,
     load_npz,
 )
-from noiseproof.data.frames import BINARY_SUFFIXES, PATH_WORDS, TABLE_SUFFIXES, suffix_of
+from noiseproof.data.frames import BINARY_SUFFIXES, PATH_WORDS, TABLE_SUFFIXES, is_frame, suffix_of
 from noiseproof.data.images import IDX_MARKERS, IMAGE_EXTENSIONS, class_files, load_idx, load_image_folder
 from noiseproof.data.lists import Line, has_header, is_list, is_name, listed_files, load_list, text_lines
 from noiseproof.data.registry import NamedDataset, Progress, all_datasets, find_name, register_dataset
@@ -137,6 +137,8 @@ def _open_object(source: Any, reading: Mapping[str, Any]) -> Dataset:
         labels = labels_of(label, len(array))
         digest = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
         return from_arrays(array, labels.codes, classes=labels.classes, sources={"arrays": digest})
+    if label is None and ((hasattr(array, "ndim") and not is_frame(array)) or (listed and isinstance(array[0], str))):
+        labels_of(label, len(array))  # which says how they are given
     return read_table(array, **reading)
 
 

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,10 @@ UNPRINTABLE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u
 _ALL, _WITHIN_LINES = re.compile(UNPRINTABLE), re.compile(rf"(?![\n\t]){UNPRINTABLE}")
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "'")
 """How a cell starts that a spreadsheet may evaluate; the apostrophe, so that no two texts become one"""
+INNER_FORMULA = re.compile(rf"([;,\t\"]\s*)(?=[{re.escape(''.join(FORMULA))}])")
+LIKE_ESCAPED = re.compile(r"\\(?=[\\abfnrtvxuUN0-7])")
+"""A backslash that printed text could have of an escaped character"""
+QUOTED = re.compile('[",;\t\r\n]')
 
 
 def excerpt(text: object, most: int = 80) -> str:
@@ -66,13 +70,26 @@ def command_options(options: Mapping[str, Any]) -> list[str]:
 
 
 def cell(text: str) -> str:
-    """The printable text for a CSV file that a person opens: a spreadsheet would evaluate what starts like a formula.
+    r"""The printable text for a CSV file that a person opens: a spreadsheet would evaluate what starts like a formula.
 
-    >>> cell("=HYPERLINK(1)"), cell("cat")
-    ("'=HYPERLINK(1)", 'cat')
+    So it would what follows a semicolon, a comma or a quote, which it may take for the end of a cell. No two texts become one:
+    a backslash that would look like an escaped character is doubled.
+
+    >>> cell("=HYPERLINK(1)"), cell("cat"), cell("x;=1+1"), cell("a\\nb") == cell("a\nb")
+    ("'=HYPERLINK(1)", 'cat', "x;'=1+1", False)
     """
-    shown = printable(text)
+    shown = INNER_FORMULA.sub(r"\1'", printable(LIKE_ESCAPED.sub(r"\\\\", text)))
     return f"'{shown}" if shown.startswith(FORMULA) else shown
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    r"""A line of a CSV file that other programs open: whatever they may take for a separator is in quotes.
+
+    >>> csv_line([1, "a;b", "c"])
+    '1,"a;b",c\n'
+    """
+    texts = (str(one) for one in cells)
+    return ",".join('"' + one.replace('"', '""') + '"' if QUOTED.search(one) else one for one in texts) + "\n"
 
 
 def duration(seconds: float) -> str:

@@ -74,6 +74,7 @@ def own_recipe(
     noise: str = "none",
     seed: int,
     gpu: bool = True,
+    test_size: float = 0.0,
 ) -> Recipe:
     """The default recipe for data of your own, with a cosine schedule and the defaults of the loss.
 
@@ -93,6 +94,7 @@ def own_recipe(
             pixels, keep it, and others have 224x224.
         noise: What to put on the labels, such as ``symmetric:0.4``.
         seed: Of the noise, the initial weights and the order of the examples.
+        test_size: The share of the examples that will be held out; how many are left decides the optimiser for images.
         gpu: Whether it is for a GPU; without, float32 replaces bf16, in which a CPU is slower.
 
     Returns:
@@ -106,14 +108,15 @@ def own_recipe(
     >>> recipe.model, recipe.optimiser, recipe.standardise
     ('mlp', 'adam', True)
     """
+    count = round((1 - test_size) * len(dataset.train))
     if dataset.train.kind == "files":
-        facts = _for_files(dataset, size)
+        facts = _for_files(dataset, size, count)
     elif dataset.train.kind == "features":
         _ask_if_images(place, dataset.train.inputs.shape, model)
         scaling = {"standardise": not dataset.train.scaled, "global_scaling": _is_of_one_kind(dataset.train)}
         facts = {**FEATURE_DEFAULTS, **scaling}
     else:
-        facts = _for_images(dataset.train.inputs.shape[1:3], len(dataset.train))
+        facts = _for_images(dataset.train.inputs.shape[1:3], count)
     if not gpu and facts.get("precision") == "bf16":
         facts["precision"] = "float32"
     recipe = Recipe(dataset=place, loss=loss, noise=noise, seed=seed, **facts)
@@ -124,12 +127,12 @@ def _is_of_one_kind(split: Split) -> bool:
     return split.channels is None and not split.scaled and of_one_kind(split.inputs.reshape(len(split), -1))
 
 
-def _for_files(dataset: Dataset, size: SizeOption) -> dict[str, Any]:
+def _for_files(dataset: Dataset, size: SizeOption, count: int) -> dict[str, Any]:
     if size is None:
         chosen = common_size(dataset, at_most=MAX_SMALL_SIDE)
     else:
         chosen = override(Recipe(dataset="", loss="ce"), {"size": size}).size
-    return dict(IMAGE_FILE_DEFAULTS) if chosen is None else _for_images(chosen, len(dataset.train)) | {"size": chosen}
+    return dict(IMAGE_FILE_DEFAULTS) if chosen is None else _for_images(chosen, count) | {"size": chosen}
 
 
 def _for_images(sides: Sequence[int], count: int) -> dict[str, Any]:
@@ -225,7 +228,7 @@ def plan_run(
             raise ValueError(f"a loss alone is trained on data of your own: data=PLACE, got {recipe!r} without")
         loss = find_loss(recipe).name
         dataset = open_dataset(data, **reading)
-        chosen = {name: changes.get(name) for name in ("model", "size")}  # other defaults depend on them
+        chosen = defining(changes)
         in_file = isinstance(data, str | os.PathLike)
         place = os.fspath(data) if in_file else dataset.name
         recipe = own_recipe(dataset, place, loss, noise=noise, seed=seed, gpu=gpu, **chosen)
@@ -240,6 +243,12 @@ def plan_run(
     plan = RunPlan(recipe, RunStore(runs), data if isinstance(data, str) else None, opened)
     check_model(recipe, opened)
     return plan
+
+
+def defining(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes to a recipe that other defaults of :func:`own_recipe` depend on."""
+    held_out = override(Recipe(dataset="", loss="ce"), {"test_size": changes.get("test_size", 0.0)}).test_size
+    return {"model": changes.get("model"), "size": changes.get("size"), "test_size": held_out}
 
 
 def prefers_gpu(device: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections import Counter
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data import Unlabelled, open_unlabelled
 from noiseproof.io.files import file_and_name, write_whole
-from noiseproof.io.text import cell
+from noiseproof.io.text import cell, csv_line
 from noiseproof.train.trained import TrainedClassifier
 
 __all__ = ["PredictionFormat", "PredictionTable", "format_of", "predict_data"]
@@ -162,15 +161,14 @@ class PredictionTable:
         return "" if self.data.names is None else self.data.names[index]
 
     def _write_csv(self, file: TextIO) -> None:
-        writer = csv.writer(file, lineterminator="\n")
         names = [cell(name) for name in self.class_names]
         many = len(names) > MAX_CLASS_COLUMNS
         columns = [f"{what}_{k}" for k in range(1, LIKELIEST + 1) for what in ("class", "p")] if many else []
-        writer.writerow(["index", "path", "predicted", "probability", *(columns or (f"p_{name}" for name in names))])
+        file.write(csv_line(["index", "path", "predicted", "probability", *(columns or (f"p_{name}" for name in names))]))
         for index, predicted, shares, classes in self._rows():
             texts = {k: f"{shares[k]:.{DIGITS}f}" for k in (*classes, predicted)}
             rest = [text for k in classes for text in ((names[k], texts[k]) if many else (texts[k],))]
-            writer.writerow([index, cell(self._path(index)), names[predicted], texts[predicted], *rest])
+            file.write(csv_line([index, cell(self._path(index)), names[predicted], texts[predicted], *rest]))
 
     def _write_json(self, file: TextIO) -> None:
         names = self.class_names
