@@ -61,6 +61,7 @@ def test_predict_reads_new_rows_by_the_names_of_their_columns(place, tmp_path):
     done = call("predict", place / "model", "--data", place / "new.csv", "--out", tmp_path / "p.csv")
     assert done.exit_code == 0, done.output
     assert "60 examples predicted" in done.output
+    assert re.search(r"\d\d\.\d\d % of the labels in", done.output)
     with (tmp_path / "p.csv").open() as file:
         rows = list(csv.DictReader(file))
     with (place / "new.csv").open() as file:

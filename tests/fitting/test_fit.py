@@ -220,7 +220,7 @@ def test_learners_that_a_budget_leaves_out_are_named(frame):
 
 
 FAULTS = {
-    "one row": ({"x": [1.0], "y": ["a"]}, "no column is left"),
+    "one row": ({"x": [1.0], "y": ["a"]}, "one class"),
     "one class": ({"x": [1.0, 2.0, 3.0], "y": ["a", "a", "a"]}, "one class"),
     "all labels different": ({"x": [1.0, 2.0, 3.0], "y": ["a", "b", "c"]}, "every label occurs once"),
     "one class with several": ({"x": [1.0, 2.0, 3.0, 4.0], "y": ["a", "b", "b", "b"]}, "occur once"),
@@ -235,6 +235,28 @@ def test_what_cannot_be_learnt_is_answered_with_a_sentence(name):
     with pytest.raises(DataError, match=said) as found:
         noiseproof.fit(pd.DataFrame(data), label="y")
     assert "\n" not in str(found.value)
+
+
+def test_image_files_need_an_encoder_and_images_in_memory_are_learnt_by_their_pixels(tmp_path):
+    paths = [tmp_path / f"{k}.png" for k in range(4)]
+    with pytest.raises(DataError, match=r"image files: noiseproof\.data\.embed"):
+        noiseproof.fit(paths, [0, 1, 0, 1])
+    g = np.random.default_rng(0)
+    y = np.arange(80) % 2
+    pixels = (g.integers(0, 120, (80, 6, 6, 1)) + 120 * y[:, None, None, None]).astype(np.uint8)
+    model = noiseproof.fit(pixels, y, learners=["logistic-0.01"])
+    assert (model.predict(pixels) == y).mean() > 0.95
+    assert any("pixels" in note for note in model.verdict.notes)
+    with pytest.raises(DataError, match=r"shape \[6, 6, 1\]"):
+        model.predict(pixels[:, :5])
+
+
+def test_plain_training_is_boosting_for_columns_and_logistic_regression_for_embeddings():
+    g = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    embedded = g.normal(size=(60, 20)).astype(np.float32)
+    assert run.plain_learner(run.training_data(embedded, label=y)) == "plain-logistic"
+    assert run.plain_learner(run.training_data({"age": g.normal(size=60), "y": y}, label="y")) == "plain-boosting"
 
 
 def test_ten_thousand_classes_are_answered_with_a_sentence_before_memory_is_taken():

@@ -15,7 +15,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.cli.output import Console, console, duration, errors_reported, fail, printable, warn
+from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, Test, print_columns, reading_from
 from noiseproof.cli.usage import sigterm_as_ctrl_c
+from noiseproof.io.text import command_options
 
 if TYPE_CHECKING:
     from noiseproof.data import Dataset
@@ -35,11 +37,7 @@ class ClassWeights(StrEnum):
 
 PLACE = "A table (.csv, .tsv, .parquet, .jsonl), an .npz file of features, or a data set's name."
 Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE)]
-Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that contains the labels.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the model and its report.")]
-Columns = Annotated[str | None, typer.Option(metavar="KINDS", help="Kinds of columns: zip=category,id=drop.")]
-Test = Annotated[str | None, typer.Option(metavar="FILE", help="A table with the same columns to test on.")]
-SplitColumn = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that says which rows to test on.")]
 Groups = Annotated[str | None, typer.Option(metavar="COLUMN", help="Rows with the same value are in one fold.")]
 Metric = Annotated[Metrics, typer.Option(help="What predictions are decided for.")]
 ClassWeight = Annotated[ClassWeights | None, typer.Option(help="balanced: every class weighs the same in training.")]
@@ -49,12 +47,11 @@ Learners = Annotated[str | None, typer.Option(metavar="NAMES", help="Learners to
 Folds = Annotated[int | None, typer.Option(help="Folds of the cross-validation; 5 by default.", min=2)]
 Seed = Annotated[int, typer.Option(help="Seed of the folds and the learners.", min=0, max=2**32 - 1)]
 Threads = Annotated[int | None, typer.Option(help="Threads of each task; 1 by default, with a task on each core.", min=1)]
-Unlabelled = Annotated[bool, typer.Option("--drop-unlabelled", help="Leave out rows without a label instead of stopping.")]
 Shown = Annotated[int, typer.Option("--examples", metavar="N", help="Suspicious examples on the page.", min=1, max=2000)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the verdict only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 LINE_SECONDS = 10.0
-MAX_WARNINGS, MAX_COLUMNS = 6, 12
+MAX_WARNINGS = 6
 
 
 def fit(
@@ -73,7 +70,7 @@ def fit(
     folds: Folds = None,
     seed: Seed = 0,
     threads: Threads = None,
-    drop_unlabelled: Unlabelled = False,
+    drop_unlabelled: DropUnlabelled = False,
     examples: Shown = 200,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -88,8 +85,6 @@ def fit(
     verdict, the leaderboard, the matrix and the most suspicious labels; and **audit.csv**, a line for every label.
     """
     shown_on = None if quiet else Console(stderr=True) if as_json else console
-    reading: dict[str, Any] = {"label": label, "columns": columns, "test": test, "split_column": split_column, "groups": groups}
-    reading |= {"drop_unlabelled": drop_unlabelled}
     options: dict[str, Any] = {
         "metric": metric.value,
         "class_weight": None if class_weight is None else class_weight.value,
@@ -99,11 +94,14 @@ def fit(
     with errors_reported():
         from noiseproof.fitting.run import training_data
 
-        dataset = training_data(data, **reading)
+        reading = reading_from(label, columns, test, split_column, drop_unlabelled)
+        dataset = training_data(data, groups=groups, **reading)
+        print_columns(dataset.table, dataset.classes, shown_on)
         model = _fitted(dataset, out, options, shown_on)
         from noiseproof.report.fit_page import write_fit
 
-        write_fit(model, dataset, out, place=data, seed=seed, shown=examples)
+        asked = command_options({name: value for name, value in reading.items() if name != "test"})
+        write_fit(model, dataset, out, place=data, options=asked, seed=seed, shown=examples)
     if as_json:
         for text in model.verdict.notes[:MAX_WARNINGS]:
             warn(text)
@@ -115,11 +113,6 @@ def fit(
 def _fitted(dataset: Dataset, out: Path, options: dict[str, Any], shown_on: Console | None) -> FittedModel:
     from noiseproof.fitting.run import fit as fit_model
 
-    if shown_on is not None and dataset.table is not None:
-        for line in dataset.table.lines[:MAX_COLUMNS]:
-            shown_on.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
-        if (more := len(dataset.table.lines) - MAX_COLUMNS) > 0:
-            shown_on.print(f"  and {more} more columns", highlight=False)
     with sigterm_as_ctrl_c() as stopped, FitProgress(shown_on) as progress:
         try:
             return fit_model(dataset, folder=out, progress=progress, **options)

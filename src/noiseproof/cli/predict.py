@@ -86,7 +86,7 @@ def predict(
             form = _form(out, written, data)
             import_local_modules(model)
             if is_model(run):
-                table = _by_fitted_model(run, data, metric)
+                table = _by_fitted_model(run, data, label, metric)
             else:
                 with _warnings_printed():
                     trained = load(run, device_named(device), model=model)
@@ -104,13 +104,13 @@ def predict(
         raise typer.Exit(stopped.status) from None
 
 
-def _by_fitted_model(folder: str, data: str, metric: Metrics | None) -> PredictionTable:
+def _by_fitted_model(folder: str, data: str, label: str | None, metric: Metrics | None) -> PredictionTable:
     from noiseproof.fitting import FittedModel
     from noiseproof.train.predictions import PredictionTable
 
     model = FittedModel.load(folder)
     decide = partial(model.decide, metric=None if metric is None else metric.value)
-    return PredictionTable(model, model.read(data), data, decide=decide)
+    return PredictionTable(model, model.read(data, label), data, decide=decide)
 
 
 def _form(out: str, written: Format | None, data: str) -> PredictionFormat:

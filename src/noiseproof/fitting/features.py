@@ -91,5 +91,6 @@ class Features:
 
 def _inputs(examples: Any) -> NDArray[Any]:
     if not isinstance(examples, Split):
-        raise DataError("these are images in files: their features are needed, see docs/fit.md")
+        way = "noiseproof.data.embed makes them with a pretrained network; 'noiseproof audit' trains networks on the images"
+        raise DataError(f"fit reads features, and these are image files: {way}")
     return examples.inputs

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from noiseproof.audit import Audit
 from noiseproof.audit.noise_model import METRICS, Metric, NoiseModel
-from noiseproof.data import DataError, Examples, Split, Unlabelled, open_unlabelled, read_frame
+from noiseproof.data import DataError, Examples, Unlabelled, open_unlabelled
 from noiseproof.fitting import MODEL_FILE
 from noiseproof.fitting.features import Features
 from noiseproof.fitting.verdict import Leader, Verdict
@@ -141,11 +141,12 @@ class FittedModel:
         numbers = [int(name) for name in self.classes if re.fullmatch(r"-?\d{1,18}", name) and str(int(name)) == name]
         return np.array(numbers if len(numbers) == len(self.classes) else list(self.classes))
 
-    def read(self, new: Any) -> Unlabelled:
+    def read(self, new: Any, label: str | None = None) -> Unlabelled:
         """Read rows to predict.
 
         Args:
             new: As in :meth:`predict_proba`.
+            label: The column of their labels; by default what it was called in training, if it is there.
 
         Returns:
             Examples, and their labels if they have some.
@@ -153,12 +154,12 @@ class FittedModel:
         Raises:
             DataError: If the rows are not like those of training.
         """
-        encoder, classes = self.features.encoder, self.classes
+        encoder, classes, path = self.features.encoder, self.classes, isinstance(new, str | os.PathLike)
         if encoder is not None:
-            inputs = encoder.transform(read_frame(new))
-            return Unlabelled(Split(inputs, np.zeros(len(inputs), np.int64)), None)
-        if isinstance(new, str | os.PathLike):
-            return open_unlabelled(os.fspath(new), classes, len(self.features.centre))
+            place = f"{os.fspath(new)}#{label}" if path and label is not None else new
+            return open_unlabelled(place, classes, len(self.features.centre), encoder, label=label or self.features.label)
+        if path:
+            return open_unlabelled(new, classes, len(self.features.centre))
         inputs = np.asarray(new.detach().cpu() if hasattr(new, "detach") else new)
         return Unlabelled(_split(inputs, self.features.shape), None)
 

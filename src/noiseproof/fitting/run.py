@@ -43,6 +43,7 @@ MAX_VIEW_NUMBERS = 2**29
 """Rows times classes times learners; with more of them the learners of ``QUICK`` or the first of these are used"""
 MAX_CLASSES = 4000
 MAX_SUSPECTS = 20
+PIXELS_NOTE = "the images were learnt by their pixels; features of a pretrained network would be better, see docs/fit.md"
 MAX_CLASSES_NAMED = 10
 
 
@@ -325,6 +326,7 @@ class _Job:
         )
         counts = np.bincount(given, minlength=len(data.classes))
         notes = list(data.table.notes) if data.table is not None else []
+        notes += [PIXELS_NOTE] if data.train.kind == "images" else []
         if alone := [data.classes[k] for k in np.flatnonzero(counts == 1)]:
             more = f" and {len(alone) - MAX_CLASSES_NAMED} more" if len(alone) > MAX_CLASSES_NAMED else ""
             notes.append(
@@ -382,7 +384,5 @@ def plain_learner(dataset: Dataset) -> str:
     >>> plain_learner(training_data({"text": ["good", "bad", "fine", "poor"], "y": [1, 0, 1, 0]}, columns="text=text"))
     'plain-logistic'
     """
-    if dataset.table is None:
-        return "plain-logistic"
-    kinds = {column.kind for column in dataset.table.encoder.columns if column.kind != "drop"}
-    return "plain-logistic" if kinds <= {"embedding", "text"} else "plain-boosting"
+    keys = set() if dataset.table is None else {type(one).key for one in dataset.table.encoder.encoders}
+    return "plain-logistic" if keys <= {"embedding", "scaled", "text"} else "plain-boosting"

@@ -80,11 +80,21 @@ def _headline(model: FittedModel) -> str:
 
 
 def write_fit(
-    model: FittedModel, dataset: Dataset, folder: Path, *, place: str, seed: int = 0, shown: int = MAX_EXAMPLES
+    model: FittedModel,
+    dataset: Dataset,
+    folder: Path,
+    *,
+    place: str,
+    options: Sequence[str] = (),
+    seed: int = 0,
+    shown: int = MAX_EXAMPLES,
 ) -> None:
-    """Write the page and the files of the audit beside a model that was saved in ``folder``; the data were at ``place``."""
+    """Write the page and the files of the audit beside a model that was saved in ``folder``.
+
+    The data were at ``place`` and were read with these options of the command line. Up to ``shown`` labels are on the page.
+    """
     model.audit.save(folder, paths=dataset.train.paths)
-    data, to = shlex.quote(place), shlex.quote(str(folder))
+    data, to = shlex.join([place, *options]), shlex.quote(str(folder))
     commands = {
         "To predict new rows:": f"noiseproof predict {to} --data NEW --out predictions.csv",
         "Decide above, export, and write the data with your decisions:": (
