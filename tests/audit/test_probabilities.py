@@ -346,3 +346,5 @@ def test_predictions_of_several_models_are_views_of_one_audit():
         audit_probabilities([p, np.hstack([p, np.zeros((1_500, 1))])], given)
     with pytest.raises(ValueError, match="one label for each row"):
         audit_probabilities([p, p[:-1]], given)
+    with pytest.raises(ValueError, match=r"must be \[N, K\] for at least 2 classes, got shape \(2, 12, 3\)"):
+        audit_probabilities(np.ones((2, 12, 3)), given)

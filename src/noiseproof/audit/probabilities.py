@@ -59,7 +59,7 @@ def audit_probabilities(
         >>> audit_probabilities([p, p], audit.given).flagged.sum().item()
         5
     """
-    checked = [check_probabilities(each, labels) for each in _separate(probabilities)]
+    checked = [check_probabilities(each, labels) for each in _separate(probabilities, len(np.atleast_1d(labels)))]
     given = checked[0][1]
     if len({p.shape for p, _ in checked}) > 1:
         raise ValueError(f"all predictions must have one shape, got {', '.join(str(p.shape) for p, _ in checked)}")
@@ -78,12 +78,12 @@ def audit_probabilities(
     return audit_of(model, given, classes=names, agreement=agreement, how=how, notes=notes)
 
 
-def _separate(probabilities: ArrayLike | Sequence[ArrayLike]) -> list[NDArray[np.generic]]:
-    """The predictions of each model."""
+def _separate(probabilities: ArrayLike | Sequence[ArrayLike], rows: int) -> list[NDArray[np.generic]]:
+    """The predictions of each model; an array of three dimensions that is not ``[V, rows, K]`` is left to be refused."""
     if isinstance(probabilities, list | tuple) and probabilities and np.ndim(probabilities[0]) == 2:
         return [np.asarray(each) for each in probabilities]
     whole = np.asarray(probabilities)
-    return list(whole) if whole.ndim == 3 and len(whole) else [whole]
+    return list(whole) if whole.ndim == 3 and len(whole) and whole.shape[1] == rows else [whole]
 
 
 def audit_of(model: NoiseModel, given: Labels, **facts: Any) -> Audit:
