@@ -34,9 +34,8 @@ def zoo_tables() -> str:
     lines, choosing = _lines(RECORD), _lines(CHOOSING)
     baselines = Zoo(line for line in choosing if line["method"] in BASELINES)
     parts = [extent(lines), report(lines), "## The cells for choosing\n"]
-    parts += [
-        f"The defaults of `fit` are chosen on half of the data sets, with other seeds than above. The baselines there: {extent(choosing)}\n"
-    ]
+    about = "The defaults of `fit` are chosen on half of the data sets, with other seeds than above. The baselines there:"
+    parts += [f"{about} {extent(choosing)}\n"]
     parts += [methods_table(baselines), audit_table(baselines)]
     return "\n".join(parts).rstrip()
 
