@@ -149,3 +149,31 @@ def test_labels_of_new_rows_keep_the_classes_of_training():
     assert read_labels(pd.Series(["b", "b"]), "y", classes=("a", "b")).codes.tolist() == [1, 1]
     with pytest.raises(DataError, match="a label that training does not have, 'c'"):
         read_labels(pd.Series(["c"]), "y", classes=("a", "b"))
+
+
+def test_a_file_must_not_become_vastly_more_than_it_is(tmp_path, monkeypatch):
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    zeros = np.zeros(60_000_000, np.int8)
+    parquet.write_table(pa.table({"a": zeros, "y": zeros}), tmp_path / "bomb.parquet")
+    with pytest.raises(DataError, match=r"bomb\.parquet: 120000000 cells in a file of \d+ bytes"):
+        read_frame(tmp_path / "bomb.parquet")
+    monkeypatch.setattr("noiseproof.data.frames.MIN_UNPACKED_BYTES", 2**20)
+    with gzip.open(tmp_path / "bomb.csv.gz", "wb") as file:
+        file.write(b"a,y\n" + b"1,2\n" * 2**20)
+    with pytest.raises(DataError, match=r"bomb\.csv\.gz: unpacks to more than 100 times its size"):
+        read_frame(tmp_path / "bomb.csv.gz")
+
+
+def test_a_dictionary_of_long_texts_is_not_written_out_and_nested_columns_are_named(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    long = pa.DictionaryArray.from_arrays(pa.array(np.arange(20_000, dtype=np.int32) % 2), pa.array(["x" * 10**6, "y"]))
+    parquet.write_table(pa.table({"a": long, "y": np.arange(20_000) % 2}), tmp_path / "dictionary.parquet")
+    with pytest.raises(DataError, match="column 'a' has 10000010000 characters in its 20000 rows, at most"):
+        read_frame(tmp_path / "dictionary.parquet")
+    parquet.write_table(pa.table({"a": [{"b": [1]}] * 3}), tmp_path / "nested.parquet")
+    with pytest.raises(DataError, match="column 'a' is nested"):
+        read_frame(tmp_path / "nested.parquet")

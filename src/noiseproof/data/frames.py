@@ -7,6 +7,7 @@ installed; neither is required.
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import os
 import re
@@ -47,6 +48,12 @@ MIN_QUESTIONED_CLASSES = 20
 MAX_WHOLE_LABEL = 2**53
 """Beyond it not every whole number is a float"""
 MAX_COLUMNS = 100_000
+MAX_CELLS_UNCHECKED, MAX_CELLS_PER_BYTE = 10**8, 100
+"""Of a Parquet file: a constant column of any length takes some bytes"""
+MAX_CATEGORY_CHARACTERS = 2**30
+"""Of the texts of a category, one for each row"""
+MIN_UNPACKED_BYTES, MAX_UNPACKED_RATIO = 2**28, 100
+"""Of a .gz file: text becomes up to about thirty times as much"""
 BLOCK_BYTES = 2**24
 """Of a CSV file that are read at a time; no row may be longer"""
 
@@ -121,6 +128,8 @@ def _from_file(path: Path, names: Sequence[str]) -> Frame:
         if suffix == ".parquet":
             import pyarrow.parquet as parquet
 
+            facts = parquet.read_metadata(path)
+            _check_promise(path, facts.num_rows * facts.num_columns)
             return _from_arrow(parquet.read_table(path))
         if suffix in (".feather", ".arrow"):
             import pyarrow.feather as feather
@@ -177,12 +186,46 @@ def _from_csv(path: Path, names: Sequence[str]) -> Frame:
             use_threads=threads,
             block_size=BLOCK_BYTES,
         )
-        return arrow_csv.read_csv(path, read_options=own, parse_options=parse, convert_options=convert)
+        return arrow_csv.read_csv(_unpacked(path), read_options=own, parse_options=parse, convert_options=convert)
 
     try:
         return _from_arrow(read(threads=True))
     except pa.ArrowInvalid:
         return _from_arrow(read(threads=False))  # whose error counts the rows
+
+
+def _check_promise(path: Path, cells: int) -> None:
+    """An error for a file that would become vastly more cells than it has bytes: it must not decide how much is taken."""
+    size = path.stat().st_size
+    if cells > max(MAX_CELLS_UNCHECKED, MAX_CELLS_PER_BYTE * size):
+        raise DataError(f"{path}: {cells} cells in a file of {size} bytes; a table of real data takes more")
+
+
+def _unpacked(path: Path) -> Any:
+    """What Arrow reads: the path, or the packed file as a stream that ends where it unpacks to too much."""
+    return _Bounded(path) if path.suffix.lower() == ".gz" else path
+
+
+class _Bounded(io.RawIOBase):
+    """A gzip file that is an error beyond a limit."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.file = path, gzip.open(path)  # noqa: SIM115 - closed by close
+        self.left = max(MIN_UNPACKED_BYTES, MAX_UNPACKED_RATIO * path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self.file.readinto(buffer)
+        self.left -= count
+        if self.left < 0:
+            raise DataError(f"{self.path}: unpacks to more than {MAX_UNPACKED_RATIO} times its size; unpack it to read it")
+        return count
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
 
 
 def sniffed(path: Path, known: Sequence[str] = ()) -> Dialect:
@@ -320,9 +363,19 @@ def tidied(frame: Frame, label: str | None = None) -> Frame:
         values = frame[name]
         if pd.api.types.is_string_dtype(values.dtype) or values.dtype == object:
             changed[name] = _tidied_texts(values, MISSING_LABELS if name == label else MISSING_WORDS)
+        elif isinstance(values.dtype, pd.CategoricalDtype):
+            _check_texts(values, name)
         elif values.dtype.kind == "f" and np.isinf(values.to_numpy(na_value=np.nan)).any():
             changed[name] = values.replace([np.inf, -np.inf], np.nan)
     return frame.assign(**changed).reset_index(drop=True)
+
+
+def _check_texts(values: Series, name: str) -> None:
+    """An error for a category whose texts, each stored once, would fill the memory as the texts of all rows."""
+    lengths = values.cat.categories.astype("str").str.len().to_numpy(np.int64)
+    total = int(np.bincount(values.cat.codes[values.cat.codes >= 0], minlength=len(lengths)) @ lengths)
+    if total > MAX_CATEGORY_CHARACTERS:
+        raise DataError(f"column {name!r} has {total} characters in its {len(values)} rows, at most {MAX_CATEGORY_CHARACTERS}")
 
 
 def _tidied_texts(values: Series, missing: Sequence[str]) -> Series:
