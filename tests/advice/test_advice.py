@@ -247,7 +247,8 @@ def test_the_command_prints_the_parts_with_their_basis_and_json_has_the_same():
 def test_the_command_audits_first_if_asked(monkeypatch):
     seen = []
 
-    def quick(examples, *, classes, quick, device, progress):
+    def quick(dataset, *, quick, device, progress):
+        examples, classes = dataset.train, dataset.classes
         seen.append((len(examples), quick))
         matrix = symmetric(10, 0.3).matrix
         return Audit(examples.labels, np.eye(10, dtype=np.float32)[examples.labels], matrix, 0.3, (0.2, 0.4), 0.7, classes, "")

@@ -123,3 +123,17 @@ def test_the_command_of_a_run_on_own_data_trains_the_same_recipe_again(tmp_path)
     (record,) = read_runs([tmp_path / "runs"])
     (group,) = group_runs([record])
     assert without_observed(dry_run(group.command)) == without_observed(record["recipe"])
+
+
+def test_the_command_of_a_run_on_a_table_reads_it_in_the_same_way(tmp_path):
+    rows = "".join(f"{k % 7},{k % 2},{'ab'[k % 2]},{k}\n" for k in range(40))
+    (tmp_path / "data.csv").write_text(f"size,level,kind,given\n{rows}")
+    (tmp_path / "test.csv").write_text(f"size,level,kind,given\n{rows}")
+    reading = ("--label", "kind", "--columns", "level=category,given=drop", "--test", tmp_path / "test.csv")
+    words = ("--data", tmp_path / "data.csv", "--out", tmp_path / "runs", *reading, "--drop-unlabelled", *SHORT)
+    assert noiseproof("train", "ce", *words).exit_code == 0
+    (record,) = read_runs([tmp_path / "runs"])
+    (group,) = group_runs([record])
+    again = dry_run(group.command)
+    assert again["data_options"]["columns"] == {"level": "category", "given": "drop"}
+    assert without_observed(again) == without_observed(record["recipe"])

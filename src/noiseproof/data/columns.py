@@ -25,7 +25,7 @@ from noiseproof.io.text import excerpt, parse_json, printable
 Kind = Literal["number", "category", "boolean", "date", "text", "embedding", "drop"]
 KINDS = get_args(Kind)
 
-IDENTIFIER_NAME = re.compile(r"(^|[_ .-])(id|uuid|guid|index|key)$|^unnamed: ?\d+$|^$", re.IGNORECASE)
+IDENTIFIER_NAME = re.compile(r"(^|[_\s.-])(?i:id|uuid|guid|index|key)$|[a-z]I[Dd]$|^(?i:unnamed): ?\d+$|^$")
 MIN_PARSED_SHARE = 0.95
 """Texts of which this share are numbers (or dates) are a column of numbers (or dates)"""
 MAX_LEVELS, MAX_LEVEL_SHARE = 40, 0.02

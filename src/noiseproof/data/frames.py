@@ -129,7 +129,7 @@ def _from_file(path: Path, names: Sequence[str]) -> Frame:
             import pyarrow.parquet as parquet
 
             facts = parquet.read_metadata(path)
-            _check_promise(path, facts.num_rows * facts.num_columns)
+            _check_size(path, facts.num_rows * facts.num_columns)
             return _from_arrow(parquet.read_table(path))
         if suffix in (".feather", ".arrow"):
             import pyarrow.feather as feather
@@ -194,7 +194,7 @@ def _from_csv(path: Path, names: Sequence[str]) -> Frame:
         return _from_arrow(read(threads=False))  # whose error counts the rows
 
 
-def _check_promise(path: Path, cells: int) -> None:
+def _check_size(path: Path, cells: int) -> None:
     """An error for a file that would become vastly more cells than it has bytes: it must not decide how much is taken."""
     size = path.stat().st_size
     if cells > max(MAX_CELLS_UNCHECKED, MAX_CELLS_PER_BYTE * size):

@@ -103,7 +103,7 @@ def replace_head(model: M, classes: int) -> M:
 
     >>> from noiseproof.models import CNN5
     >>> replace_head(CNN5(10), 14).classifier
-    Linear(in_features=256, out_features=14, bias=True)
+    Linear(in_features=128, out_features=14, bias=True)
     """
     old = model.classifier
     new = nn.Linear(

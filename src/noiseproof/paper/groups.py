@@ -15,10 +15,10 @@ from noiseproof.paper.recipes import recipe
 from noiseproof.paper.settings import PROFILES
 from noiseproof.report.groups import (
     RunGroup,
-    command_options,
     group_key,
     records_by_group,
     setting_text,
+    train_options,
     with_distinguishing_fields,
 )
 from noiseproof.train.record_files import number
@@ -102,7 +102,7 @@ class PaperGroup(RunGroup):
             return super().command
         noise = self.results[0].cell.spec if self.results else None
         words = ["noiseproof", "train", f"{self.dataset}/{self.recipe.get('loss')}"]
-        options = command_options(self.recipe, self.changes, noise)
+        options = train_options(self.recipe, self.changes, noise)
         if self.profile != PROFILES[0]:
             after_seed = options.index("--seed") + 2
             options[after_seed:after_seed] = ["--profile", self.profile]

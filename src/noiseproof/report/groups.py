@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from noiseproof.comparison.paired import Sample
 from noiseproof.data.registry import find_name
+from noiseproof.io.text import command_options
 from noiseproof.losses import list_losses
 from noiseproof.train.record_files import BINS, number, numbers, setting
 
@@ -67,7 +68,7 @@ class RunGroup:
     @property
     def name(self) -> str:
         """The loss, and in what its runs differ from others of the same loss, data and noise."""
-        fields = all_settings(self.recipe)
+        fields = all_settings(self.recipe) | reading_options(self.recipe)
         return " ".join([self.loss, *(setting_text(key, fields.get(key)) for key in self.distinguishing)])
 
     @functools.cached_property
@@ -97,8 +98,8 @@ class RunGroup:
     def command(self) -> str:
         """What trains the first of its runs again; nothing is left to defaults, which depend on the data."""
         words = ["noiseproof", "train", str(self.recipe.get("loss"))]
-        words += command_options(self.recipe, all_settings(self.recipe))
-        return f"{shlex.join(words)} --data {shlex.quote(self.dataset)}"
+        words += train_options(self.recipe, all_settings(self.recipe))
+        return shlex.join([*words, "--data", self.dataset, *command_options(reading_options(self.recipe))])
 
     def curve(self, name: str) -> list[float | None]:
         """Percent by epoch, the mean of the runs that have one as long as the first."""
@@ -166,7 +167,7 @@ def with_distinguishing_fields(groups: Iterable[G]) -> Iterator[G]:
     for group in groups:
         alike.setdefault((group.dataset, group.noise, group.loss), []).append(group)
     for members in alike.values():
-        fields = [all_settings(group.recipe) for group in members]
+        fields = [all_settings(group.recipe) | reading_options(group.recipe) for group in members]
         names = dict.fromkeys(name for each in fields for name in each)
         apart = tuple(name for name in names if len({_text(each.get(name)) for each in fields}) > 1)
         yield from (replace(group, distinguishing=apart) for group in members)
@@ -180,7 +181,7 @@ def by_noise(groups: Iterable[G]) -> dict[str, list[G]]:
     return found
 
 
-def command_options(recipe: Mapping[str, Any], settings: Mapping[str, Any], noise: str | None = None) -> list[str]:
+def train_options(recipe: Mapping[str, Any], settings: Mapping[str, Any], noise: str | None = None) -> list[str]:
     """The options of ``noiseproof train`` for a noise, a seed and settings."""
     words = []
     if (noise := noise or str(recipe.get("noise", "none"))) != "none":
@@ -193,12 +194,18 @@ def command_options(recipe: Mapping[str, Any], settings: Mapping[str, Any], nois
 
 def all_settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a recipe but its names, as ``--set`` takes them."""
-    named = ("dataset", "loss", "noise", "seed", "confidence_epochs", "loss_options", "model_options")
+    named = ("dataset", "loss", "noise", "seed", "confidence_epochs", "loss_options", "model_options", "data_options")
     fields = {name: value for name, value in recipe.items() if name not in named}
     for owner in ("loss", "model"):
         options = recipe.get(f"{owner}_options")
         fields |= {f"{owner}.{key}": value for key, value in options.items()} if isinstance(options, dict) else {}
     return fields
+
+
+def reading_options(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """How its table is read, which options of their own say."""
+    options = recipe.get("data_options")
+    return options if isinstance(options, dict) else {}
 
 
 def setting_text(key: str, value: Any) -> str:
