@@ -213,8 +213,8 @@ def test_the_statistics_leave_out_what_is_held_out_and_serve_every_use_of_the_ne
     by_hand = np.zeros((20, 3), np.float32)
     by_hand[:, :2] = (task.test.inputs - kept.mean(0))[:, :2] / kept.std(0)[:2]
     with torch.no_grad():
-        expected = run.network(torch.from_numpy(by_hand))
-    np.testing.assert_allclose(run.logits(task.test), expected, rtol=1e-4, atol=1e-5)  # raw inputs in, as everywhere
+        expected = torch.softmax(run.network(torch.from_numpy(by_hand)), 1)
+    np.testing.assert_allclose(run.probabilities(task.test), expected, rtol=1e-4, atol=1e-5)  # raw inputs in, as everywhere
     np.testing.assert_allclose(next(run.test_loader.eval_batches()).inputs, by_hand, rtol=1e-4, atol=1e-6)
     fold = dataclasses.replace(task, train=task.train.take(np.arange(0, 60, 2)))
     found = Run(chosen, fold).inputs["preprocessing"]["standardise"]["mean"]

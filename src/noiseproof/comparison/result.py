@@ -24,8 +24,6 @@ from noiseproof.comparison.paired import (
 )
 from noiseproof.io.files import write_whole
 
-__all__ = ["FORMATS", "Comparison", "CompetitorResult"]
-
 HEADER = ("loss", "regularisation", "mean", "std", "n", "difference to the best", "group")
 CSV_COLUMNS: tuple[str, ...] = (
     "loss",

@@ -11,21 +11,17 @@ import gc
 import importlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from noiseproof.train.batch_loader import SINGLE, Rank
-from noiseproof.train.engine import Processes
-
-__all__ = ["PROCESS_TIMEOUT", "LostProcessError", "Processes", "answering", "process_group"]
 
 Norm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 PROCESS_TIMEOUT = 600.0
@@ -91,39 +87,11 @@ def process_group(device: torch.device, timeout: float = PROCESS_TIMEOUT) -> Ite
         dist.destroy_process_group()
 
 
-class ProcessGroup(Processes):
-    """Those of several processes."""
-
-    def __init__(self, process: Rank, device: torch.device) -> None:
-        super().__init__(process)
-        self.device = device
-
-    def joined(self, network: nn.Module, unused: bool) -> nn.Module:
-        with_norms = shared_norms(network) if self.device.type == "cpu" else nn.SyncBatchNorm.convert_sync_batchnorm(network)
-        devices = [self.device] if self.device.type == "cuda" else None
-        return DistributedDataParallel(with_norms, device_ids=devices, find_unused_parameters=unused)
-
-    def weighted(self, loss: Tensor, count: int) -> Tensor:
-        return loss * (count * self.world / self.total(torch.full((1,), float(count), device=self.device))[0])
-
-    def total(self, values: Tensor) -> Tensor:
-        dist.all_reduce(values)
-        return values
-
-    def mean(self, values: Tensor) -> Tensor:
-        return self.total(values) / self.world
-
-    def total_of(self, count: int) -> int:
-        return int(self.total(torch.tensor([count], device=self.device)))
-
-    def gathered(self, values: NDArray[Any]) -> NDArray[Any]:
-        return self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
-
-    def check_agreement(self, what: str, number: int) -> None:
-        numbers = torch.tensor([number, -number], device=self.device)
-        dist.all_reduce(numbers, op=dist.ReduceOp.MAX)
-        if int(numbers[0]) != -int(numbers[1]):
-            raise ValueError(f"{what} differ between the processes, here {number}: they must see the same folder")
+def joined(network: nn.Module, device: torch.device, unused: bool) -> nn.Module:
+    """The network with BatchNorm over the whole batch and averaged gradients, of which some parameters may have none."""
+    with_norms = shared_norms(network) if device.type == "cpu" else nn.SyncBatchNorm.convert_sync_batchnorm(network)
+    devices = [device] if device.type == "cuda" else None
+    return DistributedDataParallel(with_norms, device_ids=devices, find_unused_parameters=unused)
 
 
 def shared_norms(network: nn.Module) -> nn.Module:
@@ -149,16 +117,10 @@ class _Total(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].clone()
-        dist.all_reduce(total)
-        return total
+        return _Total.forward(ctx, *gradients)
 
 
-def total_of(values: Tensor) -> Tensor:
-    """Summed over the processes, with a gradient."""
-    apply: Any = _Total.apply
-    result: Tensor = apply(values)
-    return result
+total_of: Callable[[Tensor], Tensor] = _Total.apply
 
 
 class SharedNorm(nn.Module):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -24,11 +25,6 @@ from noiseproof.regularisation import L1
 from noiseproof.train.batch_loader import SINGLE, Batch, BatchLoader, MemoryLoader, Rank, generator_for
 from noiseproof.train.network import logits_of
 from noiseproof.train.recipe import Recipe
-
-__all__ = [
-    "Engine", "EngineInputs", "EpochMetrics", "Optimiser", "PlainEngine", "RunOptions", "check_bf16", "fast_path_suits",
-    "limited_threads", "pools_evenly", "precision_of", "torch_threads",
-]  # fmt: skip
 
 NETWORK_STREAM = 3  # of random numbers, for the network itself, for dropout say
 CHECK_STEPS = 100
@@ -144,37 +140,39 @@ def check_bf16() -> None:
 
 
 class Processes:
-    """What the processes that train one network do together: of a single one, nothing."""
+    """What the processes that train one network do together; a single one does nothing."""
 
-    def __init__(self, process: Rank = SINGLE) -> None:
-        self.world = process.world
+    def __init__(self, world: int, device: torch.device) -> None:
+        self.world, self.device = world, device
 
     def joined(self, network: nn.Module, unused: bool) -> nn.Module:
         """The network with BatchNorm over the whole batch and averaged gradients, of which some parameters may have none."""
-        return network
+        if self.world == 1:
+            return network
+        from noiseproof.train.distributed import joined
+
+        return joined(network, self.device, unused)
 
     def weighted(self, loss: Tensor, count: int) -> Tensor:
         """Each process's mean over ``count`` examples, such that their average is the mean over all examples."""
-        return loss
+        if self.world == 1:
+            return loss
+        total = self.total(torch.full((1,), float(count), device=self.device))[0]  # which stays on the device
+        return loss * (count * self.world / total)
 
     def total(self, values: Tensor) -> Tensor:
         """Summed over the processes."""
-        return values
-
-    def mean(self, values: Tensor) -> Tensor:
-        """Averaged over the processes."""
+        if self.world > 1:
+            dist.all_reduce(values)
         return values
 
     def total_of(self, count: int) -> int:
         """A number, summed over the processes."""
-        return count
+        return count if self.world == 1 else int(self.total(torch.tensor([count], device=self.device)))
 
     def gathered(self, values: NDArray[Any]) -> NDArray[Any]:
         """The whole of an array of which each process has filled its part and left zeros elsewhere."""
-        return values
-
-    def check_agreement(self, what: str, number: int) -> None:
-        """An error if the processes do not have the same number."""
+        return values if self.world == 1 else self.total(torch.from_numpy(values).to(self.device)).cpu().numpy()
 
 
 @dataclass(frozen=True)

@@ -320,7 +320,10 @@ class Loop:
 
     def _train(self, run: Run) -> None:
         first = self._resume(run)
-        run.processes.check_agreement("the epochs that are done", first)
+        if run.processes.total_of(first) != first * run.processes.world:
+            raise ValueError(
+                f"the epochs that are done differ between the processes, here {first}: they must see the same folder"
+            )
         self.record.task |= run.inputs
         self.callback.on_train_begin(self.record, first)
         try:

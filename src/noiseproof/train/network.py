@@ -23,9 +23,6 @@ from noiseproof.plugins import named_object
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.training_data import TrainingData, weights_file
 
-__all__ = ["build_network", "check_model", "drawing_from", "logits_of", "loss_code_hash", "model_code_hash"]
-__all__ += ["model_facts", "nothing_drawn", "user_model"]
-
 _drawing = threading.RLock()
 
 

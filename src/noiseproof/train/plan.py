@@ -20,8 +20,6 @@ from noiseproof.train.record import task_facts
 from noiseproof.train.runs import RunStore
 from noiseproof.train.training_data import TrainingData, prepare, resolve_auto, with_noise
 
-__all__ = ["RunPlan", "device_named", "own_recipe", "plan_run", "prefers_gpu"]
-
 SHARED_DEFAULTS: dict[str, Any] = {"schedule": "cosine", "epochs": 100}
 SGD_DEFAULTS: dict[str, Any] = {**SHARED_DEFAULTS, "optimiser": "sgd", "lr": 0.1, "momentum": 0.9, "clip": 5.0}
 ADAM_DEFAULTS: dict[str, Any] = {"optimiser": "adam", "lr": 2e-3}

@@ -19,8 +19,6 @@ from noiseproof.io.files import file_and_name, write_whole
 from noiseproof.io.text import cell, csv_line
 from noiseproof.train.trained import TrainedClassifier
 
-__all__ = ["PredictionFormat", "PredictionTable", "format_of", "predict_data"]
-
 PredictionFormat = Literal["csv", "json", "npz"]
 FORMATS: dict[str, PredictionFormat] = {
     ".csv": "csv", ".txt": "csv", "": "csv", ".npz": "npz", ".json": "json", ".jsonl": "json",

@@ -27,8 +27,6 @@ from noiseproof.train.batch_loader import (
     Transforms,
 )
 
-__all__ = ["Preprocessing"]
-
 FRAMINGS: dict[str, type[Framing]] = {
     **{"ResizeCenterCrop": ResizeCenterCrop, "ResizeCrop": ResizeCrop, "Resize": Resize},
     **{"Centre": ResizeCenterCrop, "Cover": ResizeCrop, "Squash": Resize},  # in older records

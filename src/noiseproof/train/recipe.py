@@ -17,8 +17,6 @@ from noiseproof.noise.matrix import Rule
 from noiseproof.theory.choice import AUTO, check_has_auto, with_a
 from noiseproof.train.batch_loader import check_augmentation
 
-__all__ = ["RENAMED_FIELDS", "Recipe", "Schedule", "current_names", "default_facts", "override"]
-
 OptimiserName = Literal["sgd", "adam"]
 Precision = Literal["float32", "tf32", "bf16"]
 DATA_OPTIONS = ("label", "columns", "test", "split_column", "drop_unlabelled")

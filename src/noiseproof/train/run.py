@@ -35,10 +35,6 @@ from noiseproof.train.network import build_network, model_facts, nothing_drawn
 from noiseproof.train.recipe import Recipe, Schedule
 from noiseproof.train.training_data import TrainingData
 
-__all__ = [
-    "ClassCounts", "DivergenceError", "Epoch", "OutOfMemoryError", "Predictions", "Run", "advice_on_memory", "start_run",
-]  # fmt: skip
-
 INPUT_FACTS = ("class_names", "preprocessing")
 """The facts of the data that a run adds once it has its transforms; they do not identify a run"""
 
@@ -134,7 +130,7 @@ class Run:
         self.network: nn.Module = network.to(memory_format=layout)  # type: ignore[call-overload]
         asked: dict[str, Any] = {name: getattr(recipe, name) for name in ("standardise", "global_scaling", "size")}
         self.transforms = Transforms.named(recipe.augment, task.train, memory_format=layout, **asked)
-        self.processes = _processes(options)
+        self.processes = Processes(options.process.world, options.device)
         self.loader = self._loader(task.train)
         self.test_loader = None if task.test is None else self._loader(task.test)
         self.other_loaders = {name: self._loader(split) for name, split in task.other_tests.items()}
@@ -248,7 +244,7 @@ class Run:
 
     def _finite(self, epoch: int, losses: Tensor) -> list[float]:
         """The losses of an epoch's first steps as numbers; an error if one is not finite."""
-        values: list[float] = self.processes.mean(losses).tolist()
+        values: list[float] = (self.processes.total(losses) / self.processes.world).tolist()
         for step, value in enumerate(values):
             if not math.isfinite(value):
                 raise DivergenceError(
@@ -308,32 +304,11 @@ class Run:
         Returns:
             ``[N, K]``; nan for damaged images, where they are left out.
         """
-        return self._outputs(split, lambda logits: torch.softmax(logits, 1))
+        return self._outputs(split, len(self.task.classes), self._probabilities)
 
-    def logits(self, split: Examples) -> NDArray[np.float32]:
-        """The same before the softmax.
-
-        Args:
-            split: Examples to evaluate.
-
-        Returns:
-            ``[N, K]``; nan for damaged images, where they are left out.
-        """
-        return self._outputs(split, lambda logits: logits)
-
-    def _outputs(self, split: Examples, function: Callable[[Tensor], Tensor]) -> NDArray[np.float32]:
-        loader = self.loader if split is self.task.train else self._loader(split)
-        outputs = np.zeros((len(loader), len(self.task.classes)), dtype=np.float32)
-        seen = np.zeros(len(loader), dtype=np.int64)
-        with self.engine.on_stream():
-            for batch, logits in self.engine.evaluated(loader):
-                indices = batch.indices.cpu().numpy()
-                outputs[indices], seen[indices] = function(logits.float()).cpu().numpy(), 1
-            outputs, seen = self.processes.gathered(outputs), self.processes.gathered(seen)
-        if loader is not self.loader:
-            loader.close()
-        outputs[seen == 0] = np.nan
-        return outputs
+    def _probabilities(self, loader: BatchLoader) -> Iterator[tuple[Batch, Tensor]]:
+        for batch, logits in self.engine.evaluated(loader):
+            yield batch, torch.softmax(logits.float(), 1)
 
     def features(self, split: Examples) -> NDArray[np.float32] | None:
         """The activations before the last layer.
@@ -346,15 +321,29 @@ class Run:
         """
         if not isinstance(self.network, Classifier):
             return None
-        loader = self.loader if split is self.task.train else self._loader(split)
-        found = np.full((len(loader), self.network.classifier.in_features), np.nan, dtype=np.float32)
-        self.network.eval()
-        with self.engine.on_stream(), torch.no_grad(), self.engine_inputs.autocast():
+        return self._outputs(split, self.network.classifier.in_features, self._activations)
+
+    def _activations(self, loader: BatchLoader) -> Iterator[tuple[Batch, Tensor]]:
+        network = cast(Classifier, self.network).eval()
+        with torch.no_grad(), self.engine_inputs.autocast():
             for batch in loader.eval_batches():
-                found[batch.indices.cpu().numpy()] = self.network.penultimate(batch.inputs).float().cpu().numpy()
+                yield batch, network.penultimate(batch.inputs).float()
+
+    def _outputs(
+        self, split: Examples, width: int, computed: Callable[[BatchLoader], Iterator[tuple[Batch, Tensor]]]
+    ) -> NDArray[np.float32]:
+        loader = self.loader if split is self.task.train else self._loader(split)
+        outputs = np.zeros((len(loader), width), dtype=np.float32)
+        seen = np.zeros(len(loader), dtype=np.int64)
+        with self.engine.on_stream():
+            for batch, values in computed(loader):
+                indices = batch.indices.cpu().numpy()
+                outputs[indices], seen[indices] = values.cpu().numpy(), 1
+            outputs, seen = self.processes.gathered(outputs), self.processes.gathered(seen)
         if loader is not self.loader:
             loader.close()
-        return found
+        outputs[seen == 0] = np.nan
+        return outputs
 
     def close(self) -> None:
         """Free what outlives the last epoch: the processes that decode images, and what the engine holds."""
@@ -427,14 +416,6 @@ class Run:
     def _named_state(self) -> dict[str, Tensor]:
         tensors = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
         return tensors | {f"update.{name}": tensor for name, tensor in self.engine.optimiser_state().items()}
-
-
-def _processes(options: RunOptions) -> Processes:
-    if options.process.world == 1:
-        return Processes()
-    from noiseproof.train.distributed import ProcessGroup
-
-    return ProcessGroup(options.process, options.device)
 
 
 def start_run(recipe: Recipe, task: TrainingData, options: RunOptions) -> Run:

@@ -33,8 +33,6 @@ from noiseproof.train.record import ENCODER, RECORD, WEIGHTS, Record, fault_of
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-__all__ = ["Inputs", "TrainedClassifier", "load"]
-
 Inputs = ArrayLike | Tensor | Examples | str | os.PathLike[str] | Sequence[str] | Sequence[os.PathLike[str]] | Any
 """An array or tensor of what the network was trained on, features ``[N, D]`` or images uint8 ``[N, H, W, C]`` or
 ``[N, H, W]``; the examples of a data set; the path of an image file, or several; or a table with the columns of training, as

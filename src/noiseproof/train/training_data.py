@@ -22,11 +22,6 @@ from noiseproof.theory.choice import AUTO, chosen_options
 from noiseproof.train.batch_loader import BASIC_AUGMENTATIONS
 from noiseproof.train.recipe import Recipe
 
-__all__ = [
-    "WARM_START_HINT", "TrainingData", "data_warnings", "prepare", "rare_class_warnings", "resolve_auto", "table_warnings",
-    "weights_file", "with_noise",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class TrainingData:

@@ -13,8 +13,6 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-__all__ = ["FirstConv"]
-
 POSITIONS = 128  # positions that a program of the forward pass computes
 SPAN = 64  # positions that a program of the backward pass reads at a time
 PARTS = 264  # programs of the backward pass for each block of channels

@@ -30,8 +30,6 @@ from noiseproof.train.fast.staging import Staging
 from noiseproof.train.fast.streams import RunStreams, SideStream
 from noiseproof.train.network import nothing_drawn
 
-__all__ = ["GraphEngine", "Kernels"]
-
 WARM_UP = 3
 NORM_MOMENTUM = 0.1  # of BatchNorm's running statistics
 Kernels = Literal["triton", "compiled", "torch"]

@@ -9,8 +9,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["StepMetrics"]
-
 TILE = 1024  # logits that one program reads at a time: those of several rows, or a part of one
 
 

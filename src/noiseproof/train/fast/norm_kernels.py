@@ -9,8 +9,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["backward_inputs", "backward_sums", "forward", "moments"]
-
 
 @triton.jit
 def _add_up(parts, count, column, real, channels, CHANNELS: tl.constexpr):

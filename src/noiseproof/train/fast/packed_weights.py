@@ -19,8 +19,6 @@ from torch import Tensor, nn
 from noiseproof.models.base import Classifier, round_up
 from noiseproof.train.network import drawing_from
 
-__all__ = ["PackedWeights"]
-
 ALIGNMENT = 64
 """Weights start at multiples of this many numbers, so that every view is aligned for any kernel"""
 Norm = nn.BatchNorm1d | nn.BatchNorm2d

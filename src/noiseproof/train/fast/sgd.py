@@ -22,8 +22,6 @@ from torch import Tensor
 
 from noiseproof.train.recipe import Recipe
 
-__all__ = ["BLOCK", "FusedSgd"]
-
 BLOCK = 2048
 NO_WEIGHTS, FLOAT32, BFLOAT16 = 0, 1, 2  # what is at a block's address
 

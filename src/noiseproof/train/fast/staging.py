@@ -10,8 +10,6 @@ from torch import Tensor
 
 from noiseproof.train.batch_loader import EpochPlan, MemoryLoader
 
-__all__ = ["Staging"]
-
 STAGED = 64  # batches that are augmented at once
 
 

@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["RunStreams", "SideStream"]
-
 T = TypeVar("T")
 
 POOL = 32  # streams that torch has for each device and priority; it hands them out in turn, in use or not
