@@ -63,8 +63,8 @@ WHOLE = r"list\.csv:2: should be a path and a whole number"
 CASES = [
     Case("a header and names", listed("path,label", "a.png,cat", "a.png,dog"), "own", ACCEPTED),
     Case("a header with a million columns", listed("path,label" + ",x" * 10**6, "a.png,0"), "own", r"columns, at most 100000"),
-    Case("a field of megabytes", listed("path,label", "a" * 2**22 + ",0"), "own", r"list\.csv:2: field larger"),
-    Case("a first field of megabytes", listed("a" * 2**22 + ",0"), "own", r"no row of cells can be read|no file"),
+    Case("a field of megabytes", listed("path,label", "a" * 2**22 + ",0"), "own", r"list\.csv:2: no file .*a{80}"),
+    Case("a first field of megabytes", listed("a" * 2**22 + ",0"), "own", r"list\.csv: all examples are of one class"),
     Case("a quote that is not closed", listed("path,label", '"a.png,0'), "own", r"list\.csv:2: unexpected end of data"),
     Case("a zero byte in a header", listed("path,la\0bel", "a.png,0"), "own", r"NUL bytes"),
     Case("a header alone", listed("path,label"), "own", r"list\.csv: no images listed"),

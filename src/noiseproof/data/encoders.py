@@ -444,9 +444,12 @@ ENCODERS: Mapping[str, type[Any]] = {
 
 
 def _numbers(values: Series, name: str) -> NDArray[np.float64]:
-    numbers = as_numbers(values)
-    _check_read(values, numbers, name, "number")
-    found = numbers.to_numpy(np.float64, na_value=np.nan)
+    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":  # of a hundred columns or a hundred thousand
+        found = values.to_numpy(np.float64)
+    else:
+        numbers = as_numbers(values)
+        _check_read(values, numbers, name, "number")
+        found = numbers.to_numpy(np.float64, na_value=np.nan)
     return np.where(np.isfinite(found), found, np.nan)
 
 

@@ -246,8 +246,8 @@ def read_rows(source: Any, features: int, encoder: TableEncoder | None, label: s
     """
     where = f"{source}: " if isinstance(source, str | os.PathLike) else ""
     try:
-        known = [] if encoder is None else [one.name for one in encoder.encoders]
-        raw = raw_frame(source, known)
+        known = {} if encoder is None else dict.fromkeys(one.name for one in encoder.encoders)
+        raw = raw_frame(source, list(known))
         others = [name for name in map(str, raw.columns) if name not in known]
         if said is not None and find_label(list(map(str, raw.columns)), said) in known:
             raise DataError(f"column {excerpt(said)!r} is a feature of the network, so it cannot hold labels")
