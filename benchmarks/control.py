@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from noiseproof.cli.usage import sigterm_as_ctrl_c
+from noiseproof.cli.output import sigterm_as_ctrl_c
 from noiseproof.paper import SEEDS, recipe
 from noiseproof.paper.costs import H200_EPOCH_SECONDS, RunCosts
 from noiseproof.paper.reproduction import RecordsFile

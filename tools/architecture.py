@@ -287,7 +287,7 @@ WHERE = (
     ("the transition matrices that a noise model considers are made", "audit/hypotheses.py", "fit_hypotheses"),
     ("losses are compared by paired intervals", "comparison/paired.py", ""),
     ("the options of a verb are parsed", "cli/train.py", "train"),
-    ("a usage error is worded", "cli/usage.py", ""),
+    ("a usage error is worded", "cli/output.py", "Commands"),
     ("a published number, a cell, is kept with its setting", "paper/cells.py", "Cell"),
     ("a paper's cell is judged: does our result agree", "paper/agreement.py", "compare"),
     ("an untrusted file is opened within limits", "io/__init__.py", ""),

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from noiseproof.cli import app, data
 from noiseproof.data import DataSummary, from_arrays, load_digits
-from noiseproof.data.describe import ClassImages
 from noiseproof.data.registry import all_datasets
 
 
@@ -204,46 +203,6 @@ def test_a_repacked_copy_is_shown_when_told_not_to_check(tmp_path):
 
 def test_a_split_that_is_not_there_is_said(images):
     assert "set has no test split; it has train" in run("show", images, "--split", "test").output
-
-
-def printed(*renderables):
-    console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=80)
-    console.print(*renderables)
-    return console.file.getvalue()
-
-
-def test_half_blocks_have_the_colours_of_the_pixels():
-    column = np.array([[[255, 0, 0]], [[0, 255, 0]], [[0, 0, 255]]], np.uint8)
-    output = printed(data.half_blocks([ClassImages("three", [column], [None])]))
-    assert "\x1b[38;2;255;0;0;48;2;0;255;0m▀" in output  # red above green
-    assert "\x1b[38;2;0;0;255m▀" in output  # blue above nothing
-    assert "three"[:2] in output
-
-
-def test_a_label_given_otherwise_is_under_its_image():
-    images = [np.zeros((12, 12, 3), np.uint8)] * 2
-    lines = printed(data.half_blocks([ClassImages("cat", images, [None, "dog"])])).splitlines()
-    assert "→ dog" in lines[-1]
-    assert lines[-1].index("→") > 12
-
-
-def test_on_a_colour_terminal_the_images_are_shown(monkeypatch, images):
-    console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=80)
-    monkeypatch.setattr(data, "console", console)
-    assert run("show", images).exit_code == 0
-    assert "38;2;100;100;100;48;2;100;100;100m▀" in console.file.getvalue()
-
-
-def test_without_colours_no_blocks_are_printed(images):
-    assert "▀" not in run("show", images).output
-
-
-def test_shrinking_takes_the_mean_of_blocks():
-    ramp = np.arange(16, dtype=np.uint8).reshape(4, 4, 1).repeat(3, 2)
-    assert data.shrink(ramp, 2)[..., 0].tolist() == [[3, 5], [11, 13]]  # means 2.5, 4.5, ... rounded up
-    assert data.shrink(ramp, 4) is ramp
-    assert data.shrink(np.zeros((10, 40, 3), np.uint8), 12).shape == (3, 12, 3)
-    assert data.shrink(np.zeros((1, 400, 3), np.uint8), 12).shape == (1, 12, 3)
 
 
 def test_the_same_seed_chooses_the_same_images_of_the_right_class():

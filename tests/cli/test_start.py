@@ -1,6 +1,5 @@
 """The start of a command: what is not imported, and Ctrl-C while something is."""
 
-import dataclasses
 import os
 import signal
 import subprocess
@@ -13,8 +12,6 @@ from typer.testing import CliRunner
 import noiseproof
 from benchmarks.start import COMMANDS, slow_imports
 from noiseproof.cli import app
-from noiseproof.cli.usage import RECIPE_FIELDS
-from noiseproof.train import Recipe
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
@@ -100,10 +97,3 @@ def test_the_help_groups_the_verbs():
         text.index(word) for word in ("For your data", "audit  ", "For training", "train  ", "For the paper", "reproduce  ")
     ]
     assert places == sorted(places)
-
-
-def test_the_fields_that_a_mistyped_option_is_compared_with_are_the_recipes():
-    """They are listed for the sake of a quick answer."""
-    elsewhere = {"dataset", "data_options", "loss", "noise", "model", "seed", "test_size"}  # which have options of their own
-    fields = {field.name for field in dataclasses.fields(Recipe) if field.compare}
-    assert set(RECIPE_FIELDS) == fields - elsewhere

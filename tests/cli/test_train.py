@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from noiseproof.cli import app
 from noiseproof.report.figures import draw_curves
-from noiseproof.train import Callback, Record
+from noiseproof.train import Record
 from noiseproof.train.batch_loader import SINGLE
 from noiseproof.train.distributed import LostProcessError
 from noiseproof.train.runs import read_checkpoint
@@ -477,12 +477,11 @@ def test_a_signal_ends_it_with_a_checkpoint_and_a_sentence_and_the_same_command_
     done = len(read_checkpoint(folder)[1]["epochs"])
     assert 5 <= done == len(Record.read(folder).epochs)
 
-    class Stop(Callback):
-        def on_train_begin(self, record, epochs_done):
-            assert epochs_done == done
-            raise KeyboardInterrupt
+    def stop(self, record, epochs_done):
+        assert epochs_done == done
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr("noiseproof.cli.train_view.Lines", lambda *_: Stop())
+    monkeypatch.setattr("noiseproof.cli.train_view.RunDisplay.on_train_begin", stop)
     assert run(*words[1:]).exit_code == 130
 
 

@@ -14,12 +14,11 @@ from noiseproof.cli.completion import completed
 from noiseproof.cli.demo import demo
 from noiseproof.cli.fit import fit
 from noiseproof.cli.losses import losses
-from noiseproof.cli.output import console
+from noiseproof.cli.output import Commands, console
 from noiseproof.cli.predict import predict
 from noiseproof.cli.report import report
 from noiseproof.cli.reproduce import reproduce
 from noiseproof.cli.train import train
-from noiseproof.cli.usage import Commands
 from noiseproof.version import __version__
 
 __all__ = ["app"]

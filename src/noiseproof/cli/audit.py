@@ -8,17 +8,23 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bar
 
-from noiseproof.cli.output import Console, console, duration, errors_reported, printable, warn
+from noiseproof.cli.output import (
+    Console,
+    ProgressBar,
+    console,
+    duration,
+    errors_reported,
+    import_local_modules,
+    printable,
+    sigterm_as_ctrl_c,
+    warn,
+)
 from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, print_columns, reading_from
-from noiseproof.cli.usage import import_local_modules, sigterm_as_ctrl_c
 from noiseproof.io.text import command_options
 
 if TYPE_CHECKING:
@@ -53,7 +59,6 @@ SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out dam
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the summary only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 MAX_WARNINGS = 8
-LINE_SECONDS = 10.0  # within a network's training a line is printed no more often than this
 LONG_SECONDS = 30 * 60
 """An audit that takes longer suggests what is faster"""
 FASTER = "--quick trains one network instead of {}; features of a pretrained model, audited as they are, need no large network"
@@ -244,32 +249,14 @@ def _print(line: str) -> None:
     console.print(line, highlight=False, soft_wrap=True)
 
 
-class AuditProgress:
+class AuditProgress(ProgressBar):
     """Shows how far the training of an audit is: a bar on a terminal, else lines, one for each network at least."""
 
-    def __init__(self, shown_on: Console | None) -> None:
-        self.shown_on = shown_on
-        self.bar: Bar | None = None
+    def __init__(self, shown: Console | None) -> None:
+        super().__init__(shown)
         self.done = self.networks = 0
-        self.start = self.printed = time.monotonic()
-        self.first = 0
+        self.start, self.first = time.monotonic(), 0
         self.hinted = False
-
-    def __enter__(self) -> Self:
-        if self.shown_on is not None and self.shown_on.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[left]}"))
-            self.bar = Bar(*columns, console=self.shown_on, expand=True, transient=True)
-            self.task = self.bar.add_task("", total=None, left="")
-            self.bar.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Restore the terminal."""
-        if self.bar is not None:
-            self.bar.stop()
 
     def __call__(self, progress: Progress) -> None:
         stored, ended = progress.state == "trained before", progress.state != "training"
@@ -279,25 +266,18 @@ class AuditProgress:
         self.networks = progress.folds * (1 if one_stage else 2)
         self.done += ended
         self._hint(progress)
-        label = f"{progress.stage}, network {progress.fold}/{progress.folds}"
-        if self.bar is not None:
-            left = self._left(progress)
-            self.bar.update(self.task, completed=progress.done, total=progress.total, description=label, left=left)
-        elif self.shown_on is not None and (
-            ended or (progress.epoch < progress.epochs and time.monotonic() - self.printed >= LINE_SECONDS)
-        ):
-            self.printed = time.monotonic()
-            how = "trained before" if stored else f"epoch {progress.epoch}/{progress.epochs}  {self._left(progress)}"
-            self.shown_on.print(f"{label}  {how}", markup=False, highlight=False, soft_wrap=True)
+        label, left = f"{progress.stage}, network {progress.fold}/{progress.folds}", self._left(progress)
+        self.update(label, progress.done, progress.total, left)
+        if self.bar.disable and (ended or (progress.epoch < progress.epochs and self.is_due)):
+            self.line(f"{label}  " + ("trained before" if stored else f"epoch {progress.epoch}/{progress.epochs}  {left}"))
 
     def _hint(self, progress: Progress) -> None:
         """Print once what is faster, where the first epoch shows that it will take long."""
-        if self.hinted or self.shown_on is None or progress.done == self.first:
+        if self.hinted or self.shown is None or progress.done == self.first:
             return
         self.hinted = True
         if self.networks > 1 and (left := self._seconds_left(progress)) > LONG_SECONDS:
-            text = f"about {duration(left)} to go; {FASTER.format(self.networks)}"
-            self.shown_on.print(text, markup=False, highlight=False, soft_wrap=True)
+            self.line(f"about {duration(left)} to go; {FASTER.format(self.networks)}")
 
     def _left(self, progress: Progress) -> str:
         return "" if progress.done == self.first else f"{duration(self._seconds_left(progress))} left"

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from noiseproof.cli.output import Console, console, echo, fail, warn
+from noiseproof.cli.output import (
+    Console,
+    ProgressBar,
+    Stopped,
+    console,
+    duration,
+    echo,
+    fail,
+    import_local_modules,
+    sigterm_as_ctrl_c,
+    warn,
+)
 from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, Test, reading_from
 from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, SkipCorrupt, TestSize, Threads, Workers
-from noiseproof.cli.usage import Stopped, import_local_modules, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
     from noiseproof.train import Recipe
@@ -174,34 +184,22 @@ def _setting(name: str | None, data: str | None, noise: str, profile: str) -> tu
     return dataset, published
 
 
-class ComparisonDisplay:
+class ComparisonDisplay(ProgressBar):
     """A bar over the epochs of all runs on a terminal; elsewhere a line for each run that has ended."""
 
-    def __init__(self, shown: Console) -> None:
-        self.shown, self.runs, self.done = shown, 0, 0
-        columns = (TextColumn("{task.description}"), BarColumn(None), TimeRemainingColumn())
-        self.bar = Progress(*columns, console=shown, transient=True, expand=True, disable=not shown.is_terminal)
-
     def on_begin(self, description: str, runs: int, epochs: int) -> None:
-        self.shown.print(description, **PLAIN)
-        self.runs, self.task = runs, self.bar.add_task(f"0 of {runs} runs", total=epochs)
-        if runs:
-            self.bar.start()
+        self.line(description)
+        self.runs, self.done, self.epochs, self.start = runs, 0, epochs, time.monotonic()
+        self.on_epochs(0)
 
     def on_warning(self, text: str) -> None:
         warn(text)
 
     def on_epochs(self, done: int) -> None:
-        self.bar.update(self.task, completed=done)
+        left = (time.monotonic() - self.start) * (self.epochs - done) / done if done else 0.0
+        self.update(f"{self.done} of {self.runs} runs", done, self.epochs, f"{duration(left)} left" if left else "")
 
     def on_run_end(self, text: str) -> None:
         self.done += 1
-        if not self.shown.is_terminal:
-            self.shown.print(f"{self.done:>{len(str(self.runs))}}/{self.runs}  {text}", **PLAIN)
-        self.bar.update(self.task, description=f"{self.done} of {self.runs} runs")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.stop()  # restores the terminal
+        if self.bar.disable:
+            self.line(f"{self.done:>{len(str(self.runs))}}/{self.runs}  {text}")

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.color import Color
-from rich.columns import Columns
-from rich.console import Group
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bars
-from rich.style import Style
-from rich.text import Text
 
-from noiseproof.cli.output import console, errors_reported, printable
+from noiseproof.cli.output import console, errors_reported
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from noiseproof.data.describe import ClassImages
     from noiseproof.data.registry import NamedDataset, Progress
 
 app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_help=True)
@@ -34,8 +25,6 @@ FOLDER = "Folder of data sets; else $NOISEPROOF_DATA, else ~/.cache/noiseproof."
 Root = Annotated[Path | None, typer.Option("--data", help=FOLDER)]
 NameOrPath = Annotated[str, typer.Argument(metavar="NAME_OR_PATH", help="A name, a folder, an .npz file or a list.")]
 Name = Annotated[str, typer.Argument(help="A data set; 'noiseproof data list' lists them.")]
-MAX_CLASSES_SHOWN = 20
-IMAGE_COLUMNS = 12  # that an image takes in the terminal; half as many lines
 
 
 class SplitName(StrEnum):
@@ -80,55 +69,16 @@ def show(
     seed: Annotated[int, typer.Option(help="Chooses the images.", min=0)] = 0,
     check: Annotated[bool, typer.Option(help="Hold CIFAR to its published checksums; a re-packed copy has others.")] = True,
 ) -> None:
-    """Show a data set: sizes, classes, checksums and images."""
+    """Show a data set: sizes, classes, checksums, and images as a picture."""
     from noiseproof.data import describe
 
     with errors_reported():
         summary = describe(dataset, data, split=split.value, labels=labels, name=name, check=check)
-        images = summary.images(2, classes=MAX_CLASSES_SHOWN, seed=seed) if console.color_system in ("256", "truecolor") else []
         if png is not None:
             summary.plot(png, seed)
     console.print(str(summary), markup=False, highlight=False)
-    if images:
-        console.print(half_blocks(images))
     if png is not None:
         console.print(f"wrote {png}", markup=False, highlight=False, soft_wrap=True)
-
-
-def half_blocks(found: Sequence[ClassImages]) -> Columns:
-    """Images of each class next to each other, under its name, two pixels to a character."""
-    return Columns([_tile(group) for group in found if group.images], padding=(0, 1))
-
-
-def _tile(group: ClassImages) -> Group:
-    small = [shrink(image, IMAGE_COLUMNS) for image in group.images]
-    lines = []
-    for y in range(0, max(len(image) for image in small), 2):
-        line = Text()
-        for image in small:
-            for x in range(image.shape[1]):
-                upper, lower = (Color.from_rgb(*map(int, image[row, x])) if row < len(image) else None for row in (y, y + 1))
-                line.append("▀" if upper else " ", Style(color=upper, bgcolor=lower))
-            line.append(" ")
-        lines.append(line)
-    if any(group.given):
-        below = ["" if other is None else f"→ {printable(other)}" for other in group.given]
-        wide = [image.shape[1] for image in small]
-        lines.append(Text(" ".join(f"{text[:w]:{w}}" for text, w in zip(below, wide, strict=True)), style="red"))
-    width = sum(image.shape[1] + 1 for image in small)
-    return Group(Text(printable(group.name)[:width], style="bold"), *lines)
-
-
-def shrink(image: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """The means of blocks of pixels, so that the longer side has ``size``; smaller images stay as they are."""
-    import numpy as np
-    import PIL.Image
-
-    factor = max(image.shape[:2]) / size
-    if factor <= 1:
-        return image
-    height, width = (max(1, round(length / factor)) for length in image.shape[:2])
-    return np.asarray(PIL.Image.fromarray(image).resize((width, height), PIL.Image.Resampling.BOX))
 
 
 def _print_list(found: dict[str, tuple[NamedDataset, str | None]], root: Path, options: str) -> None:

@@ -14,9 +14,8 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
-from noiseproof.cli.output import Console, console, duration, errors_reported, fail, printable, warn
+from noiseproof.cli.output import Console, console, duration, errors_reported, fail, printable, sigterm_as_ctrl_c, warn
 from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, Test, print_columns, reading_from
-from noiseproof.cli.usage import sigterm_as_ctrl_c
 from noiseproof.io.text import command_options
 
 if TYPE_CHECKING:

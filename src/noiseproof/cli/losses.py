@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseproof.cli.completion import losses as loss_names
-from noiseproof.cli.output import console, errors_reported
-from noiseproof.cli.usage import import_local_modules
+from noiseproof.cli.output import console, errors_reported, import_local_modules
 
 if TYPE_CHECKING:
     from noiseproof.losses.facts import LossFacts

@@ -16,9 +16,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from noiseproof.cli.fit import Metrics
-from noiseproof.cli.output import Console, console, errors_reported, fail, warn
+from noiseproof.cli.output import Console, console, errors_reported, fail, import_local_modules, sigterm_as_ctrl_c, warn
 from noiseproof.cli.reading import Label
-from noiseproof.cli.usage import import_local_modules, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
     from noiseproof.train import PredictionTable

@@ -12,8 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from noiseproof.cli.output import console, errors_reported
-from noiseproof.cli.usage import import_local_modules
+from noiseproof.cli.output import console, errors_reported, import_local_modules
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.output import Console, console, errors_reported, fail
+from noiseproof.cli.output import Console, Stopped, console, errors_reported, fail, import_local_modules, sigterm_as_ctrl_c
 from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, Test, reading_from
-from noiseproof.cli.usage import Stopped, import_local_modules, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
+    from noiseproof.cli.train_view import RunDisplay
     from noiseproof.train import Callback, Recipe, Record, RunOptions, RunPlan
 
 __all__ = ["changes_from", "noise_from", "train"]
@@ -124,7 +124,7 @@ def train(
 
     Several GPUs: torchrun --standalone --nproc-per-node 8 -m noiseproof train ... divides each batch among them.
     """
-    from noiseproof.cli.train_view import callbacks_for, print_recipe, print_result
+    from noiseproof.cli.train_view import RunDisplay, print_recipe, print_result
     from noiseproof.train import RunOptions, TensorBoard, plan_run
     from noiseproof.train.plan import device_named, prefers_gpu
 
@@ -139,13 +139,13 @@ def train(
             return
         options = RunOptions(device_named(device), workers, skip_corrupt, deterministic, fast, threads=threads)
         shown = None if quiet else Console(stderr=True) if as_json else console
-        callbacks = callbacks_for(shown, every)
+        display = RunDisplay(shown, every)
     with sigterm_as_ctrl_c() as stopped, ExitStack() as group:
         options = _joined(group, options, timeout)
-        with _endings(plan, as_json, callbacks, stopped):
+        with _endings(plan, as_json, stopped):
             plan.training_data()
-            callbacks += [TensorBoard(plan.folder)] if tensorboard else []
-            record = _trained(plan, options, callbacks, shown, checkpoint_every, timeout)
+            callbacks = [TensorBoard(plan.folder)] if tensorboard else []
+            record = _trained(plan, options, display, callbacks, checkpoint_every, timeout)
             if options.process.rank == 0:
                 print_result(record, plan.training_data(), plan.folder, quiet, as_json)
 
@@ -213,8 +213,8 @@ def _joined(group: ExitStack, options: RunOptions, timeout: float) -> RunOptions
 def _trained(
     plan: RunPlan,
     options: RunOptions,
-    callbacks: list[Callback],
-    shown: Console | None,
+    display: RunDisplay,
+    callbacks: Sequence[Callback],
     checkpoint_seconds: float,
     timeout: float,
 ) -> Record:
@@ -226,8 +226,9 @@ def _trained(
     run: dict[str, Any] = {"folder": plan.folder, "options": options, "checkpoint_seconds": checkpoint_seconds}
     if options.process.rank:
         return run_recipe(plan.recipe, plan.training_data(), **run).record
-    print_start(plan, options, shown, timeout)
-    record = run_recipe(plan.recipe, plan.training_data(), callback=CallbackList(*callbacks), **run).record
+    print_start(plan, options, display.shown, timeout)
+    with display:
+        record = run_recipe(plan.recipe, plan.training_data(), callback=CallbackList(display, *callbacks), **run).record
     _draw(record, plan.folder)
     return record
 
@@ -245,9 +246,9 @@ def _draw(record: Record, folder: Path) -> None:
 
 
 @contextmanager
-def _endings(plan: RunPlan, as_json: bool, callbacks: list[Callback], stopped: Stopped) -> Iterator[None]:
+def _endings(plan: RunPlan, as_json: bool, stopped: Stopped) -> Iterator[None]:
     """Report an early end of the run, from one of the processes, with its exit status."""
-    from noiseproof.cli.train_view import as_json_text, close_bars
+    from noiseproof.cli.train_view import as_json_text
     from noiseproof.io.files import is_file
     from noiseproof.plugins import place_in
     from noiseproof.train import DivergenceError, OutOfMemoryError, Record
@@ -258,7 +259,6 @@ def _endings(plan: RunPlan, as_json: bool, callbacks: list[Callback], stopped: S
     try:
         yield
     except KeyboardInterrupt:
-        close_bars(callbacks)
         kept = is_file(plan.folder / "checkpoint.safetensors")
         way = "goes on from the last checkpoint" if kept else "starts anew, there was no checkpoint yet"
         problem.print(f"stopped; the same command {way} in {escape(str(plan.folder))}", highlight=False, soft_wrap=True)
@@ -272,7 +272,6 @@ def _endings(plan: RunPlan, as_json: bool, callbacks: list[Callback], stopped: S
                 typer.echo(as_json_text(record, plan.folder))
         raise typer.Exit(3) from None
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-        close_bars(callbacks)
         own = ":" in plan.recipe.model and _is_foreign(error)
         if own and isinstance(error, RuntimeError):  # torch's, for shapes that do not fit
             place = place_in(error, plan.recipe.model.partition(":")[0])

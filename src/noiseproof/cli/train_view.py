@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import typer
-from rich.console import RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
-from rich.text import Text
 
-from noiseproof.cli.output import Console, console, duration, printable, warn
+from noiseproof.cli.output import Console, ProgressBar, console, duration, printable, warn
 from noiseproof.cli.reading import print_columns
 from noiseproof.train import Callback, Epoch, Recipe, Record, RunOptions, RunPlan, TrainingData
 from noiseproof.train.engine import fast_path_suits
@@ -88,9 +85,6 @@ def _warnings(recipe: Recipe, task: TrainingData, options: RunOptions) -> Iterat
         yield f"the last batch of an epoch, {rest}, is left out: fewer than the {options.process.world} processes"
 
 
-LINE_SECONDS = 10.0  # within an epoch a line is printed no more often than this
-
-
 def accuracies(facts: Epoch) -> str:
     return "  ".join(f"{name} {100 * share:5.2f} %" for name, share in facts.accuracies().items())
 
@@ -124,121 +118,50 @@ class Pace:
         return f"{rate:,.0f} examples/s  {duration((self.total - self.done) / rate)} left"
 
 
-class Lines(Callback):
-    """One line for every n-th epoch and the last, and further lines within long ones."""
+class RunDisplay(ProgressBar, Callback):
+    """A line for every n-th epoch and the last; within long epochs a bar on a terminal, elsewhere further lines."""
 
-    def __init__(self, console: Console, every: int = 1) -> None:
-        self.console, self.every, self.told = console, every, time.monotonic()
+    def __init__(self, shown: Console | None, every: int = 1) -> None:
+        super().__init__(shown)
+        self.every = every
         self.within = -1  # the epoch that a line was last printed in, counted from 0
-
-    def on_train_begin(self, record: Record, epochs_done: int) -> None:
-        self.epochs = record.recipe["epochs"]
-        self.pace = Pace(self.epochs, record.task["examples"], epochs_done)
-        if epochs_done:
-            self._tell(f"resumes after epoch {epochs_done}")
-
-    def on_batch_end(self, epoch: int, done: int, total: int) -> None:
-        self.pace.reach(epoch, done)
-        if time.monotonic() - self.told >= LINE_SECONDS:
-            self.within = epoch
-            self._tell(f"{self._label(epoch + 1)}  {done} of {total}  {self.pace.text()}")
-
-    def on_evaluation_begin(self, epoch: int) -> None:
-        if self.within == epoch:  # the epoch is long, so its evaluation may be too
-            self._tell(f"{self._label(epoch + 1)}  evaluating")
-
-    def on_epoch_end(self, facts: Epoch) -> None:
-        self.pace.reach(facts.epoch, 0)
-        if facts.epoch % self.every == 0 or facts.epoch == self.epochs:
-            self._tell(f"{self._label(facts.epoch)}  loss {number(facts.loss)}  {accuracies(facts)}  {self.pace.text()}")
-
-    def _label(self, epoch: int) -> str:
-        return f"epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}"
-
-    def _tell(self, line: str) -> None:
-        self.told = time.monotonic()
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-class _Display(Progress):
-    """A bar, and below it a line of numbers."""
-
-    numbers = ""
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        yield self.make_tasks_table(self.tasks)
-        if self.numbers:
-            yield Text(self.numbers, style="dim")
-
-
-class Bar(Callback):
-    """A bar over the whole run, with the last epoch's numbers below it."""
-
-    def __init__(self, console: Console) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[pace]}"))
-        self.display = _Display(*columns, console=console, expand=True, transient=True)
-
-    def on_train_begin(self, record: Record, epochs_done: int) -> None:
-        self.epochs = record.recipe["epochs"]
-        self.pace = Pace(self.epochs, record.task["examples"], epochs_done)
-        self.task = self.display.add_task("", total=self.pace.total, pace="")
-        if record.epochs:
-            self.on_epoch_end(record.epochs[-1])
-        self._show(epochs_done + 1)
-        if epochs_done:
-            self.display.console.print(f"resumes after epoch {epochs_done}", highlight=False)
-        self.display.start()
-
-    def on_batch_end(self, epoch: int, done: int, total: int) -> None:
-        self.pace.reach(epoch, done)
-        self._show(epoch + 1)
-
-    def on_evaluation_begin(self, epoch: int) -> None:
-        self._show(epoch + 1, "evaluating")
-
-    def on_epoch_end(self, facts: Epoch) -> None:
-        self.display.numbers = f"epoch {facts.epoch}: loss {number(facts.loss)}  {accuracies(facts)}"
-
-    def on_train_end(self, record: Record) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Restore the terminal, however the run ended."""
-        self.display.stop()
-
-    def _show(self, epoch: int, doing: str = "") -> None:
-        label = f"epoch {epoch}/{self.epochs}"
-        self.display.update(self.task, completed=self.pace.done, description=label, pace=doing or self.pace.text())
-
-
-class Legend(Callback):
-    """Says before the first epoch what the numbers of an epoch are."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
 
     def on_train_begin(self, record: Record, epochs_done: int) -> None:
         constant = f", less its constant {record.loss_constant:g}" if record.loss_constant else ""
         parts = [f"loss: mean over the epoch's steps{constant}", "given: training labels predicted, before each step"]
-        if "rate" in record.task["noise"]:
+        if "rate" in record.task.get("noise", {}):
             parts.append("clean: of the clean ones")
-        if record.task["test_examples"]:
+        if record.task.get("test_examples"):
             parts.append("test: test accuracy")
-        self.console.print(f"[dim]{'; '.join(parts)}[/]", highlight=False, soft_wrap=True)
+        self.line("; ".join(parts))
+        self.epochs = record.recipe["epochs"]
+        self.pace = Pace(self.epochs, record.task["examples"], epochs_done)
+        if epochs_done:
+            self.line(f"resumes after epoch {epochs_done}")
+        self._move(epochs_done)
 
+    def on_batch_end(self, epoch: int, done: int, total: int) -> None:
+        self.pace.reach(epoch, done)
+        self._move(epoch)
+        if self.is_due:
+            self.within = epoch
+            self.line(f"{self._label(epoch + 1)}  {done} of {total}  {self.pace.text()}")
 
-def callbacks_for(shown: Console | None, every: int) -> list[Callback]:
-    """What shows a run on a console: a bar on a terminal, lines in a file."""
-    if shown is None:
-        return []
-    return [Legend(shown), Bar(shown) if shown.is_terminal else Lines(shown, every)]
+    def on_evaluation_begin(self, epoch: int) -> None:
+        self._move(epoch, "evaluating")
+        if self.within == epoch:  # the epoch is long, so its evaluation may be too
+            self.line(f"{self._label(epoch + 1)}  evaluating")
 
+    def on_epoch_end(self, facts: Epoch) -> None:
+        self.pace.reach(facts.epoch, 0)
+        if facts.epoch % self.every == 0 or facts.epoch == self.epochs:
+            self.line(f"{self._label(facts.epoch)}  loss {number(facts.loss)}  {accuracies(facts)}  {self.pace.text()}")
 
-def close_bars(callbacks: Iterable[Callback]) -> None:
-    """Restore the terminal after a run that was interrupted."""
-    for callback in callbacks:
-        if isinstance(callback, Bar):
-            callback.close()
+    def _label(self, epoch: int) -> str:
+        return f"epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}"
+
+    def _move(self, epoch: int, doing: str = "") -> None:
+        self.update(self._label(epoch + 1), self.pace.done, self.pace.total, doing or self.pace.text())
 
 
 def print_result(record: Record, task: TrainingData, folder: Path, quiet: bool, as_json: bool) -> None:
