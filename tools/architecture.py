@@ -85,6 +85,7 @@ BOXES = {
     "learners": Box(
         "classifiers that are trained in one call and stored as arrays of numbers: the views of a cross-validation",
         "learners/catalog.py",
+        ("losses", "models"),
     ),
     "advice": Box(
         "which loss and hyperparameters suit the data, and on what evidence",

@@ -11,7 +11,8 @@ import pytest
 import noiseproof
 from noiseproof.data import DataError
 from noiseproof.fitting import FittedModel, Verdict, is_model, run
-from noiseproof.learners import crossfit
+from noiseproof.fitting.features import Features
+from noiseproof.learners import crossfit, network
 
 FEW = ["logistic-0.01", "neighbours-40"]
 
@@ -240,18 +241,59 @@ def test_what_cannot_be_learnt_is_answered_with_a_sentence(name):
     assert "\n" not in str(found.value)
 
 
-def test_image_files_need_an_encoder_and_images_in_memory_are_learnt_by_their_pixels(tmp_path):
-    paths = [tmp_path / f"{k}.png" for k in range(4)]
-    with pytest.raises(DataError, match=r"image files: noiseproof\.data\.embed"):
-        noiseproof.fit(paths, [0, 1, 0, 1])
-    g = np.random.default_rng(0)
-    y = np.arange(80) % 2
-    pixels = (g.integers(0, 120, (80, 6, 6, 1)) + 120 * y[:, None, None, None]).astype(np.uint8)
-    model = noiseproof.fit(pixels, y, learners=["logistic-0.01"])
-    assert (model.predict(pixels) == y).mean() > 0.95
-    assert any("pixels" in note for note in model.verdict.notes)
-    with pytest.raises(DataError, match=r"shape \[6, 6, 1\]"):
-        model.predict(pixels[:, :5])
+@pytest.fixture
+def brief(monkeypatch):
+    monkeypatch.setattr(network, "IMAGE_BUDGET", network.Budget(1200, 12, 4))
+
+
+def pictures(rows, seed=0):
+    """Images of 12x12 that are dark or bright."""
+    g = np.random.default_rng(seed)
+    y = np.arange(rows) % 2
+    return (g.integers(0, 120, (rows, 12, 12, 1)) + 120 * y[:, None, None, None]).astype(np.uint8), y
+
+
+def test_images_in_memory_are_learnt_by_networks(brief, tmp_path):
+    x, y = pictures(80)
+    given = np.where(np.arange(80) < 8, 1 - y, y)
+    model = noiseproof.fit(x, given, folds=2, folder=tmp_path)
+    assert {line.name for line in model.leaderboard} == {"model", "cnn", "cnn-jal"}
+    assert model.verdict.plain.name == "cnn"
+    assert (model.predict(x) == y).mean() > 0.95
+    assert any("pretrained network" in note for note in model.verdict.notes)
+    np.testing.assert_array_equal(noiseproof.load(tmp_path).predict_proba(x), model.predict_proba(x))
+    with pytest.raises(DataError, match=r"shape \[12, 12, 1\]"):
+        model.predict(x[:, :5])
+    with pytest.raises(ValueError, match="cnn reads images, and these data are features"):
+        noiseproof.fit(x.reshape(80, -1).astype(np.float32), given, learners=["cnn"])
+
+
+def test_a_folder_of_images_is_learnt_and_files_of_other_sizes_are_predicted(brief, tmp_path):
+    import PIL.Image
+
+    x, y = pictures(40)
+    for k in range(40):
+        folder = tmp_path / "data" / ("dark", "bright")[y[k]]
+        folder.mkdir(parents=True, exist_ok=True)
+        PIL.Image.fromarray(x[k, ..., 0]).resize((90 + k, 100)).save(folder / f"{k:02}.png")
+    model = noiseproof.fit(tmp_path / "data", folds=2, quick=True)
+    assert model.features.shape == (32, 32, 1)
+    right = np.array([path.parent.name for path in sorted((tmp_path / "data").rglob("*.png"))])
+    assert (model.predict(tmp_path / "data") == right).mean() > 0.95
+    some = sorted((tmp_path / "data" / "dark").iterdir())[:3]
+    assert model.predict(some).tolist() == ["dark"] * 3
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"broken\.png"):
+        model.predict([tmp_path / "broken.png"])
+
+
+def test_large_images_are_averaged_over_squares():
+    x, _ = pictures(4)
+    large = x.repeat(8, 1).repeat(8, 2)
+    data = run.training_data(large, label=[0, 1, 0, 1])
+    features = Features.of(data)
+    assert features.averaged == 3
+    assert features.transform_inputs(large).shape == (4, 32, 32, 1)
 
 
 def test_plain_training_is_boosting_for_columns_and_logistic_regression_for_embeddings():

@@ -20,10 +20,15 @@ def blobs(rows, classes, columns=5, seed=0):
 
 @pytest.fixture(autouse=True)
 def short_networks(monkeypatch):
-    monkeypatch.setattr(network, "MAX_EXAMPLES", 4000)
+    monkeypatch.setattr(network, "BUDGET", network.Budget(4000, 100, 8))
+    monkeypatch.setattr(network, "IMAGE_BUDGET", network.Budget(1500, 10, 4))
 
 
-@pytest.fixture(params=LEARNERS)
+FOR_FEATURES = [name for name, spec in LEARNERS.items() if spec.reads == "features"]
+FOR_IMAGES = [name for name, spec in LEARNERS.items() if spec.reads == "images"]
+
+
+@pytest.fixture(params=FOR_FEATURES)
 def spec(request):
     return LEARNERS[request.param]
 
@@ -80,6 +85,9 @@ def test_balanced_weights_find_more_of_a_small_class(spec):
     plain, balanced = (
         spec.make(0, weight).fit(x[:400], y[:400], 2).predict_proba(x[400:])[:, 1].mean() for weight in (None, "balanced")
     )
+    if spec.name == "network-jal":  # which balances by itself
+        assert balanced == plain > 0.2
+        return
     assert balanced > plain + (0.05 if spec.name != "forest-1" else -0.02)  # pure leaves have no other weights
 
 
@@ -199,3 +207,49 @@ def test_rows_are_drawn_with_one_of_every_class_at_least():
     assert 100 <= len(rows) <= 120
     assert set(y[rows]) == set(range(20))
     assert drawn_rows(y, 2000, 0) == slice(None)
+
+
+def stripes(rows, seed=0):
+    """Images of 12x12 with bright stripes that are upright or level, of two channels."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(2, size=rows)
+    place = generator.integers(3, 9, size=rows)
+    x = 0.3 * generator.normal(size=(rows, 12, 12, 2))
+    for k in range(rows):
+        x[(k, slice(None), place[k]) if y[k] else (k, place[k])] += 2
+    return x.astype(np.float32), y
+
+
+@pytest.mark.parametrize("name", FOR_IMAGES)
+def test_a_learner_of_images_learns_and_its_stored_arrays_predict_the_same(name):
+    x, y = stripes(240)
+    spec = LEARNERS[name]
+    learner = spec.make(1).fit(x[:160], 2 * y[:160], 3)
+    p = learner.predict_proba(x[160:])
+    assert (p.argmax(1) == 2 * y[160:]).mean() > 0.9
+    assert (p[:, 1] == 0).all()
+    arrays = learner.arrays()
+    assert all(array.dtype.kind in "biuf" for array in arrays.values())
+    np.testing.assert_array_equal(spec.load(arrays).predict_proba(x[160:]), p)
+    np.testing.assert_array_equal(spec.make(1).fit(x[:160], 2 * y[:160], 3).predict_proba(x[160:]), p)
+    with pytest.raises(ValueError, match=r"reads \[n, H, W, 2\]"):
+        learner.predict_proba(x[..., :1])
+
+
+@pytest.mark.parametrize("wrong", ["tensor.body.0.weight", "tensor.body.2.weight", "tensor.fc.weight", "present"])
+def test_a_damaged_network_of_images_is_refused(wrong):
+    x, y = stripes(20)
+    arrays = LEARNERS["cnn"].make(0).fit(x, y, 2).arrays()
+    with pytest.raises(ValueError, match=r"stored|lacks|do not fit"):
+        LEARNERS["cnn"].load({name: array for name, array in arrays.items() if name != wrong})
+    arrays[wrong] = arrays[wrong][:1]
+    with pytest.raises(ValueError, match=r"stored|do not fit|at least 2"):
+        LEARNERS["cnn"].load(arrays)
+
+
+def test_the_robust_network_finds_a_minority_class():
+    generator = np.random.default_rng(3)
+    y = (generator.random(600) < 0.1).astype(np.int64)
+    x = (generator.normal(size=(600, 2)) + 2.5 * y[:, None]).astype(np.float32)
+    p = LEARNERS["network-jal"].make(0).fit(x, y, 2).predict_proba(x)
+    assert (p.argmax(1)[y == 1] == 1).mean() > 0.7

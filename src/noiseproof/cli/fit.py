@@ -34,7 +34,7 @@ class ClassWeights(StrEnum):
     balanced = "balanced"
 
 
-PLACE = "A table (.csv, .tsv, .parquet, .jsonl), an .npz file of features, or a data set's name."
+PLACE = "A table (.csv, .tsv, .parquet, .jsonl), an .npz file, a folder or list of images, or a data set's name."
 Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE)]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the model and its report.")]
 Groups = Annotated[str | None, typer.Option(metavar="COLUMN", help="Rows with the same value are in one fold.")]

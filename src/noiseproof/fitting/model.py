@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from noiseproof.audit import Audit
 from noiseproof.audit.noise_model import METRICS, Metric, NoiseModel
-from noiseproof.data import DataError, Examples, Unlabelled, open_unlabelled
+from noiseproof.data import DataError, Examples, ImageFiles, Unlabelled, open_unlabelled
 from noiseproof.fitting import MODEL_FILE
 from noiseproof.fitting.features import Features
 from noiseproof.fitting.verdict import Leader, Verdict
 from noiseproof.io.files import checksum, is_file, make_folder, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.learners.base import Learner
-from noiseproof.learners.crossfit import load_learner, read_tensors
+from noiseproof.learners.crossfit import SPECS, load_learner, read_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +35,8 @@ LEARNER_FOLDER = "learners"
 FILE_NAME = re.compile(r"[a-z][\w.-]{0,120}\.safetensors")
 MAX_CACHED_BYTES = 2**30
 """Learners whose files are smaller than this together stay in memory between two predictions"""
-ROWS_AT_ONCE = 2**17
+MAX_ROWS, MAX_NUMBERS = 2**17, 2**25
+"""Rows that are predicted at once, and the numbers of their features and predictions"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +160,9 @@ class FittedModel:
             place = f"{os.fspath(new)}#{label}" if path and label is not None else new
             return open_unlabelled(place, classes, len(self.features.centre), encoder, label=label or self.features.label)
         if path:
-            return open_unlabelled(new, classes, len(self.features.centre))
+            return open_unlabelled(new, classes, None if self.features.averaged else len(self.features.centre))
+        if self.features.averaged and isinstance(new, list | tuple) and all(isinstance(one, str | os.PathLike) for one in new):
+            return Unlabelled(ImageFiles(tuple(map(os.fspath, new)), np.zeros(len(new), np.int64)), None)
         inputs = np.asarray(new.detach().cpu() if hasattr(new, "detach") else new)
         return Unlabelled(_split(inputs, self.features.shape), None)
 
@@ -175,14 +178,10 @@ class FittedModel:
         Raises:
             DataError: If they are images, or other features.
         """
-        if not examples.in_memory:
-            raise DataError("the model was trained on features, and these are images; predict their features")
-        inputs = examples.inputs
-        found = np.empty((len(inputs), len(self.classes)), np.float32)
-        for start in range(0, len(inputs), ROWS_AT_ONCE):
-            part = slice(start, start + ROWS_AT_ONCE)
-            x = self.features.transform_inputs(inputs[part])
-            found[part] = self.noise.class_probabilities(np.stack([self._view(name, x) for name in self.noise.names]))
+        found = np.empty((len(examples), len(self.classes)), np.float32)
+        for rows in self._blocks(len(examples)):
+            x = self.features.transform_inputs(self.features.arrays_of(examples.take(rows)))
+            found[rows] = self.noise.class_probabilities(np.stack([self._view(name, x) for name in self.noise.names]))
         return found
 
     def batches(
@@ -200,15 +199,21 @@ class FittedModel:
         """
         import torch
 
-        for start in range(0, len(x), ROWS_AT_ONCE):
-            rows = np.arange(start, min(start + ROWS_AT_ONCE, len(x)))
+        for rows in self._blocks(len(x)):
             yield rows, torch.from_numpy(np.log(self.proba_of(x.take(rows))))
+
+    def _blocks(self, rows: int) -> Iterator[NDArray[np.int64]]:
+        """The rows in parts whose features and predictions fit into memory."""
+        numbers = int(np.prod(self.features.shape)) + len(self.noise.names) * len(self.classes)
+        step = max(1, min(MAX_ROWS, MAX_NUMBERS // numbers))
+        return (np.arange(start, min(start + step, rows)) for start in range(0, rows, step))
 
     def _view(self, name: str, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """The mean prediction of a learner's folds; anything for one without a weight, which changes nothing."""
         if name not in self.files:
             return np.full((len(x), len(self.classes)), 1 / len(self.classes), np.float32)
-        return fold_mean((self._learner(name, path, digest) for path, digest in self.files[name]), x, len(self.classes))
+        learners = (self._learner(name, path, digest) for path, digest in self.files[name])
+        return fold_mean(learners, SPECS[name].inputs(x), len(self.classes))
 
     def _learner(self, name: str, path: Path, digest: str) -> Learner:
         if path not in self.cache:

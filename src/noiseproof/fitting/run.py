@@ -24,15 +24,15 @@ from noiseproof.data import DataError, Dataset, open_dataset
 from noiseproof.data.columns import parse_kinds
 from noiseproof.data.dataset import check_classes
 from noiseproof.fitting import is_model
-from noiseproof.fitting.features import Features
+from noiseproof.fitting.features import Features, small_images
 from noiseproof.fitting.leaderboard import MODEL, leaderboard, recalls
 from noiseproof.fitting.model import LEARNER_FOLDER, FittedModel, check_metric, fold_mean, load_model
 from noiseproof.fitting.verdict import Verdict
 from noiseproof.io.files import checksum, is_file
 from noiseproof.io.text import excerpt
 from noiseproof.learners.base import ClassWeight
-from noiseproof.learners.catalog import LEARNERS, QUICK
-from noiseproof.learners.crossfit import CrossFit, Stage, TaskStore, assign_folds, crossfit, load_learner
+from noiseproof.learners.catalog import LEARNERS, QUICK, default_learners
+from noiseproof.learners.crossfit import SPECS, CrossFit, Stage, TaskStore, assign_folds, crossfit, load_learner
 from noiseproof.train.engine import limited_threads
 from noiseproof.version import __version__
 
@@ -43,7 +43,10 @@ MAX_VIEW_NUMBERS = 2**29
 """Rows times classes times learners; with more of them the learners of ``QUICK`` or the first of these are used"""
 MAX_CLASSES = 4000
 MAX_SUSPECTS = 20
-PIXELS_NOTE = "the images were learnt by their pixels; features of a pretrained network would be better, see docs/fit.md"
+IMAGES_NOTE = (
+    "the images were learnt from scratch by small networks; features of a pretrained network, an encoder, would be better: "
+    "see Images in docs/fit.md"
+)
 MAX_CLASSES_NAMED = 10
 
 
@@ -113,10 +116,10 @@ def fit(
     """
     start = time.monotonic()
     options = _Options(check_metric(metric), class_weight, quick, minutes, folds, seed, threads, jobs)
-    names = _learners(learners, quick)
     reading: dict[str, Any] = {"label": label if y is None else y, "columns": columns, "test": test, "groups": groups}
     dataset = training_data(data, split_column=split_column, drop_unlabelled=drop_unlabelled, **reading)
     given = checked_labels(dataset)
+    names = _learners(learners, quick, dataset.train.kind != "features")
     fitting = _affordable(names, len(given), len(dataset.classes))
     left_out = {
         name: "left out, since the predictions of all learners would not fit into memory"
@@ -125,6 +128,7 @@ def fit(
     }
     fold = assign_folds(given, options.fold_count(len(given)), seed, _groups(dataset, groups))
     _check_parts(given, fold)
+    dataset = small_images(dataset)
     job = _Job(dataset, Features.of(dataset), fold, fitting, left_out, options, progress, start)
     with limited_threads(threads or 1):
         if folder is None:
@@ -196,9 +200,9 @@ class _Options:
         return min(wanted, rows)
 
 
-def _learners(learners: Sequence[str] | None, quick: bool) -> list[str]:
+def _learners(learners: Sequence[str] | None, quick: bool, images: bool) -> list[str]:
     if learners is None:
-        return list(QUICK if quick else LEARNERS)
+        return default_learners(images, quick)
     if isinstance(learners, str):
         learners = [name.strip() for name in learners.split(",")]
     if not learners:
@@ -206,6 +210,8 @@ def _learners(learners: Sequence[str] | None, quick: bool) -> list[str]:
     for name in learners:
         if name not in LEARNERS:
             raise ValueError(f"unknown learner {excerpt(name)!r}; there are {', '.join(LEARNERS)}")
+        if LEARNERS[name].reads == "images" and not images:
+            raise ValueError(f"{name} reads images, and these data are features; 'network' reads these")
     return [name for name in LEARNERS if name in learners]
 
 
@@ -278,9 +284,10 @@ class _Job:
         plain = plain_learner(data)
         settings = {name: getattr(self.options, name) for name in ("seed", "class_weight", "threads", "jobs", "minutes")}
         wanted: dict[str, Any] = {"folder": place / LEARNER_FOLDER, "progress": self.progress, **settings}
-        crossed = crossfit(x, data.train.labels, len(data.classes), self.fold, [*self.names, plain], **wanted)
+        learners = list(dict.fromkeys([*self.names, plain]))
+        crossed = crossfit(x, data.train.labels, len(data.classes), self.fold, learners, **wanted)
         del x
-        views = [name for name in crossed.predictions if name != plain]
+        views = [name for name in crossed.predictions if name in self.names]
         if not views:
             raise ValueError(f"no learner could be trained: {', '.join(why for _, why in crossed.dropped.items())}")
         if self.progress is not None:
@@ -326,7 +333,7 @@ class _Job:
         )
         counts = np.bincount(given, minlength=len(data.classes))
         notes = list(data.table.notes) if data.table is not None else []
-        notes += [PIXELS_NOTE] if data.train.kind == "images" else []
+        notes += [IMAGES_NOTE] if data.train.kind == "images" else []
         if alone := [data.classes[k] for k in np.flatnonzero(counts == 1)]:
             more = f" and {len(alone) - MAX_CLASSES_NAMED} more" if len(alone) > MAX_CLASSES_NAMED else ""
             notes.append(
@@ -343,7 +350,10 @@ class _Job:
         if test is None or not len(test) or not test.in_memory:
             return {}
         x, classes = self.features.transform_inputs(test.inputs), len(self.dataset.classes)
-        means = {name: fold_mean([load_learner(path)[1] for path in crossed.files[name]], x, classes) for name in crossed.files}
+        means = {
+            name: fold_mean([load_learner(path)[1] for path in paths], SPECS[name].inputs(x), classes)
+            for name, paths in crossed.files.items()
+        }
         found = {name: float((p.argmax(1) == test.labels).mean()) for name, p in means.items()}
         decided = noise.decide(noise.class_probabilities(np.stack([means[name] for name in views])), self.options.metric)
         return found | {MODEL: float((decided == test.labels).mean())}
@@ -379,10 +389,13 @@ def _stored(place: Path, key: str) -> FittedModel | None:
 
 
 def plain_learner(dataset: Dataset) -> str:
-    """The learner that a person would have taken: boosting for the columns of a table, logistic regression for embeddings.
+    """The learner that a person would have taken: boosting for the columns of a table, logistic regression for embeddings, a
+    network for images.
 
     >>> plain_learner(training_data({"text": ["good", "bad", "fine", "poor"], "y": [1, 0, 1, 0]}, columns="text=text"))
     'plain-logistic'
     """
+    if dataset.train.kind != "features":
+        return "cnn"
     keys = set() if dataset.table is None else {type(one).key for one in dataset.table.encoder.encoders}
     return "plain-logistic" if keys <= {"embedding", "scaled", "text"} else "plain-boosting"

@@ -6,11 +6,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from noiseproof.learners import linear, neighbours, network, trees
 from noiseproof.learners.base import Arrays, ClassWeight, Learner
 
-__all__ = ["LEARNERS", "PLAIN", "QUICK", "LearnerSpec"]
+__all__ = ["LEARNERS", "PLAIN", "QUICK", "LearnerSpec", "default_learners"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class LearnerSpec:
         seconds: CPU seconds on one core that it takes to train on so many rows, columns and classes and to predict a fourth as
             many; roughly, to be scaled by what was measured.
         max_classes: It is left out where there are more classes.
+        reads: Features ``[n, D]``, or images ``[n, H, W, C]``.
+        optional: Whether it is used only where it is named.
     """
 
     name: str
@@ -33,6 +39,8 @@ class LearnerSpec:
     load: Callable[[Arrays], Learner]
     seconds: Callable[[int, int, int], float]
     max_classes: int = 10_000
+    reads: Literal["features", "images"] = "features"
+    optional: bool = False
 
     def make(self, seed: int, class_weight: ClassWeight = None) -> Learner:
         """A learner that is not trained yet.
@@ -48,6 +56,17 @@ class LearnerSpec:
         0.01
         """
         return self.build(seed=seed, class_weight=class_weight)
+
+    def inputs(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What it reads: images as they are, or their pixels as features.
+
+        Args:
+            x: Features ``[n, D]``, or images ``[n, H, W, C]``.
+
+        Returns:
+            The same numbers.
+        """
+        return x if self.reads == "images" else x.reshape(len(x), -1)
 
 
 def _logistic_seconds(rows: int, columns: int, classes: int) -> float:
@@ -79,8 +98,13 @@ def _boosting_seconds(rows: int, columns: int, classes: int) -> float:
 
 def _network_seconds(rows: int, columns: int, classes: int) -> float:
     trained = max(1, min(rows, network.MAX_ROWS))
-    seen = trained * min(max(network.MAX_EXAMPLES // trained, network.MIN_EPOCHS), network.MAX_EPOCHS)
-    return 0.05 + seen * (1.6e-5 + 1e-8 * (columns + classes))
+    return 0.05 + trained * network.BUDGET.epochs(trained) * (1.6e-5 + 1e-8 * (columns + classes))
+
+
+def _image_seconds(rows: int, columns: int, classes: int) -> float:
+    trained = max(1, min(rows, network.MAX_ROWS))
+    seen = trained * network.IMAGE_BUDGET.epochs(trained)
+    return 0.1 + (seen + rows / 12) * (3e-5 + 6e-8 * columns)
 
 
 def _catalog() -> dict[str, LearnerSpec]:
@@ -100,8 +124,15 @@ def _catalog() -> dict[str, LearnerSpec]:
         specs.append(LearnerSpec(f"forest-{leaf}", words, partial(forest, leaf), forest.from_arrays, cost, max_classes=1000))
     words = "histogram gradient boosting, early stopping"
     specs.append(LearnerSpec("boosting", words, boosting, boosting.from_arrays, _boosting_seconds, max_classes=200))
-    words = "neural network of two hidden layers, cross entropy"
-    specs.append(LearnerSpec("network", words, net, net.from_arrays, _network_seconds))
+    images = network.ImageLearner
+    losses: tuple[tuple[str, network.Loss, str], ...] = (
+        ("", "ce", "cross entropy"), ("-jal", "jal-ce", "the noise-robust JAL-CE")
+    )  # fmt: skip
+    for ending, loss, words in losses:
+        name, described = f"network{ending}", f"neural network of two hidden layers, {words}"
+        specs.append(LearnerSpec(name, described, partial(net, loss), net.from_arrays, _network_seconds, optional=loss != "ce"))
+        name, described = f"cnn{ending}", f"convolutional network of five layers, {words}"
+        specs.append(LearnerSpec(name, described, partial(images, loss), images.from_arrays, _image_seconds, reads="images"))
     return {spec.name: spec for spec in specs}
 
 
@@ -127,5 +158,15 @@ def _plain_boosting_seconds(rows: int, columns: int, classes: int) -> float:
 
 PLAIN = _plain()
 """What one would train without a second thought, with scikit-learn's settings: models are compared with it"""
-QUICK = ("logistic-0.001", "logistic-0.01", "rbf-0.1", "neighbours-40", "forest-3", "forest-10")
+QUICK = ("logistic-0.001", "logistic-0.01", "rbf-0.1", "neighbours-40", "forest-3", "forest-10", "cnn")
 """The learners that cost least for what they are worth"""
+
+
+def default_learners(images: bool, quick: bool) -> list[str]:
+    """The learners for features or for images, of which some are left out where it is to be quick.
+
+    >>> default_learners(True, quick=False)
+    ['cnn', 'cnn-jal']
+    """
+    suiting = [spec for spec in LEARNERS.values() if (spec.reads == "images") == images and not spec.optional]
+    return [spec.name for spec in suiting if not quick or spec.name in QUICK]

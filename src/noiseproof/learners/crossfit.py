@@ -282,7 +282,7 @@ def crossfit(
     """Train each learner without each fold, and predict the fold.
 
     Args:
-        x: Features ``[N, D]``.
+        x: Features ``[N, D]``, or images ``[N, H, W, C]``.
         labels: The given labels ``[N]``.
         classes: How many classes there are.
         fold: The fold ``[N]`` of each row.
@@ -333,7 +333,7 @@ class _Queue:
     def __post_init__(self) -> None:
         self.folds = int(self.data.fold.max()) + 1
         self.digest = self.data.digest
-        rows, columns = self.data.x.shape
+        rows, columns = len(self.data.x), self.data.x[0].size
         learnt = rows - rows // self.folds
         self.cost = {name: SPECS[name].seconds(learnt, columns, self.data.classes) for name in self.learners}
         for name in self.learners:
@@ -503,8 +503,9 @@ def _run(data: _Data, folder: Path, task: LearnerTask, key: str) -> tuple[float 
         try:
             seed = int(np.random.SeedSequence((data.seed, task.fold)).generate_state(1)[0])
             learner = SPECS[task.learner].make(seed, data.class_weight)
-            learner.fit(np.asarray(data.x[learnt]), np.asarray(data.labels[learnt]), data.classes)
-            predictions = np.asarray(learner.predict_proba(np.asarray(data.x[held])), np.float32)
+            x = SPECS[task.learner].inputs(data.x)
+            learner.fit(np.asarray(x[learnt]), np.asarray(data.labels[learnt]), data.classes)
+            predictions = np.asarray(learner.predict_proba(np.asarray(x[held])), np.float32)
             if not np.isfinite(predictions).all():
                 raise FloatingPointError("its predictions are not finite")
         except (ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError) as error:
