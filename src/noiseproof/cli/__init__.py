@@ -12,6 +12,7 @@ from noiseproof.cli.audit import audit
 from noiseproof.cli.compare import compare
 from noiseproof.cli.completion import completed
 from noiseproof.cli.demo import demo
+from noiseproof.cli.embed import embed
 from noiseproof.cli.fit import fit
 from noiseproof.cli.losses import losses
 from noiseproof.cli.output import Commands, console
@@ -53,6 +54,7 @@ DATA, TRAINING, PAPER = "For your data", "For training", "For the paper"
 app.command(rich_help_panel=DATA)(completed(fit, data=completion.datasets))
 app.command(rich_help_panel=DATA)(completed(audit, data=completion.datasets, model=completion.models))
 app.command(rich_help_panel=DATA)(completed(advise, data=completion.datasets, noise=completion.noises))
+app.command(rich_help_panel=DATA)(completed(embed, data=completion.datasets))
 app.add_typer(data.app, name="data", rich_help_panel=DATA)
 app.add_typer(noise.app, name="noise", rich_help_panel=DATA)
 app.command(rich_help_panel=TRAINING)(

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from noiseproof.cli.output import Console, console, errors_reported, warn
-from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, print_columns, reading_from
+from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, print_columns, reading_from
 from noiseproof.io.text import command_options
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def advise(
     columns: Columns = None,
     split_column: SplitColumn = None,
     drop_unlabelled: DropUnlabelled = False,
+    encoder: Encoder = None,
     noise: Noise = None,
     estimate: Estimate = False,
     classes: Classes = None,
@@ -74,7 +75,7 @@ def advise(
         if data is not None:
             if unused := [name for name, value in facts.items() if value is not None]:
                 raise ValueError(f"the data say how it is with --{unused[0]}; leave it or DATA out")
-            reading = reading_from(label, columns, None, split_column, drop_unlabelled)
+            reading = reading_from(label, columns, None, split_column, drop_unlabelled, encoder)
             dataset = with_given_labels(open_dataset(data, **reading), labels)
             print_columns(dataset.table, dataset.classes, Console(stderr=True) if as_json else console)
             facts = {"classes": len(dataset.classes), "kind": KINDS[dataset.train.kind], "examples": len(dataset.train)}

@@ -24,7 +24,7 @@ from noiseproof.cli.output import (
     sigterm_as_ctrl_c,
     warn,
 )
-from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, print_columns, reading_from
+from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, print_columns, reading_from
 from noiseproof.io.text import command_options
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def audit(
     columns: Columns = None,
     split_column: SplitColumn = None,
     drop_unlabelled: DropUnlabelled = False,
+    encoder: Encoder = None,
     features: Features = None,
     probabilities: Probabilities = None,
     quick: Quick = False,
@@ -111,7 +112,7 @@ def audit(
         from noiseproof.data import open_dataset
         from noiseproof.data.opening import with_given_labels
 
-        reading = reading_from(label, columns, None, split_column, drop_unlabelled)
+        reading = reading_from(label, columns, None, split_column, drop_unlabelled, encoder)
         dataset = with_given_labels(open_dataset(data, **reading), labels)
         if decisions is not None:
             _apply_decisions(dataset, data, {**_label_of(data), **reading}, decisions, out, as_json)

@@ -22,7 +22,7 @@ from noiseproof.cli.output import (
     sigterm_as_ctrl_c,
     warn,
 )
-from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, Test, reading_from
+from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, reading_from
 from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, SkipCorrupt, TestSize, Threads, Workers
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def compare(
     test: Test = None,
     split_column: SplitColumn = None,
     drop_unlabelled: DropUnlabelled = False,
+    encoder: Encoder = None,
     seeds: Seeds = 5,
     seed: First = 123,
     regularisation: Regularisation = None,
@@ -132,7 +133,7 @@ def compare(
                 losses, place, noise=given, seeds=range(seed, seed + seeds), regularisation=regularisation, settings=settings,
                 test_noise=test_noise, out=out, jobs=jobs, options=options, recipe_for=recipe_for,
                 data_folder=None if dataset is None else data, progress=progress,
-                **reading_from(label, columns, test, split_column, drop_unlabelled),
+                **reading_from(label, columns, test, split_column, drop_unlabelled, encoder),
             )  # fmt: skip
         if how == "table":
             shown.print()

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from noiseproof.cli.output import Console, console, duration, errors_reported, fail, printable, sigterm_as_ctrl_c, warn
-from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, Test, print_columns, reading_from
+from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, print_columns, reading_from
 from noiseproof.io.text import command_options
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def fit(
     seed: Seed = 0,
     threads: Threads = None,
     drop_unlabelled: DropUnlabelled = False,
+    encoder: Encoder = None,
     examples: Shown = 200,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -93,7 +94,7 @@ def fit(
     with errors_reported():
         from noiseproof.fitting.run import training_data
 
-        reading = reading_from(label, columns, test, split_column, drop_unlabelled)
+        reading = reading_from(label, columns, test, split_column, drop_unlabelled, encoder)
         dataset = training_data(data, groups=groups, **reading)
         print_columns(dataset.table, dataset.classes, shown_on)
         model = _fitted(dataset, out, options, shown_on)

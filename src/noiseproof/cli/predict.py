@@ -44,6 +44,10 @@ Model = Annotated[str | None, typer.Option(help="The package.module:function of 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Workers = Annotated[int, typer.Option(help="Processes that decode image files, where there are many.", min=0)]
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
+Function = Annotated[
+    str | None,
+    typer.Option("--encoder", help="The module:function of a model whose texts or images it embeds; no file may call it."),
+]
 DECIDED = "What a fitted model decides for, instead of what it was fitted for."
 Metric = Annotated[Metrics | None, typer.Option(help=DECIDED)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but warnings and errors.")]
@@ -59,6 +63,7 @@ def predict(
     device: Device = "auto",
     workers: Workers = 2,
     skip_corrupt: SkipCorrupt = False,
+    encoder: Function = None,
     metric: Metric = None,
     quiet: Quiet = False,
 ) -> None:
@@ -83,7 +88,9 @@ def predict(
     try:
         with sigterm_as_ctrl_c() as stopped, errors_reported():
             form = _form(out, written, data)
-            import_local_modules(model)
+            import_local_modules(model, encoder)
+            if encoder is not None:
+                _allow(encoder)
             if is_model(run):
                 table = _by_fitted_model(run, data, label, metric)
             else:
@@ -110,6 +117,16 @@ def _by_fitted_model(folder: str, data: str, label: str | None, metric: Metrics 
     model = FittedModel.load(folder)
     decide = partial(model.decide, metric=None if metric is None else metric.value)
     return PredictionTable(model, model.read(data, label), data, decide=decide)
+
+
+def _allow(encoder: str) -> None:
+    """Let the model call a function that embeds texts or images."""
+    from noiseproof.data.embeddings import is_function, load_encoder
+
+    if not is_function(encoder):
+        raise ValueError(f"--encoder is module:function here, got {encoder!r}; another encoder is part of the model")
+    load_encoder(encoder, "text")
+    load_encoder(encoder, "image")
 
 
 def _form(out: str, written: Format | None, data: str) -> PredictionFormat:

@@ -16,7 +16,7 @@ import typer
 from rich.markup import escape
 
 from noiseproof.cli.output import Console, Stopped, console, errors_reported, fail, import_local_modules, sigterm_as_ctrl_c
-from noiseproof.cli.reading import Columns, DropUnlabelled, Label, SplitColumn, Test, reading_from
+from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, reading_from
 
 if TYPE_CHECKING:
     from noiseproof.cli.train_view import RunDisplay
@@ -83,6 +83,7 @@ def train(
     test: Test = None,
     split_column: SplitColumn = None,
     drop_unlabelled: DropUnlabelled = False,
+    encoder: Encoder = None,
     model: Model = None,
     changes: Changes = None,
     test_size: TestSize = None,
@@ -133,7 +134,9 @@ def train(
         wanted, noise = changes_from(changes or [], model, test_size), noise_from(noise, labels)
         chosen = recipe_from(name, noise, seed, data, profile)
         given: dict[str, Any] = {"changes": wanted, "noise": noise, "seed": seed, "runs": out, "gpu": prefers_gpu(device)}
-        plan = plan_run(chosen, data=data, **given, **reading_from(label, columns, test, split_column, drop_unlabelled))
+        plan = plan_run(
+            chosen, data=data, **given, **reading_from(label, columns, test, split_column, drop_unlabelled, encoder)
+        )
         if dry_run:
             print_recipe(plan, as_json)
             return

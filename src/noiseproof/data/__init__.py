@@ -32,12 +32,12 @@ from noiseproof.data.dataset import (
     load_npz,
 )
 from noiseproof.data.describe import DataSummary, describe
-from noiseproof.data.embeddings import EmbeddingCache, PretrainedEncoder, embed, load_encoder
+from noiseproof.data.embeddings import EmbeddingCache, PretrainedEncoder, embed, load_encoder, report_progress
 from noiseproof.data.frames import Labels, read_frame, read_labels
 from noiseproof.data.images import load_idx, load_image_folder, read_idx, read_image
 from noiseproof.data.lists import load_list
 from noiseproof.data.loader import ImageBatch, ImageLoader, common_size, in_memory_at
-from noiseproof.data.opening import Unlabelled, data_root, fetch, open_dataset, open_unlabelled
+from noiseproof.data.opening import Unlabelled, data_root, embed_data, fetch, open_dataset, open_unlabelled
 from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop, Rotation
 from noiseproof.data.registry import NamedDataset, Pipeline, register_augmentation, register_dataset
 from noiseproof.data.resizing import Framing, RandomResizedCrop, Resize, ResizeCenterCrop, ResizeCrop
@@ -50,4 +50,4 @@ __all__ += ["from_arrays", "held_out", "in_memory", "in_memory_at", "load_digits
 __all__ += ["load_list", "load_npz", "open_dataset", "open_unlabelled", "read_idx", "read_image"]
 __all__ += ["Column", "EmbeddingCache", "Labels", "PretrainedEncoder", "register_augmentation", "register_dataset"]
 __all__ += ["TableEncoder", "embed", "find_label_copies", "infer_columns", "load_encoder", "parse_kinds", "read_frame"]
-__all__ += ["Table", "read_labels"]
+__all__ += ["Table", "embed_data", "read_labels", "report_progress"]

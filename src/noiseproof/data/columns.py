@@ -18,11 +18,23 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.encoders import ENCODERS, Encoder, Frame, Series, as_dates, as_flags, as_numbers, as_text
+from noiseproof.data.embeddings import Modality
+from noiseproof.data.encoders import (
+    ENCODERS,
+    Encoder,
+    Frame,
+    PretrainedColumn,
+    Series,
+    as_dates,
+    as_flags,
+    as_numbers,
+    as_text,
+    is_image_column,
+)
 from noiseproof.io.files import DataError, write_whole
 from noiseproof.io.text import excerpt, parse_json, printable
 
-Kind = Literal["number", "category", "boolean", "date", "text", "embedding", "drop"]
+Kind = Literal["number", "category", "boolean", "date", "text", "image", "embedding", "drop"]
 KINDS = get_args(Kind)
 
 IDENTIFIER_NAME = re.compile(r"(^|[_\s.-])(?i:id|uuid|guid|index|key)$|[a-z]I[Dd]$|^(?i:unnamed): ?\d+$|^$")
@@ -40,7 +52,8 @@ MAX_BLOCK_SPREAD, MAX_BLOCK_RANGE = 10.0, 100.0
 """Ratios of the columns' standard deviations, of nine tenths to a tenth and of the largest to the smallest, in an embedding"""
 MIN_COPY_AGREEMENT = 0.99
 """A column whose values determine the label of this share of the rows is reported as a copy of the label"""
-LEFT_OUT = ("all different", "names the rows", "as asked")
+IMAGES_LEFT_OUT = "images, which --encoder makes features of"
+LEFT_OUT = ("all different", "names the rows", "as asked", IMAGES_LEFT_OUT)
 """Why columns are left out that are no pixels either"""
 MAX_PIXEL_VALUES, ROWS_AT_ONCE = 256, 256
 """Different values that columns of one kind have at most, as pixels of eight bits do; and examples to count at a time"""
@@ -62,7 +75,7 @@ class Column:
 
     Args:
         name: What it is called.
-        kind: number, category, boolean, date, text, embedding, or drop if it is left out.
+        kind: number, category, boolean, date, text, image, embedding, or drop if it is left out.
         missing: Share of the training rows without a value.
         levels: Different values of a category.
         reason: Why the column is left out.
@@ -146,6 +159,8 @@ def _described(values: Series, name: str, given: Kind | None) -> Column:
         return Column(name, "drop", missing, reason="empty")
     if is_embedding(values):
         return Column(name, "embedding", missing)
+    if is_image_column(values):
+        return Column(name, "image", missing)
     levels = int(values.nunique())
     if levels == 1 and not 0 < missing < 1:
         return Column(name, "drop", missing, reason="constant")
@@ -221,7 +236,7 @@ def _without_copies(frame: Frame, found: Sequence[Column], kinds: Mapping[str, K
     seen: dict[tuple[Any, ...], list[str]] = {}
     columns = []
     for column in found:
-        if column.kind in ("drop", "embedding") or column.name in kinds:
+        if column.kind in ("drop", "embedding", "image") or column.name in kinds:
             columns.append(column)
             continue
         values = frame[column.name]
@@ -255,7 +270,7 @@ def find_label_copies(frame: Frame, labels: NDArray[np.int64], columns: Iterable
     least = MIN_COPY_AGREEMENT * len(labels)
     found = []
     for column in columns:
-        if column.kind in ("drop", "embedding", "text") or majority >= least:
+        if column.kind in ("drop", "embedding", "text", "image") or majority >= least:
             continue
         codes, levels = pd.factorize(frame[column.name])
         if len(levels) > 2 * classes + 2:
@@ -279,6 +294,7 @@ class TableEncoder:
         columns: What the columns are, as :func:`infer_columns` finds it.
         seed: Of the truncated SVD.
         plain: Keep the numbers as they are: all are of one kind, as pixels are, and training gives them one scale.
+        pretrained: The name, folder or ``module:function`` of an encoder of the texts or the images.
 
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"age": [31.0, None, 58.0], "plan": ["basic", "pro", "basic"]})
@@ -290,6 +306,7 @@ class TableEncoder:
     columns: Sequence[Column]
     seed: int = 0
     plain: bool = False
+    pretrained: str | None = None
     encoders: list[Encoder] = field(default_factory=list, init=False)
 
     def fit(self, frame: Frame) -> TableEncoder:
@@ -309,8 +326,16 @@ class TableEncoder:
             raise DataError("no column is left to learn from: " + "; ".join(map(str, self.columns[:20])))
         self._check_names(frame)
         block = {} if self.plain else _block_columns(frame, used)
+        modalities: set[Modality] = {one.kind for one in used if one.kind in ("text", "image")} if self.pretrained else set()
+        if self.pretrained and len(modalities) != 1:
+            there = "columns of texts and of images" if modalities else "no column of texts or images"
+            raise DataError(f"{there} for the encoder {self.pretrained}; --columns NAME=text or NAME=drop says what they are")
         self.encoders = []
         for column in used:
+            if self.pretrained and column.kind in modalities:
+                encode = PretrainedColumn.fitted(frame[column.name], column.name, self.pretrained, *modalities)
+                self.encoders.append(encode)
+                continue
             kind = "plain" if self.plain else "scaled" if column.name in block else column.kind
             self.encoders.append(ENCODERS[kind].fit(frame[column.name], column.name, self.seed))
         _share_scale([one for one in self.encoders if one.name in block], block)
@@ -331,6 +356,16 @@ class TableEncoder:
         self._check_names(frame)
         parts = [one.transform(frame[one.name]) for one in self.encoders]
         return np.concatenate(parts, 1, dtype=np.float32)
+
+    @property
+    def image_column(self) -> str | None:
+        """The column of images, if there is one."""
+        return next((one.name for one in self.encoders if isinstance(one, PretrainedColumn) and one.modality == "image"), None)
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether images are all that is encoded."""
+        return len(self.encoders) == 1 and self.image_column is not None
 
     @property
     def feature_names(self) -> list[str]:
@@ -468,7 +503,8 @@ class Table:
         if self.encoder.plain:
             left = [str(column) for column in self.encoder.columns if column.kind == "drop"]
             return [f"{len(self.encoder.encoders)} columns of numbers of one kind", *left]
-        return [str(column) for column in self.encoder.columns]
+        models = {one.name: f", embedded by {one.model}" for one in self.encoder.encoders if isinstance(one, PretrainedColumn)}
+        return [f"{column}{models.get(column.name, '')}" for column in self.encoder.columns]
 
     def described(self, classes: Sequence[str], most: int = 40) -> list[str]:
         """What each column was understood as, and which classes the labels are.
@@ -502,7 +538,7 @@ class Table:
         """
         frame = self.rows["train"]
         rows = {**self.rows, "train": frame[~mask], "test": frame[mask]}
-        encoder = fitted_encoder(rows["train"], self.kinds, self.names, plain=self.encoder.plain)
+        encoder = fitted_encoder(rows["train"], self.kinds, self.names, self.encoder.pretrained, plain=self.encoder.plain)
         positions = None if self.positions is None else self.positions[~mask]
         table = replace(self, rows=rows, encoder=encoder, positions=positions)
         return table, encoder.transform(rows["train"]), encoder.transform(rows["test"])
@@ -512,9 +548,15 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(repr(excerpt(name, 40)) for name in names[:20]) + (", ..." if names[20:] else "")
 
 
-def fitted_encoder(frame: Frame, kinds: Mapping[str, Kind], names: str | None, *, plain: bool | None = None) -> TableEncoder:
+def fitted_encoder(
+    frame: Frame, kinds: Mapping[str, Kind], names: str | None, pretrained: str | None = None, *, plain: bool | None = None
+) -> TableEncoder:
     """The encoder of training rows, one column of which may name the rows; ``plain`` is found where it is not said."""
     columns = infer_columns(frame, kinds)
+    if pretrained is None:
+        columns = [replace(one, kind="drop", reason=IMAGES_LEFT_OUT) if one.kind == "image" else one for one in columns]
+    elif names is not None and is_image_column(frame[names]):
+        names = None  # the files' names are what is encoded
     if names is not None:
         columns = [replace(one, kind="drop", reason="names the rows") if one.name == names else one for one in columns]
     numbers = [one.name for one in columns if one.reason not in LEFT_OUT]
@@ -522,7 +564,7 @@ def fitted_encoder(frame: Frame, kinds: Mapping[str, Kind], names: str | None, *
         plain = not kinds and bool(numbers) and of_one_kind(frame[numbers])
     if plain:  # where a column that is constant, or the same as another, is a pixel like all others
         columns = [replace(one, kind="number", reason="") if one.name in numbers else one for one in columns]
-    return TableEncoder(columns, plain=plain).fit(frame)
+    return TableEncoder(columns, plain=plain, pretrained=pretrained).fit(frame)
 
 
 def of_one_kind(values: Any) -> bool:

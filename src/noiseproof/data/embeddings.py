@@ -12,20 +12,31 @@ import importlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.dataset import DataError
+from noiseproof.io.files import DataError
+from noiseproof.io.text import excerpt, read_json
+from noiseproof.plugins import named_object
 
 Modality = Literal["text", "image"]
+Input: TypeAlias = str | os.PathLike[str] | NDArray[np.uint8]
+"""A text, the path of an image, or an image ``[H, W, C]``"""
+OnProgress: TypeAlias = Callable[[int, int], object]
+"""Called with the number of inputs done and of all"""
 BATCH_ROWS = 64
 LOOKUP_ROWS = 500
 """Keys of one query; SQLite takes 999 parameters at the least"""
-HASHED_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model", ".py")
+MODEL_FILES = ("*.safetensors", "*.json", "*.txt", "*.model")
+"""What is read of a pretrained model: weights that are numbers alone, and descriptions"""
+EXTRAS: dict[Modality, str] = {"text": "pip install '.[text]'", "image": "pip install '.[vision]'"}
+IMPORTED = {"modules.json": ("type", "sentence_transformers."), "config.json": ("activation_function", "torch.nn.")}
+"""What sentence-transformers imports by name from the description of a model, and where that must come from"""
 MAX_LENGTH_CHARACTERS = 20_000
 """Of a text: encoders read a few hundred words, and a file must not decide how long a tokeniser works"""
 
@@ -43,7 +54,30 @@ class PretrainedEncoder:
     """
 
     identity: str
-    encode: Callable[[list[str]], NDArray[Any]]
+    encode: Callable[[list[Any]], Any]
+
+
+_progress: ContextVar[OnProgress | None] = ContextVar("_progress", default=None)
+_asked: dict[tuple[str, Modality], PretrainedEncoder] = {}
+"""What was loaded in this process, by name"""
+
+
+def report_progress(on_progress: OnProgress | None) -> None:
+    """Report how far embeddings are that other functions make, :func:`noiseproof.data.open_dataset` say.
+
+    Args:
+        on_progress: Called with the number of inputs done and of all; None reports nothing any more.
+
+    >>> report_progress(lambda done, of: print(f"{done} of {of}"))
+    >>> report_progress(None)
+    """
+    _progress.set(on_progress)
+
+
+def cache_folder() -> Path:
+    """Where embeddings and the images of data sets in memory are kept: beside $NOISEPROOF_CACHE, or in ~/.cache/noiseproof."""
+    given = os.environ.get("NOISEPROOF_CACHE")
+    return Path(given).expanduser().parent if given else Path.home() / ".cache" / "noiseproof"
 
 
 class EmbeddingCache:
@@ -60,8 +94,7 @@ class EmbeddingCache:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        default = os.environ.get("NOISEPROOF_CACHE") or Path.home() / ".cache" / "noiseproof" / "embeddings.sqlite"
-        self.path = Path(path or default).expanduser()
+        self.path = Path(path or os.environ.get("NOISEPROOF_CACHE") or cache_folder() / "embeddings.sqlite").expanduser()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._open() as database:
             database.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID")
@@ -107,18 +140,18 @@ class EmbeddingCache:
 
 
 def embed(
-    inputs: Sequence[str | os.PathLike[str]],
+    inputs: Sequence[Input],
     encoder: PretrainedEncoder,
     modality: Modality,
     *,
     cache: EmbeddingCache | None = None,
     batch: int = BATCH_ROWS,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> NDArray[np.float32]:
     """Embeddings of texts or image files.
 
     Args:
-        inputs: Texts, or the paths of images.
+        inputs: Texts, the paths of images, or images ``[H, W, C]`` in uint8.
         encoder: As :func:`load_encoder` returns it.
         modality: ``"text"`` or ``"image"``; an image is cached by the content of its file.
         cache: Where vectors are kept; the default cache if None.
@@ -137,16 +170,15 @@ def embed(
     >>> embed(["abc", "a"], lengths, "text", cache=cache).tolist()
     [[3.0], [1.0]]
     """
-    cache = cache or EmbeddingCache()
-    texts = [os.fspath(one) for one in inputs]
-    keys = [_key(encoder.identity, text, modality) for text in texts]
-    vectors = cache.get(list(dict.fromkeys(keys)))
+    cache, on_progress = cache or EmbeddingCache(), on_progress or _progress.get()
+    keys = [_key(encoder.identity, one, modality) for one in inputs]
+    first = {key: k for k, key in reversed(list(enumerate(keys)))}
+    vectors = cache.get(list(first))
     todo = [key for key in dict.fromkeys(keys) if key not in vectors]
-    first = {key: texts[k] for k, key in reversed(list(enumerate(keys)))}
     done = len(keys) - sum(key not in vectors for key in keys)
     for start in range(0, len(todo), batch):
         part = todo[start : start + batch]
-        found = _checked(encoder.encode([first[key][:MAX_LENGTH_CHARACTERS] for key in part]), len(part))
+        found = _checked(encoder.encode([_prepared(inputs[first[key]], modality) for key in part]), len(part))
         cache.put(part, found)
         vectors |= dict(zip(part, found, strict=True))
         if on_progress is not None:
@@ -156,9 +188,27 @@ def embed(
     return np.stack([vectors[key] for key in keys]) if keys else np.empty((0, 0), np.float32)
 
 
-def _key(identity: str, text: str, modality: Modality) -> bytes:
-    content = Path(text).read_bytes() if modality == "image" else text.encode("utf-8", "surrogatepass")
+def _key(identity: str, one: Input, modality: Modality) -> bytes:
+    if isinstance(one, np.ndarray):
+        content = f"{one.shape} {one.dtype}\0".encode() + one.tobytes()
+    elif modality == "image":
+        content = _bytes_of(Path(one))
+    else:
+        content = os.fspath(one).encode("utf-8", "surrogatepass")
     return hashlib.sha256(f"{identity}\0{modality}\0".encode() + hashlib.sha256(content).digest()).digest()
+
+
+def _bytes_of(path: Path) -> bytes:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: {'no regular file' if path.exists() else 'no such file'}")
+    return path.read_bytes()
+
+
+def _prepared(one: Input, modality: Modality) -> Any:
+    """A text as long as encoders read it, and an image's path as a text."""
+    if isinstance(one, np.ndarray):
+        return one
+    return os.fspath(one) if modality == "image" else os.fspath(one)[:MAX_LENGTH_CHARACTERS]
 
 
 def _checked(found: Any, count: int) -> NDArray[np.float32]:
@@ -188,78 +238,146 @@ def load_encoder(name: str, modality: Modality) -> PretrainedEncoder:
     >>> load_encoder("string:capwords", "text").identity.startswith("string:capwords")
     True
     """
-    module, colon, function = name.partition(":")
-    if colon and not os.path.exists(name):
-        return _own_encoder(module, function)
-    return _text_encoder(name) if modality == "text" else _image_encoder(name)
+    if is_function(name):
+        found = _own_encoder(name)
+    else:
+        folder = _model_folder(name, modality)
+        identity = f"{modality} {_digest(folder)}"
+        known = _asked.get((name, modality))
+        if known is not None and known.identity == identity:
+            return known
+        found = PretrainedEncoder(identity, _load(name, folder, modality))
+    _asked[name, modality] = found
+    return found
 
 
-def _own_encoder(module: str, function: str) -> PretrainedEncoder:
+def stored_encoder(name: str, modality: Modality, identity: str) -> PretrainedEncoder:
+    """The encoder that a fitted model names, if it is still the same one.
+
+    A function is called only where it was asked for in this process, by :func:`load_encoder` or ``--encoder``: a file from
+    elsewhere chooses no code to run.
+
+    Args:
+        name: As in :func:`load_encoder`.
+        modality: Likewise.
+        identity: That of training.
+
+    Returns:
+        The encoder.
+
+    Raises:
+        DataError: If it is a function that was not asked for, or a model with other weights.
+    """
+    if is_function(name):
+        if (name, modality) not in _asked:
+            allow = f"--encoder {name}, or load_encoder({name!r}, {modality!r}) in Python, allows it"
+            raise DataError(f"the model reads {modality}s by the function {name}, which no file may call: {allow}")
+        return _asked[name, modality]
+    found = load_encoder(name, modality)
+    if found.identity != identity:
+        raise DataError(f"the encoder {name} has other weights than in training; fit again, or restore it")
+    return found
+
+
+def is_function(name: str) -> bool:
+    """Whether an encoder's name is ``module:function`` rather than that of a model or its folder.
+
+    >>> is_function("my_encoders:embed"), is_function("sentence-transformers/all-MiniLM-L6-v2")
+    (True, False)
+    """
+    return ":" in name and not os.path.exists(name)
+
+
+def _own_encoder(name: str) -> PretrainedEncoder:
     import inspect
 
+    encode = named_object(name, "encoder", "an encoder is the name or folder of a model, or module:function")
+    if not callable(encode):
+        raise ValueError(f"encoder {name!r} is no function")
+    module = inspect.getmodule(encode) or importlib.import_module(name.partition(":")[0])
     try:
-        found = importlib.import_module(module)
-        encode = getattr(found, function)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"--encoder {module}:{function}: {error}") from error
-    code = hashlib.sha256(inspect.getsource(found).encode()).hexdigest()
-    return PretrainedEncoder(f"{module}:{function} {code}", encode)
+        code = inspect.getsource(module)
+    except (OSError, TypeError):
+        code = repr(encode)
+    return PretrainedEncoder(f"{name} {hashlib.sha256(code.encode()).hexdigest()}", encode)
 
 
-def _needed(package: str, way: str) -> Any:
+def _needed(package: str, modality: Modality) -> Any:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"this encoder needs {package}: {way} in noiseproof's repository", name=package) from error
+        way = f"{EXTRAS[modality]} in noiseproof's repository"
+        raise ModuleNotFoundError(f"this encoder needs {package}: {way}", name=package) from error
 
 
-def _text_encoder(name: str) -> PretrainedEncoder:
-    library = _needed("sentence_transformers", "pip install '.[text]'")
+def _model_folder(name: str, modality: Modality) -> Path:
+    """The folder of a model, downloaded if it is not one; of what it describes nothing but the libraries' own is imported."""
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        hub = _needed("huggingface_hub", modality)
+        owned = name if "/" in name or modality == "image" else f"sentence-transformers/{name}"
+        try:
+            folder = Path(hub.snapshot_download(owned, allow_patterns=list(MODEL_FILES)))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"--encoder {name}: no such folder, and no such model here ({str(error)[:200]})") from error
+    for path in sorted(path for file in IMPORTED for path in folder.rglob(file)):
+        key, start = IMPORTED[path.name]
+        found = read_json(path)
+        for part in found if isinstance(found, list) else [found]:
+            imported = str(part.get(key, "")) if isinstance(part, dict) else ""
+            if "." in imported and not imported.startswith(start):
+                raise ValueError(f"--encoder {name}: {path} names {excerpt(imported)!r}, and only {start}* is imported")
+    return folder
+
+
+def _load(name: str, folder: Path, modality: Modality) -> Callable[[list[Any]], Any]:
+    bars = _needed("transformers", modality).utils.logging
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
     try:
-        model = library.SentenceTransformer(name)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"--encoder {name}: no such sentence-transformers model here ({str(error)[:200]})") from error
+        return _text_encoder(folder) if modality == "text" else _image_encoder(folder)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        what = "sentence-transformers" if modality == "text" else "transformers vision"
+        raise ValueError(f"--encoder {name}: no {what} model ({excerpt(error, 200)})") from error
+    finally:
+        if shown:
+            bars.enable_progress_bar()
 
-    def encode(texts: list[str]) -> NDArray[Any]:
-        return np.asarray(model.encode(texts, show_progress_bar=False, convert_to_numpy=True))
 
-    return PretrainedEncoder(f"sentence-transformers {_weights_of(name, model)}", encode)
+def _text_encoder(folder: Path) -> Callable[[list[Any]], Any]:
+    library = _needed("sentence_transformers", "text")
+    model = library.SentenceTransformer(str(folder), model_kwargs={"use_safetensors": True})
+    return lambda texts: model.encode(texts, show_progress_bar=False, convert_to_numpy=True)
 
 
-def _image_encoder(name: str) -> PretrainedEncoder:
-    transformers = _needed("transformers", "pip install '.[vision]'")
+def _image_encoder(folder: Path) -> Callable[[list[Any]], Any]:
+    transformers = _needed("transformers", "image")
     import torch
-    from PIL import Image
 
-    try:
-        processor = transformers.AutoImageProcessor.from_pretrained(name)
-        model = transformers.AutoModel.from_pretrained(name).eval()
-    except (OSError, ValueError) as error:
-        raise ValueError(f"--encoder {name}: no such transformers vision model here ({str(error)[:200]})") from error
+    from noiseproof.data.images import as_pixels
+
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    model = transformers.AutoModel.from_pretrained(folder, use_safetensors=True).eval()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
 
-    def encode(paths: list[str]) -> NDArray[Any]:
-        images = [Image.open(path).convert("RGB") for path in paths]
+    def encode(images: list[Any]) -> NDArray[Any]:
+        batch = processor(images=[as_pixels(one) for one in images], return_tensors="pt").to(device)
         with torch.no_grad():
-            output = model(**processor(images=images, return_tensors="pt").to(device))
-        pooled = output.get("pooler_output") if hasattr(output, "get") else None
+            output = model.get_image_features(**batch) if hasattr(model, "get_image_features") else model(**batch)
+        pooled = output if isinstance(output, torch.Tensor) else output.get("pooler_output")
         if pooled is None:
             pooled = output.last_hidden_state.mean(1)
         return np.asarray(pooled.flatten(1).float().cpu().numpy())
 
-    return PretrainedEncoder(f"transformers {_weights_of(name, model)}", encode)
+    return encode
 
 
-def _weights_of(name: str, model: Any) -> str:
-    """What tells one version of a model from another: the content of its folder, or the commit that the hub says."""
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        digest = hashlib.sha256()
-        for path in sorted(path for path in folder.rglob("*") if path.suffix in HASHED_SUFFIXES and path.is_file()):
-            digest.update(path.relative_to(folder).as_posix().encode())
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        return digest.hexdigest()
-    inner = getattr(model, "config", None) or getattr(getattr(model[0], "auto_model", None), "config", None)
-    return f"{name} {getattr(inner, '_commit_hash', None)}"
+def _digest(folder: Path) -> str:
+    """What tells one version of a model from another: the content of the files that are read."""
+    digest = hashlib.sha256()
+    for path in sorted({path for pattern in MODEL_FILES for path in folder.rglob(pattern) if path.is_file()}):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.data.embeddings import Modality, PretrainedEncoder, embed, load_encoder, stored_encoder
 from noiseproof.io.files import DataError
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ Series: TypeAlias = Any
 """A pandas.Series"""
 
 
+IMAGE_EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"})
 TRUE_WORDS, FALSE_WORDS = frozenset({"true", "t", "yes", "y", "on"}), frozenset({"false", "f", "no", "n", "off"})
 NUMBER_TEXT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 THOUSANDS_TEXT = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?|[+-]?\d{1,3}([   ']\d{3})+([.,]\d+)?")
@@ -155,6 +158,14 @@ def as_matrix(values: Series, name: str, width: int | None = None) -> NDArray[np
         raise DataError(f"column {name!r} has vectors of different lengths: {', '.join(map(str, sorted(widths)[:5]))}")
     empty = np.full(widths.pop(), np.nan, np.float32)
     return np.stack([empty if row is None else row for row in rows]) if rows else np.empty((0, len(empty)), np.float32)
+
+
+def is_image_column(values: Series) -> bool:
+    """Whether the values are images: names of image files, or pixels ``[H, W, C]``."""
+    there = values.dropna()
+    if not len(there) or isinstance(there.iloc[0], str):
+        return bool(len(there)) and all(os.path.splitext(str(one))[1].lower() in IMAGE_EXTENSIONS for one in there)
+    return isinstance(there.iloc[0], np.ndarray) and there.iloc[0].ndim > 1
 
 
 def _is_marked(values: NDArray[Any]) -> bool:
@@ -402,12 +413,12 @@ class EmbeddingEncoder:
 
     @classmethod
     def fit(cls, values: Series, name: str, seed: int) -> Self:
-        matrix = as_matrix(values, name)
-        spread = float(np.sqrt(np.nanmean(np.nanvar(matrix.astype(np.float64), 0))))
-        return cls(name, np.nanmean(matrix, 0).astype(np.float32), spread or 1.0, _is_marked(matrix))
+        return cls(name, *_geometry(as_matrix(values, name)))
 
     def transform(self, values: Series) -> NDArray[np.float32]:
-        matrix = as_matrix(values, self.name, len(self.centre))
+        return self._features(as_matrix(values, self.name, len(self.centre)))
+
+    def _features(self, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
         missing = np.asarray(np.isnan(matrix).any(axis=1))
         scaled = np.nan_to_num((matrix - self.centre) / np.float32(self.scale))
         return np.concatenate([scaled, missing[:, None]], 1, dtype=np.float32) if self.marked else scaled
@@ -427,6 +438,56 @@ class EmbeddingEncoder:
         return cls(str(facts["name"]), centre, _positive(facts["scale"]), bool(facts["marked"]))
 
 
+@dataclass
+class PretrainedColumn(EmbeddingEncoder):
+    """The embeddings of texts or images by a pretrained model, which is named by what it is called and by its weights."""
+
+    key: ClassVar[str] = "pretrained"
+    model: str = ""
+    modality: Modality = "text"
+    identity: str = ""
+
+    @classmethod
+    def fitted(cls, values: Series, name: str, model: str, modality: Modality) -> Self:
+        encoder = load_encoder(model, modality)
+        matrix = _embedded(values, encoder, modality)
+        return cls(name, *_geometry(matrix), model, modality, encoder.identity)
+
+    def transform(self, values: Series) -> NDArray[np.float32]:
+        matrix = _embedded(values, stored_encoder(self.model, self.modality, self.identity), self.modality, len(self.centre))
+        return self._features(matrix)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        facts, arrays = super().state()
+        return {**facts, "model": self.model, "modality": self.modality, "identity": self.identity}, arrays
+
+    @classmethod
+    def from_state(cls, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        found = super().from_state(facts, arrays)
+        found.model, found.modality, found.identity = str(facts["model"]), facts["modality"], str(facts["identity"])
+        if found.modality not in get_args(Modality):
+            raise DataError(f"the encoding of column {facts['name']!r} is of texts or images")
+        return found
+
+
+def _geometry(matrix: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool]:
+    """The mean of vectors, the scale that all their numbers share, and whether some are missing."""
+    spread = float(np.sqrt(np.nanmean(np.nanvar(matrix, 0, dtype=np.float64))))
+    centre: NDArray[np.float64] = np.nanmean(matrix, 0, dtype=np.float64)
+    return centre.astype(np.float32), spread or 1.0, _is_marked(matrix)
+
+
+def _embedded(values: Series, encoder: PretrainedEncoder, modality: Modality, width: int | None = None) -> NDArray[np.float32]:
+    """The embedding of each value, NaN where it is missing."""
+    there = values.notna().to_numpy()
+    found = embed(as_text(values[there]).tolist() if modality == "text" else values[there].tolist(), encoder, modality)
+    if width not in (None, found.shape[1]) and len(found):
+        raise DataError(f"the encoder returned {found.shape[1]} numbers, and {width} in training")
+    matrix = np.full((len(values), width or found.shape[1]), np.nan, np.float32)
+    matrix[there] = found.reshape(-1, matrix.shape[1])
+    return matrix
+
+
 ENCODERS: Mapping[str, type[Any]] = {
     one.key: one
     for one in (
@@ -438,6 +499,7 @@ ENCODERS: Mapping[str, type[Any]] = {
         CategoryEncoder,
         TextEncoder,
         EmbeddingEncoder,
+        PretrainedColumn,
     )
 }
 """By the kind of column, or the key in a stored state"""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import os
 import re
@@ -19,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.encoders import NUMBER_TEXT, Frame, Series, as_text
-from noiseproof.io.files import DataError
+from noiseproof.data.embeddings import cache_folder
+from noiseproof.data.encoders import IMAGE_EXTENSIONS, NUMBER_TEXT, Frame, Series, as_text
+from noiseproof.io.files import DataError, write_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,14 +97,21 @@ def raw_frame(source: Any, names: Sequence[str] = ()) -> Frame:
         return source
     if isinstance(source, Mapping):
         return pd.DataFrame(dict(source))
-    if isinstance(source, list | tuple) and source and all(isinstance(one, str) for one in source):
-        return pd.DataFrame({"text": list(source)})
+    if isinstance(source, list | tuple) and source and all(isinstance(one, str | os.PathLike) for one in source):
+        return pd.DataFrame({"text": list(map(os.fspath, source))})
     if isinstance(source, list | tuple) and source and all(isinstance(one, Mapping) for one in source):
         return pd.DataFrame(list(source))
     array = source.detach().cpu() if hasattr(source, "detach") else source
     if np.ndim(array) == 2 and not is_frame(source):
         return pd.DataFrame(np.asarray(array))
-    return _from_arrow(_arrow_table(source))
+    return _with_class_names(_from_arrow(_arrow_table(source)), getattr(source, "features", None))
+
+
+def _with_class_names(frame: Frame, features: Any) -> Frame:
+    """The classes of a Hugging Face data set by their names; a number below 0 is a missing label."""
+    names = {name: one.names for name, one in (features or {}).items() if getattr(one, "names", None)}
+    changed = {name: frame[name].map(dict(enumerate(words))) for name, words in names.items()}
+    return frame.assign(**changed)
 
 
 def _arrow_table(source: Any) -> pa.Table:
@@ -343,10 +352,27 @@ def _from_arrow(table: pa.Table) -> Frame:
 
     if len(set(table.column_names)) < table.num_columns:
         table = table.rename_columns(_distinct(table.column_names))
-    for name, kind in zip(table.column_names, table.schema.types, strict=True):
+    for k, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
+        if pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"}:
+            table = table.set_column(k, name, pa.array(map(_image_file, table.column(k)), pa.string()))
+            continue
         if pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_union(kind):
             raise DataError(f"column {name!r} is nested ({kind}); a table has numbers, texts, dates or vectors in its cells")
     return table.to_pandas(date_as_object=False, split_blocks=True, strings_to_categorical=False)
+
+
+def _image_file(cell: pa.StructScalar) -> str | None:
+    """The path of an image that a Hugging Face data set or its Parquet file contains; its bytes are kept under their hash."""
+    found = cell.as_py()
+    if found is None or found["bytes"] is None:
+        return None if found is None else found["path"]
+    suffix = os.path.splitext(found["path"] or "")[1].lower()
+    name = hashlib.sha256(found["bytes"]).hexdigest() + (suffix if suffix in IMAGE_EXTENSIONS else ".png")
+    path = cache_folder() / "images" / name[:2] / name
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, lambda beside: beside.write_bytes(found["bytes"]))
+    return str(path)
 
 
 def tidied(frame: Frame, label: str | None = None) -> Frame:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.dataset import DataError, Dataset, Examples, ImageFiles, Split, as_split, assembled
+from noiseproof.data.encoders import IMAGE_EXTENSIONS
 from noiseproof.io.arrays import check_size, check_unpacked, fill
 from noiseproof.io.files import ReadError, checksum, is_dir, is_file, open_regular
 from noiseproof.io.text import excerpt
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["IDX_FILES", "IDX_MARKERS", "IMAGE_EXTENSIONS", "Opener", "class_files", "decode", "example_image"]
 __all__ += ["load_idx", "load_image_folder", "open_file", "read_idx", "read_image"]
 
-IMAGE_EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".ppm", ".tif", ".tiff"})
 IMAGE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "GIF", "PPM", "TIFF")
 IGNORED_NAMES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"})
 """Files and folders of desktops and file servers, in lower case; they are ignored, as are names that start with a dot."""
@@ -123,18 +123,26 @@ def read_image(path: str | Path) -> NDArray[np.uint8]:
     return np.asarray(decode(os.fspath(path), open_file)).copy()  # Pillow's own pixels cannot be written to
 
 
+def as_pixels(image: str | NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """An image file, or pixels ``[H, W]`` or ``[H, W, C]``, as uint8 ``[H, W, 3]``."""
+    if isinstance(image, str):
+        return read_image(image)
+    pixels = image[..., None] if image.ndim == 2 else image
+    return np.repeat(pixels, 3, -1) if pixels.shape[-1] == 1 else pixels
+
+
 def example_image(dataset: Dataset, examples: Examples, index: int) -> NDArray[np.uint8] | None:
     """One of a data set's examples as uint8 ``[H, W, 3]``, None if it is no image."""
     if not examples.in_memory:
         return read_image(examples.paths[index])
     value = examples.inputs[index]
+    if examples is dataset.train and dataset.table is not None and (column := dataset.table.encoder.image_column) is not None:
+        return as_pixels(dataset.table.rows["train"][column].iloc[index])
     if dataset.name == "digits" and value.shape == (64,):  # the one set of features that is known to be a picture
         value = np.rint(255 * value.reshape(8, 8, 1)).astype(np.uint8)
-    if value.dtype == np.uint8 and value.ndim == 2:  # grey, as in training
-        value = value[..., None]
-    if value.dtype != np.uint8 or value.ndim != 3 or value.shape[-1] not in (1, 3):
+    if value.dtype != np.uint8 or value.ndim not in (2, 3) or value.shape[2:] not in ((), (1,), (3,)):
         return None
-    return np.repeat(value, 3, -1) if value.shape[-1] == 1 else value
+    return as_pixels(value)  # grey as in training
 
 
 def open_file(path: str) -> BinaryIO:

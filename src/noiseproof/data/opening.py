@@ -28,11 +28,21 @@ from noiseproof.data.dataset import (
     load_digits,
     load_npz,
 )
-from noiseproof.data.frames import BINARY_SUFFIXES, PATH_WORDS, TABLE_SUFFIXES, is_frame, suffix_of
+from noiseproof.data.embeddings import EmbeddingCache, Modality, OnProgress, embed, load_encoder
+from noiseproof.data.frames import BINARY_SUFFIXES, PATH_WORDS, TABLE_SUFFIXES, is_frame, sniffed, suffix_of
 from noiseproof.data.images import IDX_MARKERS, IMAGE_EXTENSIONS, class_files, load_idx, load_image_folder
 from noiseproof.data.lists import Line, has_header, is_list, is_name, listed_files, load_list, text_lines
 from noiseproof.data.registry import NamedDataset, Progress, all_datasets, find_name, register_dataset
-from noiseproof.data.table import labels_of, read_rows, read_table, relabelled
+from noiseproof.data.table import (
+    column_to_embed,
+    encoded_images,
+    image_frame,
+    labels_of,
+    read_images,
+    read_rows,
+    read_table,
+    relabelled,
+)
 from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import ReadError, exists, file_and_name, is_dir, is_file, write_whole
 from noiseproof.io.text import excerpt
@@ -67,6 +77,7 @@ class DataOptions(TypedDict, total=False):
     test: Any
     split_column: str | None
     drop_unlabelled: bool
+    encoder: str | None
 
 
 def open_dataset(
@@ -78,6 +89,7 @@ def open_dataset(
     test: Any = None,
     split_column: str | None = None,
     drop_unlabelled: bool = False,
+    encoder: str | None = None,
     check: bool = True,
 ) -> Dataset:
     """Open data by name, by path or as an object in memory: the one reader behind all verbs.
@@ -99,6 +111,8 @@ def open_dataset(
         test: The rows of a table to test on: another table with the same columns.
         split_column: Or the column that contains ``train`` or ``test``, or whether a row is tested on.
         drop_unlabelled: Leave out rows without a label, instead of an error.
+        encoder: The name or folder of a sentence-transformers model for texts or of a transformers vision model for images, or
+            ``module:function``. Its embeddings become features; they are cached.
         check: Whether to verify published checksums.
 
     Returns:
@@ -114,29 +128,35 @@ def open_dataset(
     Dataset(table: 2 classes, train 3, inputs (4,))
     """
     reading: dict[str, Any] = {"label": label, "columns": columns, "test": test, "split_column": split_column}
-    reading |= {"drop_unlabelled": drop_unlabelled}
+    reading |= {"drop_unlabelled": drop_unlabelled, "encoder": encoder}
     if isinstance(source, Dataset):
         return source
     if not isinstance(source, str | os.PathLike):
         return _open_object(source, reading)
-    if (table := find_table(str(source), any(value is not None and value is not False for value in reading.values()))) is None:
-        return _open_place(source, root, check, reading)
+    said = any(value is not None and value is not False for name, value in reading.items() if name != "encoder")
+    if (table := find_table(str(source), said)) is None:
+        found = _open_place(source, root, check, reading)
+        return found if encoder is None else encoded_images(found, encoder)
     path, column = table
     return read_table(path, **{**reading, "label": column if label is None else label})
 
 
 def _open_object(source: Any, reading: Mapping[str, Any]) -> Dataset:
-    """Arrays of images and lists of image files as they are, everything else as a table."""
-    label = reading["label"]
+    """Arrays of images and lists of image files as they are, or encoded, and everything else as a table."""
+    label, encoder = reading["label"], reading["encoder"]
+    if isinstance(source, Mapping) and "train" in source and all(map(is_frame, source.values())):  # a DatasetDict
+        return read_table(source["train"], **{**reading, "test": reading["test"] or source.get("test")})
     listed = isinstance(source, list | tuple) and bool(source)
     if listed and all(isinstance(one, os.PathLike) or Path(str(one)).suffix.lower() in IMAGE_EXTENSIONS for one in source):
         labels = labels_of(label, len(source))
-        return Dataset("images", ImageFiles(tuple(map(os.fspath, source)), labels.codes), None, labels.classes)
+        found = Dataset("images", ImageFiles(tuple(map(os.fspath, source)), labels.codes), None, labels.classes)
+        return found if encoder is None else encoded_images(found, encoder)
     array = source.detach().cpu().numpy() if hasattr(source, "detach") else source
     if isinstance(array, np.ndarray) and array.ndim > 2:
         labels = labels_of(label, len(array))
         digest = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
-        return from_arrays(array, labels.codes, classes=labels.classes, sources={"arrays": digest})
+        found = from_arrays(array, labels.codes, classes=labels.classes, sources={"arrays": digest})
+        return found if encoder is None else encoded_images(found, encoder)
     if label is None and ((hasattr(array, "ndim") and not is_frame(array)) or (listed and isinstance(array[0], str))):
         labels_of(label, len(array))  # which says how they are given
     return read_table(array, **reading)
@@ -145,7 +165,7 @@ def _open_object(source: Any, reading: Mapping[str, Any]) -> Dataset:
 def _open_place(
     name_or_path: str | os.PathLike[str], root: str | Path | None, check: bool, reading: Mapping[str, Any]
 ) -> Dataset:
-    if given := next((name for name, value in reading.items() if value), None):
+    if given := next((name for name, value in reading.items() if value and name != "encoder"), None):
         raise ValueError(f"{name_or_path}: no table, and {given.replace('_', '-')} is for tables of columns")
     name = str(name_or_path)
     known = find_name(name)
@@ -165,6 +185,74 @@ def _open_place(
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise FileNotFoundError(f"no data set {name!r}, and no file or folder of that name; {hint}the names are {', '.join(names)}")
+
+
+def embed_data(
+    source: Any,
+    encoder: str,
+    *,
+    column: str | None = None,
+    split: str | None = None,
+    root: str | Path | None = None,
+    cache: EmbeddingCache | None = None,
+    on_progress: OnProgress | None = None,
+) -> NDArray[np.float32]:
+    """Embeddings of the texts or images in a place, as :func:`noiseproof.data.load_encoder`'s model makes them.
+
+    They are computed in batches and cached by content and encoder: an interrupted call resumes.
+
+    Args:
+        source: A table with a column of texts or of images, a list of texts or of paths, an image, a folder or list of
+            images, an .npz file, the name of a data set, or images ``[N, H, W, C]``. No labels are needed.
+        encoder: The name or folder of a sentence-transformers model (texts) or of a transformers vision model (images), or
+            ``module:function``.
+        column: The column to embed, where a table has several of texts or images.
+        split: ``train`` or ``test`` of a data set that has both; the first by default.
+        root: The folder of data sets that have a name.
+        cache: Where embeddings are kept; the default cache if None.
+        on_progress: Called with the number of inputs done and of all.
+
+    Returns:
+        ``[N, D]``, a row for each row or image, in their order. A missing text is embedded as an empty one.
+
+    Raises:
+        DataError: If there are no texts or images, or the encoder returns something else than a finite vector for each.
+        FileNotFoundError: If there is no such place.
+
+    >>> embed_data("reviews.csv", "all-MiniLM-L6-v2", column="review").shape  # doctest: +SKIP
+    (5000, 384)
+    """
+    values, modality = _texts_or_images(source, column, split, root)
+    return embed(values, load_encoder(encoder, modality), modality, cache=cache, on_progress=on_progress)
+
+
+def _texts_or_images(source: Any, column: str | None, split: str | None, root: str | Path | None) -> tuple[Any, Modality]:
+    in_place = isinstance(source, str | os.PathLike)
+    if not in_place and np.ndim(source) > 2:
+        return np.asarray(source), "image"
+    path = Path(str(source)).expanduser()
+    if not in_place or (is_file(path) and suffix_of(path) in TABLE_SUFFIXES and not _lists_images(path)):
+        return column_to_embed(source, column)
+    if column is not None:
+        raise DataError(f"{source}: no table, and column is for tables")
+    if split is None and find_name(str(source)) is None:
+        examples = open_unlabelled(source, (), None, root=root).examples
+    else:
+        splits = open_dataset(source, root).splits
+        if (split or "train") not in splits:
+            raise DataError(f"{source} has no split {split!r}; there are {', '.join(splits)}")
+        examples = splits[split or "train"]
+    if examples.in_memory and examples.kind != "images":
+        raise DataError(f"{source}: features, no texts and no images")
+    return (examples.inputs if examples.in_memory else examples.paths), "image"
+
+
+def _lists_images(path: Path) -> bool:
+    """Whether a text file lists images, and is no table of one column of texts."""
+    if suffix_of(path) not in TEXT_SUFFIXES or not is_list(path):
+        return False
+    first = sniffed(path).first
+    return any(Path(cell.strip()).suffix.lower() in IMAGE_EXTENSIONS for row in first[:2] for cell in row)
 
 
 def find_table(place: str, said: bool = False) -> tuple[Path, str | None] | None:
@@ -337,9 +425,26 @@ def open_unlabelled(
     """
     if not isinstance(source, str | os.PathLike):
         return _rows(source, classes, features, encoder, label, None)
+    found = _place(source, classes, features, encoder, label, root)
+    if encoder is None or not encoder.reads_images or found.examples.kind == "features":
+        return found
+    inputs = encoder.transform(image_frame(found.examples, str(encoder.image_column)))
+    return replace(found, examples=Split(inputs, found.examples.labels, found.names, scaled=True))
+
+
+def _place(
+    source: str | os.PathLike[str],
+    classes: Sequence[str],
+    features: int | None,
+    encoder: TableEncoder | None,
+    label: str | None,
+    root: str | Path | None,
+) -> Unlabelled:
+    """The examples in a file or folder, or of a name."""
     path, column = file_and_name(str(source))
     suffix = suffix_of(path)
-    table = suffix in BINARY_SUFFIXES or (suffix in TEXT_SUFFIXES and features is not None)
+    listed = encoder is not None and encoder.reads_images and is_file(path) and suffix in TEXT_SUFFIXES and is_list(path)
+    table = suffix in BINARY_SUFFIXES or (suffix in TEXT_SUFFIXES and features is not None and not listed)
     if column is not None and not table:
         raise DataError(f"{source}: FILE#COLUMN says which column of a table of features has the labels; leave #{column} out")
     if is_dir(path):
@@ -366,6 +471,10 @@ def _rows(
     source: Any, classes: Sequence[str], features: int | None, encoder: TableEncoder | None, label: str | None, said: str | None
 ) -> Unlabelled:
     """The rows of a table; ``said`` names the column of labels, which must then be there."""
+    if features is None and (images := read_images(source, said or label)) is not None:
+        examples, texts = images
+        known, note = (None, "") if texts is None else _indices(texts, classes)
+        return Unlabelled(examples, known, examples.paths, note)
     if not features:
         what = "images" if features is None else "a number of features that it did not keep"
         raise DataError(f"{source}: a table, and the network was trained on {what}; an .npz file has arrays")

@@ -9,21 +9,33 @@ import hashlib
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.columns import Column, Kind, Table, TableEncoder, find_label_copies, fitted_encoder, parse_kinds
-from noiseproof.data.dataset import DataError, Dataset, Examples, Split
-from noiseproof.data.encoders import Frame, PlainEncoder, Series, as_flags, as_text
+from noiseproof.data.columns import (
+    Column,
+    Kind,
+    Table,
+    TableEncoder,
+    find_label_copies,
+    fitted_encoder,
+    infer_columns,
+    parse_kinds,
+)
+from noiseproof.data.dataset import DataError, Dataset, Examples, ImageFiles, Split
+from noiseproof.data.embeddings import Modality
+from noiseproof.data.encoders import Frame, PlainEncoder, Series, as_flags, as_text, is_image_column
 from noiseproof.data.frames import (
     BINARY_SUFFIXES,
     BLOCK_BYTES,
     LABEL_WORDS,
     PATH_WORDS,
     Labels,
+    is_frame,
     is_number,
     label_texts,
     raw_frame,
@@ -33,7 +45,8 @@ from noiseproof.data.frames import (
     suffix_of,
     tidied,
 )
-from noiseproof.io.files import checksum
+from noiseproof.data.images import as_pixels
+from noiseproof.io.files import checksum, is_file
 from noiseproof.io.text import excerpt
 
 NAME_WORDS = PATH_WORDS | {"", "id", "index", "unnamed: 0"}
@@ -41,6 +54,8 @@ NAME_WORDS = PATH_WORDS | {"", "id", "index", "unnamed: 0"}
 TRAIN_WORDS, TEST_WORDS = frozenset({"train", "training"}), frozenset({"test", "testing"})
 MAX_SPLITS = 10
 MAX_COLUMNS_NAMED = 20
+IMAGE = "image"
+"""What the column of images is called that are in no table"""
 
 
 def read_table(
@@ -51,6 +66,7 @@ def read_table(
     test: Any = None,
     split_column: str | None = None,
     drop_unlabelled: bool = False,
+    encoder: str | None = None,
     name: str | None = None,
 ) -> Dataset:
     """A data set from a table of mixed columns.
@@ -62,6 +78,7 @@ def read_table(
         test: The rows to test on, another table with the same columns.
         split_column: Or the column that contains ``train`` or ``test``, or whether a row is tested on.
         drop_unlabelled: Leave out rows without a label, instead of an error.
+        encoder: The name, folder or ``module:function`` of a pretrained encoder of texts or images.
         name: Of the data set.
 
     Returns:
@@ -80,10 +97,10 @@ def read_table(
         texts = isinstance(source, list | tuple) and isinstance(source[0], str)
         kinds |= {"text": "text"} if texts else {}
         at, frame = _with_labels(frame, label)
-        splits = _splits(tidied(frame, at), at, split_column, test)
+        splits = _splits(_with_image_paths(tidied(frame, at), source), at, split_column, test)
         sources = _checksums(*(one for one in (source, test) if isinstance(one, str | os.PathLike)))
         called = name or (path.stem.partition(".")[0] if path else "table")
-        return _assembled(splits, at, kinds, drop_unlabelled, called, sources)
+        return _assembled(splits, at, kinds, drop_unlabelled, called, sources, encoder)
     except DataError as error:
         if path is None or str(path) in str(error):
             raise
@@ -135,7 +152,7 @@ def _splits(frame: Frame, label: str, column: str | None, test: Any) -> dict[str
         splits = {"train": (frame, np.arange(len(frame)))}
         if test is None:
             return splits
-        other = tidied(raw_frame(test), label)
+        other = _with_image_paths(tidied(raw_frame(test), label), test)
         if label not in other.columns:
             raise DataError(f"the rows to test on have no column {label!r} of labels; the columns are {listed(other.columns)}")
         return {**splits, "test": (other, np.arange(len(other)))}
@@ -172,6 +189,7 @@ def _assembled(
     drop: bool,
     name: str,
     sources: dict[str, str],
+    pretrained: str | None,
 ) -> Dataset:
     labels: dict[str, Labels] = {}
     rows: dict[str, Frame] = {}
@@ -183,8 +201,10 @@ def _assembled(
         raise DataError(f"all examples are of one class, {excerpt(labels['train'].classes[0])!r}; at least two are needed")
     if not len(rows["train"].columns):
         raise DataError(f"no column beside the labels, {label!r}")
+    if pretrained is None and (images := _images_alone(rows, kinds)) is not None:
+        return _images(name, {split: frame[images] for split, frame in rows.items()}, labels, sources)
     names = _names_column(rows["train"], kinds)
-    encoder = fitted_encoder(rows["train"], kinds, names)
+    encoder = fitted_encoder(rows["train"], kinds, names, pretrained)
     copies = [
         f"column {one!r} nearly determines the label: leave it out if it is made from it, --columns {one}=drop"
         for one in find_label_copies(rows["train"], labels["train"].codes, encoder.columns)
@@ -200,6 +220,108 @@ def _assembled(
     columns = tuple(encoder.feature_names)
     sources = sources or {"table": _digest(train, test)}
     return Dataset(name, train, test, labels["train"].classes, sources, found, columns, table)
+
+
+def _images_alone(rows: Mapping[str, Frame], kinds: Mapping[str, Kind]) -> str | None:
+    """The column of images, if nothing else can be learnt from."""
+    columns = infer_columns(rows["train"], kinds)
+    used = [one.name for one in columns if one.kind not in ("drop", "image")]
+    images = [one.name for one in columns if one.kind == "image"]
+    return images[0] if len(images) == 1 and not used else None
+
+
+def _images(name: str, cells: Mapping[str, Series], labels: Mapping[str, Labels], sources: dict[str, str]) -> Dataset:
+    """Images in files, or in memory where the cells are pixels of one size."""
+    found = {split: _image_examples(values, labels[split].codes) for split, values in cells.items()}
+    train, test = found.pop("train"), found.pop("test", None)
+    return Dataset(name, train, test, labels["train"].classes, sources or {"images": _digest(train, test)}, found)
+
+
+def _image_examples(values: Series, labels: NDArray[np.int64]) -> Examples:
+    if values.isna().any():
+        raise DataError(f"column {values.name!r} has no image in row {int(values.isna().argmax()) + 1}")
+    if isinstance(values.iloc[0], str):
+        return ImageFiles(tuple(values), labels)
+    pixels = [as_pixels(one) for one in values]
+    if len({one.shape for one in pixels}) > 1:
+        raise DataError(f"column {values.name!r} has images of several sizes; --encoder makes features of them")
+    return Split(np.stack(pixels), labels)
+
+
+def read_images(source: Any, label: str | None) -> tuple[Examples, list[str] | None] | None:
+    """The images of a table and their labels as texts if there are some; None if no column, or several, are of images."""
+    frame = _with_image_paths(tidied(raw_frame(source), label), source)
+    columns = [name for name in frame.columns if is_image_column(frame[name])]
+    if len(columns) != 1:
+        return None
+    named = label if label in frame.columns else next((name for name in frame.columns if name.lower() in LABEL_WORDS), None)
+    texts = None if named in (None, *columns) else label_texts(frame[named], str(named)).fillna("").tolist()
+    return _image_examples(frame[columns[0]], np.zeros(len(frame), np.int64)), texts
+
+
+def encoded_images(dataset: Dataset, encoder: str) -> Dataset:
+    """The data set of images with the features that a pretrained encoder makes of them."""
+    if any(examples.in_memory and examples.kind != "images" for examples in dataset.splits.values()):
+        raise DataError(f"--encoder {encoder}: {dataset.name} has features already, no texts and no images")
+    rows = {split: image_frame(examples) for split, examples in dataset.splits.items()}
+    table = Table(rows, "label", {}, TableEncoder([Column(IMAGE, "image")], pretrained=encoder).fit(rows["train"]))
+    found: dict[str, Examples] = {
+        split: Split(table.encoder.transform(rows[split]), examples.labels, examples.paths, scaled=True)
+        for split, examples in dataset.splits.items()
+    }
+    train, test = found.pop("train"), found.pop("test", None)
+    columns = tuple(table.encoder.feature_names)
+    return replace(dataset, train=train, test=test, other_tests=found, columns=columns, table=table)
+
+
+def image_frame(images: Any, column: str = IMAGE) -> Frame:
+    """Images as a table of one column: of a data set's examples, a list of paths, or an array."""
+    import pandas as pd
+
+    if isinstance(images, Split | ImageFiles):
+        images = images.inputs if images.in_memory else images.paths
+    return pd.DataFrame({column: pd.Series([one if hasattr(one, "shape") else os.fspath(one) for one in images], dtype=object)})
+
+
+def column_to_embed(source: Any, column: str | None) -> tuple[list[Any], Modality]:
+    """The values of the one column of a table that has texts or images, or of the one that is named."""
+    frame = _with_image_paths(tidied(raw_frame(source, [] if column is None else [column])), source)
+    if column is None:
+        found = [one.name for one in infer_columns(frame) if one.kind in ("text", "image")]
+        found = found or [name for name in frame.columns if len(frame.columns) == 1]
+        if len(found) != 1:
+            there = f"{len(found)} columns of texts or images, {listed(found)}" if found else "no column of texts or images"
+            raise DataError(f"{there}: --column says which of {listed(frame.columns)} is embedded")
+        column = found[0]
+    elif column not in frame.columns:
+        near = _near(column, frame.columns)
+        raise DataError(f"no column is called {excerpt(column)!r}; {near}the columns are {listed(frame.columns)}")
+    values = frame[column]
+    if is_image_column(values):
+        if values.isna().any():
+            raise DataError(f"column {column!r} has no image in row {int(values.isna().argmax()) + 1}")
+        return values.tolist(), "image"
+    return as_text(values).fillna("").tolist(), "text"
+
+
+def frame_for(encoder: TableEncoder, x: Any) -> Frame:
+    """Rows in the columns of an encoder; for one of images also files and arrays of images."""
+    if encoder.reads_images and not is_frame(x):
+        array = x.detach().cpu().numpy() if hasattr(x, "detach") else x
+        return image_frame([x] if isinstance(x, str | os.PathLike) else array, str(encoder.image_column))
+    return _with_image_paths(tidied(raw_frame(x)), x)
+
+
+def _with_image_paths(frame: Frame, source: Any) -> Frame:
+    """Names of image files as paths: in a file they begin in its folder."""
+    if not isinstance(source, str | os.PathLike):
+        return frame
+    folder, changed = Path(source).expanduser().parent, {}
+    for name in frame.columns:
+        first = frame[name].dropna().head(1)
+        if len(first) and isinstance(first.iloc[0], str) and is_image_column(first) and is_file(folder / first.iloc[0]):
+            changed[name] = frame[name].map(lambda one: os.path.join(folder, one), na_action="ignore")
+    return frame.assign(**changed)
 
 
 def _names_column(frame: Frame, kinds: Mapping[str, Kind]) -> str | None:
@@ -222,11 +344,14 @@ def _checksums(*files: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _digest(*splits: Examples | None) -> str:
-    """SHA-256 of the features and labels of rows that are in no file."""
+    """SHA-256 of the inputs, or of the files' content, and the labels of rows that are in no table file."""
     digest = hashlib.sha256()
     for split in splits:
-        if split is not None and split.in_memory:
-            digest.update(np.ascontiguousarray(split.inputs).data)
+        if split is not None:
+            if split.in_memory:
+                digest.update(np.ascontiguousarray(split.inputs).data)
+            else:
+                digest.update("".join(checksum(Path(path)) for path in split.paths).encode())
             digest.update(split.labels.data)
     return digest.hexdigest()
 
@@ -247,13 +372,13 @@ def read_rows(source: Any, features: int, encoder: TableEncoder | None, label: s
     where = f"{source}: " if isinstance(source, str | os.PathLike) else ""
     try:
         known = {} if encoder is None else dict.fromkeys(one.name for one in encoder.encoders)
-        raw = raw_frame(source, list(known))
+        raw = frame_for(encoder, source) if encoder is not None and encoder.reads_images else raw_frame(source, list(known))
         others = [name for name in map(str, raw.columns) if name not in known]
         if said is not None and find_label(list(map(str, raw.columns)), said) in known:
             raise DataError(f"column {excerpt(said)!r} is a feature of the network, so it cannot hold labels")
         named = [name for name in others if name.lower() in LABEL_WORDS]
         at = said or (label if label in others else named[0] if len(named) == 1 else None)
-        frame = tidied(raw, at)
+        frame = _with_image_paths(tidied(raw, at), source)
         ids = [name for name in others if name.strip().lower() in NAME_WORDS and name != at]
         called = ids[0] if len(ids) == 1 and (encoder is not None or len(others) > features) else None
         if encoder is None:

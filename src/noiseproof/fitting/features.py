@@ -140,6 +140,6 @@ def small_images(dataset: Dataset) -> Dataset:
     if not found.train.in_memory:
         raise DataError(
             f"{dataset.name}: {len(dataset.train):,} images are too many for networks from scratch; fit their features, which "
-            "noiseproof.data.embed makes with a pretrained network"
+            "--encoder makes with a pretrained network"
         )
     return found

@@ -59,6 +59,7 @@ def fit(
     test: Any = None,
     split_column: str | None = None,
     drop_unlabelled: bool = False,
+    encoder: str | None = None,
     metric: Metric = "accuracy",
     class_weight: ClassWeight = None,
     learners: Sequence[str] | None = None,
@@ -87,6 +88,7 @@ def fit(
         test: Rows to test on, a table with the same columns. Their labels are taken to be correct.
         split_column: Or the column that says which rows to test on.
         drop_unlabelled: Leave out rows without a label, instead of an error.
+        encoder: A pretrained encoder of texts or images, by name, folder or ``module:function``.
         metric: What predictions are decided for: ``accuracy``, ``balanced_accuracy`` or ``f1_macro``.
         class_weight: "balanced" trains the learners with the same weight for every class.
         learners: Names from ``noiseproof.learners.LEARNERS``; all that suit the data by default.
@@ -117,7 +119,7 @@ def fit(
     start = time.monotonic()
     options = _Options(check_metric(metric), class_weight, quick, minutes, folds, seed, threads, jobs)
     reading: dict[str, Any] = {"label": label if y is None else y, "columns": columns, "test": test, "groups": groups}
-    dataset = training_data(data, split_column=split_column, drop_unlabelled=drop_unlabelled, **reading)
+    dataset = training_data(data, split_column=split_column, drop_unlabelled=drop_unlabelled, encoder=encoder, **reading)
     given = checked_labels(dataset)
     names = _learners(learners, quick, dataset.train.kind != "features")
     fitting = _affordable(names, len(given), len(dataset.classes))
@@ -398,4 +400,4 @@ def plain_learner(dataset: Dataset) -> str:
     if dataset.train.kind != "features":
         return "cnn"
     keys = set() if dataset.table is None else {type(one).key for one in dataset.table.encoder.encoders}
-    return "plain-logistic" if keys <= {"embedding", "scaled", "text"} else "plain-boosting"
+    return "plain-logistic" if keys <= {"embedding", "pretrained", "scaled", "text"} else "plain-boosting"

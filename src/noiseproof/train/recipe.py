@@ -19,7 +19,7 @@ from noiseproof.train.batch_loader import check_augmentation
 
 OptimiserName = Literal["sgd", "adam"]
 Precision = Literal["float32", "tf32", "bf16"]
-DATA_OPTIONS = ("label", "columns", "test", "split_column", "drop_unlabelled")
+DATA_OPTIONS = ("label", "columns", "test", "split_column", "drop_unlabelled", "encoder")
 RENAMED_FIELDS = {"test_share": "test_size", "one_scale": "global_scaling"}
 """Fields that records and command lines of earlier versions call otherwise"""
 
@@ -58,7 +58,7 @@ class Recipe:
         global_scaling: With standardise: the mean and deviation of all columns together, not of each.
         size: For image files: height and width that they are resized to; None is the augmentation's own, 224x224.
         data_options: How a table is read, as :func:`noiseproof.data.open_dataset` takes it: label, columns, test, split_column,
-            drop_unlabelled.
+            drop_unlabelled, encoder.
         why: How options that were left open were chosen; no part of what is trained.
 
     Raises:

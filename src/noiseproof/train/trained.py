@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from noiseproof.data import DataError, Examples, ImageFiles, Split
 from noiseproof.data.columns import Table, TableEncoder
 from noiseproof.data.dataset import as_split
-from noiseproof.data.frames import is_frame, read_frame
-from noiseproof.data.table import plain_encoder
+from noiseproof.data.frames import is_frame
+from noiseproof.data.table import frame_for, image_frame, plain_encoder
 from noiseproof.io.files import checksum, is_dir, is_file
 from noiseproof.io.text import excerpt, parse_json, read_json
 from noiseproof.models import create_model, load_weights
@@ -159,15 +159,17 @@ class TrainedClassifier:
     def _encoded(self, x: Any) -> Examples:
         """The examples; of a table, or of an array of its columns in their order, what the encoder makes of them."""
         encoder = self.encoder
+        if isinstance(x, Split | ImageFiles) and encoder is not None and encoder.reads_images and x.kind != "features":
+            x = image_frame(x, str(encoder.image_column))
         if encoder is None or isinstance(x, Split | ImageFiles):
             return examples_in(np.asarray(x) if is_frame(x) else x)
-        if not is_frame(x) and not isinstance(x, str | os.PathLike | list | tuple):
+        if not encoder.reads_images and not is_frame(x) and not isinstance(x, str | os.PathLike | list | tuple):
             names = [one.name for one in encoder.encoders]
             array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
             if array.ndim != 2 or array.shape[1] != len(names):
                 raise DataError(f"the network was trained on {len(names)} columns, got an array of shape {array.shape}")
             x = dict(zip(names, array.T, strict=True))
-        inputs = encoder.transform(read_frame(x))
+        inputs = encoder.transform(frame_for(encoder, x))
         return Split(inputs, np.zeros(len(inputs), np.int64))
 
     def _autocast(self) -> torch.autocast:

@@ -1,0 +1,59 @@
+"""``noiseproof embed``: the embeddings of texts or images by a pretrained model, as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from noiseproof.cli.output import Console, console, errors_reported, import_local_modules, sigterm_as_ctrl_c
+from noiseproof.cli.reading import EmbeddingProgress
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PLACE = "A table with a column of texts or images, images (a folder, a list or one), an .npz file, or a data set's name."
+Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE)]
+Encoder = Annotated[
+    str,
+    typer.Option(metavar="MODEL", help="Name or folder of a sentence-transformers or a vision model, or module:function."),
+]
+Out = Annotated[Path, typer.Option(metavar="FILE", help="Where to write the embeddings [N, D], an .npy file.")]
+Column = Annotated[str | None, typer.Option(help="The column to embed, if the table has several of texts or images.")]
+Split = Annotated[str | None, typer.Option(help="train or test, of data that have both; train by default.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+
+
+def embed(data: Data, encoder: Encoder, out: Out, column: Column = None, split: Split = None, quiet: Quiet = False) -> None:
+    """Embed texts or images by a pretrained model, and write a row of numbers for each.
+
+    No labels are needed. Texts are embedded by a sentence-transformers model, images by a vision model of transformers, or both
+    by a function of your own from a list of texts or paths to vectors. Batches are cached by content and model in
+    ~/.cache/noiseproof or $NOISEPROOF_CACHE: stopped and started again, nothing is computed twice. The other verbs take
+    --encoder themselves; the file is for *noiseproof audit --features* and for your own code.
+    """
+    with errors_reported(), sigterm_as_ctrl_c() as stopped:
+        from noiseproof.data import embed_data
+        from noiseproof.io.files import write_whole
+
+        if out.suffix.lower() != ".npy":
+            raise ValueError(f"--out {out}: embeddings are written as an .npy file")
+        import_local_modules(encoder)
+        try:
+            found = embed_data(data, encoder, column=column, split=split, on_progress=None if quiet else EmbeddingProgress())
+        except KeyboardInterrupt:
+            Console(stderr=True).print("stopped; the same command resumes after the last batch", highlight=False)
+            raise typer.Exit(stopped.status) from None
+        write_whole(out, lambda place: _save(place, found))
+    if not quiet:
+        text = f"{len(found):,} embeddings of {found.shape[1]} numbers: {out}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _save(place: Path, array: NDArray[np.float32]) -> None:
+    import numpy as np
+
+    with place.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
