@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from noiseproof.audit.neighbours import neighbour_votes
+from noiseproof.audit.probabilities import neighbour_votes
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
@@ -29,5 +29,5 @@ def test_votes_do_not_depend_on_the_size_of_a_block(monkeypatch):
     generator = np.random.default_rng(0)
     features, labels = generator.standard_normal((50, 3)), generator.integers(3, size=50)
     whole = neighbour_votes(features, labels, 3)
-    monkeypatch.setattr("noiseproof.audit.neighbours.SIMILARITY_BLOCK", 120)
+    monkeypatch.setattr("noiseproof.audit.probabilities.SIMILARITY_BLOCK", 120)
     np.testing.assert_array_equal(neighbour_votes(features, labels, 3), whole)

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from noiseproof.data import DataError, open_dataset, open_unlabelled
-from noiseproof.data.lists import is_list
-from noiseproof.data.opening import write_cleaned
+from noiseproof.data.opening import is_list, write_cleaned
 
 
 def written(folder, *lines, name="t.csv"):

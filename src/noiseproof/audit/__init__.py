@@ -2,8 +2,7 @@
 
 labels         audit_labels: from examples and labels, with cross-validated networks
 folds          the cross-validation: folds, recipes, oversampling, the store of finished folds
-probabilities  audit_probabilities: from predictions of any models
-neighbours     the labels of the nearest examples, as a prediction
+probabilities  audit_probabilities: from predictions of any models, and from the labels of the nearest examples
 noise_model    the model of wrong labels over several predictions: posterior, noise rate, decision rules, estimated scores
 scores         accuracy, balanced accuracy and AUC on correct labels, estimated without them
 hypotheses     the transition matrices that it considers, and how far each is believed

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from noiseproof.data import Dataset, Examples
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import ReadError, claimed, is_file, write_whole
+from noiseproof.io.files import ReadError, claimed, is_file, label_hash, save_arrays, write_whole
 from noiseproof.losses.recommended import kind_of_data, recommended_settings
-from noiseproof.noise import label_hash
 from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe, with_noise
 from noiseproof.train.engine import fast_path_suits, precision_of
 from noiseproof.train.executors import run_in_threads
@@ -366,13 +365,8 @@ class FoldStore:
 
     def write(self, key: str, found: HeldOutPredictions) -> None:
         if self.folder is not None:
-            write_whole(self.folder / _name(key), lambda path: _save(path, found._asdict()))
+            write_whole(self.folder / _name(key), lambda path: save_arrays(path, found._asdict()))
 
 
 def _name(key: str) -> str:
     return f"fold-{key[:24]}.npz"
-
-
-def _save(path: Path, arrays: dict[str, Any]) -> None:
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)

@@ -28,16 +28,16 @@ from noiseproof.audit.folds import (
     soft_label_recipe,
     uses_small_network,
 )
-from noiseproof.audit.neighbours import neighbour_votes
 from noiseproof.audit.noise_model import NoiseModel, fit_noise_model
 from noiseproof.audit.probabilities import FOLDS as PARTS
-from noiseproof.audit.probabilities import audit_of, check_features
+from noiseproof.audit.probabilities import audit_of, check_features, neighbour_votes
 from noiseproof.audit.result import Audit
 from noiseproof.data import DataError, Dataset, Examples, ImageFiles, Split, open_dataset
 from noiseproof.data.dataset import as_split
 from noiseproof.data.frames import is_frame
 from noiseproof.data.opening import DataOptions
 from noiseproof.data.table import labels_of
+from noiseproof.io.text import and_more
 from noiseproof.train import RunOptions
 
 __all__ = ["audit_labels"]
@@ -172,8 +172,7 @@ def _notes(plan: CrossValidationPlan, unread: NDArray[np.bool_]) -> list[str]:
         ):
             if chosen.any():
                 names = [plan.task.classes[k] for k in np.flatnonzero(chosen)]
-                more = f" and {len(names) - MAX_CLASSES_NAMED} more" if len(names) > MAX_CLASSES_NAMED else ""
-                found.append(f"classes {text}: {', '.join(names[:MAX_CLASSES_NAMED])}{more}")
+                found.append(f"classes {text}: {and_more(names, MAX_CLASSES_NAMED)}")
     if unread.any():
         found.append(f"{int(unread.sum())} images could not be read: nothing is known of their labels")
     return found

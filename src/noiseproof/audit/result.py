@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit.stacking import expected_counts
-from noiseproof.io.files import is_file, write_whole
+from noiseproof.io.files import is_file, save_arrays, write_whole
 from noiseproof.io.text import cell, csv_line, printable
 from noiseproof.noise import load_labels, read_soft_labels
 
@@ -397,7 +397,8 @@ def _save(audit: Audit, folder: Path, paths: Sequence[str] | None) -> None:
     matrix = ([name, *(f"{share:.6f}" for share in row)] for name, row in zip(names, audit.transition.tolist(), strict=True))
     _write_csv(folder / "audit.csv", [AUDIT_COLUMNS, *_lines(audit, names, paths)])
     _write_csv(folder / "transition.csv", [["true \\ given", *names], *matrix])
-    write_whole(folder / POSTERIOR_FILE, lambda path: _write_posterior(audit, path))
+    posterior: dict[str, Any] = {"posterior": audit.posterior, "given": audit.given, "classes": np.asarray(audit.classes)}
+    write_whole(folder / POSTERIOR_FILE, lambda path: save_arrays(path, posterior))
 
 
 def _lines(audit: Audit, names: list[str], paths: Sequence[str] | None) -> Iterator[tuple[object, ...]]:
@@ -411,11 +412,6 @@ def _lines(audit: Audit, names: list[str], paths: Sequence[str] | None) -> Itera
         warning = "; ".join(filter(None, (warnings[given], NO_LIKELY_LABEL if unsure else "")))
         path = "" if paths is None else cell(paths[index])
         yield index, path, names[given], names[suggested], f"{wrong:.6f}", f"{likely:.6f}", int(flagged), fold, warning
-
-
-def _write_posterior(audit: Audit, path: Path) -> None:
-    with path.open("wb") as file:
-        np.savez(file, posterior=audit.posterior, given=audit.given, classes=np.asarray(audit.classes))
 
 
 def saved_rate(folder: Path, classes: int) -> float | None:

@@ -32,7 +32,7 @@ from noiseproof.data.encoders import (
     is_image_column,
 )
 from noiseproof.io.files import DataError, write_whole
-from noiseproof.io.text import excerpt, parse_json, printable
+from noiseproof.io.text import and_more, excerpt, parse_json, printable
 
 Kind = Literal["number", "category", "boolean", "date", "text", "image", "embedding", "drop"]
 KINDS = get_args(Kind)
@@ -520,11 +520,10 @@ class Table:
         if len(lines) >= most:
             kinds = Counter("left out" if one.kind == "drop" else one.kind for one in self.encoder.columns[most - 1 :])
             lines = [*lines[: most - 1], "further columns: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items())]
-        named = ", ".join(excerpt(name, 40) for name in classes[:MAX_CLASSES_NAMED])
-        more = f" and {len(classes) - MAX_CLASSES_NAMED} more" if len(classes) > MAX_CLASSES_NAMED else ""
+        named = and_more([excerpt(name, 40) for name in classes], MAX_CLASSES_NAMED)
         return [
             *(printable(line) for line in lines),
-            f"{printable(self.label)} the label, {len(classes)} classes: {named}{more}",
+            f"{printable(self.label)} the label, {len(classes)} classes: {named}",
         ]
 
     def held_out(self, mask: NDArray[np.bool_]) -> tuple[Table, NDArray[np.float32], NDArray[np.float32]]:

@@ -7,7 +7,6 @@ lines that start with #.
 from __future__ import annotations
 
 import csv
-import difflib
 import errno
 import hashlib
 import os
@@ -19,12 +18,12 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from noiseproof.data.dataset import MAX_CLASSES, DataError, Dataset, ImageFiles
-from noiseproof.data.frames import LABEL_WORDS, PATH_WORDS, is_number, sniffed
-from noiseproof.data.images import IMAGE_EXTENSIONS
+from noiseproof.data.frames import LABEL_WORDS, PATH_WORDS, is_number
 from noiseproof.io import text
 from noiseproof.io.files import ReadError, checksum
+from noiseproof.io.text import did_you_mean
 
-__all__ = ["Line", "checksums", "has_header", "image_files", "is_list", "is_name", "listed_files", "load_list"]
+__all__ = ["Line", "checksums", "has_header", "image_files", "is_name", "listed_files", "load_list"]
 __all__ += ["not_empty", "read_lists", "read_numbered", "text_lines"]
 
 LABEL_TEXT = re.compile(r"-?[0-9]{1,18}")
@@ -87,21 +86,6 @@ def _read_fields(path: Path) -> list[Fields]:
         by = next((mark for mark in "\t," if mark in lines[0][1]), " ") if is_name(first.label) else " \t,"
         found = [_last_field(path, number, text, by) for number, text in lines]
     return not_empty(found, path)
-
-
-def is_list(path: Path) -> bool:
-    """Whether a text file is a list of images rather than a table of columns, by its first two rows."""
-    try:
-        first, second = [*sniffed(path).first[:2], []][:2]
-    except DataError:
-        return False
-    words = [cell.strip().lower() for cell in first]
-    headed = sum(word in PATH_WORDS for word in words) == sum(word in LABEL_WORDS for word in words) == 1
-    if len(words) < 2 or (headed and len(words) == 2):
-        return True
-    if not any(Path(cell.strip()).suffix.lower() in IMAGE_EXTENSIONS for cell in (*first, *second)):
-        return False
-    return headed or 2 * sum(map(is_number, second[:-1])) < len(second) - 1
 
 
 def has_header(text: str) -> bool:
@@ -167,9 +151,8 @@ def _by_name(path: Path, lines: list[Fields], names: tuple[str, ...]) -> list[Li
             )
         if line.label not in places:
             known = [name[:MAX_NAME_EXCERPT] for name in names]
-            near = difflib.get_close_matches(line.label[:MAX_NAME_EXCERPT], known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; the classes are {', '.join(map(repr, known[:10]))}"
-            raise DataError(f"{path}:{line.number}: no class is called {line.label[:200]!r}{hint}")
+            hint = f"{did_you_mean(line.label[:MAX_NAME_EXCERPT], known)}the classes are {', '.join(map(repr, known[:10]))}"
+            raise DataError(f"{path}:{line.number}: no class is called {line.label[:200]!r}; {hint}")
     return [Line(line.path, places[line.label], line.number) for line in lines]
 
 

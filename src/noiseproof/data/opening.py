@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import difflib
 import hashlib
 import os
 import shlex
@@ -29,9 +28,18 @@ from noiseproof.data.dataset import (
     load_npz,
 )
 from noiseproof.data.embeddings import EmbeddingCache, Modality, OnProgress, embed, load_encoder
-from noiseproof.data.frames import BINARY_SUFFIXES, PATH_WORDS, TABLE_SUFFIXES, is_frame, sniffed, suffix_of
+from noiseproof.data.frames import (
+    BINARY_SUFFIXES,
+    LABEL_WORDS,
+    PATH_WORDS,
+    TABLE_SUFFIXES,
+    is_frame,
+    is_number,
+    sniffed,
+    suffix_of,
+)
 from noiseproof.data.images import IDX_MARKERS, IMAGE_EXTENSIONS, class_files, load_idx, load_image_folder
-from noiseproof.data.lists import Line, has_header, is_list, is_name, listed_files, load_list, text_lines
+from noiseproof.data.lists import Line, has_header, is_name, listed_files, load_list, text_lines
 from noiseproof.data.registry import NamedDataset, Progress, all_datasets, find_name, register_dataset
 from noiseproof.data.table import (
     column_to_embed,
@@ -44,8 +52,8 @@ from noiseproof.data.table import (
     relabelled,
 )
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import ReadError, exists, file_and_name, is_dir, is_file, write_whole
-from noiseproof.io.text import excerpt
+from noiseproof.io.files import ReadError, exists, file_and_name, is_dir, is_file, save_arrays, write_whole
+from noiseproof.io.text import did_you_mean, excerpt
 from noiseproof.noise import CleanLabels, load_labels
 
 TEXT_SUFFIXES = (".txt", ".csv", ".tsv")
@@ -182,8 +190,7 @@ def _open_place(
     if len(path.parts) > 1 or path.suffix:
         raise FileNotFoundError(f"{path}: no such file or folder")
     names = [other for other, entry in all_datasets().items() if entry.read]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    hint = did_you_mean(name, names)
     raise FileNotFoundError(f"no data set {name!r}, and no file or folder of that name; {hint}the names are {', '.join(names)}")
 
 
@@ -265,6 +272,21 @@ def find_table(place: str, said: bool = False) -> tuple[Path, str | None] | None
     return (path, column) if text or suffix in BINARY_SUFFIXES else None
 
 
+def is_list(path: Path) -> bool:
+    """Whether a text file is a list of images rather than a table of columns, by its first two rows."""
+    try:
+        first, second = [*sniffed(path).first[:2], []][:2]
+    except DataError:
+        return False
+    words = [cell.strip().lower() for cell in first]
+    headed = sum(word in PATH_WORDS for word in words) == sum(word in LABEL_WORDS for word in words) == 1
+    if len(words) < 2 or (headed and len(words) == 2):
+        return True
+    if not any(Path(cell.strip()).suffix.lower() in IMAGE_EXTENSIONS for cell in (*first, *second)):
+        return False
+    return headed or 2 * sum(map(is_number, second[:-1])) < len(second) - 1
+
+
 def find_dataset(name: str, root: str | Path | None = None) -> Path:
     """The folder of a named data set; FileNotFoundError says where it was looked for, and how to get it."""
     known, place = find_name(name) or all_datasets()[name], data_root(root)
@@ -310,9 +332,7 @@ def fetch(name: str, root: str | Path | None = None, *, progress: Progress | Non
     if found is not None:
         raise DataError(f"{name} cannot be fetched: {found.by_hand}")
     names = [other for other, known in all_datasets().items() if known.fetch]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise DataError(f"unknown data set {name!r}; {hint}these can be fetched: {', '.join(names) or 'none'}")
+    raise DataError(f"unknown data set {name!r}; {did_you_mean(name, names)}these can be fetched: {', '.join(names) or 'none'}")
 
 
 def list_datasets(root: str | Path | None = None) -> dict[str, tuple[NamedDataset, str | None]]:
@@ -572,7 +592,7 @@ def write_cleaned(dataset: Dataset, place: str, labels: NDArray[np.int64], kept:
     arrays = {"x": examples.inputs[kept], "y": labels[kept]}
     if dataset.test is not None and dataset.test.in_memory:
         arrays |= {"x_test": dataset.test.inputs, "y_test": dataset.test.labels}
-    write_whole(folder / "cleaned.npz", lambda beside: _write_arrays(beside, arrays))
+    write_whole(folder / "cleaned.npz", lambda beside: save_arrays(beside, arrays))
     return folder / "cleaned.npz"
 
 
@@ -588,11 +608,6 @@ def _write_list(
             if not (path := os.path.abspath(files.paths[k])).isprintable():
                 raise DataError(f"{path!r}: a list cannot have this path; rename the file")
             writer.writerow((path, words[labels[k]]))
-
-
-def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
 
 
 def with_given_labels(dataset: Dataset, labels: str | None) -> Dataset:

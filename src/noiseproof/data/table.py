@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import gzip
 import hashlib
 import math
@@ -47,7 +46,7 @@ from noiseproof.data.frames import (
 )
 from noiseproof.data.images import as_pixels
 from noiseproof.io.files import checksum, is_file
-from noiseproof.io.text import excerpt
+from noiseproof.io.text import did_you_mean, excerpt
 
 NAME_WORDS = PATH_WORDS | {"", "id", "index", "unnamed: 0"}
 """What a column is called that names the rows"""
@@ -115,7 +114,9 @@ def find_label(names: Sequence[str], label: str | None = None) -> str:
     """
     if label is not None:
         if label not in names:
-            raise DataError(f"no column is called {excerpt(label)!r}; {_near(label, names)}the columns are {listed(names)}")
+            raise DataError(
+                f"no column is called {excerpt(label)!r}; {did_you_mean(label, names)}the columns are {listed(names)}"
+            )
         return label
     known = [name for name in names if name.lower() in LABEL_WORDS]
     if len(known) > 1:
@@ -294,7 +295,7 @@ def column_to_embed(source: Any, column: str | None) -> tuple[list[Any], Modalit
             raise DataError(f"{there}: --column says which of {listed(frame.columns)} is embedded")
         column = found[0]
     elif column not in frame.columns:
-        near = _near(column, frame.columns)
+        near = did_you_mean(column, frame.columns)
         raise DataError(f"no column is called {excerpt(column)!r}; {near}the columns are {listed(frame.columns)}")
     values = frame[column]
     if is_image_column(values):
@@ -446,11 +447,6 @@ def _first_of_each(labels: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]
     """The position in the table of the first row of each class, and the class."""
     codes, first = np.unique(labels.codes, return_index=True)
     return np.flatnonzero(labels.labelled)[first], codes
-
-
-def _near(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f"did you mean {excerpt(near[0])!r}? " if near else ""
 
 
 def listed(names: Iterable[str]) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import ReadError, write_whole
+from noiseproof.io.files import ReadError, save_arrays, write_whole
 
 __all__ = ["join_folds", "write_fold"]
 
@@ -23,7 +22,7 @@ def write_fold(file: str | Path, probabilities: ArrayLike, rows: ArrayLike) -> N
             f"there must be floating probabilities [n, K] and integer rows [n], got {p.dtype} {list(p.shape)} and "
             f"{index.dtype} {list(index.shape)}"
         )
-    _save(Path(file), probabilities=p, rows=index)
+    write_whole(Path(file), lambda place: save_arrays(place, {"probabilities": p, "rows": index}))
 
 
 def join_folds(files: Iterable[str | Path], file: str | Path) -> NDArray[np.float32]:
@@ -45,7 +44,7 @@ def join_folds(files: Iterable[str | Path], file: str | Path) -> NDArray[np.floa
             f"{rows.min()} to {rows.max()}; is a fold missing, or from another split?"
         )
     joined = np.concatenate([p for _, p, _ in folds])[order]
-    _save(Path(file), probabilities=joined)
+    write_whole(Path(file), lambda place: save_arrays(place, {"probabilities": joined}))
     return joined
 
 
@@ -57,11 +56,3 @@ def _read(path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     if p.ndim != 2 or p.dtype.kind != "f" or rows.shape != p.shape[:1] or rows.dtype.kind not in "iu" or not len(rows):
         raise ReadError(path, f"probabilities {p.dtype} {p.shape} and rows {rows.dtype} {rows.shape} do not go together")
     return p, rows
-
-
-def _save(path: Path, **arrays: NDArray[Any]) -> None:
-    def save(place: Path) -> None:
-        with place.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-
-    write_whole(path, save)

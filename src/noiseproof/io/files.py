@@ -9,9 +9,12 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 ABSENT_ON_WINDOWS = (21, 123, 1921)  # a drive without a disk, a name no file can have, a link that leads nowhere
@@ -211,3 +214,28 @@ def checksum(path: Path, algorithm: str = "sha256") -> str:
     """The hash of a file, read in pieces. MD5 and SHA-1 are only for published checksums."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+
+
+def label_hash(labels: ArrayLike) -> str:
+    """Return the SHA-256 of labels: the same on every machine, whatever their dtype.
+
+    Args:
+        labels: Integers ``[N]``.
+
+    Returns:
+        The hash of the labels as 64-bit little-endian numbers, in hexadecimal.
+
+    >>> label_hash([0, 1]) == label_hash(bytearray([0, 1]))
+    True
+    """
+    import numpy as np  # here, since most of what uses files needs no arrays
+
+    return hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes()).hexdigest()
+
+
+def save_arrays(place: Path, arrays: Mapping[str, ArrayLike], *, compressed: bool = False) -> None:
+    """Write an .npz file of this very name, without pickles."""
+    import numpy as np
+
+    with place.open("wb") as file:
+        (np.savez_compressed if compressed else np.savez)(file, allow_pickle=False, **arrays)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import json
 import math
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from noiseproof.io.files import ReadError, open_regular
 
+T = TypeVar("T")
 MAX_LINE_BYTES = 2**24
 MAX_TEXT_BYTES, MAX_JSON_BYTES = 2**30, 2**27  # the objects of JSON take 25 times the bytes of their text
 LINE_TEXT = re.compile(r"[^\r\n]+")
@@ -51,6 +53,52 @@ def printable(text: str, *, lines: bool = False) -> str:
     ('a\\x1b[31m\\nb', 'é\\u202e\\udcff')
     """
     return (_WITHIN_LINES if lines else _ALL).sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question after the known name that a mistyped one is most like, with a space after it; empty where none is like it.
+
+    >>> did_you_mean("resnt18", ["mlp", "resnet18"]), did_you_mean("x", ["mlp"])
+    ("did you mean 'resnet18'? ", '')
+    """
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {excerpt(near[0])!r}? " if near else ""
+
+
+def normalise(name: str) -> str:
+    """A name without case and without the characters between its words.
+
+    >>> normalise("NCE RCE"), normalise("jal_ce")
+    ('ncerce', 'jal-ce')
+    """
+    return name.lower().replace("_", "-").replace(" ", "")
+
+
+def lookup(name: str, known: Mapping[str, T], what: str, way: str) -> T:
+    """What is known by a normalised name, or a ValueError that suggests a similar name.
+
+    >>> lookup("gec", {"gce": 1, "ce": 2}, "loss", "'noiseproof losses' lists them")
+    Traceback (most recent call last):
+    ValueError: unknown loss 'gec'; did you mean 'gce'? 'noiseproof losses' lists them
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a {what} is looked up by its name, got {name!r}")
+    wanted = normalise(name)
+    if wanted in known:
+        return known[wanted]
+    close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
+    near = [key for key in known if key.startswith(wanted)] or sorted(close, key=lambda key: sorted(key) != sorted(wanted))
+    hint = f"did you mean {getattr(known[near[0]], 'name', near[0])!r}? " if near else ""
+    raise ValueError(f"unknown {what} {name!r}; {hint}{way}")
+
+
+def and_more(names: Sequence[object], most: int = 10) -> str:
+    """The first names, and how many more there are.
+
+    >>> and_more("abcd", 2), and_more(range(2))
+    ('a, b and 2 more', '0, 1')
+    """
+    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def command_options(options: Mapping[str, Any]) -> list[str]:

@@ -14,10 +14,11 @@ from typing import Any, Literal, TypeVar, cast
 
 from torch import Tensor, nn
 
+from noiseproof.io.text import lookup, normalise
 from noiseproof.losses.base import RobustLoss, parameters_of
 from noiseproof.losses.composition import Sum
 from noiseproof.losses.expressions import both, names_in, plus, times, with_constants
-from noiseproof.losses.facts import lookup, normalise
+from noiseproof.losses.facts import LIST_HINT
 from noiseproof.plugins import named_object
 
 __all__ = ["LossEntry", "create_loss", "find_loss", "list_losses", "register", "register_pair"]
@@ -347,7 +348,7 @@ def find_loss(name: str) -> LossEntry:
         ValueError: unknown loss 'gec'; did you mean 'gce'? 'noiseproof losses' lists them
     """
     _discover()
-    return _user_entry(name) if isinstance(name, str) and ":" in name else lookup(name, _lookup())
+    return _user_entry(name) if isinstance(name, str) and ":" in name else lookup(name, _lookup(), "loss", LIST_HINT)
 
 
 def create_loss(name: str, **options: Any) -> RobustLoss:

@@ -6,17 +6,16 @@ of losses that the JSON does not know, or no JSON, the facts are collected from 
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from noiseproof.io.text import lookup, normalise
 from noiseproof.losses.recommended import recommended_settings
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 CATALOGUE = FOLDER / "catalogue.json"
-T = TypeVar("T")
+LIST_HINT = "'noiseproof losses' lists them"
 
 
 @dataclass(frozen=True)
@@ -149,30 +148,12 @@ def find_facts(name: str) -> LossFacts:
         from noiseproof.losses.catalog import find_loss
 
         return facts_of(find_loss(name))  # a user's own, by module:Name or registered in this process
-    return lookup(name, known)
+    return lookup(name, known, "loss", LIST_HINT)
 
 
 def names_of(facts: LossFacts) -> tuple[str, ...]:
     """All names that a loss is found by."""
     return (facts.name, facts.class_name, facts.function_name, *facts.aliases)
-
-
-def normalise(name: str) -> str:
-    """A loss's name without case and without the characters between words."""
-    return name.lower().replace("_", "-").replace(" ", "")
-
-
-def lookup(name: str, known: Mapping[str, T]) -> T:
-    """What is known by a loss's name, or a ValueError that suggests a similar name."""
-    if not isinstance(name, str):
-        raise TypeError(f"a loss is looked up by its name, got {name!r}")
-    wanted = normalise(name)
-    if wanted in known:
-        return known[wanted]
-    close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
-    near = [key for key in known if key.startswith(wanted)] or sorted(close, key=lambda key: sorted(key) != sorted(wanted))
-    hint = f"did you mean {getattr(known[near[0]], 'name', near[0])!r}? " if near else ""
-    raise ValueError(f"unknown loss {name!r}; {hint}'noiseproof losses' lists them")
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,6 @@ A file of this folder enters its model with :func:`register_model`.
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
@@ -15,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader ex
 from torch import Tensor, nn
 
 from noiseproof.checks import check_integer
+from noiseproof.io.text import did_you_mean
 from noiseproof.plugins import load_plugins
 
 Initialisation = Literal["published", "torchvision"]
@@ -275,9 +275,9 @@ def find_model(name: str) -> str:
         load_plugins()
     if plain in BUILDERS:
         return plain
-    near = [key for key in BUILDERS if plain and key.startswith(plain)] or difflib.get_close_matches(plain, BUILDERS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(list_models())}"
-    raise ValueError(f"unknown model {name!r}; {hint}")
+    starts = (key for key in BUILDERS if plain and key.startswith(plain))
+    hint = did_you_mean(next(starts, plain), BUILDERS) or f"known are {', '.join(list_models())}"
+    raise ValueError(f"unknown model {name!r}; {hint.rstrip()}")
 
 
 def _options_of(name: str) -> list[str]:

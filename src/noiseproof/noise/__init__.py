@@ -14,6 +14,7 @@ spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied
 (0.8, 800)
 """
 
+from noiseproof.io.files import label_hash
 from noiseproof.noise.files import load_labels, read_noisy_labels, verify, write_noisy_labels
 from noiseproof.noise.instance import instance_dependent
 from noiseproof.noise.making import CleanLabels, MadeNoise, NoiseMatrix, make_noisy_labels, noise_matrix, verify_noisy_labels
@@ -25,7 +26,6 @@ from noiseproof.noise.matrix import (
     clean_accuracy,
     from_file,
     from_matrix,
-    label_hash,
     pairflip,
     symmetric,
 )

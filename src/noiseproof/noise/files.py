@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.io.arrays import NpzFile, read_npy, read_table
-from noiseproof.io.files import ReadError, is_dir, write_whole
+from noiseproof.io.files import ReadError, is_dir, label_hash, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
-from noiseproof.noise.matrix import MATRIX_NOISES, RULES, LabelNoise, NoisyLabels, as_labels, label_hash, rows_of_numbers
+from noiseproof.noise.matrix import MATRIX_NOISES, RULES, LabelNoise, NoisyLabels, as_labels, rows_of_numbers
 from noiseproof.plugins import load_plugins
 
 MANIFEST, LABELS_FILE = "manifest.json", "labels.npy"

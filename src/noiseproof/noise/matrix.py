@@ -8,7 +8,6 @@ example have no key, and are ranked last by their numbers.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.checks import check_integer, check_range
 from noiseproof.io.arrays import read_npy, read_table
-from noiseproof.io.files import ReadError, is_dir, is_file
+from noiseproof.io.files import ReadError, is_dir, is_file, label_hash
 from noiseproof.io.text import csv_rows, excerpt, read_json
 from noiseproof.keyed_random import random_keys, random_uniform
 
@@ -354,21 +353,6 @@ def from_file(path: str | Path) -> LabelNoise:
         raise ValueError(f"{path}: no transition matrix: {error.fault}") from error
     except ValueError as error:
         raise ValueError(f"{path}: no transition matrix: {error}") from error
-
-
-def label_hash(labels: ArrayLike) -> str:
-    """Return the SHA-256 of labels: the same on every machine, whatever their dtype.
-
-    Args:
-        labels: Integers ``[N]``.
-
-    Returns:
-        The hash of the labels as 64-bit little-endian numbers, in hexadecimal.
-
-    >>> label_hash([0, 1]) == label_hash(np.array([0, 1], dtype=np.uint8))
-    True
-    """
-    return hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes()).hexdigest()
 
 
 class LabelError(ValueError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from noiseproof.io.text import did_you_mean
 from noiseproof.losses import find_loss
 from noiseproof.paper.cells import Cell, cells
 from noiseproof.paper.recipes import HISTOGRAMS, SEEDS, differences, recipe, recipe_of
@@ -326,7 +326,7 @@ def _known(what: str, wanted: Collection[str], values: Iterable[str]) -> set[str
         wanted = ["none" if name == "clean" else name for name in wanted]
     for name in wanted:
         if name not in known:
-            near = difflib.get_close_matches(str(name).lower(), known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"unknown {what} {name!r}; {hint}the paper has {', '.join(known)}")
+            raise ValueError(
+                f"unknown {what} {name!r}; {did_you_mean(str(name).lower(), known)}the paper has {', '.join(known)}"
+            )
     return set(wanted)

@@ -7,6 +7,7 @@ import inspect
 from pathlib import PurePath
 from typing import Any
 
+from noiseproof.io.text import did_you_mean
 from noiseproof.losses import find_loss, list_losses
 from noiseproof.noise import NoiseSpec
 from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES
@@ -179,8 +180,7 @@ def _split(name: str) -> tuple[str, str]:
     if not second:
         raise ValueError(f"a recipe's name is DATASET/LOSS, such as 'cifar10/jal-ce', got {name!r}")
     if dataset not in SETTINGS:
-        near = difflib.get_close_matches(f"{dataset}/{second.lower()}", list_recipes(), n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(f"{dataset}/{second.lower()}", list_recipes())
         raise ValueError(f"unknown recipe {name!r}; {hint}the data sets are {', '.join(SETTINGS)}")
     loss = find_loss(second).name
     if loss not in _losses(dataset):

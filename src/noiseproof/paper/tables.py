@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from noiseproof.comparison.paired import ALPHA
+from noiseproof.io.text import did_you_mean
 from noiseproof.paper import PROFILES
 from noiseproof.paper.agreement import Point, Ranking, holm, ranking, spread
 from noiseproof.paper.measured import CellResult, average
@@ -51,9 +51,7 @@ def formatted(results: Iterable[CellResult], how: str = "table") -> str:
 def check_format(how: str) -> None:
     """A ValueError that names the formats, if it is none of them."""
     if how not in FORMATS:
-        near = difflib.get_close_matches(how, FORMATS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown format {how!r}; {hint}the formats are {', '.join(FORMATS)}")
+        raise ValueError(f"unknown format {how!r}; {did_you_mean(how, FORMATS)}the formats are {', '.join(FORMATS)}")
 
 
 def summary(results: Iterable[CellResult]) -> str:

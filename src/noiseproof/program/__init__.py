@@ -4,8 +4,7 @@ A loss is written once, in torch, on vectors of statistics. Under autograd each 
 on a small batch, and a launch on a GPU. So what it does is recorded once, together with its gradient, and simplified; what is
 left runs as straight-line code without autograd on a CPU, and as one kernel on a GPU.
 
-code       a program, and how one is built and simplified
-trace      a program from a function of statistics
+code       a program, how one is built and simplified, and how it is recorded from a function of statistics
 formula    a program on vectors, in torch; what a call of a loss is computed with
 step       value and gradient of a loss in one step, in eager mode and in compiled code
 on_cpu     such a step on the CPU
@@ -13,7 +12,7 @@ operation  such a step by kernels, as operations that a compiler leaves as they 
 """
 
 from noiseproof.program.code import Node as Node
-from noiseproof.program.code import Program
+from noiseproof.program.code import Program, traced
 from noiseproof.program.code import Value as Value
 from noiseproof.program.formula import Formula as Formula
 from noiseproof.program.formula import LossCall as LossCall
@@ -22,6 +21,5 @@ from noiseproof.program.step import eager_backend as eager_backend
 from noiseproof.program.step import fused_step as fused_step
 from noiseproof.program.step import recorded_step as recorded_step
 from noiseproof.program.step import recording_backend as recording_backend
-from noiseproof.program.trace import traced
 
 __all__ = ["Program", "traced"]

@@ -189,7 +189,7 @@ def suspects(audit: Audit, dataset: Dataset | None, paths: Sequence[str] | None,
         given, suggested = int(audit.given[index]), int(audit.suggested[index])
         path = "" if paths is None else paths[index]
         picture, small = "", False
-        if dataset is not None and left > 0:
+        if dataset is not None and dataset.table is None and left > 0:  # a row of a table is no picture
             picture, small = thumbnail(dataset, index)
             left -= len(picture)
         values = [] if dataset is None or picture else _values(dataset, index)

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.checks import check_range
+from noiseproof.io.text import and_more
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.noise import LabelNoise, NoisyLabels
 from noiseproof.theory.weights import ROUNDING, Noise, label_weights, two_largest
@@ -71,8 +72,7 @@ def required_a(noise: Noise, q: float = 2.0, *, classes: int | None = None) -> f
 
 
 def _named(labels: list[int]) -> str:
-    more = f" and {len(labels) - MAX_CLASSES_NAMED} more" if len(labels) > MAX_CLASSES_NAMED else ""
-    return f"class{'es' * (len(labels) > 1)} {', '.join(map(str, labels[:MAX_CLASSES_NAMED]))}{more}"
+    return f"class{'es' * (len(labels) > 1)} {and_more(labels, MAX_CLASSES_NAMED)}"
 
 
 def required_a_per_class(noise: Noise, q: float = 2.0, *, classes: int | None = None) -> NDArray[np.float64]:

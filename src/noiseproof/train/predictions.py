@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from noiseproof.data import Unlabelled, open_unlabelled
-from noiseproof.io.files import file_and_name, write_whole
+from noiseproof.io.files import file_and_name, save_arrays, write_whole
 from noiseproof.io.text import cell, csv_line
 from noiseproof.train.trained import TrainedClassifier
 
@@ -185,8 +185,7 @@ class PredictionTable:
         arrays = {"probabilities": probabilities, "predicted": predicted, "index": index, "classes": np.array(self.class_names)}
         if self.data.names is not None:
             arrays["path"] = np.array([self._path(k) for k in index])
-        with place.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+        save_arrays(place, arrays)
 
 
 def predict_data(

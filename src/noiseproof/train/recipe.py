@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import math
@@ -11,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_type_hints
 
+from noiseproof.io.text import did_you_mean
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.models import find_model
 from noiseproof.noise.matrix import Rule
@@ -203,10 +203,8 @@ def override(recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe:
             facts[name] = _from_text(name, value, kinds[name]) if isinstance(value, str) else value
         else:
             known = [*kinds, "loss.OPTION", "model.OPTION"]
-            near = difflib.get_close_matches(name, known, n=1)
-            raise ValueError(
-                f"a recipe has no {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}")
-            )
+            hint = did_you_mean(name, known).rstrip() or f"it has {', '.join(known)}"
+            raise ValueError(f"a recipe has no {name!r}; {hint}")
     for owner in ("loss", "model"):
         options = f"{owner}_options"
         if recipe is not None and owner in changes and getattr(recipe, owner) != facts[owner] and options not in changes:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from noiseproof.data.columns import ENCODER_VERSION
 from noiseproof.io.files import ReadError, is_file, write_whole
-from noiseproof.io.text import excerpt, read_json
+from noiseproof.io.text import and_more, excerpt, read_json
 from noiseproof.train.network import loss_code_hash, model_code_hash
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.run import ClassCounts, Epoch, Predictions
@@ -322,8 +322,6 @@ def _processor() -> str:
 STEEP_LATE_FALL = 0.045
 """A late fall above this is steep. On the digits with 27 % pair noise, ce and jal-ce after 5 to 300 epochs, with SGD and with
 Adam, it tells the runs to which more epochs gave several points from those to which they did not."""
-MAX_CLASSES_NAMED = 10
-"""Classes that a warning names"""
 
 
 def result_of(task: TrainingData, epoch: Epoch, last: Predictions, tested: ClassCounts | None, left_out: int) -> dict[str, Any]:
@@ -356,10 +354,7 @@ def warnings_of(
     """Sentences for the user, none if all is well."""
     found = []
     if never := _never_predicted(task, last, tested):
-        names = ", ".join(never[:MAX_CLASSES_NAMED]) + (
-            f" and {len(never) - MAX_CLASSES_NAMED} more" if len(never) > MAX_CLASSES_NAMED else ""
-        )
-        found.append(f"never predicted: class{'es' * (len(never) > 1)} {names}")
+        found.append(f"never predicted: class{'es' * (len(never) > 1)} {and_more(never)}")
     if late_fall(epochs) > STEEP_LATE_FALL:
         more = f"more epochs may give more, --set epochs={4 * len(epochs)}"
         way = f"{more}, or memorise wrong labels" if loss == "ce" else f"robust losses learn slowly, {more}"

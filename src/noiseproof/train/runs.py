@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import checksum, is_dir, is_file, write_whole
+from noiseproof.io.files import checksum, is_dir, is_file, save_arrays, write_whole
 from noiseproof.io.text import parse_json, read_json
 from noiseproof.train.recipe import RENAMED_FIELDS, Recipe, current_names, default_facts
 from noiseproof.train.record import (
@@ -330,16 +330,8 @@ def write_confidence(folder: Path, task: TrainingData, predictions: dict[int, Pr
         arrays["clean"] = task.clean
     if task.train.paths is not None:
         arrays["path"] = np.asarray(task.train.paths)
-    digest = ""
-
-    def save(path: Path) -> None:
-        nonlocal digest
-        with path.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        digest = checksum(path)
-
-    write_whole(folder / CONFIDENCE, save)
-    return digest
+    write_whole(folder / CONFIDENCE, lambda path: save_arrays(path, arrays, compressed=True))
+    return checksum(folder / CONFIDENCE)
 
 
 def read_confidence(folder: Path, epochs: Sequence[int], count: int) -> dict[int, Predictions]:

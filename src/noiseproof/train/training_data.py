@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof import noise
 from noiseproof.data import Dataset, Examples, Split, check_classes, data_root, held_out, in_memory, in_memory_at, open_dataset
 from noiseproof.data.columns import Table
-from noiseproof.io.files import checksum, find_file
-from noiseproof.io.text import excerpt
+from noiseproof.io.files import checksum, find_file, label_hash
+from noiseproof.io.text import and_more, excerpt
 from noiseproof.noise import LabelNoise, NoiseSpec, NoisyLabels, SoftLabels
 from noiseproof.theory.choice import AUTO, chosen_options
 from noiseproof.train.batch_loader import BASIC_AUGMENTATIONS
@@ -141,7 +140,7 @@ def _labelled(
     labels = dataset.train.labels
     if recipe.noise == "none":
         # Nothing is known of errors in the labels as they came.
-        return dataset.train, None, None, {"spec": "none", "hash": noise.label_hash(labels)}
+        return dataset.train, None, None, {"spec": "none", "hash": label_hash(labels)}
     spec = NoiseSpec.parse(recipe.noise)
     if (soft := spec.soft_labels(len(labels), dataset.classes, root)) is not None:
         facts: dict[str, Any] = {"spec": recipe.noise, "hash": soft.hash, "soft": True}
@@ -184,7 +183,7 @@ def _without_test_size(task: TrainingData, share: float) -> TrainingData:
     )
     facts = dict(task.noise)
     if soft is None:  # those of a file are known by the file
-        facts["hash"] = noise.label_hash(task.train.labels)
+        facts["hash"] = label_hash(task.train.labels)
     if task.wrong is not None:
         facts["rate"] = float(task.wrong.mean())
     return dataclasses.replace(task, noise=facts)
@@ -288,8 +287,6 @@ def _noise_of_labels(recipe: Recipe, data: TrainingData) -> LabelNoise | NoisyLa
     return NoisyLabels.compare(clean, data.train.labels, classes)
 
 
-MAX_CLASSES_NAMED = 10
-"""Classes that a warning names"""
 RARE_SHARE, MAJORITY_SHARE = 0.1, 0.7
 """A class is rare if it has less than this share of the labels of the most frequent class, or if one class has more than this
 share of all labels: docs/choosing.md contains the measurements"""
@@ -304,9 +301,10 @@ def data_warnings(recipe: Recipe, task: TrainingData) -> Iterator[str]:
     if len(absent := np.setdiff1d(np.arange(len(task.classes)), own)):
         numbers = task.classes == tuple(map(str, range(len(task.classes))))
         why = " (labels count from 0; a gap is a class too)" if numbers else ""
-        yield f"no example to train on is of class {_named(absent, task.classes)}{why}"
+        yield f"no example to train on is of class {and_more([task.classes[k] for k in absent])}{why}"
     if task.test is not None and len(untested := np.setdiff1d(own, task.test.labels)):
-        yield f"no example to test on is of class {_named(untested, task.classes)}: the test accuracy says nothing of it"
+        names = and_more([task.classes[k] for k in untested])
+        yield f"no example to test on is of class {names}: the test accuracy says nothing of it"
     if task.clean is not None and recipe.noise.startswith("labels:"):
         shares = [np.bincount(labels, minlength=len(task.classes)) / len(labels) for labels in (own, given)]
         chance, agree = float(shares[0] @ shares[1]), float((own == given).mean())
@@ -316,18 +314,12 @@ def data_warnings(recipe: Recipe, task: TrainingData) -> Iterator[str]:
                 "chance: are they of the same examples, in the same order?"
             )
     if task.soft_by_order:
-        named = ", ".join(task.classes[:MAX_CLASSES_NAMED]) + (", ..." if len(task.classes) > MAX_CLASSES_NAMED else "")
         yield (
-            f"{recipe.noise.removeprefix('labels:')} does not name its classes: its columns are taken for {named}, in this "
-            "order; an array 'classes' beside 'posterior' names them"
+            f"{recipe.noise.removeprefix('labels:')} does not name its classes: its columns are taken for "
+            f"{and_more(task.classes)}, in this order; an array 'classes' beside 'posterior' names them"
         )
     yield from rare_class_warnings(given, task.classes)
     yield from table_warnings(task.classes, task.table)
-
-
-def _named(which: NDArray[np.int64], classes: Sequence[str]) -> str:
-    more = f" and {len(which) - MAX_CLASSES_NAMED} more" if len(which) > MAX_CLASSES_NAMED else ""
-    return ", ".join(classes[k] for k in which[:MAX_CLASSES_NAMED]) + more
 
 
 def rare_class_warnings(labels: NDArray[np.int64], classes: Sequence[str]) -> Iterator[str]:
@@ -337,11 +329,10 @@ def rare_class_warnings(labels: NDArray[np.int64], classes: Sequence[str]) -> It
     beside = counts[largest] > MAJORITY_SHARE * len(labels)
     rare = [k for k in np.argsort(counts, kind="stable") if 0 < counts[k] < (1 if beside else RARE_SHARE) * counts[largest]]
     if rare:
-        shares = [f"{excerpt(classes[k], 40)} ({counts[k] / len(labels):.1%})" for k in (*rare[:MAX_CLASSES_NAMED], largest)]
-        more = f" and {len(rare) - MAX_CLASSES_NAMED} more" if len(rare) > MAX_CLASSES_NAMED else ""
+        shares = [f"{excerpt(classes[k], 40)} ({counts[k] / len(labels):.1%})" for k in (*rare, largest)]
         which, them = ("classes", "them") if rare[1:] else ("class", "it")
         may = f"a robust loss may never predict {them}; docs/choosing.md says what helps"
-        yield f"class imbalance: {which} {', '.join(shares[:-1])}{more} beside {shares[-1]}; {may}"
+        yield f"class imbalance: {which} {and_more(shares[:-1])} beside {shares[-1]}; {may}"
 
 
 def table_warnings(classes: Sequence[str], table: Table | None) -> Iterator[str]:
