@@ -185,30 +185,33 @@ def test_a_line_that_was_not_written_to_its_end_is_written_anew(zoo, tmp_path):
     assert ledger.keys() == {key, key._replace(set="b")}
 
 
-CLAIM = """
+CLAIMS = """
 import sys, zoo
 from pathlib import Path
-from xml.etree import ElementTree
-with zoo.Ledger(Path(sys.argv[1])).claimed(zoo.Key("a", "none", 1, None, sys.argv[2])) as mine:
-    print(mine)
+for method in map(str.strip, sys.stdin):
+    with zoo.Ledger(Path(sys.argv[1])).claimed(zoo.Key("a", "none", 1, None, method)) as mine:
+        print(mine, flush=True)
 """
+"""Of another process: what it may claim, for each method that it is told"""
 
 
 def test_what_a_process_is_at_work_on_is_not_done_by_another(zoo, tmp_path):
     path, key = tmp_path / "lines.jsonl", zoo.Key("a", "none", 1, None, "ce")
+    command = [sys.executable, "-W", "ignore", "-c", CLAIMS, str(path)]
+    with subprocess.Popen(command, cwd=BENCHMARKS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
 
-    def claim(method):
-        command = [sys.executable, "-W", "ignore", "-c", CLAIM, str(path), method]
-        return subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=True).stdout.strip()
+        def claim(method):
+            print(method, file=other.stdin, flush=True)
+            return other.stdout.readline().strip()
 
-    ledger = zoo.Ledger(path)
-    with ledger.claimed(key) as mine:
-        assert mine
+        ledger = zoo.Ledger(path)
+        with ledger.claimed(key) as mine:
+            assert mine
+            assert claim("ce") == "False"
+            assert claim("gce") == "True"
+        assert claim("ce") == "True"
+        ledger.append(key._asdict())
         assert claim("ce") == "False"
-        assert claim("gce") == "True"
-    assert claim("ce") == "True"
-    ledger.append(key._asdict())
-    assert claim("ce") == "False"
 
 
 def test_a_method_that_fails_leaves_a_line_with_its_error(zoo, sets, tmp_path, monkeypatch, capsys):

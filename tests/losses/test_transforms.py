@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch.autograd import forward_ad
 
-from tests.helpers.cases import DETACHED, DISTINCT, NAMES, RANDOM, VARIANTS, build, call, draw, gradient
+import noiseproof
+from tests.helpers.cases import DETACHED, DISTINCT, ENTRIES, NAMES, RANDOM, VARIANTS, build, call, draw, gradient
 
 EACH = pytest.mark.parametrize("name", DISTINCT)
 EVERY = pytest.mark.parametrize("name", NAMES)
@@ -33,6 +34,15 @@ def compiled_gives_the_same(name):
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(call(compiled, logits, target), call(loss, logits, target))
     torch.testing.assert_close(gradient(compiled, logits, target), gradient(loss, logits, target))
+
+
+@pytest.mark.parametrize("name", others_slow([name for name in DISTINCT if ENTRIES[name].reads != "features"], READS.values()))
+def test_compiled_its_function_gives_the_same(name):
+    function = getattr(noiseproof.functional, ENTRIES[name].function_name)
+    logits, target = draw(6, 5, dtype=torch.float32)
+    torch.compiler.reset()
+    compiled = torch.compile(lambda z, y: function(z, y), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(call(compiled, logits, target), call(build(name, 5), logits, target))
 
 
 @pytest.mark.parametrize("dynamic", [pytest.param(None, marks=pytest.mark.slow), True])
