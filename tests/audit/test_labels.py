@@ -234,6 +234,43 @@ def test_it_is_part_of_the_package():
     assert noiseproof.audit_labels is noiseproof.audit.audit_labels
 
 
+def test_features_are_learnt_by_the_learners_of_a_fit_and_the_audit_is_that_of_the_fit():
+    x, true = points(240)
+    given = symmetric(3, 0.2).apply(true, seed=1).labels
+    told = []
+    found = audit_labels(x, given, quick=True, progress=told.append)
+    model = noiseproof.fit(x, given, quick=True)
+    np.testing.assert_array_equal(found.posterior, model.audit.posterior)
+    np.testing.assert_array_equal(found.fold, model.audit.fold)
+    assert found.rate_interval == model.audit.rate_interval
+    assert "3-fold cross-validation of 6 learners" in found.how
+    assert (told[-1].name, told[0].total) == ("noise model", 18)
+    assert (found.flagged == (true != given)).mean() > 0.9
+
+
+def test_a_finished_learner_is_not_trained_again(tmp_path, monkeypatch):
+    x, true = points(90)
+    found = audit_labels(x, true, quick=True, folder=tmp_path)
+    monkeypatch.setattr("noiseproof.learners.crossfit._run", None)
+    again = audit_labels(x, true, quick=True, folder=tmp_path)
+    np.testing.assert_array_equal(again.posterior, found.posterior)
+
+
+def test_features_that_are_given_are_a_view_of_the_learners_audit():
+    x, true = points(120)
+    blurred = x + 3 * np.random.default_rng(2).standard_normal(x.shape)
+    given = symmetric(3, 0.2).apply(true, seed=1).labels
+    alone, helped = (audit_labels(blurred, given, features=features, quick=True) for features in (None, x))
+    wrong = true != given
+    assert (helped.flagged == wrong).mean() > (alone.flagged == wrong).mean()
+
+
+def test_twenty_thousand_classes_are_answered_with_a_sentence():
+    labels = np.repeat(np.arange(20_000), 2)
+    with pytest.raises(ValueError, match="40,000 rows of 20,000 classes; up to 4,000 classes"):
+        audit_labels(np.zeros((40_000, 2), np.float32) + labels[:, None], labels)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "least"), [(None, None), (symmetric(10, 0.4), 0.98), (pairflip(10, 0.2), 0.98)])
 def test_digits(noise, least):

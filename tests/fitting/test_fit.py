@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 import noiseproof
+from noiseproof.audit import views
 from noiseproof.data import DataError
+from noiseproof.data.features import Features
 from noiseproof.fitting import FittedModel, Verdict, is_model, run
-from noiseproof.fitting.features import Features
 from noiseproof.learners import crossfit, network
 
 FEW = ["logistic-0.01", "neighbours-40"]
@@ -182,7 +183,7 @@ def test_another_fit_in_the_folder_replaces_the_model_only_when_it_is_whole(fram
     first = noiseproof.fit(frame[0], learners=["logistic-0.01"], **options)
     new = table(seed=8)[0]
     before = first.predict_proba(new)
-    monkeypatch.setattr(run, "fit_noise_model", lambda *args, **options: 1 / 0)
+    monkeypatch.setattr(views, "fit_noise_model", lambda *args, **options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         noiseproof.fit(frame[0], learners=["neighbours-40"], **options)
     assert (noiseproof.load(tmp_path).predict_proba(new) == before).all()
@@ -311,7 +312,7 @@ def test_ten_thousand_classes_are_answered_with_a_sentence_before_memory_is_take
 
 
 def test_predictions_that_would_not_fit_into_memory_leave_learners_out(frame, monkeypatch):
-    monkeypatch.setattr(run, "MAX_VIEW_NUMBERS", 200 * 2 * 2)
+    monkeypatch.setattr(views, "MAX_VIEW_NUMBERS", 200 * 2 * 2)
     found = noiseproof.fit(frame[0], label="churn", learners=["network", *FEW], columns="house=drop")
     assert {line.name for line in found.leaderboard} == {"model", "plain-boosting", *FEW}
     assert "would not fit into memory" in dict(found.verdict.dropped)["network"]

@@ -1,6 +1,7 @@
 """Which labels look wrong, how many are, and what they are mistaken for.
 
-labels         audit_labels: from examples and labels, with cross-validated networks
+labels         audit_labels: from examples and labels, with cross-validated learners, or networks for images
+views          the learners' predictions of the labels, as audit_labels and fit use them
 folds          the cross-validation: folds, recipes, oversampling, the store of finished folds
 probabilities  audit_probabilities: from predictions of any models, and from the labels of the nearest examples
 noise_model    the model of wrong labels over several predictions: posterior, noise rate, decision rules, estimated scores

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import torch
@@ -32,13 +34,18 @@ from noiseproof.audit.noise_model import NoiseModel, fit_noise_model
 from noiseproof.audit.probabilities import FOLDS as PARTS
 from noiseproof.audit.probabilities import audit_of, check_features, neighbour_votes
 from noiseproof.audit.result import Audit
-from noiseproof.data import DataError, Dataset, Examples, ImageFiles, Split, open_dataset
+from noiseproof.audit.views import QUICK_FOLDS, affordable, check_parts, checked_labels, learn_views
+from noiseproof.data import DataError, Dataset, Examples, ImageFiles, Split, Table, in_memory, open_dataset
 from noiseproof.data.dataset import as_split
+from noiseproof.data.features import Features
 from noiseproof.data.frames import is_frame
 from noiseproof.data.opening import DataOptions
 from noiseproof.data.table import labels_of
 from noiseproof.io.text import and_more
+from noiseproof.learners.catalog import default_learners
+from noiseproof.learners.crossfit import assign_folds
 from noiseproof.train import RunOptions
+from noiseproof.train.engine import limited_threads
 
 __all__ = ["audit_labels"]
 
@@ -55,23 +62,27 @@ def audit_labels(
     *,
     classes: Sequence[str] | None = None,
     features: ArrayLike | None = None,
-    folds: int = FOLDS,
+    folds: int | None = None,
     quick: bool = False,
     model: str | None = None,
     epochs: int | None = None,
     seed: int = 0,
     folder: str | Path | None = None,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callable[[Any], object] | None = None,
     device: str | torch.device = "auto",
     workers: int = 2,
     skip_corrupt: bool = False,
+    threads: int | None = None,
     **reading: Unpack[DataOptions],
 ) -> Audit:
     """Find label errors in examples and the labels that they were given.
 
-    Networks are trained with JAL-CE, each without one of the folds, and predict the labels of that fold. Their predictions and
+    Features are learnt by the learners of :func:`noiseproof.fit`, each without one of the folds, and they predict the labels of
+    that fold. What several of them contradict is probably wrong.
+
+    Images, and features for which a network or its epochs are given, are learnt by networks with JAL-CE. Their predictions and
     the labels of the nearest neighbours determine how likely each label is wrong. Networks trained with cross entropy on these
-    probabilities as soft labels repeat that, more accurately. docs/audit.md explains the method and how good it is.
+    probabilities as soft labels repeat that, more accurately. docs/audit.md explains both methods and how good they are.
 
     Further keyword arguments say how a table is read, ``label="churn"`` say: see :func:`noiseproof.data.open_dataset`.
 
@@ -82,17 +93,19 @@ def audit_labels(
         y: The given labels ``[N]``; the labels of ``x`` itself by default.
         classes: The names of the classes; their numbers by default.
         features: Features ``[N, D]`` by which the nearest neighbours are found, instead of the networks' own.
-        folds: The number of folds of the cross-validation.
-        quick: Train one network on all labels, which JAL-CE does not memorise. It is faster and less accurate.
+        folds: The number of folds of the cross-validation: 5, or 3 if ``quick``.
+        quick: Fewer learners; or of networks one on all labels, which JAL-CE does not memorise. It is faster and less accurate.
         model: A network's name; by default that of :func:`noiseproof.train.own_recipe` for the kind of data, and for images
             without a GPU a small one, ``cnn5``.
         epochs: The epochs of each network; by default those of the recipe for the kind of data.
         seed: Seed of the folds, the networks and the bootstrap. The same seed gives the same audit on the same machine.
         folder: Where finished folds are kept; the same call does not train them again.
-        progress: Called with a :class:`Progress` after each epoch.
+        progress: Called with a :class:`noiseproof.learners.crossfit.Stage` when a learner is finished, or with a
+            :class:`Progress` after each epoch of a network.
         device: ``auto``, or a device of torch.
         workers: Processes that decode image files.
         skip_corrupt: Leave out damaged image files instead of raising an error.
+        threads: Threads of each learner or network; one by default for learners and small networks.
 
     Returns:
         The audit: how likely each label is wrong, the noise rate with an interval, the transition matrix.
@@ -105,14 +118,21 @@ def audit_labels(
         >>> x = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0, 0], [9, 9]], 30, axis=0)
         >>> y = np.repeat([0, 1], 30)
         >>> y[7] = 1
-        >>> audit_labels(x, y, quick=True, epochs=20, device="cpu").flagged.nonzero()[0].tolist()
+        >>> audit_labels(x, y, quick=True).flagged.nonzero()[0].tolist()
         [7]
     """
-    x, y, classes = _opened(x, y, classes, reading)
-    examples = _examples(x, y, classes)
-    names = tuple(classes) if classes is not None else tuple(map(str, range(int(examples.labels.max()) + 1)))
+    opened = _opened(x, y, classes, reading)
+    examples = _examples(opened.x, opened.y, opened.classes)
+    names = opened.classes
+    names = tuple(names) if names is not None else tuple(map(str, range(int(examples.labels.max()) + 1)))
+    if learnt_by_learners(examples, model, epochs):
+        if not hasattr(opened.x, "with_labels"):  # an array, whose columns are scaled as those of a table
+            examples = open_dataset(np.asarray(opened.x), label=examples.labels.tolist()).train
+        dataset = Dataset("audit", examples, None, names, table=opened.table)
+        return _audit_by_learners(dataset, features, folds, quick, seed, folder, progress, threads)
+    folds = FOLDS if folds is None else folds
     asked: dict[str, Any] = {"folds": folds, "quick": quick, "model": model, "epochs": epochs, "seed": seed}
-    plan, recipe = plan_cross_validation(examples, names, options=_options(device, workers, skip_corrupt), **asked)
+    plan, recipe = plan_cross_validation(examples, names, options=_options(device, workers, skip_corrupt, threads), **asked)
     given = plan.task.train.labels
     own = None if features is None else check_features(features, len(given))
     recipes = {"given labels": recipe} if quick else {"given labels": recipe, "soft labels": soft_label_recipe(plan, recipe)}
@@ -178,19 +198,67 @@ def _notes(plan: CrossValidationPlan, unread: NDArray[np.bool_]) -> list[str]:
     return found
 
 
-def _opened(
-    x: Any, y: ArrayLike | None, classes: Sequence[str] | None, reading: DataOptions
-) -> tuple[Any, ArrayLike | None, Sequence[str] | None]:
-    """The examples of what is a table, a place or a data set, with the names of its classes; arrays as they are."""
+class _Opened(NamedTuple):
+    """What was handed in: arrays as they are, or the examples of a table, a place or a data set."""
+
+    x: Any
+    y: ArrayLike | None
+    classes: Sequence[str] | None
+    table: Table | None = None
+
+
+def _opened(x: Any, y: ArrayLike | None, classes: Sequence[str] | None, reading: DataOptions) -> _Opened:
     texts = isinstance(x, list | tuple) and bool(x) and isinstance(x[0], str | os.PathLike | Mapping)
     if isinstance(x, str | os.PathLike | Dataset) or texts or is_frame(x) or reading:
         options = reading if y is None else {**reading, "label": y}
         dataset = open_dataset(x, **options)
-        return dataset.train, None, dataset.classes if classes is None else classes
+        return _Opened(dataset.train, None, dataset.classes if classes is None else classes, dataset.table)
     if y is not None and not isinstance(x, Split | ImageFiles) and np.asarray(y).dtype.kind not in "iu":
         labels = labels_of(y, len(x))
-        return x, labels.codes, labels.classes if classes is None else classes
-    return x, y, classes
+        return _Opened(x, labels.codes, labels.classes if classes is None else classes)
+    return _Opened(x, y, classes)
+
+
+def learnt_by_learners(examples: Examples, model: str | None, epochs: int | None) -> bool:
+    """Whether examples are learnt by the learners of a fit: features, unless a network or its epochs are given."""
+    return examples.kind == "features" and examples.in_memory and examples.inputs.ndim == 2 and model is None and epochs is None
+
+
+def _audit_by_learners(
+    dataset: Dataset,
+    features: ArrayLike | None,
+    folds: int | None,
+    quick: bool,
+    seed: int,
+    folder: str | Path | None,
+    progress: Callable[[Any], object] | None,
+    threads: int | None,
+) -> Audit:
+    """A fit without the model."""
+    count = folds or (QUICK_FOLDS if quick else FOLDS)
+    if folds is None:
+        count = min(count, len(dataset.train))
+    if not 2 <= count <= len(dataset.train):
+        raise ValueError(f"folds must be in [2, {len(dataset.train)}], the number of examples, got {folds}")
+    given, classes = checked_labels(dataset), len(dataset.classes)
+    names, left_out = affordable(default_learners(False, quick), len(given), classes)
+    fold = assign_folds(given, count, seed)
+    check_parts(given, fold)
+    extra = []
+    if features is not None:
+        extra.append(neighbour_votes(check_features(features, len(given)), given, classes))
+    x = Features.of(dataset).transform_inputs(in_memory(dataset.train).inputs)
+    with ExitStack() as held:
+        held.enter_context(limited_threads(threads or 1))
+        if folder is None:
+            folder = held.enter_context(TemporaryDirectory(prefix="noiseproof-"))
+        place = Path(folder).expanduser()
+        learnt = learn_views(
+            x, given, classes, fold, names, extra=extra, seed=seed, progress=progress, folder=place, threads=threads
+        )
+    found = learnt.audit(dataset, learnt.decided())
+    notes = tuple(f"{name} was {why}" for name, why in (left_out | learnt.crossed.dropped).items())
+    return replace(found, notes=(*found.notes, *notes))
 
 
 def _examples(x: ArrayLike | Examples, y: ArrayLike | None, classes: Sequence[str] | None) -> Examples:
@@ -215,10 +283,10 @@ def _examples(x: ArrayLike | Examples, y: ArrayLike | None, classes: Sequence[st
     return examples
 
 
-def _options(device: str | torch.device, workers: int, skip_corrupt: bool) -> RunOptions:
+def _options(device: str | torch.device, workers: int, skip_corrupt: bool, threads: int | None) -> RunOptions:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return RunOptions(torch.device(device), workers, skip_corrupt)
+    return RunOptions(torch.device(device), workers, skip_corrupt, threads=threads)
 
 
 def _neighbour_views(

@@ -97,11 +97,11 @@ def advise(
 
 def _quick_audit(dataset: Dataset, device: str, as_json: bool) -> Audit:
     from noiseproof.audit.labels import audit_labels
-    from noiseproof.cli.audit import AuditProgress
+    from noiseproof.cli.audit import progress_of
     from noiseproof.train.plan import device_named
 
     shown_on = Console(stderr=True) if as_json else console
-    with AuditProgress(shown_on) as progress:
+    with progress_of(dataset.train, shown_on) as progress:
         found = audit_labels(dataset, quick=True, device=device_named(device), progress=progress)
     shown_on.print(f"quick audit: {found}", markup=False, highlight=False, soft_wrap=True)
     return found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from noiseproof.cli.fit import FitProgress
 from noiseproof.cli.output import (
     Console,
     ProgressBar,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from noiseproof.audit import Audit, Progress
-    from noiseproof.data import Dataset
+    from noiseproof.data import Dataset, Examples
 
 PLACE = "A table with a column of labels, an .npz file, an image folder, a list of image files, or a data set's name."
 Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE)]
@@ -43,9 +44,13 @@ Probabilities = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Your model's out-of-sample predictions [N, K], .npy, .npz or .csv: no training."),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Train one network on all labels; several times faster, less accurate.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Fewer learners, or one network on all labels: several times faster, less accurate.")
+]
 Folds = Annotated[int | None, typer.Option(help="Folds of the cross-validation; 5 by default.", min=2)]
-Epochs = Annotated[int | None, typer.Option(help="Epochs of each network; by default they depend on the kind of data.", min=1)]
+Epochs = Annotated[
+    int | None, typer.Option(help="Learn by networks with so many epochs; for images the default depends on their size.", min=1)
+]
 Seed = Annotated[int, typer.Option(help="Seed of the folds, the networks and the bootstrap.", min=0, max=2**32 - 1)]
 Model = Annotated[str | None, typer.Option(help="cnn5, cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")]
@@ -55,6 +60,7 @@ Decisions = Annotated[
 Shown = Annotated[int, typer.Option("--examples", metavar="N", help="Suspicious examples on the page.", min=1, max=2000)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 Workers = Annotated[int, typer.Option(help="Processes that decode image files.", min=0)]
+Threads = Annotated[int | None, typer.Option(help="Threads of each task; 1 by default for learners and small networks.", min=1)]
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the summary only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
@@ -84,15 +90,17 @@ def audit(
     examples: Shown = 200,
     device: Device = "auto",
     workers: Workers = 2,
+    threads: Threads = None,
     skip_corrupt: SkipCorrupt = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Which labels are wrong, how many are, and what they are mistaken for.
 
-    Networks are trained with a noise-robust loss, each without a part of the examples that it then judges; --quick trains one
-    on all of them. Without a GPU images are learnt by a small network, cnn5. --probabilities takes the predictions of a model
-    of yours instead. Stopped and started again, finished networks are not trained again.
+    Tables and embeddings are learnt by the learners of *noiseproof fit*, each without a part of the examples that it then
+    judges. Images, or features with --model or --epochs, are learnt by networks with a noise-robust loss, without a GPU by a
+    small one, cnn5. --probabilities takes the predictions of a model of yours instead. Stopped and started again, what is
+    finished is not trained again.
 
     The folder gets **audit.html**, an offline page with the verdict, the matrix, every class, and the most suspicious examples,
     to keep, relabel or drop; **audit.csv**, a line for every label: index, path, given, suggested, p_wrong, p_suggested,
@@ -123,6 +131,7 @@ def audit(
         found = None if probabilities is None else _audit_predictions(dataset, probabilities, near, seed, training)
     if found is None:
         options = {**training, "features": near, "seed": seed, "workers": workers, "skip_corrupt": skip_corrupt}
+        options["threads"] = threads
         found = _audit_by_training(dataset, data, options, device, out, shown_on)
     with errors_reported():
         from noiseproof.report.audit_page import write_audit
@@ -181,7 +190,8 @@ def _audit_by_training(
     from noiseproof.train.plan import device_named
     from noiseproof.train.training_data import table_warnings
 
-    with sigterm_as_ctrl_c() as stopped, AuditProgress(shown_on) as progress, errors_reported():
+    progress = progress_of(dataset.train, shown_on, options["model"], options["epochs"])
+    with sigterm_as_ctrl_c() as stopped, progress, errors_reported():
         check_classes(dataset, place)
         for text in table_warnings(dataset.classes, dataset.table):
             warn(text)
@@ -195,8 +205,7 @@ def _audit_by_training(
             return audit_labels(dataset, progress=progress, **given)
         except KeyboardInterrupt:
             progress.close()
-            way = f"resumes after {progress.done} of {progress.networks} networks" if progress.done else "starts anew"
-            text = f"stopped; the same command {way} in {escape(str(out))}"
+            text = f"stopped; the same command {progress.resumes} in {escape(str(out))}"
             Console(stderr=True).print(text, highlight=False, soft_wrap=True)
             raise typer.Exit(stopped.status) from None
         except OutOfMemoryError as error:
@@ -250,6 +259,15 @@ def _print(line: str) -> None:
     console.print(line, highlight=False, soft_wrap=True)
 
 
+def progress_of(
+    examples: Examples, shown: Console | None, model: str | None = None, epochs: int | None = None
+) -> FitProgress | AuditProgress:
+    """What shows how far the training of an audit of these examples is."""
+    from noiseproof.audit.labels import learnt_by_learners
+
+    return FitProgress(shown) if learnt_by_learners(examples, model, epochs) else AuditProgress(shown)
+
+
 class AuditProgress(ProgressBar):
     """Shows how far the training of an audit is: a bar on a terminal, else lines, one for each network at least."""
 
@@ -271,6 +289,11 @@ class AuditProgress(ProgressBar):
         self.update(label, progress.done, progress.total, left)
         if self.bar.disable and (ended or (progress.epoch < progress.epochs and self.is_due)):
             self.line(f"{label}  " + ("trained before" if stored else f"epoch {progress.epoch}/{progress.epochs}  {left}"))
+
+    @property
+    def resumes(self) -> str:
+        """What the same command does after this one was stopped."""
+        return f"resumes after {self.done} of {self.networks} networks" if self.done else "starts anew"
 
     def _hint(self, progress: Progress) -> None:
         """Print once what is faster, where the first epoch shows that it will take long."""

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
 
-from noiseproof.cli.output import Console, console, duration, errors_reported, fail, printable, sigterm_as_ctrl_c, warn
+from noiseproof.cli.output import (
+    Console,
+    ProgressBar,
+    console,
+    duration,
+    errors_reported,
+    fail,
+    printable,
+    sigterm_as_ctrl_c,
+    warn,
+)
 from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, print_columns, reading_from
 from noiseproof.io.text import command_options
 
@@ -49,7 +56,6 @@ Threads = Annotated[int | None, typer.Option(help="Threads of each task; 1 by de
 Shown = Annotated[int, typer.Option("--examples", metavar="N", help="Suspicious examples on the page.", min=1, max=2000)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the verdict only, and warnings on stderr.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
-LINE_SECONDS = 10.0
 MAX_WARNINGS = 6
 
 
@@ -118,8 +124,7 @@ def _fitted(dataset: Dataset, out: Path, options: dict[str, Any], shown_on: Cons
             return fit_model(dataset, folder=out, progress=progress, **options)
         except KeyboardInterrupt:
             progress.close()
-            way = f"resumes after {progress.done} of {progress.total} parts" if progress.done else "starts anew"
-            text = f"stopped; the same command {way} in {escape(str(out))}"
+            text = f"stopped; the same command {progress.resumes} in {escape(str(out))}"
             Console(stderr=True).print(text, highlight=False, soft_wrap=True)
             raise typer.Exit(stopped.status) from None
         except MemoryError as error:
@@ -141,38 +146,22 @@ def _print_verdict(model: FittedModel, dataset: Dataset, data: str, out: Path) -
     console.print(f"next: noiseproof predict {place} --data NEW --out predictions.csv", soft_wrap=True)
 
 
-class FitProgress:
-    """Shows which part of a fit is computed and how long it takes: a bar on a terminal, else a line from time to time."""
+class FitProgress(ProgressBar):
+    """Shows which part of a fit or of an audit is computed and how long it takes."""
 
-    def __init__(self, shown_on: Console | None) -> None:
-        self.shown_on = shown_on
-        self.bar: Progress | None = None
+    def __init__(self, shown: Console | None) -> None:
+        super().__init__(shown)
         self.done = self.total = 0
-        self.printed = float("-inf")
-
-    def __enter__(self) -> Self:
-        if self.shown_on is not None and self.shown_on.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[left]}"))
-            self.bar = Progress(*columns, console=self.shown_on, expand=True, transient=True)
-            self.task = self.bar.add_task("", total=None, left="")
-            self.bar.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Restore the terminal."""
-        if self.bar is not None:
-            self.bar.stop()
 
     def __call__(self, stage: Stage) -> None:
         if stage.total > 1:
             self.done, self.total = stage.done, stage.total
         left = "" if stage.seconds_left is None else f"{duration(stage.seconds_left)} left"
-        if self.bar is not None:
-            self.bar.update(self.task, description=stage.name, completed=self.done, total=self.total, left=left)
-        elif self.shown_on is not None and time.monotonic() - self.printed >= LINE_SECONDS:
-            self.printed = time.monotonic()
-            text = f"{stage.name}  {self.done}/{self.total}  {left}".rstrip()
-            self.shown_on.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.update(stage.name, self.done, self.total, left)
+        if self.is_due:
+            self.line(f"{stage.name}  {self.done}/{self.total}  {left}".rstrip())
+
+    @property
+    def resumes(self) -> str:
+        """What the same command does after this one was stopped."""
+        return f"resumes after {self.done} of {self.total} parts" if self.done else "starts anew"

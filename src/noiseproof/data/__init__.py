@@ -4,6 +4,7 @@ dataset      Split (inputs in memory), ImageFiles (paths) and Dataset, the value
 frames       read_frame: tables of mixed columns from files, data frames and Arrow; read_labels: labels of any type
 table        read_table: which column has the labels, which rows are tested on; the data set that open_dataset returns
 columns      TableEncoder: numbers, categories, booleans, dates, text and embeddings as features (encoders: one column each)
+features     Features: of tables, arrays and small images on one common scale, as learners read them
 embeddings   embed: texts and images by a pretrained encoder, cached
 lists        lists of "path label" lines
 images       folders with one folder per class, decoding one file, idx files

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from noiseproof.audit import Audit
 from noiseproof.audit.noise_model import METRICS, Metric, NoiseModel
 from noiseproof.data import DataError, Examples, ImageFiles, Unlabelled, open_unlabelled
+from noiseproof.data.features import Features
 from noiseproof.fitting import MODEL_FILE
-from noiseproof.fitting.features import Features
 from noiseproof.fitting.verdict import Leader, Verdict
 from noiseproof.io.files import checksum, is_file, make_folder, write_whole
 from noiseproof.io.text import excerpt, read_json

@@ -16,38 +16,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.audit import Audit
-from noiseproof.audit.noise_model import Metric, NoiseModel, fit_noise_model
+from noiseproof.audit.noise_model import Metric, NoiseModel
 from noiseproof.audit.scores import Estimate
+from noiseproof.audit.views import FOLDS, QUICK_FOLDS, LearntViews, affordable, check_parts, checked_labels, learn_views
 from noiseproof.checks import check_integer, check_range
 from noiseproof.data import DataError, Dataset, open_dataset
 from noiseproof.data.columns import parse_kinds
-from noiseproof.data.dataset import check_classes
+from noiseproof.data.features import Features, small_images
 from noiseproof.fitting import is_model
-from noiseproof.fitting.features import Features, small_images
 from noiseproof.fitting.leaderboard import MODEL, leaderboard, recalls
 from noiseproof.fitting.model import LEARNER_FOLDER, FittedModel, check_metric, fold_mean, load_model
 from noiseproof.fitting.verdict import Verdict
 from noiseproof.io.files import checksum, is_file
 from noiseproof.io.text import excerpt
 from noiseproof.learners.base import ClassWeight
-from noiseproof.learners.catalog import LEARNERS, QUICK, default_learners
-from noiseproof.learners.crossfit import SPECS, CrossFit, Stage, TaskStore, assign_folds, crossfit, load_learner
+from noiseproof.learners.catalog import LEARNERS, default_learners
+from noiseproof.learners.crossfit import SPECS, CrossFit, Stage, TaskStore, assign_folds, load_learner
 from noiseproof.train.engine import limited_threads
 from noiseproof.version import __version__
 
-FOLDS, QUICK_FOLDS = 5, 3
-MAX_PROBABILITIES = 2**28
-"""Rows times classes; a matrix of so many probabilities takes 1 GiB"""
-MAX_VIEW_NUMBERS = 2**29
-"""Rows times classes times learners; with more of them the learners of ``QUICK`` or the first of these are used"""
-MAX_CLASSES = 4000
 MAX_SUSPECTS = 20
-IMAGES_NOTE = (
-    "the images were learnt from scratch by small networks; features of a pretrained network, an encoder, would be better: "
-    "see Images in docs/fit.md"
-)
-MAX_CLASSES_NAMED = 10
 
 
 def fit(
@@ -122,14 +110,9 @@ def fit(
     dataset = training_data(data, split_column=split_column, drop_unlabelled=drop_unlabelled, encoder=encoder, **reading)
     given = checked_labels(dataset)
     names = _learners(learners, quick, dataset.train.kind != "features")
-    fitting = _affordable(names, len(given), len(dataset.classes))
-    left_out = {
-        name: "left out, since the predictions of all learners would not fit into memory"
-        for name in names
-        if name not in fitting
-    }
+    fitting, left_out = affordable(names, len(given), len(dataset.classes))
     fold = assign_folds(given, options.fold_count(len(given)), seed, _groups(dataset, groups))
-    _check_parts(given, fold)
+    check_parts(given, fold)
     dataset = small_images(dataset)
     job = _Job(dataset, Features.of(dataset), fold, fitting, left_out, options, progress, start)
     with limited_threads(threads or 1):
@@ -217,31 +200,6 @@ def _learners(learners: Sequence[str] | None, quick: bool, images: bool) -> list
     return [name for name in LEARNERS if name in learners]
 
 
-def checked_labels(dataset: Dataset) -> NDArray[np.int64]:
-    """The given labels of a data set, if a classifier can be learnt from them within a bounded memory."""
-    check_classes(dataset, dataset.name)
-    given, classes = dataset.train.labels, len(dataset.classes)
-    counts = np.bincount(given, minlength=classes)
-    if (counts > 1).sum() < 2:
-        fault = "every label occurs once" if counts.max() == 1 else "all labels but those of one class occur once"
-        raise DataError(f"{dataset.name}: {fault}; two classes must have two examples each; are these the labels?")
-    if classes > MAX_CLASSES or len(given) * classes > MAX_PROBABILITIES:
-        most = f"up to {MAX_CLASSES:,} classes, and {MAX_PROBABILITIES:,} rows times classes, can be fitted"
-        raise DataError(
-            f"{dataset.name}: {len(given):,} rows of {classes:,} classes; {most}; merge minority classes, or take fewer rows"
-        )
-    return given
-
-
-def _affordable(names: list[str], rows: int, classes: int) -> list[str]:
-    """The learners whose predictions fit into memory together: all, or the first of those for ``quick``."""
-    most = max(1, MAX_VIEW_NUMBERS // (rows * classes))
-    if len(names) <= most:
-        return names
-    ranked = [*(name for name in QUICK if name in names), *(name for name in names if name not in QUICK)]
-    return [name for name in names if name in ranked[:most]]
-
-
 def _groups(dataset: Dataset, groups: str | Sequence[Any] | None) -> NDArray[Any] | None:
     if groups is None:
         return None
@@ -254,13 +212,6 @@ def _groups(dataset: Dataset, groups: str | Sequence[Any] | None) -> NDArray[Any
         )
         raise DataError(f"no column is called {excerpt(groups)!r}, which groups names; {there}")
     return np.asarray(frame[groups].astype("str"))
-
-
-def _check_parts(given: NDArray[np.int64], fold: NDArray[np.int64]) -> None:
-    """Every learner must see two classes."""
-    for number in range(int(fold.max()) + 1):
-        if len(np.unique(given[fold != number])) < 2:
-            raise DataError("without one of the folds there is one class only; fewer folds, or other groups, are needed")
 
 
 @dataclass(frozen=True)
@@ -286,26 +237,18 @@ class _Job:
         plain = plain_learner(data)
         settings = {name: getattr(self.options, name) for name in ("seed", "class_weight", "threads", "jobs", "minutes")}
         wanted: dict[str, Any] = {"folder": place / LEARNER_FOLDER, "progress": self.progress, **settings}
-        learners = list(dict.fromkeys([*self.names, plain]))
-        crossed = crossfit(x, data.train.labels, len(data.classes), self.fold, learners, **wanted)
+        learnt = learn_views(x, data.train.labels, len(data.classes), self.fold, self.names, also=[plain], **wanted)
         del x
-        views = [name for name in crossed.predictions if name in self.names]
-        if not views:
-            raise ValueError(f"no learner could be trained: {', '.join(why for _, why in crossed.dropped.items())}")
-        if self.progress is not None:
-            self.progress(Stage("noise model", 1, 1, None))
-        out_of_fold = np.stack([crossed.predictions[name] for name in views])
-        noise = fit_noise_model(out_of_fold, data.train.labels, fold=self.fold, seed=self.options.seed, names=views)
-        del out_of_fold
-        model = self._model(crossed, views, plain, noise, key)
+        model = self._model(learnt, plain, key)
         if kept:
             model.save(place)
         return model
 
-    def _model(self, crossed: CrossFit, views: list[str], plain: str, noise: NoiseModel, key: str) -> FittedModel:
+    def _model(self, learnt: LearntViews, plain: str, key: str) -> FittedModel:
         data, given = self.dataset, self.dataset.train.labels
-        decided = noise.decide(_known(noise.out_of_fold), self.options.metric)
-        audit = self._audit(noise, decided, len(views))
+        crossed, views, noise = learnt
+        decided = learnt.decided(self.options.metric)
+        audit = learnt.audit(data, decided)
         tested = self._tested(crossed, views, noise)
         board = leaderboard(crossed, noise, given, decided, tested)
         lines = {line.name: line for line in board}
@@ -326,25 +269,6 @@ class _Job:
         )
         files = {name: [(path, checksum(path)) for path in crossed.files[name]] for name in views if noise.weights[name] > 0}
         return FittedModel(data.classes, self.options.metric, audit, verdict, board, self.features, noise, files, key)
-
-    def _audit(self, noise: NoiseModel, decided: NDArray[np.int64], learners: int) -> Audit:
-        data, given = self.dataset, self.dataset.train.labels
-        how = (
-            f"{int(self.fold.max()) + 1}-fold cross-validation of {learners} learners, predictions out of sample; maximum "
-            "likelihood of how labels are confused and of how far each learner is to be believed, averaged over hypotheses"
-        )
-        counts = np.bincount(given, minlength=len(data.classes))
-        notes = list(data.table.notes) if data.table is not None else []
-        notes += [IMAGES_NOTE] if data.train.kind == "images" else []
-        if alone := [data.classes[k] for k in np.flatnonzero(counts == 1)]:
-            more = f" and {len(alone) - MAX_CLASSES_NAMED} more" if len(alone) > MAX_CLASSES_NAMED else ""
-            notes.append(
-                "classes with one example cannot be held out and learnt, so nothing is known of their label: "
-                f"{', '.join(alone[:MAX_CLASSES_NAMED])}{more}"
-            )
-        agreement = float((decided == given).mean())
-        estimate = _known(noise.posterior), noise.transition, noise.noise_rate, noise.rate_interval
-        return Audit(given, *estimate, agreement, data.classes, how, self.fold, True, tuple(notes))
 
     def _tested(self, crossed: CrossFit, views: list[str], noise: NoiseModel) -> dict[str, float]:
         """The accuracy of every learner and of the model on the test split, if there is one."""
@@ -371,13 +295,6 @@ class _Job:
         for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
-
-
-def _known(array: NDArray[np.float32] | None) -> NDArray[np.float32]:
-    """Of a noise model that was just fitted."""
-    if array is None:
-        raise ValueError("the noise model knows no rows")
-    return array
 
 
 def _stored(place: Path, key: str) -> FittedModel | None:

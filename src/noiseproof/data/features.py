@@ -9,8 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data import DataError, Dataset, Examples, common_size, in_memory_at
 from noiseproof.data.columns import TableEncoder
+from noiseproof.data.dataset import DataError, Dataset, Examples
+from noiseproof.data.loader import common_size, in_memory_at
 from noiseproof.io.text import excerpt
 
 MIN_SCALE = 1e-12
@@ -32,6 +33,7 @@ class Features:
         shape: Of one input that is an array.
         averaged: The side of the squares of pixels whose mean is one pixel for the learners; None where inputs are no images.
 
+    >>> from noiseproof.data import Split
     >>> features = Features.of(Dataset("xor", Split(np.eye(2, dtype=np.float32), np.array([0, 1])), None, ("a", "b")))
     >>> features.transform_inputs(np.eye(2, dtype=np.float32)).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
