@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from noiseproof.cli.output import sigterm_as_ctrl_c
+from noiseproof.io.console import sigterm_as_ctrl_c
 from noiseproof.paper import SEEDS, recipe
-from noiseproof.paper.costs import H200_EPOCH_SECONDS, RunCosts
+from noiseproof.paper.plan import H200_EPOCH_SECONDS, RunCosts
 from noiseproof.paper.reproduction import RecordsFile
 from noiseproof.report import read_records
 from noiseproof.train import Outcome, Recipe, Record, RunOptions, RunStore, StoredRun, override

@@ -35,7 +35,7 @@ from losses import PLAIN
 from torch import Tensor
 
 import noiseproof
-from noiseproof.core import RowSum, parse
+from noiseproof.core.row_sums import RowSum, parse
 from noiseproof.train.record import environment
 
 DEVICE = "cuda"

@@ -17,7 +17,7 @@ PACKAGE = "noiseproof"
 """The package itself, that is ``__init__.py``, which imports what is asked of it"""
 FOUNDATION = {
     "checks": "checks of numbers with one wording for all errors",
-    "io": "files written whole or not at all, and files of others read within limits",
+    "io": "files written whole or not at all, files of others read within limits, what commands print to",
     "keyed_random": "random numbers that are a function of their keys",
     "plugins": "modules that register data sets, networks and readers of files by name",
     "version": "the version",
@@ -133,7 +133,7 @@ BOXES = {
     "kernels": Box("the same passes as Triton kernels for CUDA, registered with core", "kernels/__init__.py", ("core",)),
     "paper": Box(
         "everything that repeats one paper: cells, recipes, official data sets, tables, figures, verdicts",
-        "paper/cells.py",
+        "paper/published.py",
         ("comparison", "data", "losses", "models", "noise", "report", "theory", "train"),
     ),
 }
@@ -267,7 +267,7 @@ WHERE = (
     ("a loss and its gradient become one fused step", "program/step.py", "fused_step"),
     ("the same is done on a GPU", "kernels/__init__.py", ""),
     ("the smallest `a` with which JAL tolerates a noise is computed", "theory/choice.py", "required_a"),
-    ("recommended hyperparameters are kept", "losses/recommended.py", ""),
+    ("recommended hyperparameters are kept", "losses/facts.py", ""),
     ("defaults for one's own data are chosen", "train/plan.py", "own_recipe"),
     ("what a result depends on is written down", "train/recipe.py", "Recipe"),
     ("one epoch is trained", "train/engine.py", "PlainEngine.train_epoch"),
@@ -288,8 +288,8 @@ WHERE = (
     ("the transition matrices that a noise model considers are made", "audit/hypotheses.py", "fit_hypotheses"),
     ("losses are compared by paired intervals", "comparison/paired.py", ""),
     ("the options of a verb are parsed", "cli/train.py", "train"),
-    ("a usage error is worded", "cli/output.py", "Commands"),
-    ("a published number, a cell, is kept with its setting", "paper/cells.py", "Cell"),
+    ("a usage error is worded", "io/console.py", "Commands"),
+    ("a published number, a cell, is kept with its setting", "paper/published.py", "Cell"),
     ("a paper's cell is judged: does our result agree", "paper/agreement.py", "compare"),
     ("an untrusted file is opened within limits", "io/__init__.py", ""),
 )

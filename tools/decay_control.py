@@ -8,7 +8,7 @@ from pathlib import Path
 
 from noiseproof.comparison.paired import paired_mean
 from noiseproof.paper import recipe
-from noiseproof.paper.contrasts import describe_lead, lead_of
+from noiseproof.paper.answer import describe_lead, lead_of
 from noiseproof.paper.groups import PaperGroup, paper_groups
 from noiseproof.report import merge, read_records
 from noiseproof.report.groups import named_seeds

@@ -24,8 +24,8 @@ from torch.nn import functional
 
 from noiseproof.models import create_model
 from noiseproof.paper import SEEDS, cells
+from noiseproof.paper.agreement import join
 from noiseproof.paper.answer import answer
-from noiseproof.paper.measured import join
 from noiseproof.paper.plan import chosen_cells
 from noiseproof.paper.tables import formatted
 from noiseproof.report import read_records

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from noiseproof.paper import PROFILES
-from noiseproof.paper.contrasts import describe_profiles, text_or_code, text_results
-from noiseproof.paper.measured import CellResult, join
+from noiseproof.paper.agreement import CellResult, join
+from noiseproof.paper.answer import describe_profiles, text_or_code, text_results
 from noiseproof.paper.plan import chosen_cells
 from noiseproof.paper.tables import marked, papers
 from noiseproof.report import read_records

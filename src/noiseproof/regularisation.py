@@ -168,14 +168,11 @@ def _sum(weight: Tensor) -> Tensor:
 def _named(model: Any) -> list[tuple[str, Tensor]]:
     """Pairs of name and parameter, a shared one under each of its names; without a name "" takes its place."""
     if isinstance(model, nn.Module):
-        named: list[tuple[str, Tensor]] = [*model.named_parameters(remove_duplicate=False)]
-        if not named:
-            raise ValueError(f"{type(model).__name__} has no parameters to penalise")
-        return named
-    if isinstance(model, Tensor):
-        raise TypeError(f"{EXPECTED_MODEL}, got one tensor: put it in a list")
-    if isinstance(model, str) or not isinstance(model, Iterable):
-        raise TypeError(f"{EXPECTED_MODEL}, got {model if isinstance(model, str | float) else type(model).__name__!r}")
+        model = model.named_parameters(remove_duplicate=False)
+    if isinstance(model, str | Tensor) or not isinstance(model, Iterable):
+        given = model if isinstance(model, str | float) else type(model).__name__
+        way = ": put it in a list" if isinstance(model, Tensor) else ""
+        raise TypeError(f"{EXPECTED_MODEL}, got {given!r}{way}")
     items: list[Any] = list(model.items() if isinstance(model, Mapping) else model)
     if not items:
         raise ValueError(f"{EXPECTED_MODEL}, got none; a generator is empty once it has been used")

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from noiseproof.audit.folds import Progress
 from noiseproof.cli import app
 from noiseproof.cli.audit import AuditProgress
-from noiseproof.cli.output import Console
 from noiseproof.data import open_dataset
+from noiseproof.io.console import Console
 
 ROWS = 90
 TRUE = np.arange(ROWS) % 3

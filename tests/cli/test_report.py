@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,9 @@ from typer.testing import CliRunner
 
 from noiseproof import paper
 from noiseproof.cli import app
-from noiseproof.paper.contrasts import text_results, with_text_results
+from noiseproof.paper.agreement import join
+from noiseproof.paper.answer import text_results, with_text_results
 from noiseproof.paper.groups import paper_groups
-from noiseproof.paper.measured import join
 from noiseproof.report import read_records, read_runs
 from noiseproof.report.groups import group_runs
 from noiseproof.train import Recipe
@@ -60,43 +59,16 @@ def test_folders_and_records_become_one_page(runs, tmp_path):
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_figures_and_features_are_drawn_from_a_run_folder(runs, tmp_path):
-    folder = next(runs.glob("digits_jal-ce*"))
-    done = noiseproof("report", runs, "--out", tmp_path / "r.html", "--figures", tmp_path / "f", "--tsne", folder)
-    assert done.exit_code == 0, done.output
-    assert {"tsne.svg", "tsne.png", "curves_digits_symmetric_0.4.svg"} <= {path.name for path in (tmp_path / "f").iterdir()}
-    assert "digits, symmetric:0.4, jal-ce" in (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "paper" not in done.stdout
-
-
 def test_errors_say_what_is_wrong(runs, tmp_path):
     for words, said in (
         (("report", tmp_path / "nothing"), "nothing does not exist; give folders of runs or .jsonl files of records"),
-        (("report", runs, "--tsne", runs), "is not the folder of a finished run"),
+        (("report", runs, "--tsne", "run"), "noiseproof reproduce has them"),
         (("report", runs, "--out", tmp_path / "no" / "r.html"), "No such file or directory"),
-        (("report", runs, "--precision", "bf16"), "noiseproof reproduce --precision does that"),
+        (("report", runs, "--precision", "bf16"), "noiseproof reproduce has them"),
     ):
         done = noiseproof(*words)
         assert done.exit_code == 2
         assert said in done.output
-
-
-def test_features_of_a_run_are_computed_without_the_code_that_its_record_names(runs, tmp_path, monkeypatch):
-    (tmp_path / "hostile_network.py").write_text("raise SystemExit('it was run')", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("sklearn.manifold.TSNE.fit_transform", lambda self, features: features[:, :2])
-    folder = tmp_path / "run"
-    shutil.copytree(next(runs.glob("digits_ce*")), folder)
-    record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
-    record["recipe"] |= {"model": "hostile_network:network", "model_options": {}}
-    (folder / "record.json").write_text(json.dumps(record), encoding="utf-8")
-    done = noiseproof("report", folder, "--out", tmp_path / "r.html", "--tsne", folder)
-    assert done.exit_code == 0, done.output
-    del record["recipe"]["dataset"]
-    (folder / "record.json").write_text(json.dumps(record), encoding="utf-8")
-    done = noiseproof("report", folder, "--out", tmp_path / "r.html", "--tsne", folder)
-    assert done.exit_code == 2
-    assert "record.json: its recipe is not one of this version: " in done.output
 
 
 def test_printed_commands_train_the_same_recipe_again():

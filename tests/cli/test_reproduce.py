@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 from noiseproof import paper
 from noiseproof.cli import app
 from noiseproof.io.files import claimed
-from noiseproof.paper import command, groups, measured, plan
-from noiseproof.paper.costs import RunCosts
-from noiseproof.paper.plan import FIGURES, Curve
+from noiseproof.paper import agreement, command, groups, plan
+from noiseproof.paper.plan import FIGURES, Curve, RunCosts
 from noiseproof.paper.reproduction import RecordsFile
 from noiseproof.paper.settings import SETTINGS
 from noiseproof.report import merge, read_records, write_records
@@ -39,7 +38,7 @@ from noiseproof.paper.settings import SETTINGS
 
 SETTINGS["digits"] |= {"epochs": int(sys.argv[1]), "confidence_epochs": ()}
 cells = tuple(Cell("sym_asym", "digits", "symmetric", rate, "CE", 90.0, 0.5, 3) for rate in (0.2, 0.4))
-sys.modules["noiseproof.paper.cells"]._all = lambda: cells
+sys.modules["noiseproof.paper.published"]._all = lambda: cells
 app(sys.argv[2:], prog_name="noiseproof")
 """
 
@@ -53,9 +52,9 @@ def run(*words, data=""):
 @pytest.fixture
 def digits(monkeypatch, tmp_path):
     """A paper with two losses on the digits, of which a run takes a quarter of a second; the arguments of a whole call."""
-    monkeypatch.setattr(sys.modules["noiseproof.paper.cells"], "_all", lambda: DIGITS)
+    monkeypatch.setattr(sys.modules["noiseproof.paper.published"], "_all", lambda: DIGITS)
     monkeypatch.setitem(SETTINGS, "digits", {**SETTINGS["digits"], "epochs": 4, "confidence_epochs": ()})
-    kept = (plan._facts, plan.run_facts, measured._usual, groups._paper_facts, groups._paper_noises)
+    kept = (plan._facts, plan.run_facts, agreement._usual, groups._paper_facts, groups._paper_noises)
     for of_the_paper in kept:
         of_the_paper.cache_clear()
     yield ["--data", tmp_path, "--out", tmp_path / "runs", "--records", tmp_path / "new" / "records.jsonl"]
@@ -177,7 +176,7 @@ def figures(digits, monkeypatch):
     amse = [Curve("amse_a", "One", f"AMSE a={a:g}", "amse", noise, (("a", a),), "digits") for a in (3.0, 30.0)]
     ce = [Curve(figure, "Two", "CE", "ce", noise, dataset="digits") for figure in ("amse_a", "tsne")]
     curves = {"amse_a": (*amse, ce[0]), "tsne": (ce[1],)}
-    monkeypatch.setattr("noiseproof.report.figures.EMBEDDED_EXAMPLES", 60)
+    monkeypatch.setattr("noiseproof.paper.figures.EMBEDDED_EXAMPLES", 60)
     for name in FIGURES:
         monkeypatch.setitem(FIGURES, name, curves.get(name, ()))
     return digits

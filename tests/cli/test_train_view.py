@@ -5,8 +5,8 @@ import time
 
 from rich.console import Console
 
-from noiseproof.cli.output import LINE_SECONDS
 from noiseproof.cli.train_view import RunDisplay
+from noiseproof.io.console import LINE_SECONDS
 from noiseproof.train import Epoch, Recipe, Record, TensorBoard
 
 

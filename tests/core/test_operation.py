@@ -13,23 +13,11 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import noiseproof
-from noiseproof.core import (
-    Backend,
-    RowSum,
-    backend_for,
-    backends,
-    chunks,
-    encode,
-    key_of,
-    plain_statistics,
-    reference,
-    register_backend,
-    row_statistics_backward,
-    row_statistics_op,
-    small,
-    statistics_of_rows,
-)
+from noiseproof.core import backends, reference, small
+from noiseproof.core.backends import Backend, backend_for, register_backend
 from noiseproof.core.dispatch_state import is_compiling
+from noiseproof.core.operation import row_statistics_backward, row_statistics_op, statistics_of_rows
+from noiseproof.core.row_sums import RowSum, encode, key_of, plain_statistics
 from noiseproof.core.statistics import Statistic, every_label_statistics, row_statistics
 
 ALL = [
@@ -98,7 +86,7 @@ def test_the_size_of_a_chunk_makes_no_difference(monkeypatch, rows_per_chunk):
     upstream = torch.ones(2 + len(ALL), 9)
     results = []
     for chunk in (10**6, 7 * rows_per_chunk):
-        monkeypatch.setattr(chunks, "CPU_CHUNK", chunk)
+        monkeypatch.setattr(reference, "CPU_CHUNK", chunk)
         values = primitives_of(logits, target, KEYS)
         results.append((values.detach(), *torch.autograd.grad(values, logits, upstream)))
     for whole, chunked in zip(*results, strict=True):
@@ -212,8 +200,7 @@ def test_a_registered_backend_runs_eager_and_compiled(fake_backend, monkeypatch)
     gradient_of(noiseproof.JALCE(), logits, target)
     assert fake_backend == ["forward", "backward"]
     # Where the reference would be traced, as on a GPU, a kernel must still be an operation in the graph, or it would never run.
-    for module in (reference, chunks):
-        monkeypatch.setattr(module, "on_cpu", lambda tensor: not is_compiling())
+    monkeypatch.setattr(reference, "on_cpu", lambda tensor: not is_compiling())
     fake_backend.clear()
     assert operations_of(noiseproof.JALCE(), logits, target) >= PASSES
     assert fake_backend == ["forward", "backward"] * 2  # compiled, and eager to compare

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import noiseproof
-from noiseproof.core import parse
+from noiseproof.core.row_sums import parse
 from noiseproof.core.statistics import FORMER_ATTRIBUTES
 from noiseproof.statistics import Statistic, row_statistics
 

@@ -18,7 +18,8 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import noiseproof
-from noiseproof.core import RowSum, register_backend
+from noiseproof.core.backends import register_backend
+from noiseproof.core.row_sums import RowSum
 from noiseproof.kernels import BACKEND, passes, single_pass, small
 
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int64: "*i64", torch.int32: "*i32"}

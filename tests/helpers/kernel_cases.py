@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.core import RowSum, reference
+from noiseproof.core import reference
+from noiseproof.core.row_sums import RowSum
 from noiseproof.kernels import passes as kernels
 
 REQUESTS = {

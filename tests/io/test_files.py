@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from noiseproof.io import files
 from noiseproof.io.files import flush, locked, make_folder, write_whole
 
 
@@ -84,33 +83,3 @@ def test_a_folder_that_was_removed_before_the_lock_is_an_error(tmp_path, monkeyp
     monkeypatch.setattr(fcntl, "flock", replaced)
     with pytest.raises(FileNotFoundError, match="run"), locked(tmp_path / "run", wait=False):
         pass
-
-
-def test_a_place_that_cannot_be_looked_at_is_an_error_and_not_an_absent_file(tmp_path):
-    """Path.exists of Python 3.14 says that nothing is there."""
-    for ask in (files.exists, files.is_file, files.is_dir):
-        with pytest.raises(OSError, match="File name too long"):
-            ask(tmp_path / ("x" * 300))
-    with pytest.raises(OSError, match="File name too long"):
-        files.find_file("x" * 300, tmp_path, "label file", "")
-
-
-def test_what_is_there_and_what_is_not(tmp_path):
-    (tmp_path / "file").write_bytes(b"")
-    (tmp_path / "to file").symlink_to("file")
-    (tmp_path / "to nothing").symlink_to("nothing")
-    (tmp_path / "to itself").symlink_to("to itself")
-    os.mkfifo(tmp_path / "pipe")
-    for name, expected in {
-        ".": (True, False, True),
-        "file": (True, True, False),
-        "to file": (True, True, False),
-        "pipe": (True, False, False),
-        "nothing": (False, False, False),
-        "file/below": (False, False, False),
-        "to nothing": (False, False, False),
-        "to itself": (False, False, False),
-        "zero\0byte": (False, False, False),
-    }.items():
-        path = tmp_path / name
-        assert (files.exists(path), files.is_file(path), files.is_dir(path)) == expected, name

@@ -12,7 +12,8 @@ import torch
 pytest.importorskip("triton", minversion="3.3", reason="needs Triton 3.3")
 
 import noiseproof
-from noiseproof.core import RowSum, backends, reference
+from noiseproof.core import backends, reference
+from noiseproof.core.row_sums import RowSum
 from noiseproof.kernels import BACKEND, passes
 from noiseproof.kernels.launch import IS_TESTED_TRITON
 from tests.helpers.cases import tied_rows

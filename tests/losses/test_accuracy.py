@@ -10,7 +10,8 @@ import torch
 from mpmath import mp, mpf
 
 import noiseproof
-from noiseproof.core import Recording, small
+from noiseproof.core import small
+from noiseproof.core.dispatch_state import Recording
 from noiseproof.losses import fused
 from tests.helpers.cases import STATISTIC, build, gradient, tied_rows
 

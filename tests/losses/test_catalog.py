@@ -11,7 +11,7 @@ import torch
 import noiseproof
 from noiseproof.core.statistics import Statistic
 from noiseproof.losses import catalog
-from noiseproof.losses.expressions import evaluate, values_of
+from noiseproof.losses.catalog import evaluate, values_of
 from tests.helpers.cases import ENTRIES, NAMES, RANDOM, all_options, build, call, draw
 
 

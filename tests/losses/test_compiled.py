@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 
 import noiseproof
-from noiseproof.core import Recording, small
+from noiseproof.core import small
+from noiseproof.core.dispatch_state import Recording
 from noiseproof.core.statistics import RowStatistics
 from noiseproof.losses.fused import keep_for_compiler, programs_of, recorded_call
 from noiseproof.program.code import decoded, encoded

@@ -5,8 +5,7 @@ import math
 import pytest
 
 import noiseproof
-from noiseproof.losses.catalog import register, register_pair
-from noiseproof.losses.expressions import both, evaluate, names_in, plus, times, values_of, with_constants
+from noiseproof.losses.catalog import both, evaluate, names_in, plus, register, register_pair, times, values_of, with_constants
 
 REFUSED = {
     "().__class__.__bases__[0]": "Attribute",

@@ -49,10 +49,7 @@ def test_the_stored_facts_are_those_of_the_classes():
 
 
 def test_the_facts_are_read_without_torch():
-    names = "facts, recommended"
-    code = (
-        f"import sys; sys.modules['torch'] = None; from noiseproof.losses import {names}; print(facts.find_facts('GCE').title)"
-    )
+    code = "import sys; sys.modules['torch'] = None; from noiseproof.losses import facts; print(facts.find_facts('GCE').title)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "Generalized cross entropy\n", done.stderr
 

@@ -111,7 +111,7 @@ def test_programs_that_differ_in_a_register_or_a_number_are_two():
 @pytest.mark.parametrize("name", ["ce", "gce", "mae", "jal-ce", "anl-fl"])
 def test_a_step_is_the_loss_by_autograd(name, largest, reduction, monkeypatch):
     monkeypatch.setattr(small, "MAX_SMALL_BATCH", largest)
-    monkeypatch.setattr("noiseproof.core.chunks.CPU_CHUNK", 21)  # three rows of seven
+    monkeypatch.setattr("noiseproof.core.reference.CPU_CHUNK", 21)  # three rows of seven
     logits, target = draw(8, 7)
     some = target.clone()
     some[[0, 4]] = -100

@@ -13,8 +13,9 @@ from torch.utils.checkpoint import checkpoint
 
 import noiseproof
 from noiseproof import LinearLoss, linear_loss
-from noiseproof.core import Backend, backends
+from noiseproof.core import backends
 from noiseproof.core import linear as operation
+from noiseproof.core.backends import Backend
 from noiseproof.core.statistics import Statistic
 from noiseproof.losses.base import RobustLoss
 from noiseproof.losses.linear import EVERY_LABEL_MATRICES, Linear

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import noiseproof
-from noiseproof.losses.recommended import recommended_settings
+from noiseproof.losses.facts import recommended_settings
 from noiseproof.train import Recipe
 from noiseproof.train.engine import Optimiser
 
@@ -209,12 +209,12 @@ def test_it_follows_the_model_to_another_dtype_and_is_copied_with_it():
     ("arguments", "message"),
     [
         ((5e-5, nn.Linear(1, 1)), "takes a module, or its parameters or named_parameters"),
-        ((torch.ones(2), 1.0), "got one tensor: put it in a list"),
+        ((torch.ones(2), 1.0), "got 'Tensor': put it in a list"),
         ((torch.optim.SGD([torch.ones(1)]), 1.0), "got 'SGD'"),
         (("model", 1.0), "got 'model'"),
         (([{"params": []}], 1.0), "got dict among them"),
         (([], 1.0), "a generator is empty once it has been used"),
-        ((nn.ReLU(), 1.0), "ReLU has no parameters"),
+        ((nn.ReLU(), 1.0), "got none"),
         ((nn.Linear(1, 1), -1.0), r"strength must be in \[0, inf\), got -1"),
         ((nn.Linear(1, 1), "5e-5"), "strength must be a number"),
         ((nn.Linear(1, 1), float("nan")), "strength must be in"),

@@ -14,7 +14,7 @@ from torch import Tensor
 import noiseproof
 from noiseproof import GradientInForward, RobustLoss, Sum
 from noiseproof.core import small
-from noiseproof.losses.expressions import evaluate, values_of
+from noiseproof.losses.catalog import evaluate, values_of
 from noiseproof.losses.fused import keep_for_compiler, recorded_call
 from tests.helpers.cases import DETACHED, ENTRIES, STATISTIC
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from noiseproof import paper
-from noiseproof.paper.contrasts import describe_lead, lead_of, leads_among
+from noiseproof.paper.answer import describe_lead, lead_of, leads_among
 from noiseproof.paper.groups import paper_groups
 
 LOSSES, DECAYS = ("JAL-CE", "CE"), ("L1", "L2")

@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from noiseproof.paper.costs import RunCosts
-from noiseproof.paper.plan import shard
+from noiseproof.paper.plan import RunCosts, shard
 from noiseproof.train import Recipe
 from noiseproof.train.run_list import PlannedRun
 

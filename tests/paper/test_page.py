@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from noiseproof import paper
+from noiseproof.paper.agreement import join
 from noiseproof.paper.answer import _chance, answer
+from noiseproof.paper.figures import Embedding
 from noiseproof.paper.groups import paper_groups
-from noiseproof.paper.measured import join
 from noiseproof.paper.page import paper_page
 from noiseproof.report import read_records
-from noiseproof.report.figures import Embedding
 from tests.helpers.records import of_own_data
 
 RECORDS = Path(__file__).resolve().parents[2] / "records"

@@ -9,8 +9,8 @@ import re
 import pytest
 
 from noiseproof.paper import cells
+from noiseproof.paper.agreement import join
 from noiseproof.paper.answer import answer
-from noiseproof.paper.measured import join
 from noiseproof.paper.plan import chosen_cells, planned_runs, run_facts
 from noiseproof.paper.tables import FORMATS, formatted, summary
 

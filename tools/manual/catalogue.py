@@ -11,10 +11,8 @@ from collections.abc import Iterable
 from manual.curves import CLASSES, drawn
 from manual.formulas import tex
 from noiseproof.losses import LossEntry, list_losses
-from noiseproof.losses.catalog import FAMILIES, SYMBOLS, describe_parameters
-from noiseproof.losses.expressions import names_in
-from noiseproof.losses.facts import facts_of
-from noiseproof.losses.recommended import recommended_settings
+from noiseproof.losses.catalog import FAMILIES, SYMBOLS, describe_parameters, names_in
+from noiseproof.losses.facts import facts_of, recommended_settings
 from noiseproof.theory import check
 
 __all__ = ["catalogue", "section"]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from noiseproof.losses.expressions import parse
+from noiseproof.losses.catalog import parse
 
 __all__ = ["tex"]
 

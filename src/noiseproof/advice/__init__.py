@@ -20,10 +20,10 @@ from noiseproof.audit import Audit
 from noiseproof.audit.result import saved_rate
 from noiseproof.io.text import read_json
 from noiseproof.losses import RobustLoss, create_loss, find_loss
-from noiseproof.losses.recommended import KINDS_OF_DATA, DataKind, RecommendedSettings, kind_of_data, recommended_settings
+from noiseproof.losses.facts import KINDS_OF_DATA, DataKind, RecommendedSettings, kind_of_data, recommended_settings
 from noiseproof.noise import LabelNoise, from_matrix
 from noiseproof.theory.choice import LOSSES_WITH_AUTO, choose_a, chosen_options
-from noiseproof.theory.weights import Noise, label_weights
+from noiseproof.theory.risk import Noise, label_weights
 
 __all__ = ["Advice", "AdvicePart", "Case", "Evidence", "MeasuredLoss", "advise", "load_evidence", "nearest_evidence"]
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from noiseproof.data import Dataset, Examples
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import ReadError, claimed, is_file, label_hash, save_arrays, write_whole
-from noiseproof.losses.recommended import kind_of_data, recommended_settings
+from noiseproof.io.files import ReadError, claimed, label_hash, save_arrays, write_whole
+from noiseproof.losses.facts import kind_of_data, recommended_settings
 from noiseproof.train import Recipe, RunOptions, TrainingData, override, own_recipe, with_noise
 from noiseproof.train.engine import fast_path_suits, precision_of
 from noiseproof.train.executors import run_in_threads
@@ -352,7 +352,7 @@ class FoldStore:
 
     def read(self, key: str, rows: int, classes: int) -> HeldOutPredictions | None:
         """What is stored, None if nothing is or it is damaged: it is computed again then."""
-        if self.folder is None or not is_file(path := self.folder / _name(key)):
+        if self.folder is None or not (path := self.folder / _name(key)).is_file():
             return None
         try:
             with NpzFile(path) as file:

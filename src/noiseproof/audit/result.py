@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.audit.stacking import expected_counts
-from noiseproof.io.files import is_file, save_arrays, write_whole
+from noiseproof.io.files import save_arrays, write_whole
 from noiseproof.io.text import cell, csv_line, printable
 from noiseproof.noise import load_labels, read_soft_labels
 
@@ -416,7 +416,7 @@ def _lines(audit: Audit, names: list[str], paths: Sequence[str] | None) -> Itera
 
 def saved_rate(folder: Path, classes: int) -> float | None:
     """The noise rate of the audit that was saved in a folder; None if its posteriors are not there."""
-    if not is_file(path := folder / POSTERIOR_FILE):
+    if not (path := folder / POSTERIOR_FILE).is_file():
         return None
     found = read_soft_labels(path, len(load_labels(path, "given")), classes)
     return None if found is None else 1 - float(found.probabilities[np.arange(len(found.given)), found.given].mean(dtype=float))

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Annotated
 
 import typer
 
-from noiseproof.cli import completion, data, noise, theory
+from noiseproof.cli import data, noise, theory
 from noiseproof.cli.advise import advise
 from noiseproof.cli.audit import audit
 from noiseproof.cli.compare import compare
-from noiseproof.cli.completion import completed
 from noiseproof.cli.demo import demo
 from noiseproof.cli.embed import embed
 from noiseproof.cli.fit import fit
 from noiseproof.cli.losses import losses
-from noiseproof.cli.output import Commands, console
 from noiseproof.cli.predict import predict
 from noiseproof.cli.report import report
-from noiseproof.cli.reproduce import reproduce
 from noiseproof.cli.train import train
+from noiseproof.io.console import Commands, console
 from noiseproof.version import __version__
 
 __all__ = ["app"]
@@ -35,7 +34,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        console.print(f"noiseproof {__version__}", highlight=False)
+        console.print(f"noiseproof {__version__}")
         raise typer.Exit
 
 
@@ -51,24 +50,23 @@ def _root(
 DATA, TRAINING, PAPER = "For your data", "For training", "For the paper"
 """The headings of ``noiseproof --help``"""
 
-app.command(rich_help_panel=DATA)(completed(fit, data=completion.datasets))
-app.command(rich_help_panel=DATA)(completed(audit, data=completion.datasets, model=completion.models))
-app.command(rich_help_panel=DATA)(completed(advise, data=completion.datasets, noise=completion.noises))
-app.command(rich_help_panel=DATA)(completed(embed, data=completion.datasets))
+for _panel, _verbs in (
+    (DATA, (fit, audit, advise, embed)),
+    (TRAINING, (train, predict, compare, losses, report, demo)),
+):
+    for _verb in _verbs:
+        app.command(rich_help_panel=_panel)(_verb)
+
+
+def _add_paper() -> None:
+    """The paper's verb, where its folder is there."""
+    if importlib.util.find_spec("noiseproof.paper") is not None:
+        from noiseproof.paper.verb import reproduce
+
+        app.command(rich_help_panel=PAPER)(reproduce)
+
+
+_add_paper()
 app.add_typer(data.app, name="data", rich_help_panel=DATA)
 app.add_typer(noise.app, name="noise", rich_help_panel=DATA)
-app.command(rich_help_panel=TRAINING)(
-    completed(train, name=completion.recipes, noise=completion.noises, model=completion.models)
-)
-app.command(rich_help_panel=TRAINING)(completed(predict, run=completion.runs))
-app.command(rich_help_panel=TRAINING)(
-    completed(compare, losses=completion.several_losses, dataset=completion.datasets, noise=completion.noises)
-)
-app.command(rich_help_panel=TRAINING)(losses)
 app.add_typer(theory.app, name="theory", rich_help_panel=TRAINING)
-app.command(rich_help_panel=TRAINING)(report)
-app.command(rich_help_panel=TRAINING)(demo)
-app.command(rich_help_panel=PAPER)(reproduce)
-completed(theory.check, loss=completion.losses, noise=completion.noises)
-completed(data.show, dataset=completion.datasets)
-completed(data.fetch, name=completion.downloads)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.output import Console, console, errors_reported, warn
+from noiseproof.cli.completion import datasets, noises
 from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, print_columns, reading_from
+from noiseproof.io.console import Console, console, errors_reported, say, warn
 from noiseproof.io.text import command_options
 
 if TYPE_CHECKING:
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
     from noiseproof.data import Dataset
 
 PLACE = "Your data, as for 'noiseproof train'; left out, say --classes and --kind."
-Place = Annotated[str | None, typer.Argument(metavar="[DATA]", help=PLACE)]
+Place = Annotated[str | None, typer.Argument(metavar="[DATA]", help=PLACE, autocompletion=datasets)]
 Labels = Annotated[str | None, typer.Option(metavar="FILE", help="Their labels, instead of the data's own.")]
 Noise = Annotated[
     str | None,
-    typer.Option(metavar="NOISE", help="The noise: 0.3, symmetric:0.3, the file of a matrix, or the folder of an audit."),
+    typer.Option(
+        metavar="NOISE",
+        help="The noise: 0.3, symmetric:0.3, the file of a matrix, or the folder of an audit.",
+        autocompletion=noises,
+    ),
 ]
 Estimate = Annotated[bool, typer.Option("--audit", help="Estimate the noise first, by a quick audit of DATA.")]
 Classes = Annotated[int | None, typer.Option(help="Number of classes, without DATA.", min=2)]
@@ -103,18 +108,18 @@ def _quick_audit(dataset: Dataset, device: str, as_json: bool) -> Audit:
     shown_on = Console(stderr=True) if as_json else console
     with progress_of(dataset.train, shown_on) as progress:
         found = audit_labels(dataset, quick=True, device=device_named(device), progress=progress)
-    shown_on.print(f"quick audit: {found}", markup=False, highlight=False, soft_wrap=True)
+    shown_on.print(f"quick audit: {found}", markup=False, soft_wrap=True)
     return found
 
 
 def _print_advice(advice: Advice) -> None:
     """The parts, what they rest on, warnings and commands."""
-    console.print(f"for {advice.case}:", markup=False, highlight=False, soft_wrap=True)
+    say(f"for {advice.case}:")
     width = max(len(part.what) for part in advice.parts)
     for part in advice.parts:
         line = f"[bold]{part.what:{width}}  {escape(part.value)}[/]\n{' ' * width}  [dim]{part.basis}:[/] {escape(part.reason)}"
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     for text in advice.warnings:
         warn(text)
     for command in advice.commands:
-        console.print(f"next: {escape(command)}", highlight=False, soft_wrap=True)
+        console.print(f"next: {escape(command)}", soft_wrap=True)

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from noiseproof.cli.completion import datasets
 from noiseproof.cli.fit import FitProgress
-from noiseproof.cli.output import (
+from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, print_columns, reading_from
+from noiseproof.cli.train import Device, Json, Model, SkipCorrupt, Workers
+from noiseproof.io.console import (
     Console,
     ProgressBar,
     console,
@@ -22,10 +25,10 @@ from noiseproof.cli.output import (
     errors_reported,
     import_local_modules,
     printable,
+    say,
     sigterm_as_ctrl_c,
     warn,
 )
-from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, print_columns, reading_from
 from noiseproof.io.text import command_options
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from noiseproof.data import Dataset, Examples
 
 PLACE = "A table with a column of labels, an .npz file, an image folder, a list of image files, or a data set's name."
-Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE)]
+Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE, autocompletion=datasets)]
 Labels = Annotated[str | None, typer.Option(metavar="FILE", help="The labels to audit, instead of the data's own.")]
 Features = Annotated[
     str | None, typer.Option(metavar="FILE", help="Features [N, D], .npy or .npz, by which the nearest neighbours are found.")
@@ -52,18 +55,13 @@ Epochs = Annotated[
     int | None, typer.Option(help="Learn by networks with so many epochs; for images the default depends on their size.", min=1)
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the folds, the networks and the bootstrap.", min=0, max=2**32 - 1)]
-Model = Annotated[str | None, typer.Option(help="cnn5, cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")]
 Decisions = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Decisions that the page exported: write the data with them, train nothing.")
 ]
 Shown = Annotated[int, typer.Option("--examples", metavar="N", help="Suspicious examples on the page.", min=1, max=2000)]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
-Workers = Annotated[int, typer.Option(help="Processes that decode image files.", min=0)]
 Threads = Annotated[int | None, typer.Option(help="Threads of each task; 1 by default for learners and small networks.", min=1)]
-SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out damaged image files instead of stopping.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the summary only, and warnings on stderr.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object only; progress goes to stderr.")]
 MAX_WARNINGS = 8
 LONG_SECONDS = 30 * 60
 """An audit that takes longer suggests what is faster"""
@@ -201,12 +199,12 @@ def _audit_by_training(
             given |= {"folder": out / "folds", "device": device_named(device)}
             if shown_on is not None and uses_small_network(dataset.train, options["model"], given["device"]):
                 text = f"no GPU: the images are learnt by a small network, {SMALL_NETWORK}; --model names another"
-                shown_on.print(text, highlight=False, soft_wrap=True)
+                shown_on.print(text, soft_wrap=True)
             return audit_labels(dataset, progress=progress, **given)
         except KeyboardInterrupt:
             progress.close()
             text = f"stopped; the same command {progress.resumes} in {escape(str(out))}"
-            Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+            Console(stderr=True).print(text, soft_wrap=True)
             raise typer.Exit(stopped.status) from None
         except OutOfMemoryError as error:
             raise ValueError(str(error)) from error
@@ -231,20 +229,18 @@ def _apply_decisions(dataset: Dataset, place: str, reading: dict[str, Any], deci
     counts = ", ".join(
         f"{count} {word}" for word, count in zip(("kept", "relabelled", "dropped"), found.counts.values(), strict=True)
     )
-    _print(f"{counts} by decision; {int(found.kept.sum())} examples in {escape(str(written))}")
-    _print(f"next: noiseproof train jal-ce --data {escape(shlex.join([str(written), *command_options(reading)]))}")
+    say(f"{counts} by decision; {int(found.kept.sum())} examples in {written}")
+    say(f"next: noiseproof train jal-ce --data {shlex.join([str(written), *command_options(reading)])}")
 
 
 def _print_summary(audit: Audit, name: str, out: Path, commands: dict[str, str]) -> None:
     """The summary in a few lines, warnings, where its files are, and what to run next."""
     headline, sentences = audit.summary()
-    _print(f"[bold]{escape(printable(name))}: {escape(headline[0].lower() + headline[1:])}[/]")
-    for sentence in sentences:
-        _print(escape(sentence))
+    console.print(f"[bold]{escape(printable(name))}: {escape(headline[0].lower() + headline[1:])}[/]", soft_wrap=True)
+    say(*sentences)
     _print_warnings(audit)
-    _print(f"{escape(str(out / 'audit.html'))} shows the most suspicious and takes decisions; audit.csv lists all labels")
-    for purpose, command in commands.items():
-        _print(f"next, {purpose}: {escape(command)}")
+    say(f"{out / 'audit.html'} shows the most suspicious and takes decisions; audit.csv lists all labels")
+    say(*(f"next, {purpose}: {command}" for purpose, command in commands.items()))
 
 
 def _print_warnings(audit: Audit) -> None:
@@ -253,10 +249,6 @@ def _print_warnings(audit: Audit) -> None:
         warn(text)
     if (further := len(audit.warnings) - MAX_WARNINGS) > 0:
         warn(f"and {further} more, in audit.html with the classes")
-
-
-def _print(line: str) -> None:
-    console.print(line, highlight=False, soft_wrap=True)
 
 
 def progress_of(

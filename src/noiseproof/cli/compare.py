@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noiseproof.cli.output import (
+from noiseproof.cli.completion import datasets, several_losses
+from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, reading_from
+from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, SkipCorrupt, TestSize, Threads, Workers
+from noiseproof.io.console import (
     Console,
     ProgressBar,
     Stopped,
@@ -22,8 +25,6 @@ from noiseproof.cli.output import (
     sigterm_as_ctrl_c,
     warn,
 )
-from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, reading_from
-from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, SkipCorrupt, TestSize, Threads, Workers
 
 if TYPE_CHECKING:
     from noiseproof.train import Recipe
@@ -32,13 +33,20 @@ __all__ = ["compare"]
 
 Losses = Annotated[
     str,
-    typer.Argument(metavar="LOSSES", help="Names with commas between, with options in parentheses: ce,gce,'jal-ce(a=20)'."),
+    typer.Argument(
+        metavar="LOSSES",
+        help="Names with commas between, with options in parentheses: ce,gce,'jal-ce(a=20)'.",
+        autocompletion=several_losses,
+    ),
 ]
 Data = Annotated[
     str | None,
     typer.Option(metavar="PLACE", help="Your data, as for 'noiseproof train'; with --dataset, the folder of data sets."),
 ]
-Named = Annotated[str | None, typer.Option("--dataset", metavar="NAME", help="digits, cifar10, ...: trained by its recipe.")]
+Named = Annotated[
+    str | None,
+    typer.Option("--dataset", metavar="NAME", help="digits, cifar10, ...: trained by its recipe.", autocompletion=datasets),
+]
 Seeds = Annotated[int, typer.Option(help="Runs of each loss; six or more for bootstrap intervals.", min=1)]
 First = Annotated[int, typer.Option("--seed", help="The first seed; the others follow it.", min=0, max=2**32 - 1)]
 REGULARISATIONS = "Each loss with each of these: l1:5e-5,l2:1e-4,none. Left out: the recipe's own."

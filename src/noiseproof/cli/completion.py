@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
-
-F = TypeVar("F", bound=Callable[..., Any])
-Completer = Callable[[str], list[str]]
-
-
-def completed(command: F, **completers: Completer) -> F:
-    """A command whose parameters of these names are completed. Their annotations must be aliases of a module."""
-    hints = get_type_hints(command, include_extras=True)
-    for name, completer in completers.items():
-        hints[name].__metadata__[0].autocompletion = completer
-    return command
 
 
 def losses(incomplete: str) -> list[str]:

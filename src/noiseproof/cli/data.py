@@ -14,7 +14,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as Bars
 
-from noiseproof.cli.output import console, errors_reported
+from noiseproof.cli.completion import datasets, downloads
+from noiseproof.io.console import console, errors_reported, say
 
 if TYPE_CHECKING:
     from noiseproof.data.registry import NamedDataset, Progress
@@ -23,8 +24,10 @@ app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_he
 
 FOLDER = "Folder of data sets; else $NOISEPROOF_DATA, else ~/.cache/noiseproof."
 Root = Annotated[Path | None, typer.Option("--data", help=FOLDER)]
-NameOrPath = Annotated[str, typer.Argument(metavar="NAME_OR_PATH", help="A name, a folder, an .npz file or a list.")]
-Name = Annotated[str, typer.Argument(help="A data set; 'noiseproof data list' lists them.")]
+NameOrPath = Annotated[
+    str, typer.Argument(metavar="NAME_OR_PATH", help="A name, a folder, an .npz file or a list.", autocompletion=datasets)
+]
+Name = Annotated[str, typer.Argument(help="A data set; 'noiseproof data list' lists them.", autocompletion=downloads)]
 
 
 class SplitName(StrEnum):
@@ -41,10 +44,10 @@ def fetch(name: Name, data: Root = None) -> None:
         with errors_reported(), _progress() as progress:
             folder = fetch_files(name, data, progress=progress)
     except KeyboardInterrupt:
-        console.print("stopped; nothing was left behind", highlight=False)
+        console.print("stopped; nothing was left behind")
         raise typer.Exit(130) from None
     said = f"{name} is in {folder}, and its checksums are the published ones"
-    console.print(said, markup=False, highlight=False, soft_wrap=True)
+    say(said)
 
 
 @app.command("list")
@@ -76,14 +79,14 @@ def show(
         summary = describe(dataset, data, split=split.value, labels=labels, name=name, check=check)
         if png is not None:
             summary.plot(png, seed)
-    console.print(str(summary), markup=False, highlight=False)
+    console.print(str(summary), markup=False)
     if png is not None:
-        console.print(f"wrote {png}", markup=False, highlight=False, soft_wrap=True)
+        say(f"wrote {png}")
 
 
 def _print_list(found: dict[str, tuple[NamedDataset, str | None]], root: Path, options: str) -> None:
     """``options`` are those of a command that fetches into this root."""
-    console.print(f"data sets in {root}", markup=False, highlight=False, soft_wrap=True)
+    say(f"data sets in {root}")
     for name, (known, place) in found.items():
         if place is not None:
             line = f"  [green]here[/]     {name:16} {escape(place)}"
@@ -91,8 +94,8 @@ def _print_list(found: dict[str, tuple[NamedDataset, str | None]], root: Path, o
             line = f"  fetch    {name:16} noiseproof data fetch {name}{escape(options)}"
         else:
             line = f"  [dim]by hand[/]  {name:16} [dim]{escape(known.by_hand)}[/]"
-        console.print(line, highlight=False, soft_wrap=True)
-    console.print("or give a place: an .npz file, a list of images, a folder of images or of official files", highlight=False)
+        console.print(line, soft_wrap=True)
+    console.print("or give a place: an .npz file, a list of images, a folder of images or of official files")
 
 
 @contextlib.contextmanager
@@ -106,7 +109,7 @@ def _progress() -> Iterator[Progress]:
             if told.get(name) != step:
                 told[name] = step
                 of = f" of {total / 1e6:.1f}" if total else ""
-                console.print(f"{name}: {have / 1e6:.1f}{of} MB", markup=False, highlight=False)
+                console.print(f"{name}: {have / 1e6:.1f}{of} MB", markup=False)
 
         yield tell
         return

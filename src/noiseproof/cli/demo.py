@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noiseproof.cli.output import console, fail
+from noiseproof.io.console import console, fail
 
 
 def demo(

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noiseproof.cli.output import Console, console, errors_reported, import_local_modules, sigterm_as_ctrl_c
+from noiseproof.cli.completion import datasets
 from noiseproof.cli.reading import EmbeddingProgress
+from noiseproof.io.console import Console, console, errors_reported, import_local_modules, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 PLACE = "A table with a column of texts or images, images (a folder, a list or one), an .npz file, or a data set's name."
-Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE)]
+Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE, autocompletion=datasets)]
 Encoder = Annotated[
     str,
     typer.Option(metavar="MODEL", help="Name or folder of a sentence-transformers or a vision model, or module:function."),

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.output import (
+from noiseproof.cli.completion import datasets
+from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, print_columns, reading_from
+from noiseproof.io.console import (
     Console,
     ProgressBar,
     console,
@@ -22,7 +24,6 @@ from noiseproof.cli.output import (
     sigterm_as_ctrl_c,
     warn,
 )
-from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, print_columns, reading_from
 from noiseproof.io.text import command_options
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class ClassWeights(StrEnum):
 
 
 PLACE = "A table (.csv, .tsv, .parquet, .jsonl), an .npz file, a folder or list of images, or a data set's name."
-Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE)]
+Data = Annotated[str, typer.Argument(metavar="DATA", help=PLACE, autocompletion=datasets)]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the model and its report.")]
 Groups = Annotated[str | None, typer.Option(metavar="COLUMN", help="Rows with the same value are in one fold.")]
 Metric = Annotated[Metrics, typer.Option(help="What predictions are decided for.")]
@@ -125,7 +126,7 @@ def _fitted(dataset: Dataset, out: Path, options: dict[str, Any], shown_on: Cons
         except KeyboardInterrupt:
             progress.close()
             text = f"stopped; the same command {progress.resumes} in {escape(str(out))}"
-            Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+            Console(stderr=True).print(text, soft_wrap=True)
             raise typer.Exit(stopped.status) from None
         except MemoryError as error:
             fail(f"{str(error) or 'the memory is not enough'}; --quick needs less, and --learners names some")

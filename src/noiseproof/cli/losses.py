@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseproof.cli.completion import losses as loss_names
-from noiseproof.cli.output import console, errors_reported, import_local_modules
+from noiseproof.io.console import console, errors_reported, import_local_modules
 
 if TYPE_CHECKING:
     from noiseproof.losses.facts import LossFacts
@@ -51,7 +51,7 @@ def loss_table(losses: tuple[LossFacts, ...]) -> Table:
 
 def loss_page(facts: LossFacts) -> Group:
     """What is known of one loss, without the code that uses it."""
-    from noiseproof.losses.recommended import recommended_settings
+    from noiseproof.losses.facts import recommended_settings
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")

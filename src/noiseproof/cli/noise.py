@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseproof.cli.completion import datasets, noises
-from noiseproof.cli.output import console, errors_reported, warn
+from noiseproof.io.console import console, errors_reported, say, warn
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,7 @@ def make(
         made = make_noisy_labels(spec, clean_labels(labels, name, dataset, data), out, classes=classes, seed=seed, rule=rule)
     if made.warning:
         warn(made.warning)
-    console.print(str(made), markup=False, highlight=False, soft_wrap=True)
+    say(str(made))
 
 
 @app.command()
@@ -73,7 +73,7 @@ def verify(
     with errors_reported():
         nothing = labels is None and dataset is None and name is None
         verified = verify_noisy_labels(manifest, None if nothing else clean_labels(labels, name, dataset, data))
-    console.print(f"[green]fine[/]: {verified}", highlight=False)
+    console.print(f"[green]fine[/]: {verified}")
 
 
 @app.command()
@@ -91,10 +91,10 @@ def show(
         found = noise_matrix(spec, classes)
         if png is not None:
             found.plot(png)
-    console.print(str(found), markup=False, highlight=False)
+    console.print(str(found), markup=False)
     console.print(heat_map(found.matrix))
     for line in filter(None, (found.note, "" if png is None else f"wrote {png}")):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(line)
 
 
 def heat_map(matrix: NDArray[np.float64]) -> Table:

@@ -15,9 +15,10 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from noiseproof.cli.completion import runs
 from noiseproof.cli.fit import Metrics
-from noiseproof.cli.output import Console, console, errors_reported, fail, import_local_modules, sigterm_as_ctrl_c, warn
 from noiseproof.cli.reading import Label
+from noiseproof.io.console import Console, console, errors_reported, fail, import_local_modules, sigterm_as_ctrl_c, warn
 
 if TYPE_CHECKING:
     from noiseproof.train import PredictionTable
@@ -33,7 +34,7 @@ class Format(StrEnum):
 
 
 HELP = "Folder of a model of noiseproof fit, or of a finished run, or its weights.safetensors."
-Run = Annotated[str, typer.Argument(metavar="MODEL", help=HELP)]
+Run = Annotated[str, typer.Argument(metavar="MODEL", help=HELP, autocompletion=runs)]
 Data = Annotated[
     str,
     typer.Option(metavar="PLACE", help="A table, an .npz file, images (a folder, a list or one), or a data set's name."),
@@ -130,7 +131,7 @@ def _allow(encoder: str) -> None:
 
 
 def _form(out: str, written: Format | None, data: str) -> PredictionFormat:
-    from noiseproof.io.files import exists, file_and_name, is_dir
+    from noiseproof.io.files import file_and_name
     from noiseproof.train.predictions import format_of
 
     try:
@@ -142,9 +143,9 @@ def _form(out: str, written: Format | None, data: str) -> PredictionFormat:
     if out == "-":
         return form
     file, given = Path(out).expanduser(), file_and_name(data)[0]
-    if not is_dir(file.parent):
+    if not file.parent.is_dir():
         raise FileNotFoundError(f"--out {out}: no folder {file.parent}")
-    if exists(file) and exists(given) and file.samefile(given):
+    if file.exists() and given.exists() and file.samefile(given):
         raise ValueError(f"--out {out}: the data would be written over; choose another file")
     return form
 

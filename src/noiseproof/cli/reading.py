@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noiseproof.cli.output import LINE_SECONDS, Console, import_local_modules
+from noiseproof.io.console import LINE_SECONDS, Console, import_local_modules
 
 if TYPE_CHECKING:
     from noiseproof.data import Table
@@ -78,4 +78,4 @@ def print_columns(table: Table | None, classes: tuple[str, ...], shown: Console 
     if table is None or shown is None:
         return
     for line in table.described(classes, MAX_LINES):
-        shown.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        shown.print(f"  {line}", markup=False, soft_wrap=True)

@@ -12,7 +12,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from noiseproof.cli.output import console, errors_reported, import_local_modules
+from noiseproof.cli.completion import losses as loss_names
+from noiseproof.cli.completion import noises
+from noiseproof.io.console import console, errors_reported, import_local_modules, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,8 +26,12 @@ if TYPE_CHECKING:
 app = typer.Typer(help="What a loss makes of label noise, before any training.", no_args_is_help=True)
 
 MAX_CLASSES_SHOWN = 20  # classes in a table
-Loss = Annotated[str, typer.Argument(help="A loss, with options in parentheses: jal-ce, 'jal-ce(a=9)', gce.")]
-Noise = Annotated[str | None, typer.Option(help="symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, ...")]
+Loss = Annotated[
+    str, typer.Argument(help="A loss, with options in parentheses: jal-ce, 'jal-ce(a=9)', gce.", autocompletion=loss_names)
+]
+Noise = Annotated[
+    str | None, typer.Option(help="symmetric:0.8, pairflip:0.2, asymmetric-cifar10:0.4, ...", autocompletion=noises)
+]
 Matrix = Annotated[Path | None, typer.Option(help="Or a transition matrix: a .csv, .npy or .json file.")]
 Classes = Annotated[int | None, typer.Option(help="Number of classes, where the noise does not say it.", min=2)]
 Format = Annotated[str, typer.Option("--format", help="table or json.")]
@@ -57,18 +63,18 @@ def required_a(
     if len(set(each.round(9))) > 1:
         console.print(bounds_table(weights, each))
     if largest is not None:
-        console.print(f"a >= {round_up(largest)} is enough for every class (q = {q:g})", highlight=False)
+        console.print(f"a >= {round_up(largest)} is enough for every class (q = {q:g})")
         chosen = _chosen(weights, q)
-        console.print(ADVICE + ("" if chosen is None else f" a=auto takes {chosen:g}."), style="dim", highlight=False)
+        console.print(ADVICE + ("" if chosen is None else f" a=auto takes {chosen:g}."), style="dim")
     else:
         named = ", ".join(map(str, none[:MAX_CLASSES_SHOWN])) + (", ..." if len(none) > MAX_CLASSES_SHOWN else "")
         rest = each[np.isfinite(each)]
-        console.print(f"no a is enough for {len(none)} of {len(each)} classes: {named}", highlight=False)
+        console.print(f"no a is enough for {len(none)} of {len(each)} classes: {named}")
         console.print(
             "There another label is given as often as the clean one, and no loss can tell which is right.", style="dim"
         )
         if len(rest):
-            console.print(f"a >= {round_up(float(rest.max()))} is enough for the others (q = {q:g})", highlight=False)
+            console.print(f"a >= {round_up(float(rest.max()))} is enough for the others (q = {q:g})")
 
 
 def round_up(a: float) -> str:
@@ -115,7 +121,7 @@ def check(loss: Loss, noise: Noise = None, matrix: Matrix = None, classes: Class
     console.print(table)
     if len(found.classes) > MAX_CLASSES_SHOWN:
         console.print(f"the first {MAX_CLASSES_SHOWN} of {len(found.classes)} classes; --format json has all", style="dim")
-    console.print(str(found), markup=False, highlight=False)
+    console.print(str(found), markup=False)
 
 
 COLOURS = {"yes": "[green]yes[/]", "no": "[red]no[/]", "not dominant": "[red]cannot[/]", "not found": "[yellow]it seems[/]"}
@@ -137,8 +143,8 @@ def picture(
         specs = [spec.strip() for spec in noise.split(",")]
         found = theory.draw_risk(criterion, specs, out, f"risk of {loss}")
     for spec, least in zip(specs, found, strict=True):
-        console.print(f"{spec}: least at {_point(least)}", markup=False, highlight=False)
-    console.print(f"wrote {out}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{spec}: least at {_point(least)}", markup=False)
+    say(f"wrote {out}")
 
 
 def weights_of(noise: str | None, matrix: Path | None, classes: int | None, how: str) -> NDArray[np.float64]:

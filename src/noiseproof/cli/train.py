@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.output import Console, Stopped, console, errors_reported, fail, import_local_modules, sigterm_as_ctrl_c
+from noiseproof.cli.completion import models, noises, recipes
 from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, Test, reading_from
+from noiseproof.io.console import Console, Stopped, console, errors_reported, fail, import_local_modules, sigterm_as_ctrl_c
 
 if TYPE_CHECKING:
     from noiseproof.cli.train_view import RunDisplay
@@ -26,8 +27,8 @@ __all__ = ["changes_from", "noise_from", "train"]
 
 RECIPES = "DATASET/LOSS of the paper, or a loss with --data. Examples: cifar10/jal-ce, jal-ce."
 NOISES = "symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file."
-Name = Annotated[str, typer.Argument(metavar="RECIPE", help=RECIPES)]
-Noise = Annotated[str, typer.Option(help=NOISES)]
+Name = Annotated[str, typer.Argument(metavar="RECIPE", help=RECIPES, autocompletion=recipes)]
+Noise = Annotated[str, typer.Option(help=NOISES, autocompletion=noises)]
 Seed = Annotated[int, typer.Option(help="Of the noise, the network and the order.", min=0, max=2**32 - 1)]
 Data = Annotated[
     str | None,
@@ -35,7 +36,8 @@ Data = Annotated[
 ]
 SOFT = "Labels to train on, or the posterior.npz of an audit; the data's own, if they differ, count as clean."
 Labels = Annotated[str | None, typer.Option(metavar="FILE", help=SOFT)]
-Model = Annotated[str | None, typer.Option(help="cnn5, cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function.")]
+MODELS = "cnn5, cnn8, mlp, resnet18, resnet34, resnet50 or package.module:function."
+Model = Annotated[str | None, typer.Option(help=MODELS, autocompletion=models)]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: epochs=100, lr=0.02, loss.a=20, loss.a=auto."),
@@ -155,13 +157,12 @@ def train(
 
 def recipe_from(name: str, noise: str, seed: int, data: str | None, profile: str) -> Recipe | str:
     """The paper's recipe that DATASET/LOSS names, or the name of a loss to train on data of one's own."""
-    from noiseproof.io.files import is_file
 
     if "/" in name:
         from noiseproof import paper
 
         recipe = paper.recipe(name, noise=noise, seed=seed, profile=profile)
-        if data is not None and is_file(Path(data).expanduser()):
+        if data is not None and Path(data).expanduser().is_file():
             raise ValueError(
                 f"{data}: with DATASET/LOSS, --data is the folder of data sets; for data of your own give the loss alone: "
                 f"noiseproof train {recipe.loss} --data {data}"
@@ -238,13 +239,12 @@ def _trained(
 
 def _draw(record: Record, folder: Path) -> None:
     """The curves beside the record, unless they are there and no older."""
-    from noiseproof.io.files import exists
     from noiseproof.report.figures import CURVES_FILE, draw_curves
     from noiseproof.train.record import RECORD
 
     with suppress(OSError, ImportError):  # the folder of a finished run may be read-only
         drawn = folder / CURVES_FILE
-        if record.epochs and not (exists(drawn) and drawn.stat().st_mtime_ns >= (folder / RECORD).stat().st_mtime_ns):
+        if record.epochs and not (drawn.exists() and drawn.stat().st_mtime_ns >= (folder / RECORD).stat().st_mtime_ns):
             draw_curves(record.as_dict(), folder)
 
 
@@ -252,7 +252,6 @@ def _draw(record: Record, folder: Path) -> None:
 def _endings(plan: RunPlan, as_json: bool, stopped: Stopped) -> Iterator[None]:
     """Report an early end of the run, from one of the processes, with its exit status."""
     from noiseproof.cli.train_view import as_json_text
-    from noiseproof.io.files import is_file
     from noiseproof.plugins import place_in
     from noiseproof.train import DivergenceError, OutOfMemoryError, Record
     from noiseproof.train.distributed import LostProcessError
@@ -262,12 +261,12 @@ def _endings(plan: RunPlan, as_json: bool, stopped: Stopped) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        kept = is_file(plan.folder / "checkpoint.safetensors")
+        kept = (plan.folder / "checkpoint.safetensors").is_file()
         way = "goes on from the last checkpoint" if kept else "starts anew, there was no checkpoint yet"
-        problem.print(f"stopped; the same command {way} in {escape(str(plan.folder))}", highlight=False, soft_wrap=True)
+        problem.print(f"stopped; the same command {way} in {escape(str(plan.folder))}", soft_wrap=True)
         raise typer.Exit(stopped.status) from None
     except DivergenceError as error:
-        problem.print(f"[bold red]diverged:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        problem.print(f"[bold red]diverged:[/] {escape(str(error))}", soft_wrap=True)
         record = Record.read(plan.folder)
         if speaks and record is not None:
             _draw(record, plan.folder)

@@ -11,8 +11,8 @@ from pathlib import Path
 import typer
 from rich.markup import escape
 
-from noiseproof.cli.output import Console, ProgressBar, console, duration, printable, warn
 from noiseproof.cli.reading import print_columns
+from noiseproof.io.console import Console, ProgressBar, console, duration, printable, warn
 from noiseproof.train import Callback, Epoch, Recipe, Record, RunOptions, RunPlan, TrainingData
 from noiseproof.train.engine import fast_path_suits
 from noiseproof.train.training_data import WARM_START_HINT, data_warnings, rare_class_warnings
@@ -29,13 +29,13 @@ def print_recipe(plan: RunPlan, as_json: bool) -> None:
         return
     for key, value in facts.items():
         text = value if isinstance(value, str) else json.dumps(value)
-        console.print(f"{key:18} {escape(text)}", highlight=False, soft_wrap=True)
+        console.print(f"{key:18} {escape(text)}", soft_wrap=True)
     if plan.recipe.loss != "ce":
         note = "robust losses learn slowly; 'noiseproof train --help' has an example"
-        console.print(f"[dim]{'on epochs':18} {note}[/]", highlight=False, soft_wrap=True)
+        console.print(f"[dim]{'on epochs':18} {note}[/]", soft_wrap=True)
     chosen = [("why", text) for text in plan.recipe.why]
     for key, text in (*chosen, ("the loss in full", repr(plan.recipe.criterion())), ("folder", str(plan.folder))):
-        console.print(f"[dim]{key:18} {escape(text)}[/]", highlight=False, soft_wrap=True)
+        console.print(f"[dim]{key:18} {escape(text)}[/]", soft_wrap=True)
 
 
 def print_start(plan: RunPlan, options: RunOptions, shown: Console | None, timeout: float) -> None:
@@ -65,7 +65,7 @@ def print_start(plan: RunPlan, options: RunOptions, shown: Console | None, timeo
     if not finished and task.soft is None and fast_path_suits(recipe, task.train, options):
         lines.append("[dim]the step is compiled for this GPU first, which can take a minute[/]")
     for line in lines:
-        shown.print(line, highlight=False, soft_wrap=True)
+        shown.print(line, soft_wrap=True)
 
 
 def _warnings(recipe: Recipe, task: TrainingData, options: RunOptions) -> Iterator[str]:
@@ -171,15 +171,15 @@ def print_result(record: Record, task: TrainingData, folder: Path, quiet: bool, 
     if as_json:
         typer.echo(as_json_text(record, folder))
         return
-    console.print(result_line(record), highlight=False, soft_wrap=True)
+    console.print(result_line(record), soft_wrap=True)
     if not quiet:
         if by_class := class_line(record, task.classes):
-            console.print(escape(printable(by_class)), highlight=False, soft_wrap=True)
+            console.print(escape(printable(by_class)), soft_wrap=True)
         times = ", ".join(f"{phase} {duration(seconds)}" for phase, seconds in record.phases().items())
-        console.print(f"[dim]{times}; files in {escape(str(folder))}[/]", highlight=False, soft_wrap=True)
+        console.print(f"[dim]{times}; files in {escape(str(folder))}[/]", soft_wrap=True)
         own = ["--model", record.recipe["model"]] if ":" in record.recipe["model"] else []
         command = shlex.join(["noiseproof", "predict", str(folder), "--data", "PLACE", "--out", "predictions.csv", *own])
-        console.print(f"[dim]for new examples: {escape(command)}[/]", highlight=False, soft_wrap=True)
+        console.print(f"[dim]for new examples: {escape(command)}[/]", soft_wrap=True)
 
 
 def class_line(record: Record, classes: Sequence[str]) -> str:

@@ -308,12 +308,10 @@ def _signed(value: float) -> str:
 
 def _figure(found: Comparison) -> Any:
     """The interval of a difference is drawn from the mean of the best."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     rows = found.rows()
     figure = Figure(figsize=(7, 1.3 + 0.45 * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)
     axis = figure.subplots()
     best = found.ranking.competitors[0].sample.mean if found.ranking.competitors else 0.0
     for place, (one, ranked, _) in enumerate(rows):

@@ -12,7 +12,6 @@ import torch
 
 from noiseproof.comparison.result import CompetitorResult
 from noiseproof.data import Dataset
-from noiseproof.io.files import is_file
 from noiseproof.losses import find_loss
 from noiseproof.noise import LabelNoise, clean_accuracy, from_spec
 from noiseproof.train import (
@@ -158,7 +157,7 @@ class ComparisonRuns:
         if (code := loss_code_hash(recipe)) is not None:
             facts["loss"] = code  # of one's own loss, which the other competitors do not have
         stored = self.store.find(identity(recipe.as_dict(), facts))
-        if stored is None and is_file((folder := self.store.folder_for(recipe)) / RECORD):
+        if stored is None and ((folder := self.store.folder_for(recipe)) / RECORD).is_file():
             raise ValueError(f"the data have changed since {folder} was trained: choose another --out, or move it away")
         return PlannedRun(recipe, recipe.as_dict(), stored)
 

@@ -47,43 +47,16 @@ the label, the fourth has nothing to cancel. With two classes ``(K-1) p_j - 1`` 
 A class at -inf is masked: it is in no sum, K - 1 is then the number of the others that are left, and its dz is 0.
 
 statistics      the statistics of a row by name, and where a loss gets them from
-row_sums        RowSum, what the operation computes besides nll and log1m; the definition in plain torch
+row_sums        RowSum, what the operation computes besides nll and log1m; the definition in plain torch; what a class adds
 reference       the two passes in plain torch, which run everywhere
 small           the same for a small batch on the CPU, both passes together
-chunks          rows in chunks, and the memory that a chunk is worked on in
-class_terms     what each class adds to a focal or power sum, and its gradient
 backends        which implementation of the passes runs on which device
 dispatch_state  whether compilers, transforms or dispatch modes are active
 operation       the registered operations, their gradients and vmap rules
 linear          the operation on hidden states and a linear head, a chunk of the logits at a time
 """
 
-from noiseproof.core import reference as reference
-from noiseproof.core import small as small
-from noiseproof.core.backends import REFERENCE as REFERENCE
 from noiseproof.core.backends import Backend, ProgramRunner, register_backend
-from noiseproof.core.backends import backend_for as backend_for
-from noiseproof.core.backends import backend_of_device as backend_of_device
-from noiseproof.core.dispatch_state import Recording as Recording
-from noiseproof.core.dispatch_state import has_dispatch_mode as has_dispatch_mode
-from noiseproof.core.dispatch_state import is_compiling as is_compiling
-from noiseproof.core.dispatch_state import is_eager_cpu as is_eager_cpu
-from noiseproof.core.dispatch_state import is_mapped as is_mapped
-from noiseproof.core.dispatch_state import is_transformed as is_transformed
-from noiseproof.core.dispatch_state import only_autograd as only_autograd
-from noiseproof.core.dispatch_state import transforms_active as transforms_active
-from noiseproof.core.operation import row_statistics_backward as row_statistics_backward
-from noiseproof.core.operation import row_statistics_op as row_statistics_op
-from noiseproof.core.operation import rows_of_labels as rows_of_labels
-from noiseproof.core.operation import statistics_of_rows as statistics_of_rows
 from noiseproof.core.row_sums import RowSum
-from noiseproof.core.row_sums import accumulation_dtype as accumulation_dtype
-from noiseproof.core.row_sums import ceiling as ceiling
-from noiseproof.core.row_sums import decode as decode
-from noiseproof.core.row_sums import encode as encode
-from noiseproof.core.row_sums import focal_term as focal_term
-from noiseproof.core.row_sums import key_of as key_of
-from noiseproof.core.row_sums import parse as parse
-from noiseproof.core.row_sums import plain_statistics as plain_statistics
 
 __all__ = ["Backend", "ProgramRunner", "RowSum", "register_backend"]

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.core.class_terms import focal_grad_at, focal_grads, focal_grads_from_top, focal_terms, power_changes
-from noiseproof.core.row_sums import RowSum
+from noiseproof.core.row_sums import RowSum, focal_grad_at, focal_grads, focal_grads_from_top, focal_terms, power_changes
 
 MAX_SMALL_BATCH = 2**14
 """Logits in the largest batch that counts as small."""

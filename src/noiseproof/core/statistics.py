@@ -14,17 +14,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
-from noiseproof.core import (
-    RowSum,
-    accumulation_dtype,
-    backend_for,
-    decode,
-    focal_term,
-    key_of,
-    parse,
-    plain_statistics,
-    statistics_of_rows,
-)
+from noiseproof.core.backends import backend_for
+from noiseproof.core.operation import statistics_of_rows
+from noiseproof.core.row_sums import RowSum, accumulation_dtype, decode, focal_term, key_of, parse, plain_statistics
 
 MAX_CLASSES_ADDED = 64
 """Up to so many classes one term may be most of a sum."""

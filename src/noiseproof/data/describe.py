@@ -199,7 +199,6 @@ def _channels_first(split: Examples) -> bool:
 
 def _draw_grid(found: list[ClassImages], title: str, path: str | Path) -> None:
     """A row of images for each class, or one image of each where there are many."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     rows = len(found) <= MAX_PICTURE_ROWS
@@ -209,7 +208,6 @@ def _draw_grid(found: list[ClassImages], title: str, path: str | Path) -> None:
     height = (0.78 + 0.16 * (changed or not rows)) * lines + 0.5
     names = 0.1 + 0.085 * max(len(group.name) for group in found) if rows else 0.0
     figure = Figure(figsize=(0.78 * columns + names, height), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots(lines, columns, squeeze=False)
     for axis in axes.flat:
         axis.set(xticks=[], yticks=[])

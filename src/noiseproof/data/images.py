@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from noiseproof.data.dataset import DataError, Dataset, Examples, ImageFiles, Split, as_split, assembled
 from noiseproof.data.encoders import IMAGE_EXTENSIONS
 from noiseproof.io.arrays import check_size, check_unpacked, fill
-from noiseproof.io.files import ReadError, checksum, is_dir, is_file, open_regular
+from noiseproof.io.files import ReadError, checksum, open_regular
 from noiseproof.io.text import excerpt
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def load_image_folder(folder: str | Path, *, name: str | None = None, test: str 
     FileNotFoundError: no/such/folder: no such folder
     """
     folder = Path(folder)
-    if not is_dir(folder):
+    if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: no such folder")
     train_folder, test_folder = _split_folders(folder, test)
     labels = {kind: k for k, kind in enumerate(_class_names(train_folder))}
@@ -241,15 +241,15 @@ def _as_rgb(image: PIL.Image.Image) -> PIL.Image.Image:
 
 def _split_folders(folder: Path, test: str | None) -> tuple[Path, Path | None]:
     train = folder / "train"
-    if not (is_dir(train) and any(entry.is_dir() for entry in _entries(train))):
+    if not (train.is_dir() and any(entry.is_dir() for entry in _entries(train))):
         if test is not None:
             raise DataError(f"{folder}: test={test!r} needs a folder 'train' with class folders beside it")
         return folder, None
     if test is not None:
-        if not is_dir(folder / test):
+        if not (folder / test).is_dir():
             raise FileNotFoundError(f"{folder / test}: no such folder")
         return train, folder / test
-    found = [name for name in TEST_FOLDERS if is_dir(folder / name)]
+    found = [name for name in TEST_FOLDERS if (folder / name).is_dir()]
     if len(found) > 1:
         way = f"move one of them elsewhere; in Python, load_image_folder(FOLDER, test={found[0]!r}) chooses"
         raise DataError(f"{folder}: {' and '.join(found)} are both there, and one is tested on: {way}")
@@ -339,7 +339,7 @@ def load_idx(folder: str | Path, name: str = "mnist", classes: tuple[str, ...] =
 
 def _idx_path(folder: Path, stem: str) -> Path:
     for name in (stem, f"{stem}.gz", stem.replace("-idx", ".idx")):
-        if is_file(folder / name):
+        if (folder / name).is_file():
             return folder / name
     raise FileNotFoundError(f"{folder}: no {stem} or {stem}.gz")
 

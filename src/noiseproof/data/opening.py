@@ -52,7 +52,7 @@ from noiseproof.data.table import (
     relabelled,
 )
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import ReadError, exists, file_and_name, is_dir, is_file, save_arrays, write_whole
+from noiseproof.io.files import ReadError, file_and_name, save_arrays, write_whole
 from noiseproof.io.text import did_you_mean, excerpt
 from noiseproof.noise import CleanLabels, load_labels
 
@@ -180,12 +180,12 @@ def _open_place(
     if known is not None and known.read is not None:
         return known.read(find_dataset(name, root), check)
     path = Path(name_or_path).expanduser()
-    if is_dir(path):
+    if path.is_dir():
         return _open_folder(path, check)
     suffix = path.suffix.lower()
-    if is_file(path) and suffix not in (".npz", *TEXT_SUFFIXES):
+    if path.is_file() and suffix not in (".npz", *TEXT_SUFFIXES):
         raise ValueError(f"{path}: a data set is {READABLE} or a folder, got {path.suffix!r}")
-    if is_file(path):
+    if path.is_file():
         return load_npz(path) if suffix == ".npz" else load_list(path)
     if len(path.parts) > 1 or path.suffix:
         raise FileNotFoundError(f"{path}: no such file or folder")
@@ -238,7 +238,7 @@ def _texts_or_images(source: Any, column: str | None, split: str | None, root: s
     if not in_place and np.ndim(source) > 2:
         return np.asarray(source), "image"
     path = Path(str(source)).expanduser()
-    if not in_place or (is_file(path) and suffix_of(path) in TABLE_SUFFIXES and not _lists_images(path)):
+    if not in_place or (path.is_file() and suffix_of(path) in TABLE_SUFFIXES and not _lists_images(path)):
         return column_to_embed(source, column)
     if column is not None:
         raise DataError(f"{source}: no table, and column is for tables")
@@ -265,7 +265,7 @@ def _lists_images(path: Path) -> bool:
 def find_table(place: str, said: bool = False) -> tuple[Path, str | None] | None:
     """The file and the label column of FILE or FILE#COLUMN, if the file is a table; a text file may be ``said`` to be one."""
     path, column = file_and_name(place)
-    if not is_file(path):
+    if not path.is_file():
         return None
     suffix = suffix_of(path)
     text = suffix in TEXT_SUFFIXES and (said or column is not None or not is_list(path))
@@ -364,7 +364,7 @@ def _owner(name: str, place: Path) -> str:
 
 
 def _open_folder(folder: Path, check: bool) -> Dataset:
-    if any(is_file(folder / marker) for marker in IDX_MARKERS):
+    if any((folder / marker).is_file() for marker in IDX_MARKERS):
         owner = next(
             (known for known in all_datasets().values() if known.read and known.matches and known.matches(folder)), None
         )
@@ -463,16 +463,16 @@ def _place(
     """The examples in a file or folder, or of a name."""
     path, column = file_and_name(str(source))
     suffix = suffix_of(path)
-    listed = encoder is not None and encoder.reads_images and is_file(path) and suffix in TEXT_SUFFIXES and is_list(path)
+    listed = encoder is not None and encoder.reads_images and path.is_file() and suffix in TEXT_SUFFIXES and is_list(path)
     table = suffix in BINARY_SUFFIXES or (suffix in TEXT_SUFFIXES and features is not None and not listed)
     if column is not None and not table:
         raise DataError(f"{source}: FILE#COLUMN says which column of a table of features has the labels; leave #{column} out")
-    if is_dir(path):
+    if path.is_dir():
         return _folder(path, classes)
-    if not is_file(path):
+    if not path.is_file():
         known = find_name(str(source))
         if known is None or known.read is None:
-            raise FileNotFoundError(f"{path}: {'no regular file' if exists(path) else 'no such file'} or folder")
+            raise FileNotFoundError(f"{path}: {'no regular file' if path.exists() else 'no such file'} or folder")
         named = open_dataset(source, root)
         examples = named.train if named.test is None else named.test
         return Unlabelled(examples, examples.labels if named.classes == tuple(classes) else None)
@@ -540,7 +540,7 @@ def _list(path: Path, classes: Sequence[str]) -> Unlabelled:
     if not lines:
         raise DataError(f"{path}: no images listed")
     column = lines[0][1].lower() in PATH_WORDS
-    if column or (not has_header(lines[0][1]) and is_file(path.parent / lines[0][1])):
+    if column or (not has_header(lines[0][1]) and (path.parent / lines[0][1]).is_file()):
         return _unlabelled(listed_files(path, [Line(text, 0, number) for number, text in lines[column:]]))
     dataset = load_list(path)
     files = dataset.train
@@ -580,7 +580,7 @@ def write_cleaned(dataset: Dataset, place: str, labels: NDArray[np.int64], kept:
     if dataset.table is not None:
         path = file_and_name(place)[0]
         to = folder / ("cleaned.csv" if suffix_of(path) in TEXT_SUFFIXES else "cleaned.parquet")
-        if exists(to) and to.samefile(path):
+        if to.exists() and to.samefile(path):
             raise DataError(f"{path}: the data would be written over; choose another folder")
         table = dataset.table
         write_whole(to, lambda beside: relabelled(path, table, [dataset.classes[k] for k in labels], kept, beside))

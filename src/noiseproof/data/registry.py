@@ -15,7 +15,6 @@ from noiseproof.data.augment import Augment, Output
 from noiseproof.data.dataset import Dataset
 from noiseproof.data.operations import Size
 from noiseproof.data.resizing import Framing
-from noiseproof.io.files import is_file
 from noiseproof.plugins import load_plugins
 
 __all__ = ["Augmentation", "NamedDataset", "Pipeline", "Progress", "all_datasets", "find_augmentation", "find_name"]
@@ -53,7 +52,7 @@ class NamedDataset(NamedTuple):
         Returns:
             True if a file of ``markers`` is there.
         """
-        return any(is_file(folder / marker) for marker in self.markers)
+        return any((folder / marker).is_file() for marker in self.markers)
 
 
 class Pipeline(NamedTuple):

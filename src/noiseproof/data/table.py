@@ -45,7 +45,7 @@ from noiseproof.data.frames import (
     tidied,
 )
 from noiseproof.data.images import as_pixels
-from noiseproof.io.files import checksum, is_file
+from noiseproof.io.files import checksum
 from noiseproof.io.text import did_you_mean, excerpt
 
 NAME_WORDS = PATH_WORDS | {"", "id", "index", "unnamed: 0"}
@@ -320,7 +320,7 @@ def _with_image_paths(frame: Frame, source: Any) -> Frame:
     folder, changed = Path(source).expanduser().parent, {}
     for name in frame.columns:
         first = frame[name].dropna().head(1)
-        if len(first) and isinstance(first.iloc[0], str) and is_image_column(first) and is_file(folder / first.iloc[0]):
+        if len(first) and isinstance(first.iloc[0], str) and is_image_column(first) and (folder / first.iloc[0]).is_file():
             changed[name] = frame[name].map(lambda one: os.path.join(folder, one), na_action="ignore")
     return frame.assign(**changed)
 

@@ -21,7 +21,7 @@ from noiseproof.data import DataError, Examples, ImageFiles, Unlabelled, open_un
 from noiseproof.data.features import Features
 from noiseproof.fitting import MODEL_FILE
 from noiseproof.fitting.verdict import Leader, Verdict
-from noiseproof.io.files import checksum, is_file, make_folder, write_whole
+from noiseproof.io.files import checksum, make_folder, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.learners.base import Learner
 from noiseproof.learners.crossfit import SPECS, load_learner, read_tensors
@@ -217,7 +217,7 @@ class FittedModel:
 
     def _learner(self, name: str, path: Path, digest: str) -> Learner:
         if path not in self.cache:
-            if not is_file(path):
+            if not path.is_file():
                 raise FileNotFoundError(f"{path}: a part of the model is gone; fit it again")
             if checksum(path) != digest:
                 raise DataError(f"{path}: damaged, it is not what the fit wrote; copy it again, or fit again")
@@ -231,7 +231,7 @@ class FittedModel:
 
     @property
     def _size(self) -> int:
-        return sum(path.stat().st_size for files in self.files.values() for path, _ in files if is_file(path))
+        return sum(path.stat().st_size for files in self.files.values() for path, _ in files if path.is_file())
 
     def __str__(self) -> str:
         return str(self.verdict)
@@ -342,7 +342,7 @@ AUDIT_FACTS = ("rate", "rate_interval", "agreement", "how", "out_of_sample", "no
 def load_model(folder: Path) -> FittedModel:
     """The model in a folder; a DataError says what is wrong with it."""
     path = folder / MODEL_FILE
-    if not is_file(path):
+    if not path.is_file():
         raise FileNotFoundError(f"{folder}: no fitted model, it has no {MODEL_FILE}")
     facts = read_json(path)
     if not isinstance(facts, dict) or facts.get("noiseproof") != FORMAT:
@@ -390,7 +390,7 @@ def _inside(folder: Path, name: Any) -> Path:
 
 
 def _arrays(path: Path, digest: str) -> dict[str, NDArray[Any]]:
-    if not is_file(path):
+    if not path.is_file():
         raise DataError(f"{path}: a part of the model is gone; fit it again")
     if checksum(path) != digest or (found := read_tensors(path)) is None:
         raise DataError(f"{path}: damaged, it is not what the fit wrote; copy it again, or fit again")

@@ -27,7 +27,7 @@ from noiseproof.fitting import is_model
 from noiseproof.fitting.leaderboard import MODEL, leaderboard, recalls
 from noiseproof.fitting.model import LEARNER_FOLDER, FittedModel, check_metric, fold_mean, load_model
 from noiseproof.fitting.verdict import Verdict
-from noiseproof.io.files import checksum, is_file
+from noiseproof.io.files import checksum
 from noiseproof.io.text import excerpt
 from noiseproof.learners.base import ClassWeight
 from noiseproof.learners.catalog import LEARNERS, default_learners
@@ -303,7 +303,7 @@ def _stored(place: Path, key: str) -> FittedModel | None:
         found = load_model(place)
     except (ValueError, OSError):
         return None
-    whole = all(is_file(path) for files in found.files.values() for path, _ in files)
+    whole = all(path.is_file() for files in found.files.values() for path, _ in files)
     return found if found.key == key and whole else None
 
 

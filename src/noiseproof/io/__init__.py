@@ -3,4 +3,5 @@
 files     ReadError, open_regular; write_whole, locks, checksums
 text      JSON, lines, CSV rows; excerpt, printable and cell, for text that a message, a terminal or a spreadsheet shows
 arrays    read_npy, NpzFile, read_table (of numbers)
+console   what commands share: the console, errors in one sentence, a bar, Ctrl-C and SIGTERM
 """

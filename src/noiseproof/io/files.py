@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING, BinaryIO
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
-ABSENT_ON_WINDOWS = (21, 123, 1921)  # a drive without a disk, a name no file can have, a link that leads nowhere
-
 
 class DataError(ValueError):
     """Data are not what they should be; the message names the file, if they come from one, and the fault."""
@@ -55,7 +52,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     Also after a power failure: the content is on the disk before the rename, and the rename before this returns. A device or a
     pipe is left alone: in the place of /dev/null a file would be a calamity.
     """
-    if exists(path) and not is_file(path) and not is_dir(path):
+    if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "a device or a pipe, which no file can take the place of", str(path))
     beside = path.parent / f".{path.name}.{secrets.token_hex(4)}"
     try:
@@ -79,45 +76,16 @@ def remove_partial(path: Path) -> None:
             left.unlink()
 
 
-def exists(path: Path) -> bool:
-    """Whether something is there. Unlike ``Path.exists`` of Python 3.14, a place that cannot be looked at is an error.
-
-    That is a name that is too long, or a folder that may not be searched: to say that the file is not there would mislead.
-    """
-    return _mode(path) is not None
-
-
 def file_and_name(text: str) -> tuple[Path, str | None]:
     """FILE, or FILE#NAME where that is no file itself."""
     file, mark, name = text.rpartition("#")
-    whole = not mark or exists(Path(text).expanduser())
+    whole = not mark or Path(text).expanduser().exists()
     return Path(text if whole else file).expanduser(), None if whole else name
-
-
-def is_file(path: Path) -> bool:
-    """Whether a regular file is there; see :func:`exists`."""
-    return stat.S_ISREG(_mode(path) or 0)
-
-
-def is_dir(path: Path) -> bool:
-    """Whether a folder is there; see :func:`exists`."""
-    return stat.S_ISDIR(_mode(path) or 0)
-
-
-def _mode(path: Path) -> int | None:
-    try:
-        return os.stat(path).st_mode
-    except OSError as error:
-        if error.errno not in ABSENT and getattr(error, "winerror", None) not in ABSENT_ON_WINDOWS:
-            raise
-    except ValueError:  # a zero byte
-        pass
-    return None
 
 
 def flush(place: Path) -> None:
     """Wait until a file's content, or a folder's list of names, is on the disk, where the system can say so."""
-    if is_dir(place) and (os.name == "nt" or not os.access(place, os.R_OK)):
+    if place.is_dir() and (os.name == "nt" or not os.access(place, os.R_OK)):
         return  # it cannot be opened
     handle = os.open(place, os.O_RDONLY)
     try:
@@ -131,7 +99,7 @@ def flush(place: Path) -> None:
 
 def make_folder(folder: Path) -> list[Path]:
     """Make a folder with its parents where they are missing; returns those that were, the deepest first."""
-    missing = [place for place in (folder, *folder.parents) if not exists(place)]
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
     if missing:
         folder.mkdir(parents=True, exist_ok=True)
         for place in missing:
@@ -205,7 +173,7 @@ def find_file(file: str, root: Path | None, what: str, way: str) -> Path:
     path = Path(file).expanduser()
     places = [path] if path.is_absolute() or root is None else [root / path, path]
     for place in places:
-        if is_file(place):
+        if place.is_file():
             return place
     raise FileNotFoundError(f"no {what} {' or '.join(map(str, places))}; {way}")
 

@@ -17,7 +17,7 @@ single_pass_kernel  its kernel: long rows in shared memory
 single_pass_row     what is made of the sums of such a row
 """
 
-from noiseproof.core import Backend, ProgramRunner
+from noiseproof.core.backends import Backend, ProgramRunner
 from noiseproof.kernels.passes import backward, forward, suits
 from noiseproof.kernels.program import has_kernel, run_program, scaled_grads
 from noiseproof.kernels.reductions import scale

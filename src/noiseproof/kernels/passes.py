@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.core import RowSum, ceiling, reference
+from noiseproof.core import reference
+from noiseproof.core.row_sums import RowSum, ceiling
 from noiseproof.kernels.launch import blocks, launch, power_of_two
 from noiseproof.kernels.line import line_forward
 from noiseproof.kernels.stream import stream_backward, stream_forward

@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from noiseproof.core import RowSum
+from noiseproof.core.row_sums import RowSum
 from noiseproof.kernels.launch import IS_TESTED_TRITON, launch, power_of_two
 from noiseproof.kernels.passes import ACROSS, slots_of
 from noiseproof.kernels.program import grads_function, run_program

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.io.files import BusyError, DataError, is_file, locked, make_folder, write_whole
+from noiseproof.io.files import BusyError, DataError, locked, make_folder, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.learners.base import ClassWeight, Learner
 from noiseproof.learners.catalog import LEARNERS, PLAIN, LearnerSpec
@@ -192,7 +192,7 @@ def read_tensors(path: Path, names: Callable[[str], bool] = lambda name: True) -
     """The arrays of a safetensors file whose name is wanted, and its metadata; None if it is not there or damaged."""
     from safetensors import SafetensorError, safe_open
 
-    if not is_file(path):
+    if not path.is_file():
         return None
     try:
         with safe_open(path, "np") as file:
@@ -353,7 +353,7 @@ class _Queue:
 
     def take_stored(self) -> None:
         """Take over what an earlier call finished, and what its budget left out."""
-        if self.minutes is not None and is_file(self.decisions):
+        if self.minutes is not None and self.decisions.is_file():
             with contextlib.suppress(ValueError, OSError):
                 stored = read_json(self.decisions)
                 self.dropped = {str(name): str(why) for name, why in stored.items() if name in self.learners}

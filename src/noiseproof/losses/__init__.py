@@ -13,7 +13,7 @@ complementary  NL, JNPL                                      on what an example 
 views          GJS                                           on several predictions of one example
 student        Student, StudentAPL                           on features, with parameters of their own
 
-base.py has what all of them share, composition.py their sums, catalog.py what is known of each, facts.py and recommended.py
+base.py has what all of them share and their sums, catalog.py what is known of each, facts.py that and recommended settings as
 plain data without torch. linear.py computes any of them from hidden states and a linear head, in_forward.py with its gradient
 in the forward pass. A file added here enters the catalogue by being here.
 """
@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from noiseproof.losses.asymmetric import *
     from noiseproof.losses.base import RobustLoss as RobustLoss
+    from noiseproof.losses.base import Sum as Sum
     from noiseproof.losses.catalog import *
     from noiseproof.losses.classic import *
     from noiseproof.losses.clipped import *
     from noiseproof.losses.complementary import *
-    from noiseproof.losses.composition import Sum as Sum
     from noiseproof.losses.epsilon import *
     from noiseproof.losses.generalized import *
     from noiseproof.losses.in_forward import GradientInForward as GradientInForward
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from noiseproof.losses.transformed import *
     from noiseproof.losses.views import *
 else:
-    OWN_NAMES = {"RobustLoss": "base", "Sum": "composition", "GradientInForward": "in_forward"}
+    OWN_NAMES = {"RobustLoss": "base", "Sum": "base", "GradientInForward": "in_forward"}
     OWN_NAMES |= {"LinearLoss": "linear", "linear_loss": "linear"}
 
     def __getattr__(name):

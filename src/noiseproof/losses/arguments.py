@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import Tensor
 
-from noiseproof.core import accumulation_dtype
+from noiseproof.core.row_sums import accumulation_dtype
 
 if TYPE_CHECKING:
     from noiseproof.losses.base import RobustLoss
@@ -76,18 +76,25 @@ def as_rows(loss: "RobustLoss", logits: Tensor, target: Tensor) -> tuple[Tensor,
         two = "; of one logit z, as of a sigmoid, the two are torch.cat([torch.zeros_like(z), z], 1)"
         raise ValueError(f"logits must have at least 2 classes, got shape {tuple(logits.shape)}{two if class_dim else ''}")
     per_class = (*logits.shape[:class_dim], classes, *logits.shape[class_dim + 1 :])
-    if target.shape == per_class and target.is_floating_point():
+    given = f"logits of shape {tuple(logits.shape)}"
+    if holds_probabilities(target, per_label, per_class, given, _way_to_shape(logits, target)):
         return rows, target.movedim(class_dim, -1).reshape(-1, classes), classes, per_label
-    if target.shape == per_label and not target.is_floating_point():
-        return rows, target if target.dim() == 1 else target.reshape(-1), classes, per_label
-    if target.shape == per_label:
+    return rows, target if target.dim() == 1 else target.reshape(-1), classes, per_label
+
+
+def holds_probabilities(target: Tensor, per_label: Sequence[int], per_class: Sequence[int], given: str, way: str = "") -> bool:
+    """Whether a target of these shapes is class probabilities, not class indices; an error says what it should be."""
+    shape, floating = tuple(target.shape), target.is_floating_point()
+    if shape == tuple(per_class if floating else per_label):
+        return floating
+    if shape == tuple(per_label):
         raise TypeError(f"class-index targets must have an integer dtype, got {target.dtype}; of whole numbers, target.long()")
-    if target.shape == per_class:
-        way = "of one-hot rows target.argmax(1) are the class indices" if class_dim else "logits [K] are those of one example"
-        raise TypeError(f"class-probability targets must have a floating dtype, got {target.dtype}; {way}")
+    if shape == tuple(per_class):
+        hint = "of one-hot rows target.argmax(1) are the class indices"
+        raise TypeError(f"class-probability targets must have a floating dtype, got {target.dtype}; {hint}")
     raise ValueError(
-        f"for logits of shape {tuple(logits.shape)} the target must have shape {tuple(per_label)} (class indices) "
-        f"or {tuple(per_class)} (class probabilities), got {tuple(target.shape)}{_way_to_shape(logits, target)}"
+        f"for {given} the target must have shape {tuple(per_label)} (class indices) "
+        f"or {tuple(per_class)} (class probabilities), got {shape}{way}"
     )
 
 

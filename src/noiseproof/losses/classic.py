@@ -8,9 +8,8 @@ from torch import Tensor
 
 from noiseproof.checks import check_range
 from noiseproof.core.statistics import RowStatistics, Statistic
-from noiseproof.losses.base import Contract, RobustLoss
+from noiseproof.losses.base import Contract, RobustLoss, Sum, pair_terms
 from noiseproof.losses.catalog import register, register_pair
-from noiseproof.losses.composition import Sum, pair_terms
 
 __all__ = ["CE", "FL", "MAE", "MSE", "RCE", "SCE", "NegativeLS"]
 

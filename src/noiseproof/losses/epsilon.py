@@ -8,10 +8,9 @@ from torch import Tensor
 
 from noiseproof.checks import check_range
 from noiseproof.core.statistics import RowStatistics, Statistic
-from noiseproof.losses.base import Contract, RobustLoss
+from noiseproof.losses.base import Contract, RobustLoss, Sum, pair_terms
 from noiseproof.losses.catalog import register, register_pair
 from noiseproof.losses.classic import MAE
-from noiseproof.losses.composition import Sum, pair_terms
 
 __all__ = ["ECE", "EFL", "ECEandMAE", "EFLandMAE"]
 

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes as without_modes
 
-from noiseproof.core import Backend, Recording, accumulation_dtype, is_compiling, transforms_active
+from noiseproof.core.backends import Backend
+from noiseproof.core.dispatch_state import Recording, is_compiling, transforms_active
+from noiseproof.core.row_sums import accumulation_dtype
 from noiseproof.core.statistics import Logits, Statistic, needs_key_of, statistics_of
 from noiseproof.losses.arguments import as_rows, result_dtype
 from noiseproof.program import Formula, LossCall, eager_backend, fused_step, recorded_step, recording_backend, traced

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from noiseproof.core import backend_for
+from noiseproof.core.backends import backend_for
 from noiseproof.core.statistics import StatisticsLeaf
 from noiseproof.losses.arguments import as_rows
 from noiseproof.losses.base import RobustLoss

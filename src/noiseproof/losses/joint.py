@@ -8,9 +8,8 @@ from typing import Unpack
 import torch  # noqa: F401 - for the doctests
 
 from noiseproof.losses.asymmetric import AMSE
-from noiseproof.losses.base import Contract
+from noiseproof.losses.base import Contract, Sum, pair_terms
 from noiseproof.losses.catalog import register_pair
-from noiseproof.losses.composition import Sum, pair_terms
 from noiseproof.losses.normalized import NCE, NFL, NNCE, NNFL
 
 __all__ = ["ANLCE", "ANLFL", "JALCE", "JALFL"]

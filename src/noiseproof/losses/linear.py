@@ -12,9 +12,12 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from noiseproof.checks import check_integer
-from noiseproof.core import accumulation_dtype, backend_for, has_dispatch_mode, is_transformed
+from noiseproof.core.backends import backend_for
+from noiseproof.core.dispatch_state import has_dispatch_mode, is_transformed
 from noiseproof.core.linear import Gradients, Products, chunk_budget, chunk_rows, linear_statistics, no_second_derivative
+from noiseproof.core.row_sums import accumulation_dtype
 from noiseproof.core.statistics import Logits, RowStatistics, Statistic, StatisticsLeaf, needs_key_of, statistics_of
+from noiseproof.losses.arguments import holds_probabilities
 from noiseproof.losses.base import RobustLoss
 
 EVERY_LABEL_MATRICES = 16
@@ -192,18 +195,10 @@ def _flatten(hidden: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None
     classes, width = weight.shape
     shape = tuple(hidden.shape[:-1])
     rows = hidden.reshape(-1, width)
-    if target.shape == shape and not target.is_floating_point():
-        return rows, target.reshape(-1).long(), shape  # in uint8 the label 156 would be -100
-    if target.shape == (*shape, classes) and target.is_floating_point():
+    given = f"hidden of shape {tuple(hidden.shape)} and {classes} classes"
+    if holds_probabilities(target, shape, (*shape, classes), given):
         return rows, target.reshape(-1, classes), shape
-    if target.shape == shape:
-        raise TypeError(f"class-index targets must have an integer dtype, got {target.dtype}")
-    if target.shape == (*shape, classes):
-        raise TypeError(f"class-probability targets must have a floating dtype, got {target.dtype}")
-    raise ValueError(
-        f"for hidden of shape {tuple(hidden.shape)} and {classes} classes the target must have shape {shape} (class indices) "
-        f"or {(*shape, classes)} (class probabilities), got {tuple(target.shape)}"
-    )
+    return rows, target.reshape(-1).long(), shape  # in uint8 the label 156 would be -100
 
 
 def _check_tensors(hidden: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from noiseproof.checks import check_range
-from noiseproof.core import only_autograd
+from noiseproof.core.dispatch_state import only_autograd
 from noiseproof.core.statistics import RowStatistics, Statistic
 from noiseproof.losses.base import Contract, RobustLoss
 from noiseproof.losses.catalog import register

@@ -8,10 +8,9 @@ from typing import Unpack
 import torch  # noqa: F401 - for the doctests
 
 from noiseproof.losses.asymmetric import AEL, AGCE, AUL
-from noiseproof.losses.base import Contract
+from noiseproof.losses.base import Contract, Sum, pair_terms
 from noiseproof.losses.catalog import register_pair
 from noiseproof.losses.classic import MAE, RCE
-from noiseproof.losses.composition import Sum, pair_terms
 from noiseproof.losses.normalized import NCE, NFL
 
 __all__ = ["NCEandAEL", "NCEandAGCE", "NCEandAUL", "NCEandMAE", "NCEandRCE"]

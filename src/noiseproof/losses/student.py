@@ -8,11 +8,10 @@ import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader ex
 from torch import Tensor, nn
 
 from noiseproof.checks import check_integer, check_range
-from noiseproof.core import accumulation_dtype
-from noiseproof.losses.base import Contract, RobustLoss
+from noiseproof.core.row_sums import accumulation_dtype
+from noiseproof.losses.base import Contract, RobustLoss, inner_loss
 from noiseproof.losses.catalog import register
 from noiseproof.losses.classic import CE
-from noiseproof.losses.composition import inner_loss
 from noiseproof.losses.pairs import NCEandRCE
 from noiseproof.losses.transformed import row_norm
 

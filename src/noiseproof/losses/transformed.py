@@ -8,12 +8,11 @@ import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader ex
 from torch import Tensor
 
 from noiseproof.checks import check_integer, check_range
-from noiseproof.core import accumulation_dtype
+from noiseproof.core.row_sums import accumulation_dtype
 from noiseproof.core.statistics import RowStatistics, Statistic
-from noiseproof.losses.base import Contract, RobustLoss
+from noiseproof.losses.base import Contract, RobustLoss, inner_loss
 from noiseproof.losses.catalog import register
 from noiseproof.losses.classic import CE, MAE
-from noiseproof.losses.composition import inner_loss
 
 __all__ = ["LDR", "LogitBias", "LogitClip", "PublishedLogitClip", "SparseRegularization"]
 

@@ -5,8 +5,7 @@ matrix     LabelNoise and its constructors: symmetric, asymmetric, pairflip, fro
 instance   instance_dependent: the image decides whether and to what its label changes
 files      published label files, and our own with a manifest that can be verified
 soft       class probabilities in files: soft labels and predictions
-making     make_noisy_labels, verify_noisy_labels, noise_matrix: what 'noiseproof noise' does
-spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied
+spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied; what 'noiseproof noise' does
 
 >>> import numpy as np
 >>> noisy = symmetric(10, 0.8).apply(np.arange(1000) % 10, seed=0)
@@ -17,7 +16,6 @@ spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied
 from noiseproof.io.files import label_hash
 from noiseproof.noise.files import load_labels, read_noisy_labels, verify, write_noisy_labels
 from noiseproof.noise.instance import instance_dependent
-from noiseproof.noise.making import CleanLabels, MadeNoise, NoiseMatrix, make_noisy_labels, noise_matrix, verify_noisy_labels
 from noiseproof.noise.matrix import (
     CleanAccuracy,
     LabelNoise,
@@ -30,7 +28,16 @@ from noiseproof.noise.matrix import (
     symmetric,
 )
 from noiseproof.noise.soft import SoftLabels, read_soft_labels
-from noiseproof.noise.spec import NoiseSpec, from_spec
+from noiseproof.noise.spec import (
+    CleanLabels,
+    MadeNoise,
+    NoiseMatrix,
+    NoiseSpec,
+    from_spec,
+    make_noisy_labels,
+    noise_matrix,
+    verify_noisy_labels,
+)
 
 __all__ = ["CleanAccuracy", "CleanLabels", "LabelNoise", "MadeNoise", "NoiseMatrix", "NoiseSpec", "NoisyLabels"]
 __all__ += ["SoftLabels", "asymmetric", "clean_accuracy", "from_file", "from_matrix", "from_spec"]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.io.arrays import NpzFile, read_npy, read_table
-from noiseproof.io.files import ReadError, is_dir, label_hash, write_whole
+from noiseproof.io.files import ReadError, label_hash, write_whole
 from noiseproof.io.text import excerpt, read_json
 from noiseproof.noise.instance import INSTANCE, image_hash, instance_dependent
 from noiseproof.noise.matrix import MATRIX_NOISES, RULES, LabelNoise, NoisyLabels, as_labels, rows_of_numbers
@@ -185,7 +185,7 @@ def verify(manifest: str | Path, clean: ArrayLike | None = None, images: NDArray
     True
     """
     path = Path(manifest)
-    path = path / MANIFEST if is_dir(path) else path
+    path = path / MANIFEST if path.is_dir() else path
     facts = _read_manifest(path)
     labels_path = path.parent / Path(facts["labels_file"]).name
     labels = load_labels(labels_path)

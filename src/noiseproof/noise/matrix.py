@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseproof.checks import check_integer, check_range
 from noiseproof.io.arrays import read_npy, read_table
-from noiseproof.io.files import ReadError, is_dir, is_file, label_hash
+from noiseproof.io.files import ReadError, label_hash
 from noiseproof.io.text import csv_rows, excerpt, read_json
 from noiseproof.keyed_random import random_keys, random_uniform
 
@@ -339,8 +339,8 @@ def from_file(path: str | Path) -> LabelNoise:
     0.0
     """
     path = Path(path).expanduser()
-    if is_dir(path) and path.suffix not in MATRIX_FILES:
-        if not is_file(path / TRANSITION):
+    if path.is_dir() and path.suffix not in MATRIX_FILES:
+        if not (path / TRANSITION).is_file():
             raise ValueError(f"{path}: not the folder of an audit, it has no {TRANSITION}; 'noiseproof audit' makes one")
         path = path / TRANSITION
     if path.suffix not in MATRIX_FILES:

@@ -16,8 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from noiseproof.data import data_root
 from noiseproof.io.files import BusyError
 from noiseproof.io.text import duration
-from noiseproof.paper.costs import about
-from noiseproof.paper.plan import PaperRun
+from noiseproof.paper.plan import PaperRun, about
 from noiseproof.paper.recipes import SEEDS
 from noiseproof.paper.reproduction import PRECISIONS, Reproduction, reproduce, why_absent
 from noiseproof.paper.tables import check_format

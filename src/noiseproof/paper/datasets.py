@@ -24,7 +24,7 @@ from noiseproof.data.lists import Line, checksums, image_files, not_empty, read_
 from noiseproof.data.operations import HorizontalFlip, RandomCrop, Rotation, Size
 from noiseproof.data.registry import Pipeline
 from noiseproof.data.resizing import Resize
-from noiseproof.io.files import checksum, exists, is_dir, is_file
+from noiseproof.io.files import checksum
 from noiseproof.io.text import excerpt
 from noiseproof.paper.pickles import read_pickle
 
@@ -112,7 +112,7 @@ def load_webvision(
     train_list, test_list = info / "train_filelist_google.txt", info / "val_filelist.txt"
     images = _place(folder, ("", "train", "google_resized_256"), "google")
     train = image_files(train_list, _read_first(train_list, classes), images, check_files)
-    place = next((p for p in ("val_images_256", "val_images", "val") if is_dir(folder / p)), "val_images_256")
+    place = next((p for p in ("val_images_256", "val_images", "val") if (folder / p).is_dir()), "val_images_256")
     test = image_files(test_list, _read_first(test_list, classes), folder / place, check_files)
     sources = checksums([train_list, info / "synsets.txt", test_list])
     if imagenet is None:
@@ -125,7 +125,7 @@ def imagenet_beside(folder: Path) -> Path | None:
     """ImageNet's validation images, if they are in or next to WebVision's folder, with one sub-folder per class."""
     places = (place / name for place in (folder, folder.parent) for name in ("ilsvrc12", "imagenet", "ILSVRC2012"))
     firsts = [Path(inside, name) for inside in ("val", "") for name in FIRST_IMAGENET_FOLDERS]
-    return next((place for place in places if any(is_dir(place / first) for first in firsts)), None)
+    return next((place for place in places if any((place / first).is_dir() for first in firsts)), None)
 
 
 def load_clothing1m(
@@ -142,7 +142,7 @@ def load_clothing1m(
     notes = _place(folder, ("", "annotations"), "noisy_train_key_list.txt")
     names, sources = _clothing_names(notes / "category_names_eng.txt")
     # The keys start with images/, a folder that some copies lack.
-    prefix = "images/" if not is_dir(folder / "images") and is_dir(folder / "0") else ""
+    prefix = "images/" if not (folder / "images").is_dir() and (folder / "0").is_dir() else ""
     splits, labels = [], {}
     for keys in (train, test):
         values = notes / f"{keys.split('_')[0]}_label_kv.txt"
@@ -161,7 +161,7 @@ def _cifar(name: str, folder: Path, readers: dict[str, Reader], check: bool) -> 
     tests = {layout: [*CHECKSUMS[layout]][-1] for layout in readers}
     for layout, test in tests.items():
         for place in (folder, folder / layout):
-            if is_file(place / test):
+            if (place / test).is_file():
                 return _read_cifar(name, place, CHECKSUMS[layout], readers[layout], check)
     raise FileNotFoundError(f"{folder}: no {' or '.join(tests)} there (looked for {', '.join(tests.values())})")
 
@@ -170,7 +170,7 @@ def _read_cifar(name: str, folder: Path, sums: dict[str, str], read: Reader, che
     parts, sources = [], {}
     for file, expected in sums.items():
         path = folder / file
-        if not is_file(path):
+        if not path.is_file():
             raise FileNotFoundError(f"{path}: missing; the folder is incomplete")
         raw = path.read_bytes()
         if check:
@@ -247,7 +247,7 @@ def _read_first(path: Path, classes: int) -> list[Line]:
 def _place(folder: Path, places: Sequence[str], witness: str) -> Path:
     """The first of some folders that holds a file or folder."""
     for place in places:
-        if exists(folder / place / witness):
+        if (folder / place / witness).exists():
             return folder / place
     looked = " or ".join(str(folder / place) for place in places)
     raise FileNotFoundError(f"{looked}: no {witness} there")
@@ -266,13 +266,13 @@ def _synsets(path: Path, classes: int) -> tuple[list[str], tuple[str, ...]]:
 
 def _ilsvrc12(folder: Path, synsets: list[str], check_files: bool) -> tuple[ImageFiles, dict[str, str]]:
     """ImageNet's validation images of ``synsets``, from a list or a folder with one sub-folder per class, and the checksum."""
-    if is_file(folder):
+    if folder.is_file():
         lines = _read_first(folder, len(synsets))
-        inside = "val" if is_file(folder.parent / "val" / lines[0].path) else ""
+        inside = "val" if (folder.parent / "val" / lines[0].path).is_file() else ""
         return image_files(folder, lines, folder.parent / inside, check_files), checksums([folder])
     for place in (folder / "val", folder):
         for names in (synsets, [str(k) for k in range(len(synsets))]):
-            if is_dir(place / names[0]):
+            if (place / names[0]).is_dir():
                 digest = hashlib.sha256()
                 files = class_files(place, {name: k for k, name in enumerate(names)}, digest.update, root=folder)
                 return files, {folder.resolve().name: digest.hexdigest()}
@@ -281,7 +281,7 @@ def _ilsvrc12(folder: Path, synsets: list[str], check_files: bool) -> tuple[Imag
 
 def _clothing_names(path: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     known = class_names("clothing1m")
-    if not is_file(path):
+    if not path.is_file():
         return known, {}
     names = tuple(text for _, text in text_lines(path))
     if len(names) != len(known):

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from noiseproof.data.dataset import DataError
 from noiseproof.data.registry import Progress
-from noiseproof.io.files import checksum, exists, is_file, locked
+from noiseproof.io.files import checksum, locked
 from noiseproof.io.text import excerpt
 
 RETRIES = 2
@@ -75,7 +75,7 @@ def fetch(source: DownloadSource, root: Path, progress: Progress | None = None) 
     with locked(place, wait=True) as held:
         for left in place.glob(f"{TEMPORARY}*") if held else ():  # of a process that was killed
             shutil.rmtree(left, ignore_errors=True)
-        if source.holds and exists(folder):
+        if source.holds and folder.exists():
             _check_content(folder, source.holds, f"remove {folder} and run the same command again")
             return folder
         with tempfile.TemporaryDirectory(dir=place, prefix=TEMPORARY) as temporary:
@@ -119,15 +119,15 @@ def unpack(archive: Path, into: Path, source: DownloadSource) -> None:
 
 
 def _is_there(path: Path, sha256: str) -> bool:
-    if exists(path) and not is_file(path):
+    if path.exists() and not path.is_file():
         raise DataError(f"{path}: not a regular file; move it away and run the same command again")
-    return exists(path) and checksum(path) == sha256
+    return path.exists() and checksum(path) == sha256
 
 
 def _check_content(folder: Path, holds: Mapping[str, str], way: str) -> None:
     for name, expected in holds.items():
         algorithm = {32: "md5", 40: "sha1", 64: "sha256"}[len(expected)]
-        found = checksum(folder / name, algorithm) if is_file(folder / name) else "no such file"
+        found = checksum(folder / name, algorithm) if (folder / name).is_file() else "no such file"
         if found != expected:
             raise DataError(f"{folder / name}: checksum {expected} expected, found {found}; {way}")
 
@@ -202,7 +202,7 @@ def _reason(url: str, error: Any) -> str:
 
 
 def _by_hand(source: DownloadSource, place: Path) -> str:
-    missing = [file.url for file in source.files if not exists(place / file.name)]
+    missing = [file.url for file in source.files if not (place / file.name).exists()]
     what = "it" if len(missing) == 1 else "them"
     return (
         f"on another machine, download {' and '.join(missing)} by hand (described at {source.page}), "

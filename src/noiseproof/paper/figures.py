@@ -1,18 +1,34 @@
-"""The paper's figures from our runs, as SVG and PNG."""
+"""The paper's figures from our runs, as SVG and PNG: curves by epoch, histograms of confidence, features in the plane."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseproof.io.text import excerpt
 from noiseproof.paper.groups import PaperGroup
 from noiseproof.paper.plan import FIGURES, Curve, curve_recipe
 from noiseproof.paper.recipes import HISTOGRAMS, recipe
 from noiseproof.paper.settings import PROFILES
-from noiseproof.report.figures import Embedding, draw_confidence, draw_embeddings, draw_panels
+from noiseproof.report import charts
+from noiseproof.report.figures import draw_confidence, line_style, save_figure
+from noiseproof.train.record import RECORD, WEIGHTS
 
+EMBEDDED_EXAMPLES = 2000
+"""Of the test set in an embedding: all of CIFAR's take minutes and hide each other."""
 (HISTOGRAM_EPOCHS,) = set(HISTOGRAMS.values())
+
+
+class Embedding(NamedTuple):
+    """Test examples in the plane, by t-SNE of what the network has before its last layer."""
+
+    title: str
+    points: NDArray[Any]
+    labels: NDArray[Any]
 
 
 def runs_of(groups: Iterable[PaperGroup], curve: Curve, profile: str = PROFILES[0]) -> PaperGroup | None:
@@ -77,3 +93,91 @@ def _draw_curves(path: Path, found: Mapping[Curve, PaperGroup]) -> list[Path]:
 def _draw_histogram(path: Path, found: Mapping[Curve, PaperGroup]) -> list[Path]:
     rows = {curve.name: {epoch: group.confidence[epoch] for epoch in HISTOGRAM_EPOCHS} for curve, group in found.items()}
     return draw_confidence(path, rows)
+
+
+def draw_panels(path: Path, panels: Mapping[str, Mapping[str, Sequence[float | None]]]) -> list[Path]:
+    """Draw test accuracies by epoch: a panel for each title, a line for each name; the files."""
+    names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
+
+    def draw(figure: Any) -> None:
+        for axis, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+            for name, curve in curves.items():
+                style = {**line_style(names.index(name)), "linewidth": 1.3}
+                axis.plot(range(1, len(curve) + 1), [np.nan if v is None else v for v in curve], label=name, **style)
+            axis.set(title=title, xlabel="epoch", ylabel="test accuracy, %")
+            if curves:
+                axis.legend(fontsize=8)
+
+    return save_figure(path, (5 * len(panels), 3.6), draw)
+
+
+def draw_embeddings(path: Path, embeddings: Sequence[Embedding]) -> list[Path]:
+    """Draw test examples in the plane, a panel for each run; the files."""
+    columns = min(2, len(embeddings))
+    rows = -(-len(embeddings) // columns)
+
+    def draw(figure: Any) -> None:
+        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for axis in axes:
+            axis.set_axis_off()
+        for axis, found in zip(axes, embeddings, strict=False):
+            axis.scatter(*found.points.T, c=found.labels, cmap="tab10" if found.labels.max() < 10 else "nipy_spectral", s=3)
+            for kind in np.unique(found.labels):
+                axis.annotate(str(kind), np.median(found.points[found.labels == kind], 0), weight="bold", ha="center")
+            axis.set_title(found.title, fontsize=9)
+
+    return save_figure(path, (4 * columns, 4 * rows), draw)
+
+
+def embed_run(folder: Path, data: str | Path | None) -> Embedding:
+    """The test examples of a run in the plane, by t-SNE of the activations before the last layer.
+
+    Args:
+        folder: The folder of a finished run.
+        data: The folder of data sets.
+
+    Raises:
+        FileNotFoundError: It is not the folder of a finished run.
+        ValueError: The run has no test split, or its network or recipe is not one of this version.
+    """
+    import torch
+    from sklearn.manifold import TSNE
+
+    from noiseproof.models.base import Classifier
+    from noiseproof.train import Recipe, load, prepare
+
+    if not (folder / RECORD).is_file() or not (folder / WEIGHTS).is_file():
+        raise FileNotFoundError(f"{folder} is not the folder of a finished run: it lacks {RECORD} or {WEIGHTS}")
+    trained = load(
+        folder, "cuda" if torch.cuda.is_available() else "cpu"
+    )  # which runs no code that the folder names, and checks what it says
+    try:
+        recipe = Recipe.from_dict({} if trained.record is None else trained.record.recipe)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{folder / RECORD}: its recipe is not one of this version: {excerpt(error, 200)}") from error
+    test, network = prepare(recipe, data).test, trained.network
+    if test is None or not isinstance(network, Classifier):
+        raise ValueError(f"{folder}: t-SNE needs a test split and a network of the catalogue")
+    found = []
+    with torch.no_grad():
+        for batch in trained.preprocessing.batches(test, trained.device):
+            found.append((network.penultimate(batch.inputs).float().cpu().numpy(), batch.labels.cpu().numpy()))
+    features, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    chosen = np.random.default_rng(0).permutation(len(labels))[:EMBEDDED_EXAMPLES]
+    points = TSNE(random_state=0).fit_transform(features[chosen])
+    return Embedding(f"{recipe.dataset}, {recipe.noise}, {recipe.loss}", points, labels[chosen])
+
+
+def scatter(points: NDArray[Any], labels: NDArray[Any], label: str) -> charts.Svg:
+    """Points in the plane, one style for each class; the class's number stands at the middle of its points."""
+    size = 260
+    low, span = points.min(0), max(float(np.ptp(points, 0).max()), 1e-9)
+    places = (points - low) / span * (size - 16) + 8
+    parts = []
+    for kind in np.unique(labels).tolist():
+        path = "".join(f"M{x:.0f} {y:.0f}h0" for x, y in places[labels == kind].tolist())
+        parts.append(f'<path class="dot c{kind % charts.COLORS}" d="{path}"/>')
+    for kind in np.unique(labels).tolist():
+        x, y = np.median(places[labels == kind], 0).tolist()
+        parts.append(charts._text(x, y + 4, str(kind), "middle", "halo"))
+    return charts._svg(label, parts, size, size)

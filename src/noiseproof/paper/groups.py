@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from noiseproof.paper.cells import DATASET_NAMES, cells
-from noiseproof.paper.measured import CellResult
+from noiseproof.paper.agreement import CellResult
 from noiseproof.paper.plan import NOT_COMPARED, run_facts
+from noiseproof.paper.published import DATASET_NAMES, cells
 from noiseproof.paper.recipes import recipe
 from noiseproof.paper.settings import PROFILES
 from noiseproof.report.groups import (

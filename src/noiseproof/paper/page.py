@@ -9,15 +9,22 @@ import numpy as np
 
 from noiseproof.comparison.paired import PairedRanking, rank_paired
 from noiseproof.io.text import printable
-from noiseproof.paper.answer import VERDICTS, answer
-from noiseproof.paper.cells import DATASET_NAMES, cells
-from noiseproof.paper.contrasts import describe_profiles, leads_among, text_or_code, text_results, with_text_results
+from noiseproof.paper.agreement import join
+from noiseproof.paper.answer import (
+    VERDICTS,
+    answer,
+    describe_profiles,
+    leads_among,
+    text_or_code,
+    text_results,
+    with_text_results,
+)
+from noiseproof.paper.figures import Embedding, scatter
 from noiseproof.paper.groups import PaperGroup, paper_groups
-from noiseproof.paper.measured import join
+from noiseproof.paper.published import DATASET_NAMES, cells
 from noiseproof.paper.settings import PROFILES
 from noiseproof.paper.tables import TableView, notes_on, summary, views
 from noiseproof.report.charts import template_environment
-from noiseproof.report.figures import Embedding
 from noiseproof.report.groups import by_noise
 from noiseproof.report.page import SECTIONS, comparisons, page_values, run_facts_line
 from noiseproof.train.record_files import merge
@@ -60,7 +67,8 @@ def paper_page(
     groups = paper_groups(records, with_text_results(results, by_text), precision)
     both = text_or_code(results, by_text)
     anchors = {id(record): group for group in groups for record in group.records}
-    values = page_values(records, groups, embeddings)
+    values = page_values(records, groups)
+    values["embeddings"] = [(each.title, scatter(each.points, each.labels, f"t-SNE, {each.title}")) for each in embeddings]
     own = comparisons(group for group in groups if not group.is_published)
     found = answer(results)
     text = template_environment("noiseproof.paper").get_template("paper_page.html").render(

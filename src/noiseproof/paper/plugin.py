@@ -12,7 +12,7 @@ from pathlib import Path
 from noiseproof.data.dataset import Dataset
 from noiseproof.data.images import IDX_FILES, IDX_MARKERS, load_idx
 from noiseproof.data.registry import NamedDataset, Progress, register_augmentation, register_dataset
-from noiseproof.io.files import checksum, is_file
+from noiseproof.io.files import checksum
 from noiseproof.models.weights import WEIGHTS_READERS
 from noiseproof.noise.files import LABEL_READERS, labels_in
 from noiseproof.paper import datasets
@@ -103,7 +103,7 @@ CIFAR_N = (
 def published(folder: Path) -> str | None:
     """Whose idx files a folder has, by the checksum of the training images; None if they are not as published."""
     images = folder / SOURCES["mnist"].files[0].name
-    found = checksum(images) if is_file(images) else ""
+    found = checksum(images) if images.is_file() else ""
     return next((name for name in ("mnist", "fashion-mnist") if SOURCES[name].files[0].sha256 == found), None)
 
 

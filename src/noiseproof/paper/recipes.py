@@ -11,7 +11,7 @@ from noiseproof.io.text import did_you_mean
 from noiseproof.losses import find_loss, list_losses
 from noiseproof.noise import NoiseSpec
 from noiseproof.noise.matrix import MATRIX_FILES, MATRIX_NOISES
-from noiseproof.paper.cells import Cell, cells
+from noiseproof.paper.published import Cell, cells
 from noiseproof.paper.settings import (
     PARAMETERS,
     SETTINGS,

@@ -17,19 +17,17 @@ from typing import Any
 
 from noiseproof.data import data_root
 from noiseproof.data.opening import find_dataset
-from noiseproof.io.files import exists, is_file, locked, remove_partial, write_whole
+from noiseproof.io.files import locked, remove_partial, write_whole
 from noiseproof.io.text import read_json
-from noiseproof.paper.cells import Cell
-from noiseproof.paper.costs import H200_EPOCH_SECONDS, RunCosts, plan_text
-from noiseproof.paper.figures import DrawnFigure, draw_figure
+from noiseproof.paper.agreement import CellResult, join
+from noiseproof.paper.figures import DrawnFigure, Embedding, draw_figure, embed_run
 from noiseproof.paper.groups import paper_groups
-from noiseproof.paper.measured import CellResult, join
 from noiseproof.paper.page import paper_page
-from noiseproof.paper.plan import Curve, PaperRun, choose, planned_runs, shard
+from noiseproof.paper.plan import H200_EPOCH_SECONDS, Curve, PaperRun, RunCosts, choose, plan_text, planned_runs, shard
+from noiseproof.paper.published import Cell
 from noiseproof.paper.recipes import SEEDS, TRAINED_ON
 from noiseproof.paper.settings import PROFILES
 from noiseproof.paper.tables import formatted
-from noiseproof.report.figures import Embedding, embed_run
 from noiseproof.train import Callback, DivergenceError, Outcome, Recipe, Record, RunStore, StoredRun
 from noiseproof.train.executors import Executor, LocalExecutor, RunList
 from noiseproof.train.record import RECORD
@@ -58,7 +56,7 @@ class RecordsFile:
         with locked(self.path.parent, wait=True) as held:
             if held:
                 remove_partial(self.path)
-            before = read_records(self.path) if exists(self.path) else []
+            before = read_records(self.path) if self.path.exists() else []
             after = merge(before, lines)
             if after != before:
                 write_records(self.path, after)
@@ -73,7 +71,7 @@ class RecordsFile:
     def add_folders(self, folders: Iterable[Path | None]) -> None:
         """Add runs that have ended, by their folders."""
         files = [folder / RECORD for folder in folders if folder is not None]
-        self.add([read_json(file) for file in files if is_file(file)])
+        self.add([read_json(file) for file in files if file.is_file()])
 
     def _line(self, record: dict[str, Any]) -> dict[str, Any]:
         stored = None if self.store is None else self.store.find(identity(record["recipe"], record["task"]))
@@ -412,9 +410,9 @@ def why_absent(dataset: str, place: Path) -> str | None:
 def _existing_files(files: Sequence[Path], *, to_run: bool) -> list[Path]:
     """The files of results; the first need not exist if runs are to be written to it."""
     for i, file in enumerate(files):
-        if not is_file(file) and (i or not to_run or exists(file)):
+        if not file.is_file() and (i or not to_run or file.exists()):
             raise FileNotFoundError(f"{file}: no such file of records; runs with --data write it")
-    return [file for file in files if is_file(file)]
+    return [file for file in files if file.is_file()]
 
 
 def _usual_precision(device: str, data: Path | None, records: list[dict[str, Any]]) -> str:

@@ -12,8 +12,7 @@ from itertools import zip_longest
 from noiseproof.comparison.paired import ALPHA
 from noiseproof.io.text import did_you_mean
 from noiseproof.paper import PROFILES
-from noiseproof.paper.agreement import Point, Ranking, holm, ranking, spread
-from noiseproof.paper.measured import CellResult, average
+from noiseproof.paper.agreement import CellResult, Point, Ranking, average, holm, ranking, spread
 from noiseproof.report.groups import DIVERGED, counted, named_seeds
 from noiseproof.train.record_files import count_classes, never_right
 

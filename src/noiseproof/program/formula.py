@@ -12,7 +12,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from noiseproof.core import Backend, decode, reference
+from noiseproof.core import reference
+from noiseproof.core.backends import Backend
+from noiseproof.core.row_sums import decode
 from noiseproof.program.code import Node, Program, Value
 
 Run = Callable[..., tuple[Tensor, tuple[Tensor | float, ...]]]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from noiseproof.core import reference, small
-from noiseproof.core.chunks import split_rows
+from noiseproof.core.reference import split_rows
 from noiseproof.program.formula import LossCall
 
 BelowAutograd: Any = torch._C._AutoDispatchBelowAutograd

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noiseproof.core import backend_of_device, decode, encode
+from noiseproof.core.backends import backend_of_device
+from noiseproof.core.row_sums import decode, encode
 from noiseproof.program.code import Program, decoded, encoded
 from noiseproof.program.formula import Formula, LossCall, Reduction
 

@@ -13,16 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from noiseproof.core import (
-    REFERENCE,
-    Backend,
-    Recording,
-    backend_of_device,
-    is_mapped,
-    reference,
-    small,
-    transforms_active,
-)
+from noiseproof.core import reference, small
+from noiseproof.core.backends import REFERENCE, Backend, backend_of_device
+from noiseproof.core.dispatch_state import Recording, is_mapped, transforms_active
 from noiseproof.program import on_cpu
 from noiseproof.program.formula import LossCall, evaluated
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,21 +122,6 @@ def matrix(values: NDArray[np.float64], label: str) -> Svg:
         parts.append(f'<path class="page" d="{path}"/><path class="ink" fill-opacity="{math.sqrt(value):.3f}" d="{path}"/>')
     parts.append(f'<rect class="frame" width="{size}" height="{size}"/>')
     return _svg(label, [f'<g transform="translate(2 2)">{"".join(parts)}</g>'], size + 4, size + 4)
-
-
-def scatter(points: NDArray[Any], labels: NDArray[Any], label: str) -> Svg:
-    """Points in the plane, one style for each class; the class's number stands at the middle of its points."""
-    size = 260
-    low, span = points.min(0), max(float(np.ptp(points, 0).max()), 1e-9)
-    places = (points - low) / span * (size - 16) + 8
-    parts = []
-    for kind in np.unique(labels).tolist():
-        path = "".join(f"M{x:.0f} {y:.0f}h0" for x, y in places[labels == kind].tolist())
-        parts.append(f'<path class="dot c{kind % COLORS}" d="{path}"/>')
-    for kind in np.unique(labels).tolist():
-        x, y = np.median(places[labels == kind], 0).tolist()
-        parts.append(_text(x, y + 4, str(kind), "middle", "halo"))
-    return _svg(label, parts, size, size)
 
 
 def _svg(label: str, parts: Sequence[str], width: int = WIDTH, height: int = HEIGHT) -> Svg:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +17,6 @@ from noiseproof.io.files import write_whole
 from noiseproof.io.text import printable
 from noiseproof.noise import NoiseSpec
 from noiseproof.report import charts
-from noiseproof.report.figures import Embedding, draw_embeddings, draw_panels, embed_run
 from noiseproof.report.groups import (
     DIVERGED,
     G,
@@ -58,7 +56,6 @@ class RunReport:
     Attributes:
         records: One for each run.
         sources: The places that the records came from.
-        embeddings: Pictures of what the networks have learnt, if they were asked for.
         date: That the page shows.
 
     >>> RunReport([]).groups
@@ -68,7 +65,6 @@ class RunReport:
     records: list[dict[str, Any]]
     sources: tuple[str, ...] = ()
     """The places that the records came from"""
-    embeddings: tuple[Embedding, ...] = ()
     date: str = ""
 
     @functools.cached_property
@@ -79,7 +75,7 @@ class RunReport:
     @functools.cached_property
     def html(self) -> str:
         """The whole file."""
-        values = page_values(self.records, self.groups, self.embeddings)
+        values = page_values(self.records, self.groups)
         there = {**SECTIONS} if values["matrices"] else {key: name for key, name in SECTIONS.items() if key != "noise"}
         template = charts.template_environment().get_template("page.html")
         text = template.render(
@@ -105,40 +101,16 @@ class RunReport:
         """
         write_whole(Path(path), lambda place: place.write_text(self.html, encoding="utf-8"))
 
-    def draw(self, folder: str | Path) -> list[Path]:
-        """Draw the test accuracy by epoch for each data set and noise, and the features if there are any, as SVG and PNG.
 
-        Args:
-            folder: Where the files go; it is made if it does not exist.
-
-        Returns:
-            The files.
-
-        Raises:
-            ImportError: Matplotlib is not installed.
-        """
-        place, files = Path(folder), []
-        place.mkdir(parents=True, exist_ok=True)
-        for title, members in by_noise(self.groups).items():
-            curves = {group.name: curve for group in members if (curve := group.curve("test_accuracy"))}
-            if curves:
-                files += draw_panels(place / re.sub(r"[^\w.+-]+", "_", f"curves_{title}").lower(), {title: curves})
-        return [*files, *(draw_embeddings(place / "tsne", self.embeddings) if self.embeddings else ())]
-
-
-def report_runs(
-    *places: str | Path, features_of: Iterable[str | Path] = (), data: str | Path | None = None, date: str | None = None
-) -> RunReport:
+def report_runs(*places: str | Path, date: str | None = None) -> RunReport:
     """A report of runs: their test accuracies compared on the seeds that they share, curves, confidence and records.
 
     Args:
         *places: Folders of runs, at any depth, and ``.jsonl`` files of records.
-        features_of: Folders of runs whose features are shown in the plane, by t-SNE.
-        data: The folder of data sets, for ``features_of``.
         date: The date that the page shows; today by default.
 
     Returns:
-        The report: :meth:`RunReport.save` writes its page, :meth:`RunReport.draw` its curves as pictures.
+        The report: :meth:`RunReport.save` writes its page.
 
     Raises:
         FileNotFoundError: A place does not exist.
@@ -153,13 +125,10 @@ def report_runs(
     '1 run on mine.csv'
     """
     records = merge(read_runs([Path(place) for place in places]))
-    embeddings = tuple(embed_run(Path(folder), data) for folder in features_of)
-    return RunReport(records, tuple(map(str, places)), embeddings, time.strftime("%Y-%m-%d") if date is None else date)
+    return RunReport(records, tuple(map(str, places)), time.strftime("%Y-%m-%d") if date is None else date)
 
 
-def page_values(
-    records: Sequence[dict[str, Any]], groups: Sequence[RunGroup], embeddings: Sequence[Embedding]
-) -> dict[str, Any]:
+def page_values(records: Sequence[dict[str, Any]], groups: Sequence[RunGroup]) -> dict[str, Any]:
     """What ``page.html`` inserts, but headline, sections, date, sources and comparisons."""
     styles: dict[str, int] = {}
     for group in groups:
@@ -170,7 +139,7 @@ def page_values(
     return {
         "curves": {title: drawn for title, drawn in curves.items() if drawn},
         "histograms": {title: drawn for title, drawn in histograms.items() if drawn},
-        "embeddings": [(each.title, charts.scatter(each.points, each.labels, f"t-SNE, {each.title}")) for each in embeddings],
+        "embeddings": [],
         "matrices": _matrices(groups),
         "weighed": [
             (group, record) for group in groups for record in group.finished[:1] if isinstance(record.get("weights"), dict)

@@ -4,16 +4,14 @@ At one example whose labels are k with probability ``w[k]``, training on given l
 ``R(u) = sum_k w[k] L(u, k)`` over the predictions u, points of the simplex. A loss tolerates the noise at this example if the
 risk is least where the clean class has probability 1, as it would be without noise.
 
-weights      from noise to the label weights of each clean class
 choice       the least ``a`` of AMSE and the JAL losses, the ``a`` to train with, and the loss that has it
 conditions   whether a loss tolerates a noise, class by class, with proof or counterexample; the asymmetry ratio
-risk         the risk, what minimises it, and the risk over the predictions for three classes as a picture
+risk         label weights, the risk, what minimises it, and the risk over the predictions for three classes as a picture
 """
 
 from noiseproof.theory.choice import ChosenA, choose_a, loss_for, required_a, required_a_per_class
 from noiseproof.theory.conditions import Check, ClassVerdict, asymmetry_ratio, check
-from noiseproof.theory.risk import draw_risk, minimiser, risk, sparsemax
-from noiseproof.theory.weights import label_weights
+from noiseproof.theory.risk import draw_risk, label_weights, minimiser, risk, sparsemax
 
 __all__ = [
     "Check",

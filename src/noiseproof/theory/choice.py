@@ -31,7 +31,7 @@ from noiseproof.checks import check_range
 from noiseproof.io.text import and_more
 from noiseproof.losses import RobustLoss, create_loss, find_loss
 from noiseproof.noise import LabelNoise, NoisyLabels
-from noiseproof.theory.weights import ROUNDING, Noise, label_weights, two_largest
+from noiseproof.theory.risk import ROUNDING, Noise, label_weights, two_largest
 
 AUTO = "auto"
 USUAL_FACTOR, MIN_FACTOR = 10.0, 10 / 3

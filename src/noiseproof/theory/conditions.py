@@ -18,10 +18,19 @@ from numpy.typing import NDArray
 
 from noiseproof.losses import RobustLoss, Sum
 from noiseproof.losses.base import parameters_of
-from noiseproof.losses.catalog import create_loss, list_losses
-from noiseproof.losses.expressions import evaluate, values_of
-from noiseproof.theory.risk import MIN_PROBABILITY, risk_of, solve, with_logits
-from noiseproof.theory.weights import ROUNDING, Noise, Weights, label_weights, seen_by, two_largest
+from noiseproof.losses.catalog import create_loss, evaluate, list_losses, values_of
+from noiseproof.theory.risk import (
+    MIN_PROBABILITY,
+    ROUNDING,
+    Noise,
+    Weights,
+    label_weights,
+    risk_of,
+    seen_by,
+    solve,
+    two_largest,
+    with_logits,
+)
 
 Answer = Literal["yes", "no", "not dominant", "not found"]
 """yes: proved. no: the counterexample is there. not dominant: another label is given as often as the clean one, so that no

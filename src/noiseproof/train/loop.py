@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from noiseproof.io.files import checksum, claimed, is_file
+from noiseproof.io.files import checksum, claimed
 from noiseproof.train.engine import RunOptions, precision_of
 from noiseproof.train.recipe import Recipe
 from noiseproof.train.record import (
@@ -492,6 +492,6 @@ def _check_files(folder: Path, digests: dict[str, str]) -> None:
     """An error if a file of a finished run is gone, or not what was written."""
     for name, digest in digests.items():
         path = folder / name
-        fault = "gone" if not is_file(path) else "damaged" if checksum(path) != digest else None
+        fault = "gone" if not path.is_file() else "damaged" if checksum(path) != digest else None
         if fault is not None:
             raise CheckpointError(f"{path}: {fault}, in a run that is finished; move the folder away to run it again")

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from noiseproof.data.columns import ENCODER_VERSION
-from noiseproof.io.files import ReadError, is_file, write_whole
+from noiseproof.io.files import ReadError, write_whole
 from noiseproof.io.text import and_more, excerpt, read_json
 from noiseproof.train.network import loss_code_hash, model_code_hash
 from noiseproof.train.recipe import Recipe
@@ -171,7 +171,7 @@ class Record:
             ValueError: It is not readable as one.
         """
         path = folder / RECORD
-        if not is_file(path):
+        if not path.is_file():
             return None
         try:
             return Record.from_dict(read_json(path))

@@ -12,7 +12,7 @@ import numpy as np
 
 from noiseproof.data.registry import find_name
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import ReadError, checksum, is_dir, is_file, write_whole
+from noiseproof.io.files import ReadError, checksum, write_whole
 from noiseproof.io.text import all_lines, excerpt, parse_json, printable, read_json
 from noiseproof.train.record import CONFIDENCE, RECORD, WEIGHTS, check_facts, content_digest, fault_of
 
@@ -121,7 +121,7 @@ def run_line(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not the record of a run: {fault}; move it away") from error
     check_record(str(path), line)
     for name, file, read in (("confidence", CONFIDENCE, _confidence), ("weights", WEIGHTS, _weights)):
-        if name in line or not is_file(folder / file):
+        if name in line or not (folder / file).is_file():
             continue
         if isinstance(digests, dict) and file in digests and checksum(folder / file) != digests[file]:
             raise ValueError(f"{folder / file}: damaged: its content is not what the run wrote; move it away to leave it out")
@@ -262,9 +262,9 @@ def read_runs(places: Iterable[Path]) -> list[dict[str, Any]]:
     """
     places, records = list(places), []
     for place in places:
-        if is_dir(place):
-            records += [run_line(path.parent) for path in sorted(place.rglob(RECORD)) if is_file(path)]
-        elif is_file(place):
+        if place.is_dir():
+            records += [run_line(path.parent) for path in sorted(place.rglob(RECORD)) if path.is_file()]
+        elif place.is_file():
             records += read_records(place)
         else:
             raise FileNotFoundError(f"{place} does not exist; give folders of runs or .jsonl files of records")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import checksum, is_dir, is_file, save_arrays, write_whole
+from noiseproof.io.files import checksum, save_arrays, write_whole
 from noiseproof.io.text import parse_json, read_json
 from noiseproof.train.recipe import RENAMED_FIELDS, Recipe, current_names, default_facts
 from noiseproof.train.record import (
@@ -184,7 +184,7 @@ class RunStore:
 
     def runs(self) -> Iterator[StoredRun]:
         """All runs that have a record, by the names of their folders."""
-        for path in sorted(self.root.glob(f"*/{RECORD}")) if is_dir(self.root) else ():
+        for path in sorted(self.root.glob(f"*/{RECORD}")) if self.root.is_dir() else ():
             try:
                 facts = path.stat()
             except OSError:  # removed meanwhile
@@ -266,7 +266,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     from safetensors import SafetensorError, safe_open
 
     path = folder / CHECKPOINT
-    if not is_file(path):
+    if not path.is_file():
         return None
     try:
         with safe_open(path, "pt") as file:

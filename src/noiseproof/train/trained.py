@@ -20,7 +20,7 @@ from noiseproof.data.columns import Table, TableEncoder
 from noiseproof.data.dataset import as_split
 from noiseproof.data.frames import is_frame
 from noiseproof.data.table import frame_for, image_frame, plain_encoder
-from noiseproof.io.files import checksum, is_dir, is_file
+from noiseproof.io.files import checksum
 from noiseproof.io.text import excerpt, parse_json, read_json
 from noiseproof.models import create_model, load_weights
 from noiseproof.models.weights import weights_header
@@ -267,8 +267,8 @@ def load(
     >>> trained.predict_names(x)  # doctest: +SKIP
     """
     path = Path(run).expanduser()
-    record, weights = _finished(path) if is_dir(path) else (None, path)
-    if not is_file(weights):
+    record, weights = _finished(path) if path.is_dir() else (None, path)
+    if not weights.is_file():
         fault = "the weights of this finished run are gone; train it again" if record else "no run, and no file of weights"
         raise FileNotFoundError(f"{weights}: {fault}")
     if record is not None and record.files.get(WEIGHTS, digest := checksum(weights)) != digest:
@@ -280,7 +280,7 @@ def load(
 
 def _finished(folder: Path) -> tuple[Record, Path]:
     path = folder / RECORD
-    if not is_file(path):
+    if not path.is_file():
         inside = sorted(place.parent.name for place in folder.glob(f"*/{RECORD}"))
         held = f"; give a run in it, such as {folder / inside[0]}" if inside else "; 'noiseproof train' makes runs"
         raise FileNotFoundError(f"{folder}: not the folder of a run, it has no {RECORD}{held}")
@@ -323,7 +323,7 @@ def _table(weights: Path, record: Record | None, columns: Sequence[str]) -> Tabl
     """The encoding of the table that was trained on, which is beside the weights."""
     path = weights.with_name(ENCODER)
     digest = None if record is None else record.files.get(ENCODER)
-    if not is_file(path):
+    if not path.is_file():
         if digest is not None:
             raise FileNotFoundError(f"{path}: the encoding of the columns of this run is gone; train it again")
         return None

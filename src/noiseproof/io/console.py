@@ -38,7 +38,7 @@ __all__ = [
     "errors_reported",
     "fail",
 ]
-__all__ += ["fail", "import_local_modules", "printable", "sigterm_as_ctrl_c", "warn"]
+__all__ += ["fail", "import_local_modules", "printable", "say", "sigterm_as_ctrl_c", "warn"]
 
 UsageError: Any = typer.BadParameter.__mro__[1]
 """Of click, or of the copy of it that newer versions of Typer have"""
@@ -60,6 +60,12 @@ class Console(rich.console.Console):
 console = Console()
 LAB = ("sklearn", "matplotlib", "requests", "PIL", "safetensors", "jinja2")
 """Modules that the extra ``lab`` installs, besides those without which there is no command line."""
+
+
+def say(*lines: str) -> None:
+    """Print lines as they are, however long."""
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def echo(text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noiseproof.cli.output import Console, echo, errors_reported, sigterm_as_ctrl_c
+from noiseproof.io.console import Console, echo, errors_reported, sigterm_as_ctrl_c
 
 Tables = Annotated[
     str | None,

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from noiseproof.__main__ import main
-from noiseproof.cli.output import Console, console, echo, errors_reported, fail, printable
+from noiseproof.io.console import Console, console, echo, errors_reported, fail, printable
 
 HOSTILE = "a\x1b[31m\x9b2J\x07\u202eb\udcff"
 SHOWN = r"a\x1b[31m\x9b2J\x07\u202eb\udcff"
