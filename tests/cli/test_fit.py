@@ -41,9 +41,9 @@ def place(tmp_path_factory):
 def test_the_verdict_is_printed_with_what_to_do_next(place):
     printed = (place / "printed.txt").read_text(encoding="utf-8")
     assert "train: 160 rows, 2 classes" in printed
-    assert re.search(r"About \d+\.\d % of the labels are wrong \(95 % interval", printed)
-    assert "On correct labels the model is right in" in printed
-    assert "Plain training (gradient boosting)" in printed
+    assert re.search(r"At least about \d+\.\d % of the labels are wrong \(95 % interval", printed)
+    assert "On correct labels, estimated without them" in printed
+    assert "on plain training, gradient boosting" in printed
     assert "next: noiseproof predict" in printed
     assert "ward left out: as asked" in printed
 

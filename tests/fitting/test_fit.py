@@ -91,12 +91,23 @@ def test_the_leaderboard_has_every_learner_plain_training_and_the_model(model):
     assert sum(line.weight or 0 for line in model.leaderboard) == pytest.approx(1)
 
 
-def test_the_verdict_is_about_six_lines(model):
+def test_the_verdict_compares_the_model_with_plain_training_in_a_few_lines(model):
     lines = str(model).splitlines()
-    assert 4 <= len(lines) <= 6
-    assert "wrong" in lines[1]
-    assert "On correct labels" in lines[2]
-    assert "Plain training (gradient boosting)" in lines[3]
+    assert 7 <= len(lines) <= 10
+    assert lines[1].startswith("At least about")
+    assert lines[2].startswith("On correct labels")
+    assert lines[3].split() == ["accuracy", "balanced", "accuracy", "AUC"]
+    assert lines[4].split()[0] == "model"
+    assert lines[5].startswith("  gradient boosting")
+    assert all(line.count(" to ") == 3 for line in lines[4:6])
+    assert "on plain training, gradient boosting" in lines[6]
+
+
+def test_the_interval_of_the_gain_contains_it_and_is_narrower_than_those_of_the_accuracies(model):
+    verdict = model.verdict
+    low, high = verdict.gain_interval
+    assert low < verdict.gain < high
+    assert high - low < verdict.model.accuracy.high - verdict.model.accuracy.low
 
 
 def test_clean_labels_get_a_verdict_that_says_so():
@@ -214,7 +225,7 @@ def test_a_test_split_is_measured(frame):
     predicted = found.predict(other)
     assert found.verdict.model.test_accuracy == pytest.approx((predicted == other["churn"].to_numpy()).mean())
     assert all(line.test_accuracy is not None for line in found.leaderboard)
-    assert "measured on the test split" in str(found)
+    assert "Measured on the test split" in str(found)
 
 
 def test_learners_that_a_budget_leaves_out_are_named(frame, monkeypatch):

@@ -24,7 +24,7 @@ from noiseproof.data import DataError, Dataset, open_dataset
 from noiseproof.data.columns import parse_kinds
 from noiseproof.data.features import Features, small_images
 from noiseproof.fitting import is_model
-from noiseproof.fitting.leaderboard import MODEL, leaderboard, recalls
+from noiseproof.fitting.leaderboard import MODEL, gain_interval, leaderboard, recalls
 from noiseproof.fitting.model import LEARNER_FOLDER, FittedModel, check_metric, fold_mean, load_model
 from noiseproof.fitting.verdict import Verdict
 from noiseproof.io.files import checksum
@@ -263,6 +263,7 @@ class _Job:
             lines.get(plain),
             recalls(audit.posterior, decided),
             tuple(row for row in likeliest.tolist() if audit.flagged[row]),
+            gain_interval(noise, given, decided, crossed.predictions[plain].argmax(1)) if plain in lines else None,
             tuple((self.left_out | crossed.dropped).items()),
             audit.warnings,
             time.monotonic() - self.start,

@@ -59,7 +59,12 @@ class Leader:
         return cls(**{**facts, **estimates})
 
 
-ESTIMATES = ("accuracy", "balanced_accuracy", "auc")
+ESTIMATES = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC"}
+
+
+def _numbers(found: Estimate | None) -> str:
+    """An estimate in %, with its interval."""
+    return "-" if found is None else f"{100 * found.value:.1f} ({100 * found.low:.1f} to {100 * found.high:.1f})"
 
 
 @dataclass(frozen=True)
@@ -76,17 +81,24 @@ class Verdict:
         plain: That of the learner that a person would have taken.
         recalls: Of each class, the model's recall on correct labels, estimated without them; None if nothing is known of it.
         first: The rows whose labels are most likely wrong, from 0.
+        gain_interval: The 95 % interval of the gain in accuracy over plain training.
         dropped: Learners that were left out, and why.
         notes: What else to know.
         seconds: What the fit took.
 
     Example:
-        >>> line = Leader("model", "all learners together", 0.8, Estimate(0.9, 0.88, 0.92))
-        >>> verdict = Verdict("table", 100, ("no", "yes"), Estimate(0.1, 0.06, 0.14), 9, line, None, (0.9, 0.9), (3,))
-        >>> print(verdict)
+        >>> model = Leader("model", "all learners together", 0.8, Estimate(0.9, 0.88, 0.92))
+        >>> plain = Leader("plain-logistic", "logistic regression", 0.7, Estimate(0.84, 0.8, 0.88))
+        >>> rate = Estimate(0.1, 0.06, 0.14)
+        >>> found = Verdict("table", 100, ("no", "yes"), rate, 9, model, plain, (0.9, 0.9), (3,), (0.03, 0.1))
+        >>> print(found)
         table: 100 rows, 2 classes
-        About 10.0 % of the labels are wrong (95 % interval 6.0 % to 14.0 %); 9 are flagged.
-        On correct labels the model is right in 90.0 % (88.0 % to 92.0 %), estimated without them.
+        At least about 10.0 % of the labels are wrong (95 % interval 6.0 % to 14.0 %); 9 are flagged.
+        On correct labels, estimated without them, in % with 95 % intervals:
+                               accuracy
+          model                90.0 (88.0 to 92.0)
+          logistic regression  84.0 (80.0 to 88.0)
+        The model gains 6.0 points of accuracy (3.0 to 10.0) on plain training, logistic regression.
         Look first at the labels of row 3.
     """
 
@@ -99,6 +111,7 @@ class Verdict:
     plain: Leader | None
     recalls: tuple[float | None, ...]
     first: tuple[int, ...]
+    gain_interval: tuple[float, float] | None = None
     dropped: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -124,15 +137,22 @@ class Verdict:
 
     @property
     def lines(self) -> list[str]:
-        """The verdict in a few lines."""
-        found = [
-            f"{short_name(self.data)}: {self.rows:,} rows, {len(self.classes):,} classes",
-            self._labels(),
-            self._accuracy(),
-        ]
+        """The verdict in a few lines, of which some are a table."""
+        head = f"{short_name(self.data)}: {self.rows:,} rows, {len(self.classes):,} classes"
+        labels, *more = self.sentences
+        title = "On correct labels, estimated without them, in % with 95 % intervals:"
+        return [head, labels, title, *self._table(), *more]
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict without its table: on the labels, the gain, classes that suffer, where to look first."""
+        found = [self._labels()]
         if self.plain is not None and self.gain is not None:
-            gain = f"the model gains {100 * self.gain:.1f} points" if self.gain > 0 else "the model does not gain on it"
-            found.append(f"Plain training ({self.plain.description}): {self.plain.accuracy}; {gain}.")
+            found.append(self._gain(self.plain, self.gain))
+        if self.model.test_accuracy is not None:
+            plain = None if self.plain is None else self.plain.test_accuracy
+            other = "" if plain is None else f", plain training in {100 * plain:.1f} %"
+            found.append(f"Measured on the test split the model is right in {100 * self.model.test_accuracy:.1f} %{other}.")
         if named := self.suffering[:MAX_CLASSES_NAMED]:
             listed = ", ".join(f"{name} (found in {percent(recall)})" for name, recall in named)
             found.append(f"Classes that suffer: {listed}.")
@@ -143,19 +163,26 @@ class Verdict:
 
     def _labels(self) -> str:
         if not self.noisy:
-            return f"Nothing speaks for wrong labels (at most {percent(self.rate.high)} are); the model is trained plainly."
+            most = f"at most {percent(self.rate.high)}, unless the features predict the errors"
+            return f"Nothing speaks for wrong labels ({most}); the model is trained plainly."
         interval = f"95 % interval {percent(self.rate.low)} to {percent(self.rate.high)}"
-        return f"About {percent(self.rate.value)} of the labels are wrong ({interval}); {self.flagged:,} are flagged."
+        return f"At least about {percent(self.rate.value)} of the labels are wrong ({interval}); {self.flagged:,} are flagged."
 
-    def _accuracy(self) -> str:
-        more = [
-            f"{name} {100 * found.value:.1f} %" for name, found in
-            (("balanced accuracy", self.model.balanced_accuracy), ("AUC", self.model.auc)) if found is not None
-        ]  # fmt: skip
-        text = f"On correct labels the model is right in {self.model.accuracy}, estimated without them"
-        if self.model.test_accuracy is not None:
-            more.append(f"measured on the test split {100 * self.model.test_accuracy:.1f} %")
-        return "; ".join([text, *more]) + "."
+    def _gain(self, plain: Leader, gain: float) -> str:
+        interval = (
+            "" if self.gain_interval is None else " ({:.1f} to {:.1f})".format(*(100 * end for end in self.gain_interval))
+        )
+        said = f"gains {100 * gain:.1f} points of accuracy" if gain > 0 else f"does not gain: {100 * gain:.1f} points"
+        return f"The model {said}{interval} on plain training, {plain.description}."
+
+    def _table(self) -> list[str]:
+        """What model and plain training are worth, a line for each."""
+        lines = [("model", self.model), *([] if self.plain is None else [(self.plain.description, self.plain)])]
+        kept = [name for name in ESTIMATES if getattr(self.model, name) is not None]
+        rows = [["", *(ESTIMATES[name] for name in kept)]]
+        rows += [[title, *(_numbers(getattr(line, name)) for name in kept)] for title, line in lines]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -183,8 +210,14 @@ class Verdict:
         """
         try:
             plain = None if facts["plain"] is None else Leader.of(facts["plain"])
-            own = {"rate": Estimate(*map(float, facts["rate"])), "model": Leader.of(facts["model"]), "plain": plain}
+            own: dict[str, Any] = {
+                "rate": Estimate(*map(float, facts["rate"])),
+                "model": Leader.of(facts["model"]),
+                "plain": plain,
+            }
             lists = {name: tuple(facts[name]) for name in ("classes", "recalls", "first", "notes")}
+            if facts.get("gain_interval") is not None:
+                own["gain_interval"] = tuple(map(float, facts["gain_interval"]))
             return cls(**{**facts, **own, **lists, "dropped": tuple((name, why) for name, why in facts["dropped"])})
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"the verdict of a model is damaged: {type(error).__name__} {str(error)[:200]}") from error

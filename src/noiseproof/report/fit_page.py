@@ -13,7 +13,7 @@ import numpy as np
 from noiseproof.audit.result import POSTERIOR_FILE, percent, short_name
 from noiseproof.data import Dataset
 from noiseproof.fitting import FittedModel, Leader
-from noiseproof.fitting.verdict import SUFFERS
+from noiseproof.fitting.verdict import ESTIMATES, SUFFERS
 from noiseproof.io.files import write_whole
 from noiseproof.io.text import printable
 from noiseproof.report.audit_page import MAX_EXAMPLES, MAX_SOURCES, MAX_WARNINGS, audit_context, page_templates
@@ -55,10 +55,12 @@ def fit_page(
         verdict=verdict,
         title=short_name(verdict.data),
         headline=_headline(model),
-        lines=[printable(line).replace(" %", "\N{NO-BREAK SPACE}%") for line in verdict.lines[1:]],
+        lines=[printable(line).replace(" %", "\N{NO-BREAK SPACE}%") for line in verdict.sentences],
         warnings=[printable(text) for text in verdict.notes[:MAX_WARNINGS]],
         board=board,
         plain=None if verdict.plain is None else verdict.plain.name,
+        compared=[("the model", verdict.model), *((line.description, line) for line in (verdict.plain,) if line is not None)],
+        estimates=ESTIMATES,
         tested=any(line.test_accuracy is not None for line in board),
         gains=accuracies(board, None if verdict.plain is None else verdict.plain.accuracy.value),
         found=recalls,
@@ -75,7 +77,7 @@ def _headline(model: FittedModel) -> str:
     if not verdict.noisy:
         return "Nothing speaks for wrong labels."
     gain = verdict.gain
-    said = f"About {percent(verdict.rate.value)} of the labels are wrong"
+    said = f"At least about {percent(verdict.rate.value)} of the labels are wrong"
     return f"{said}; the model gains {100 * gain:.1f} points." if gain is not None and gain > 0 else f"{said}."
 
 
