@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from noiseproof.io.files import write_whole
-from noiseproof.report.figures import draw_confidence
+from noiseproof.report.charts import draw_confidence
 from noiseproof.train import Outcome, Recipe, TrainingData, train
 from noiseproof.train.plan import FEATURE_DEFAULTS
 from noiseproof.train.record_files import BINS

@@ -448,7 +448,7 @@ def test_of_many_classes_the_likeliest_are_written(tmp_path):
 
 @pytest.mark.usefixtures("here")
 def test_train_ends_with_the_command_that_predicts_also_for_a_network_of_ones_own(monkeypatch):
-    monkeypatch.setattr("noiseproof.report.figures.draw_curves", lambda *_: None)
+    monkeypatch.setattr("noiseproof.report.charts.draw_curves", lambda *_: None)
     monkeypatch.setattr(sys, "path", [*sys.path])
     Path("my_module.py").write_text(MODULE, encoding="utf-8")
     trained = call("train", "ce", "--data", "labelled.npz", "--model", "my_module:network", "--set", "epochs=1")

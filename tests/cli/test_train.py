@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from noiseproof.cli import app
-from noiseproof.report.figures import draw_curves
+from noiseproof.report.charts import draw_curves
 from noiseproof.train import Record
 from noiseproof.train.batch_loader import SINGLE
 from noiseproof.train.distributed import LostProcessError
@@ -39,7 +39,7 @@ SHORT = ("--set", "epochs=2", "--set", "model.hidden=[16]")
 def _in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NOISEPROOF_DATA", raising=False)
-    monkeypatch.setattr("noiseproof.report.figures.draw_curves", lambda *_: None)  # takes longer than most runs
+    monkeypatch.setattr("noiseproof.report.charts.draw_curves", lambda *_: None)  # takes longer than most runs
 
 
 def run(*arguments):
@@ -134,7 +134,7 @@ def test_of_many_epochs_every_nth_and_the_last_are_printed():
 
 
 def test_the_curves_are_drawn_beside_the_record(monkeypatch):
-    monkeypatch.setattr("noiseproof.report.figures.draw_curves", draw_curves)
+    monkeypatch.setattr("noiseproof.report.charts.draw_curves", draw_curves)
     folder = Path(json.loads(run("digits/ce", *SHORT, "--json").stdout)["folder"])
     drawn = (folder / "curves.png").read_bytes()
     assert drawn.startswith(b"\x89PNG")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from noiseproof import noise
 from noiseproof.cli import app
 from noiseproof.data import load_digits
-from noiseproof.noise.soft import SoftLabels
+from noiseproof.noise.files import SoftLabels
 from noiseproof.train import Recipe, Record, Run, RunStore, prepare, train, with_noise
 from noiseproof.train.batch_loader import EpochPlan
 from noiseproof.train.record import task_facts
@@ -158,7 +158,7 @@ def test_a_file_that_unpacks_to_more_than_it_may_is_refused(soft, monkeypatch):
 
 def test_the_command_says_that_labels_are_soft(soft, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("noiseproof.report.figures.draw_curves", lambda *_: None)
+    monkeypatch.setattr("noiseproof.report.charts.draw_curves", lambda *_: None)
     digits = load_digits().train
     np.savez("mine.npz", x=digits.inputs, y=GIVEN)
     words = ["train", "ce", "--data", "mine.npz", "--labels", str(soft[1]), "--set", "epochs=1", "--set", "model.hidden=[8]"]
@@ -210,7 +210,7 @@ def test_columns_are_not_doubted_where_nobody_has_names():
 
 def test_soft_labels_without_names_are_doubted_where_the_data_have_some(soft, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("noiseproof.report.figures.draw_curves", lambda *_: None)
+    monkeypatch.setattr("noiseproof.report.charts.draw_curves", lambda *_: None)
     rows = [f"{k},{k % 7},{'yes' if k % 2 else 'no'}" for k in range(40)]
     (tmp_path / "mine.csv").write_text("\n".join(["a,b,label", *rows]), encoding="utf-8")
     given = np.arange(40) % 2

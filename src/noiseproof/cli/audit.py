@@ -146,7 +146,7 @@ def audit(
 
 def _read_features(file: str, rows: int) -> NDArray[Any]:
     from noiseproof.audit.probabilities import check_features
-    from noiseproof.noise.soft import read_matrix
+    from noiseproof.noise.files import read_matrix
 
     found = read_matrix(file, "features")
     with _file_named(file):
@@ -168,7 +168,7 @@ def _audit_predictions(
     dataset: Dataset, file: str, features: NDArray[Any] | None, seed: int, training: dict[str, Any]
 ) -> Audit:
     from noiseproof.audit.probabilities import audit_probabilities, column_classes
-    from noiseproof.noise.soft import read_predictions
+    from noiseproof.noise.files import read_predictions
 
     if unused := [name for name, value in training.items() if value]:
         raise ValueError(f"with --probabilities nothing is trained, so --{unused[0]} says nothing; leave one of the two out")

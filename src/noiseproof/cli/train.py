@@ -239,7 +239,7 @@ def _trained(
 
 def _draw(record: Record, folder: Path) -> None:
     """The curves beside the record, unless they are there and no older."""
-    from noiseproof.report.figures import CURVES_FILE, draw_curves
+    from noiseproof.report.charts import CURVES_FILE, draw_curves
     from noiseproof.train.record import RECORD
 
     with suppress(OSError, ImportError):  # the folder of a finished run may be read-only

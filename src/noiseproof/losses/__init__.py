@@ -14,7 +14,7 @@ views          GJS                                           on several predicti
 student        Student, StudentAPL                           on features, with parameters of their own
 
 base.py has what all of them share and their sums, catalog.py what is known of each, facts.py that and recommended settings as
-plain data without torch. linear.py computes any of them from hidden states and a linear head, in_forward.py with its gradient
+plain data without torch. linear.py computes any of them from hidden states and a linear head, or with its gradient
 in the forward pass. A file added here enters the catalogue by being here.
 """
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from noiseproof.losses.complementary import *
     from noiseproof.losses.epsilon import *
     from noiseproof.losses.generalized import *
-    from noiseproof.losses.in_forward import GradientInForward as GradientInForward
     from noiseproof.losses.joint import *
+    from noiseproof.losses.linear import GradientInForward as GradientInForward
     from noiseproof.losses.linear import LinearLoss as LinearLoss
     from noiseproof.losses.linear import linear_loss as linear_loss
     from noiseproof.losses.normalized import *
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from noiseproof.losses.transformed import *
     from noiseproof.losses.views import *
 else:
-    OWN_NAMES = {"RobustLoss": "base", "Sum": "base", "GradientInForward": "in_forward"}
+    OWN_NAMES = {"RobustLoss": "base", "Sum": "base", "GradientInForward": "linear"}
     OWN_NAMES |= {"LinearLoss": "linear", "linear_loss": "linear"}
 
     def __getattr__(name):

@@ -90,7 +90,8 @@ def holds_probabilities(target: Tensor, per_label: Sequence[int], per_class: Seq
     if shape == tuple(per_label):
         raise TypeError(f"class-index targets must have an integer dtype, got {target.dtype}; of whole numbers, target.long()")
     if shape == tuple(per_class):
-        hint = "of one-hot rows target.argmax(1) are the class indices"
+        one, rows = "logits [K] are those of one example", "of one-hot rows target.argmax(1) are the class indices"
+        hint = rows if len(shape) > 1 else one
         raise TypeError(f"class-probability targets must have a floating dtype, got {target.dtype}; {hint}")
     raise ValueError(
         f"for {given} the target must have shape {tuple(per_label)} (class indices) "

@@ -52,6 +52,11 @@ class AUL(RobustLoss):
 
     Use it in a pair with NCE or NFL, which fits better than it does alone.
 
+    Args:
+        a: In (1, inf): the larger, the closer to the mean absolute error.
+        p: Exponent, in (0, inf); 1 is 1 - p_y.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(AUL(a=2.0, p=2.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (1.5^2 - 1) / 2
     0.625
     """
@@ -86,6 +91,11 @@ class AGCE(RobustLoss):
     Asymmetric for label weights with :math:`w_1 (a+1)^{q-1} \ge w_2 a^{q-1}`, always if q >= 1. a -> 0 is GCE.
 
     Use it in a pair with NCE or NFL, which fits better than it does alone.
+
+    Args:
+        a: Of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error.
+        q: Exponent, in (0, inf).
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(AGCE(a=1.0, q=2.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (4 - 2.25) / 2
     0.875
@@ -126,6 +136,10 @@ class AEL(RobustLoss):
     Asymmetric for label weights with :math:`w_1 \ge w_2 e^{1/a}`. Range [exp(-1/a), 1].
 
     Use it in a pair with NCE or NFL, which fits better than it does alone.
+
+    Args:
+        a: Of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(AEL(a=0.5)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # exp(-1)
     0.3679
@@ -185,6 +199,11 @@ class ANorm(_PowerLoss):
 
     Use it in place of AMSE where the number of classes is large or changes.
 
+    Args:
+        a: What p_y is pulled towards, in [1, inf): the larger, the more robust and the slower to fit.
+        q: Exponent, in (0, inf).
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(ANorm(a=2.0, q=2.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (1.5^2 + 0.5^2 - 1) / 2
     0.75
     """
@@ -220,6 +239,12 @@ class AMSE(_PowerLoss):
     :meth:`constant` gives it, ``offset=False`` drops it, and the gradient is the same.
 
     Use it as the passive part of JAL.
+
+    Args:
+        a: What p_y is pulled towards, in [1, inf): the larger, the more robust and the slower to fit.
+        q: Exponent, in (0, inf).
+        offset: Whether the value holds AMSE's constant (a-1)^q / K; the gradient is the same.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(AMSE(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (2.5^2 + 0.5^2) / 2
     3.25

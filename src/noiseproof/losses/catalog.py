@@ -9,6 +9,7 @@ import importlib
 import inspect
 import math
 import pkgutil
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -261,56 +262,6 @@ FAMILIES = (
     *("pairs", "epsilon", "transformed", "complementary", "views", "student"),
 )
 
-PARAMETER_MEANINGS = {
-    "a": "of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error",
-    "aul.a": "in (1, inf): the larger, the closer to the mean absolute error",
-    "anorm.a": "what p_y is pulled towards, in [1, inf): the larger, the more robust and the slower to fit",
-    "alpha": "weight of the first loss, in [0, inf)",
-    "base": "the loss that is changed; None: cross entropy",
-    "logit-bias.base": "the loss of the label's probability that is biased; None: mean absolute error",
-    "beta": "weight of the second loss, in [0, inf)",
-    "c": "margin of the labels other than the given one, in [0, inf)",
-    "classes": "number of classes, at least 2",
-    "clip": "what stands for 0 in the logarithm of the label, in (0, 1)",
-    "delta": "norms above 1/delta become delta, in (0, inf)",
-    "detach_focal": "whether the focal weight is a constant to the gradient, as in the code behind the published numbers",
-    "epsilon": "what is added to the label's logit",
-    "ogc.epsilon": "how much steeper than on clean labels the gradient on wrong ones may be, per learning rate, in [0, inf)",
-    "every": "epochs between two steps of lambda, at least 1",
-    "features": "width of the features, at least 1",
-    "gamma": "exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none",
-    "generator": "where the complementary labels are drawn; None: torch's default generator",
-    "growth": "factor of lambda at each of its steps, in (0, inf)",
-    "k": "probabilities below it have no gradient, in (0, 1)",
-    "lam": "weight of the part that is added, in [0, inf)",
-    "ldr.lam": "temperature over the labels, in (0, inf): 0 is a hinge loss, infinity a symmetric loss",
-    "m": "how far epsilon-softmax goes to one-hot, in [0, inf); 0 is softmax",
-    "margin": "how much further away the label's mean counts in training, in [0, inf)",
-    "minimum": "probabilities are clipped below at it, in (0, 0.5) and below 1/K",
-    "normalize": "whether each row of logits is scaled to length 1 first",
-    "offset": "whether the value holds AMSE's constant (a-1)^q / K; the gradient is the same",
-    "p": "exponent, in (0, inf); 1 is 1 - p_y",
-    "pi": "weight of the label against the prediction, in (0, 1): 0 is cross entropy, 1 half the mean absolute error",
-    "q": "exponent, in (0, inf)",
-    "gce.q": "in (0, 1]: 0 is cross entropy, 1 is 1 - p_y",
-    "r": "rate of the smoothing, in (-inf, 1); 0 is cross entropy",
-    "scale": "factor, in (0, inf)",
-    "stage": "nl: all rows; selnl: rows with p_y > 1/K; selpl: cross entropy on rows with p_y > threshold",
-    "t": "number of terms, at least 1; 1 is 1 - p_y",
-    "tau": "the slope in p_y is at most this, in (1, inf): 1 is 1 - p_y, infinity cross entropy",
-    "logitclip.tau": "largest norm of a row of logits, in (0, inf)",
-    "ogc.tau": "the slope in p_y is at most this until the first update, in (1, 1e+07]",
-    "temperature": "the logits are divided by it, in (0, inf)",
-    "threshold": "p_y from which a row is believed in the stage selpl, in [0, 1)",
-    "views": "number of predictions of each example, at least 1",
-}
-"""By parameter, or by ``loss.parameter`` where a loss, and the pairs and relatives in ``SAME_PARAMETERS``, differ."""
-
-SAME_PARAMETERS = {
-    **{"truncated-gce": "gce", "nce+aul": "aul", "nfl+aul": "aul"},
-    **{"amse": "anorm", "jal-ce": "anorm", "jal-fl": "anorm"},
-}
-
 CONTRACT_MEANINGS = {
     "weight": "factor of each class's loss, [K]",
     "ignore_index": "the label of rows that count for nothing",
@@ -337,7 +288,7 @@ def register(
     reads: Reads = "statistics",
     shift_invariant: bool = True,
 ) -> Callable[[type[L]], type[L]]:
-    """Decorate a class of losses: enter it into the catalogue, and its hyperparameters and its reference into its docstring.
+    """Decorate a class of losses: enter it into the catalogue, and its reference into its docstring.
 
     Args:
         name: The name that :func:`create_loss` accepts.
@@ -380,7 +331,7 @@ def register(
         _entries[name] = entry
         _names.clear()
         if cls.__doc__:
-            cls.__doc__ = _documentation(entry)
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\nReference: {reference}."
         return cls
 
     return enter
@@ -435,20 +386,11 @@ def register_pair(
 
 
 def describe_parameters(entry: LossEntry) -> dict[str, str]:
-    """The meaning of each hyperparameter of a loss; that of one that is not described here is its name."""
-    kind = SAME_PARAMETERS.get(entry.name, entry.name)
-    return {name: PARAMETER_MEANINGS.get(f"{kind}.{name}", PARAMETER_MEANINGS.get(name, name)) for name in entry.defaults}
-
-
-def _documentation(entry: LossEntry) -> str:
-    """The docstring of a class with an ``Args:`` section before its example, if it has none, and its reference."""
-    paragraphs = inspect.cleandoc(entry.cls.__doc__ or "").split("\n\n")
-    if not any(paragraph.startswith("Args:") for paragraph in paragraphs):
-        meanings = {**describe_parameters(entry), "**contract": "The options of :class:`RobustLoss`."}
-        example = [number for number, paragraph in enumerate(paragraphs) if paragraph.startswith((">>>", "Raises:"))]
-        section = "\n".join(["Args:", *(f"    {name}: {meaning}" for name, meaning in meanings.items())])
-        paragraphs.insert(example[0] if example else len(paragraphs), section)
-    return "\n\n".join([*paragraphs, f"Reference: {entry.reference}."])
+    """The meaning of each hyperparameter, from the ``Args:`` of the class; its name where these do not say it."""
+    section = re.search(r"^Args:\n((?: {4}.*\n?)+)", inspect.getdoc(entry.cls) or "", re.MULTILINE)
+    found = dict(re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", section[1] if section else "", re.MULTILINE))
+    texts = {name: " ".join(found.get(name, name).split()).removesuffix(".") for name in entry.defaults}
+    return {name: f"{text[:1].lower()}{text[1:]}" for name, text in texts.items()}
 
 
 def list_losses(kind: Kind | None = None) -> tuple[LossEntry, ...]:

@@ -33,6 +33,9 @@ class CE(RobustLoss):
 
     Use it where labels are clean, and as the baseline.
 
+    Args:
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(CE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # log 4
     1.3863
     """
@@ -62,6 +65,11 @@ class FL(RobustLoss):
     in the gradient, as the code behind the published numbers of this family does.
 
     Use it for clean labels with hard examples; against noise it serves as a part of NFL.
+
+    Args:
+        gamma: Exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none.
+        detach_focal: Whether the focal weight is a constant to the gradient, as in the code behind the published numbers.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(FL(gamma=2.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # log(2) / 4
     0.1733
@@ -99,6 +107,10 @@ class MAE(RobustLoss):
 
     Use it as the passive part of a pair; alone only where classes are few and training may be long.
 
+    Args:
+        scale: Factor, in (0, inf).
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(MAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     1.5
     """
@@ -132,6 +144,9 @@ class MSE(RobustLoss):
 
     Use it where probabilities must be calibrated, not where labels are wrong.
 
+    Args:
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(MSE()(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # (1/4 + 1/4) / 2
     0.25
     """
@@ -161,6 +176,10 @@ class RCE(RobustLoss):
 
     Use it as the passive part of SCE or NCE+RCE.
 
+    Args:
+        clip: What stands for 0 in the logarithm of the label, in (0, 1).
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(RCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     6.9078
     """
@@ -184,6 +203,12 @@ class SCE(Sum):
     Not symmetric in the sense of the robustness condition, in spite of its name. Range [0, inf).
 
     Use it under light noise, where fitting counts as much as robustness.
+
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        clip: What stands for 0 in the logarithm of the label, in (0, 1).
+        **contract: The options of :class:`RobustLoss`.
 
     >>> loss = SCE(alpha=1.0, beta=0.0)(torch.zeros(1, 4), torch.tensor([2]))  # beta = 0 is cross entropy
     >>> round(loss.item(), 4)
@@ -212,6 +237,10 @@ class NegativeLS(RobustLoss):
     or train with r = 0 first, as the paper does.
 
     Use it after a start with r = 0, where a search over r can be afforded.
+
+    Args:
+        r: Rate of the smoothing, in (-inf, 1); 0 is cross entropy.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(NegativeLS(r=-1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 2 log 4 - log 4
     1.3863

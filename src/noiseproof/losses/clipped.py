@@ -42,6 +42,11 @@ class OGC(RobustLoss):
 
     Use it where the noise is not known and the loop can call :meth:`update`.
 
+    Args:
+        tau: The slope in p_y is at most this until the first update, in (1, 1e+07].
+        epsilon: How much steeper than on clean labels the gradient on wrong ones may be, per learning rate, in [0, inf).
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(OGC(tau=2.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -1/2 + log 2 + 1
     1.1931
     """

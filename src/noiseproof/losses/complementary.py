@@ -54,6 +54,12 @@ class NL(RobustLoss):
     Raises:
         ValueError: If the stage is not one of these.
 
+    Args:
+        stage: nl: all rows; selnl: rows with p_y > 1/K; selpl: cross entropy on rows with p_y > threshold.
+        threshold: p_y from which a row is believed in the stage selpl, in [0, 1).
+        generator: Where the complementary labels are drawn; None: torch's default generator.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(NL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -log(3/4), whichever class is drawn
     0.2877
     """
@@ -117,6 +123,11 @@ class JNPL(RobustLoss):
     label or the predicted one is left open by them, and here it is the given one, which is the predicted one wherever b = 1.
 
     Use it in place of the stages of NLNL, in a single one.
+
+    Args:
+        lam: Weight of the part that is added, in [0, inf).
+        generator: Where the complementary labels are drawn; None: torch's default generator.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(JNPL(lam=0.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 3/4 * -log(3/4)
     0.2158

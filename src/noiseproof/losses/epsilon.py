@@ -48,6 +48,10 @@ class ECE(_EpsilonLoss):
 
     Use it in the pair ECE+MAE.
 
+    Args:
+        m: How far epsilon-softmax goes to one-hot, in [0, inf); 0 is softmax.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(ECE(m=1.0)(torch.tensor([[0.0, 0.0, -1e4]]), torch.tensor([0])).item(), 4)  # -log((1/2 + 1) / 2)
     0.2877
     """
@@ -76,6 +80,12 @@ class EFL(_EpsilonLoss):
 
     Use it in the pair EFL+MAE.
 
+    Args:
+        m: How far epsilon-softmax goes to one-hot, in [0, inf); 0 is softmax.
+        gamma: Exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none.
+        detach_focal: Whether the focal weight is a constant to the gradient, as in the code behind the published numbers.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(EFL(m=1.0, gamma=1.0)(torch.tensor([[0.0, 0.0, -1e4]]), torch.tensor([0])).item(), 4)  # 0.25 * 0.2877
     0.0719
     """
@@ -98,6 +108,12 @@ class ECEandMAE(Sum):
 
     Use it with alpha, beta and m chosen together: they trade fitting for robustness.
 
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        m: How far epsilon-softmax goes to one-hot, in [0, inf); 0 is softmax.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(ECEandMAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     7.5
     """
@@ -112,6 +128,14 @@ class EFLandMAE(Sum):
     """The pair alpha EFL + beta MAE, with the defaults published for CIFAR-10 and symmetric noise.
 
     Use it with alpha, beta and m chosen together: they trade fitting for robustness.
+
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        m: How far epsilon-softmax goes to one-hot, in [0, inf); 0 is softmax.
+        gamma: Exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none.
+        detach_focal: Whether the focal weight is a constant to the gradient, as in the code behind the published numbers.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(EFLandMAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     7.5

@@ -44,6 +44,10 @@ class GCE(RobustLoss):
     Use it when noise is moderate and you want one knob. Limits: q -> 0 is cross entropy, q = 1 is 1 - p_y.
     Range [0, 1/q]. Gradient: cross entropy's times p_y^q, so unlikely labels count less. Symmetric only at q = 1.
 
+    Args:
+        q: In (0, 1]: 0 is cross entropy, 1 is 1 - p_y.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(GCE(q=1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 2)
     0.75
     """
@@ -76,6 +80,11 @@ class TruncatedGCE(RobustLoss):
     Range [0, (1 - k^q)/q].
 
     Use it as the second stage after GCE.
+
+    Args:
+        q: In (0, 1]: 0 is cross entropy, 1 is 1 - p_y.
+        k: Probabilities below it have no gradient, in (0, 1).
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(TruncatedGCE(q=1.0, k=0.5)(torch.zeros(1, 4), torch.tensor([2])).item(), 2)  # p_y = 1/4 counts as 1/2
     0.5
@@ -112,6 +121,10 @@ class TaylorCE(RobustLoss):
     Range [0, 1 + 1/2 + ... + 1/t].
 
     Use it to trade robustness (few terms) for speed of fitting (many).
+
+    Args:
+        t: Number of terms, at least 1; 1 is 1 - p_y.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(TaylorCE(t=2)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + 1/8
     0.625
@@ -150,6 +163,10 @@ class PHuberCE(RobustLoss):
     [0, log(tau) + 1].
 
     Use it in place of clipping gradients: it clips by the label's probability, example by example.
+
+    Args:
+        tau: The slope in p_y is at most this, in (1, inf): 1 is 1 - p_y, infinity cross entropy.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(PHuberCE(tau=2.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # -1/2 + log 2 + 1
     1.1931
@@ -202,6 +219,10 @@ class JS(RobustLoss):
 
     Use it as one knob between cross entropy and mean absolute error, and GJS where two views of each example are at hand.
 
+    Args:
+        pi: Weight of the label against the prediction, in (0, 1): 0 is cross entropy, 1 half the mean absolute error.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(JS(pi=0.5)(torch.tensor([[0.0, 100.0]]), torch.tensor([0])).item(), 4)  # the bound at pi = 1/2
     2.0
     """
@@ -236,6 +257,9 @@ class FisherRao(RobustLoss):
 
     Use it where nothing can be tuned; under noise it has no guarantee.
 
+    Args:
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(FisherRao()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # the angle is a third of pi
     1.0966
     """
@@ -266,6 +290,9 @@ class DFT(RobustLoss):
     0 at both p_y = 1 and p_y = 0, and 0.3679 at most, so a smaller one need not be a better fit.
 
     Use it to fine-tune a network that agrees with most labels already.
+
+    Args:
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(DFT()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # log(4) / 4
     0.3466

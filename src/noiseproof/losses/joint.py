@@ -24,6 +24,12 @@ class ANLCE(Sum):
 
     Use it with its regularisation, as the symmetric alternative to JAL-CE.
 
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        minimum: Probabilities are clipped below at it, in (0, 0.5) and below 1/K.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(ANLCE(alpha=1.0, beta=1.0)(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
     1.0
     """
@@ -41,6 +47,14 @@ class ANLFL(Sum):
     CIFAR-100.
 
     Use it with its regularisation, as the symmetric alternative to JAL-FL.
+
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        gamma: Exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none.
+        minimum: Probabilities are clipped below at it, in (0, 0.5) and below 1/K.
+        detach_focal: Whether the focal weight is a constant to the gradient, as in the code behind the published numbers.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(ANLFL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     5.0
@@ -77,6 +91,14 @@ class JALCE(Sum):
 
     Use it first where labels are noisy, with the regularisation that belongs to the data.
 
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        a: What p_y is pulled towards, in [1, inf): the larger, the more robust and the slower to fit.
+        q: Exponent, in (0, inf).
+        offset: Whether the value holds AMSE's constant (a-1)^q / K; the gradient is the same.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(JALCE(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # 1/2 + (2.5^2 + 0.5^2)/2
     3.75
     """
@@ -103,6 +125,16 @@ class JALFL(Sum):
     as in :class:`FL`: the paper's numbers were made with it.
 
     Use it as a second try beside JAL-CE: in the 31 settings of the paper that have both they are within 0.7 points.
+
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        a: What p_y is pulled towards, in [1, inf): the larger, the more robust and the slower to fit.
+        gamma: Exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none.
+        q: Exponent, in (0, inf).
+        offset: Whether the value holds AMSE's constant (a-1)^q / K; the gradient is the same.
+        detach_focal: Whether the focal weight is a constant to the gradient, as in the code behind the published numbers.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(JALFL(a=3.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)
     3.75

@@ -77,6 +77,9 @@ class NCE(RobustLoss):
 
     Symmetric, hence robust, and unable to fit hard data alone: use it in a pair with a passive loss. Range [0, 1].
 
+    Args:
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(NCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     0.25
     """
@@ -105,6 +108,11 @@ class NFL(RobustLoss):
     gamma = 0 is NCE. ``detach_focal`` as in :class:`FL`. Symmetric. Range [0, 1].
 
     Use it as the active part of a pair, like NCE.
+
+    Args:
+        gamma: Exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none.
+        detach_focal: Whether the focal weight is a constant to the gradient, as in the code behind the published numbers.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(NFL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     0.25
@@ -141,6 +149,10 @@ class NNCE(RobustLoss):
 
     Use it as the passive part of ANL-CE, with L1 regularisation.
 
+    Args:
+        minimum: Probabilities are clipped below at it, in (0, 0.5) and below 1/K.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(NNCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     0.75
     """
@@ -173,6 +185,12 @@ class NNFL(RobustLoss):
     with probabilities clipped below at m (``minimum``). gamma = 0 is NNCE. ``detach_focal`` as in :class:`FL`. Range [0, 1].
 
     Use it as the passive part of ANL-FL, with L1 regularisation.
+
+    Args:
+        gamma: Exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none.
+        minimum: Probabilities are clipped below at it, in (0, 0.5) and below 1/K.
+        detach_focal: Whether the focal weight is a constant to the gradient, as in the code behind the published numbers.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(NNFL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     0.75

@@ -28,6 +28,11 @@ class NCEandMAE(Sum):
 
     Use it as the simplest robust pair, with L2 regularisation.
 
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(NCEandMAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
     1.0
     """
@@ -45,6 +50,12 @@ class NCEandRCE(Sum):
 
     Use it as the robust pair to beat, with L2 regularisation.
 
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        clip: What stands for 0 in the logarithm of the label, in (0, 1).
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(NCEandRCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 9.2103 * 3/4
     7.1578
     """
@@ -59,6 +70,13 @@ class NCEandAUL(Sum):
     """The pair alpha NCE + beta AUL. Both losses are active, so it is not an active passive loss.
 
     Use it to compare JAL with an asymmetric loss that is active, with L2 regularisation.
+
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        a: In (1, inf): the larger, the closer to the mean absolute error.
+        p: Exponent, in (0, inf); 1 is 1 - p_y.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(NCEandAUL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     7.3954
@@ -77,6 +95,13 @@ class NCEandAGCE(Sum):
 
     Use it to compare JAL with an asymmetric loss that is active, with L2 regularisation.
 
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        a: Of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error.
+        q: Exponent, in (0, inf).
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(NCEandAGCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     7.9707
     """
@@ -94,6 +119,12 @@ class NCEandAEL(Sum):
 
     Use it to compare JAL with an asymmetric loss that is active, with L2 regularisation.
 
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        a: Of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(NCEandAEL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     4.0549
     """
@@ -110,6 +141,13 @@ class NFLandMAE(Sum):
     Symmetric, because both parts are. Range [0, alpha + beta], not reached at both ends at once.
 
     Use it as NCE+MAE, with hard examples weighted up.
+
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        gamma: Exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none.
+        detach_focal: Whether the focal weight is a constant to the gradient, as in the code behind the published numbers.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(NFLandMAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 3/4
     1.0
@@ -136,6 +174,14 @@ class NFLandRCE(Sum):
 
     Use it as NCE+RCE, with hard examples weighted up.
 
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        clip: What stands for 0 in the logarithm of the label, in (0, 1).
+        gamma: Exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none.
+        detach_focal: Whether the focal weight is a constant to the gradient, as in the code behind the published numbers.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(NFLandRCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 1/4 + 9.2103 * 3/4
     7.1578
     """
@@ -159,6 +205,15 @@ class NFLandAUL(Sum):
     """The pair alpha NFL + beta AUL. Both losses are active, so it is not an active passive loss.
 
     Use it as the pair with NCE, with hard examples weighted up.
+
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        a: In (1, inf): the larger, the closer to the mean absolute error.
+        p: Exponent, in (0, inf); 1 is 1 - p_y.
+        gamma: Exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none.
+        detach_focal: Whether the focal weight is a constant to the gradient, as in the code behind the published numbers.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(NFLandAUL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     7.3954
@@ -185,6 +240,15 @@ class NFLandAGCE(Sum):
 
     Use it as the pair with NCE, with hard examples weighted up.
 
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        a: Of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error.
+        q: Exponent, in (0, inf).
+        gamma: Exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none.
+        detach_focal: Whether the focal weight is a constant to the gradient, as in the code behind the published numbers.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(NFLandAGCE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     7.9707
     """
@@ -210,6 +274,14 @@ class NFLandAEL(Sum):
 
     Use it as the pair with NCE, with hard examples weighted up.
 
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        a: Of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error.
+        gamma: Exponent of the focal weight (1 - p)^gamma, in [0, inf); 0 is none.
+        detach_focal: Whether the focal weight is a constant to the gradient, as in the code behind the published numbers.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> round(NFLandAEL()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     4.0549
     """
@@ -233,6 +305,13 @@ class AGCEandMAE(Sum):
     """The pair alpha AGCE + beta MAE, which shows that NCE cannot be replaced by an asymmetric loss (Table 1).
 
     Use it to repeat that table.
+
+    Args:
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        a: Of the asymmetric part, in (0, inf): the larger, the closer to the mean absolute error.
+        q: Exponent, in (0, inf).
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(AGCEandMAE()(torch.zeros(1, 4), torch.tensor([2])).item(), 4)
     2.6802

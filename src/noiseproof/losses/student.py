@@ -50,6 +50,14 @@ class Student(RobustLoss):
 
     Use it where the last layer may be replaced.
 
+    Args:
+        features: Width of the features, at least 1.
+        classes: Number of classes, at least 2.
+        margin: How much further away the label's mean counts in training, in [0, inf).
+        lam: Weight of the part that is added, in [0, inf).
+        base: The loss that is changed; None: cross entropy.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> loss = Student(features=3, classes=4)
     >>> loss(torch.ones(2, 3), torch.tensor([2, 0])).shape, loss.scores(torch.ones(2, 3)).shape
     (torch.Size([]), torch.Size([2, 4]))
@@ -159,6 +167,15 @@ class StudentAPL(Student):
     r"""The student loss on ``alpha * NCE + beta * RCE``, the row LT-APL of the paper's tables.
 
     Use it as :class:`Student`, with a base that is robust itself.
+
+    Args:
+        features: Width of the features, at least 1.
+        classes: Number of classes, at least 2.
+        alpha: Weight of the first loss, in [0, inf).
+        beta: Weight of the second loss, in [0, inf).
+        margin: How much further away the label's mean counts in training, in [0, inf).
+        lam: Weight of the part that is added, in [0, inf).
+        **contract: The options of :class:`RobustLoss`.
 
     >>> StudentAPL(features=3, classes=4)(torch.ones(2, 3), torch.tensor([2, 0])).shape
     torch.Size([])

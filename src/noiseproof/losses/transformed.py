@@ -69,6 +69,11 @@ class LogitClip(_TransformedLoss):
 
     Use it around a loss without a bound, to give it one.
 
+    Args:
+        tau: Largest norm of a row of logits, in (0, inf).
+        base: The loss that is changed; None: cross entropy.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> far = torch.tensor([[30.0, 40.0]])  # norm 50, clipped to 5: logits 3 and 4
     >>> round(LogitClip(tau=5.0)(far, torch.tensor([0])).item(), 4)  # log(1 + e)
     1.3133
@@ -101,6 +106,11 @@ class PublishedLogitClip(_TransformedLoss):
     jumps at the threshold. Only delta = 1 is LogitClip. The published runs use 2.5 on CIFAR-10 and 0.5 on CIFAR-100.
 
     Use it to repeat the published numbers, and LogitClip otherwise.
+
+    Args:
+        delta: Norms above 1/delta become delta, in (0, inf).
+        base: The loss that is changed; None: cross entropy.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> near = torch.tensor([[0.6, 0.8]])  # norm 1 is above 1/2 and becomes 2
     >>> round(PublishedLogitClip(delta=2.0)(near, torch.tensor([1])).item(), 4)  # log(1 + exp(-0.4))
@@ -143,6 +153,11 @@ class LogitBias(RobustLoss):
 
     Raises:
         ValueError: If ``base`` reads more than the label's probability.
+
+    Args:
+        epsilon: What is added to the label's logit.
+        base: The loss of the label's probability that is biased; None: mean absolute error.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(LogitBias(epsilon=math.log(3))(torch.zeros(1, 4), torch.tensor([2])).item(), 4)  # 2 (1 - 1/2)
     1.0
@@ -195,6 +210,16 @@ class SparseRegularization(_TransformedLoss):
     code for CIFAR also scales each row of logits to length 1 first: ``normalize=True``.
 
     Use it where the loop can tell it the epoch.
+
+    Args:
+        temperature: The logits are divided by it, in (0, inf).
+        lam: Weight of the part that is added, in [0, inf).
+        q: Exponent, in (0, inf).
+        growth: Factor of lambda at each of its steps, in (0, inf).
+        every: Epochs between two steps of lambda, at least 1.
+        normalize: Whether each row of logits is scaled to length 1 first.
+        base: The loss that is changed; None: cross entropy.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> loss = SparseRegularization(lam=1.0, growth=2.0, temperature=1.0, q=1.0)  # q = 1 adds the constant lambda
     >>> loss.set_epoch(2)
@@ -266,6 +291,11 @@ class LDR(RobustLoss):
     is no function of softmax statistics, and adding a constant to the logits changes it. (In the formula s is these scores.)
 
     Use it where a margin between classes is wanted.
+
+    Args:
+        c: Margin of the labels other than the given one, in [0, inf).
+        lam: Temperature over the labels, in (0, inf): 0 is a hinge loss, infinity a symmetric loss.
+        **contract: The options of :class:`RobustLoss`.
 
     >>> round(LDR(c=1.0, lam=1.0)(torch.zeros(1, 2), torch.tensor([0])).item(), 4)  # log((1 + e) / 2)
     0.6201

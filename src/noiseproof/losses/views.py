@@ -40,6 +40,11 @@ class GJS(RobustLoss):
 
     Use it where each example is augmented twice: that the views agree is a second signal.
 
+    Args:
+        pi: Weight of the label against the prediction, in (0, 1): 0 is cross entropy, 1 half the mean absolute error.
+        views: Number of predictions of each example, at least 1.
+        **contract: The options of :class:`RobustLoss`.
+
     >>> same = torch.tensor([[1.0, 2.0, 0.5]])
     >>> from noiseproof import JS
     >>> bool(torch.isclose(GJS(pi=0.3)(same, torch.tensor([1])), JS(pi=0.3)(same, torch.tensor([1]))))

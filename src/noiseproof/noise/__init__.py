@@ -3,8 +3,7 @@
 matrix     LabelNoise and its constructors: symmetric, asymmetric, pairflip, from_matrix, from_file; drawing labels from it;
            clean_accuracy: what accuracy on noisy labels says of that on clean ones
 instance   instance_dependent: the image decides whether and to what its label changes
-files      published label files, and our own with a manifest that can be verified
-soft       class probabilities in files: soft labels and predictions
+files      published label files, our own with a manifest that can be verified, and class probabilities
 spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied; what 'noiseproof noise' does
 
 >>> import numpy as np
@@ -14,7 +13,7 @@ spec       NoiseSpec: noise as text, such as symmetric:0.8, parsed and applied; 
 """
 
 from noiseproof.io.files import label_hash
-from noiseproof.noise.files import load_labels, read_noisy_labels, verify, write_noisy_labels
+from noiseproof.noise.files import SoftLabels, load_labels, read_noisy_labels, read_soft_labels, verify, write_noisy_labels
 from noiseproof.noise.instance import instance_dependent
 from noiseproof.noise.matrix import (
     CleanAccuracy,
@@ -27,7 +26,6 @@ from noiseproof.noise.matrix import (
     pairflip,
     symmetric,
 )
-from noiseproof.noise.soft import SoftLabels, read_soft_labels
 from noiseproof.noise.spec import (
     CleanLabels,
     MadeNoise,

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from noiseproof.checks import check_range
 from noiseproof.io.files import find_file
-from noiseproof.noise.files import MANIFEST, load_labels, read_noisy_labels, verify, write_noisy_labels
+from noiseproof.noise.files import (
+    MANIFEST,
+    SoftLabels,
+    load_labels,
+    read_noisy_labels,
+    read_soft_labels,
+    verify,
+    write_noisy_labels,
+)
 from noiseproof.noise.instance import INSTANCE, asked_noise, instance_dependent
 from noiseproof.noise.matrix import (
     MATRIX_FILES,
@@ -31,7 +39,6 @@ from noiseproof.noise.matrix import (
     Rule,
     from_file,
 )
-from noiseproof.noise.soft import SoftLabels, read_soft_labels
 from noiseproof.version import __version__
 
 NO_NOISE_KIND, LABELS, MATRIX, ASYMMETRIC = "none", "labels", "matrix", "asymmetric"

@@ -15,7 +15,7 @@ from noiseproof.paper.plan import FIGURES, Curve, curve_recipe
 from noiseproof.paper.recipes import HISTOGRAMS, recipe
 from noiseproof.paper.settings import PROFILES
 from noiseproof.report import charts
-from noiseproof.report.figures import draw_confidence, line_style, save_figure
+from noiseproof.report.charts import draw_confidence, line_style, save_figure
 from noiseproof.train.record import RECORD, WEIGHTS
 
 EMBEDDED_EXAMPLES = 2000

@@ -3,8 +3,7 @@
 groups      the runs of one recipe that differ in the seed alone, with their name and command
 page        report_runs: runs as one HTML file
 audit_page  an audit of labels as one HTML file
-charts      what the pages share: templates, and charts as SVG
-figures     pictures as files: numbers by epoch
+charts      what the pages share: templates, and charts as SVG; pictures of runs as files
 """
 
 import importlib

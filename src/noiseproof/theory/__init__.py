@@ -13,19 +13,5 @@ from noiseproof.theory.choice import ChosenA, choose_a, loss_for, required_a, re
 from noiseproof.theory.conditions import Check, ClassVerdict, asymmetry_ratio, check
 from noiseproof.theory.risk import draw_risk, label_weights, minimiser, risk, sparsemax
 
-__all__ = [
-    "Check",
-    "ChosenA",
-    "ClassVerdict",
-    "asymmetry_ratio",
-    "check",
-    "choose_a",
-    "draw_risk",
-    "label_weights",
-    "loss_for",
-    "minimiser",
-    "required_a",
-    "required_a_per_class",
-    "risk",
-    "sparsemax",
-]
+__all__ = ["Check", "ChosenA", "ClassVerdict", "asymmetry_ratio", "check", "choose_a", "draw_risk", "label_weights", "loss_for"]
+__all__ += ["minimiser", "required_a", "required_a_per_class", "risk", "sparsemax"]
