@@ -1,6 +1,7 @@
 """One messy table through every verb: from files and from objects in memory, with the same numbers to the bit."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +26,11 @@ def call(*words):
     return done
 
 
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory):
+@pytest.fixture(scope="module", params=[500, pytest.param(5000, marks=pytest.mark.slow)], ids="{} rows".format)
+def sources(tmp_path_factory, request):
     """The table as files and as objects; what is not installed is left out."""
     folder = tmp_path_factory.mktemp("messy")
-    frame, _ = messy_table(5000)
+    frame, _ = messy_table(request.param)
     frame.to_csv(folder / "t.csv", index=False)
     frame.to_parquet(folder / "t.parquet")
     found = {"csv": str(folder / "t.csv"), "parquet": str(folder / "t.parquet"), "pandas": frame}
@@ -113,11 +114,20 @@ def test_an_encoder_is_fitted_without_what_is_held_out_and_is_kept_with_the_run(
     assert trained.table.label == "churn"
 
 
-def kept_run(folder):
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
     frame, _ = messy_table(200)
     plan = plan_run("ce", data=frame, label="churn", changes=SMALL)
+    folder = tmp_path_factory.mktemp("trained") / "run"
     train(plan.recipe, plan.training_data(), folder=folder)
-    return frame
+    return folder
+
+
+@pytest.fixture
+def kept_run(trained_once, tmp_path, monkeypatch):
+    """A run to spoil, ``run`` in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    return shutil.copytree(trained_once, tmp_path / "run")
 
 
 def crafted(path, change):
@@ -148,25 +158,21 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_a_crafted_run_runs_no_code(attack, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    kept_run(tmp_path / "run")
-    crafted(tmp_path / "run" / "encoder.safetensors", ATTACKS[attack])
+def test_a_crafted_run_runs_no_code(attack, kept_run):
+    crafted(kept_run / "encoder.safetensors", ATTACKS[attack])
     with pytest.raises(ValueError, match=r"run/encoder\.safetensors: (damaged|not the encoding)"):
         noiseproof.load("run")
     assert not Path("ran").exists()
 
 
-def test_a_pickle_in_the_place_of_the_encoder_is_not_loaded(tmp_path, monkeypatch):
+def test_a_pickle_in_the_place_of_the_encoder_is_not_loaded(kept_run):
     import pickle
 
     class Payload:
         def __reduce__(self):
             return exec, (PAYLOAD,)
 
-    monkeypatch.chdir(tmp_path)
-    kept_run(tmp_path / "run")
-    (tmp_path / "run" / "encoder.safetensors").write_bytes(pickle.dumps(Payload()))
+    (kept_run / "encoder.safetensors").write_bytes(pickle.dumps(Payload()))
     with pytest.raises(ValueError, match="it is not what the run wrote"):
         noiseproof.load("run")
     with pytest.raises(DataError, match="damaged, or not the encoding of a table"):
@@ -174,11 +180,10 @@ def test_a_pickle_in_the_place_of_the_encoder_is_not_loaded(tmp_path, monkeypatc
     assert not Path("ran").exists()
 
 
-def test_a_run_whose_encoder_is_gone_is_an_error(tmp_path):
-    kept_run(tmp_path / "run")
-    (tmp_path / "run" / "encoder.safetensors").unlink()
+def test_a_run_whose_encoder_is_gone_is_an_error(kept_run):
+    (kept_run / "encoder.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match="the encoding of the columns of this run is gone"):
-        noiseproof.load(tmp_path / "run")
+        noiseproof.load(kept_run)
 
 
 def test_a_file_to_test_on_and_a_column_that_says_it_are_read_by_the_verbs(tmp_path, monkeypatch):
