@@ -348,3 +348,9 @@ def test_predictions_of_several_models_are_views_of_one_audit():
         audit_probabilities([p, p[:-1]], given)
     with pytest.raises(ValueError, match=r"must be \[N, K\] for at least 2 classes, got shape \(2, 12, 3\)"):
         audit_probabilities(np.ones((2, 12, 3)), given)
+
+
+def test_more_classes_than_fit_into_memory_are_an_error_before_memory_is_taken():
+    p = np.broadcast_to(np.float32(1 / 20_000), (40_000, 20_000))  # 3.2 GB, if it were written out
+    with pytest.raises(ValueError, match="at most 10,000 classes, got 20,000; merge minority classes"):
+        audit_probabilities(p, np.arange(40_000) % 20_000)

@@ -335,6 +335,8 @@ def test_a_class_with_one_example_is_noted_and_its_label_is_left_alone(frame):
     found = noiseproof.fit(data, label="churn", learners=FEW, columns="house=drop")
     assert found.classes == ("maybe", "no", "yes")
     assert any("maybe" in note for note in found.verdict.notes)
+    assert not found.audit.flagged[0]
+    np.testing.assert_allclose(found.audit.posterior.sum(1), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize(

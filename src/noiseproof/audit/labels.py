@@ -128,7 +128,7 @@ def audit_labels(
     if learnt_by_learners(examples, model, epochs):
         if not hasattr(opened.x, "with_labels"):  # an array, whose columns are scaled as those of a table
             examples = open_dataset(np.asarray(opened.x), label=examples.labels.tolist()).train
-        dataset = Dataset("audit", examples, None, names, table=opened.table)
+        dataset = Dataset(opened.name, examples, None, names, table=opened.table)
         return _audit_by_learners(dataset, features, folds, quick, seed, folder, progress, threads)
     folds = FOLDS if folds is None else folds
     asked: dict[str, Any] = {"folds": folds, "quick": quick, "model": model, "epochs": epochs, "seed": seed}
@@ -205,6 +205,7 @@ class _Opened(NamedTuple):
     y: ArrayLike | None
     classes: Sequence[str] | None
     table: Table | None = None
+    name: str = "audit_labels"
 
 
 def _opened(x: Any, y: ArrayLike | None, classes: Sequence[str] | None, reading: DataOptions) -> _Opened:
@@ -212,7 +213,7 @@ def _opened(x: Any, y: ArrayLike | None, classes: Sequence[str] | None, reading:
     if isinstance(x, str | os.PathLike | Dataset) or texts or is_frame(x) or reading:
         options = reading if y is None else {**reading, "label": y}
         dataset = open_dataset(x, **options)
-        return _Opened(dataset.train, None, dataset.classes if classes is None else classes, dataset.table)
+        return _Opened(dataset.train, None, dataset.classes if classes is None else classes, dataset.table, dataset.name)
     if y is not None and not isinstance(x, Split | ImageFiles) and np.asarray(y).dtype.kind not in "iu":
         labels = labels_of(y, len(x))
         return _Opened(x, labels.codes, labels.classes if classes is None else classes)

@@ -25,6 +25,8 @@ ROUNDED_SUM_TOLERANCE = 0.05  # within which sums look as if they were meant to 
 NEIGHBOURS = 10
 VOTE_SMOOTHING = 0.5  # of a vote for each class, so that none has probability 0
 SIMILARITY_BLOCK = 2**24  # similarities at a time
+MAX_CLASSES = 10_000
+"""With which an audit takes 5.5 GiB, as measured"""
 MAX_PAIRS_NAMED, MAX_CLASSES_NAMED = 5, 10  # pairs of classes in a warning, classes in an error
 
 
@@ -143,6 +145,10 @@ def check_probabilities(probabilities: ArrayLike, labels: ArrayLike) -> tuple[ND
     p, given = np.asarray(probabilities), np.asarray(labels)
     if p.ndim != 2 or p.shape[1] < 2:
         raise ValueError(f"probabilities must be [N, K] for at least 2 classes, got shape {p.shape}")
+    if p.shape[1] > MAX_CLASSES:  # estimates of the transition matrix would not fit into memory
+        raise ValueError(
+            f"probabilities must be of at most {MAX_CLASSES:,} classes, got {p.shape[1]:,}; merge minority classes"
+        )
     if given.ndim != 1 or len(given) != len(p):
         raise ValueError(f"there must be one label for each row of probabilities: {len(p)} rows, labels of shape {given.shape}")
     if given.dtype.kind not in "iu":

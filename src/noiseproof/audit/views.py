@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +21,10 @@ from noiseproof.learners.crossfit import CrossFit, Stage, crossfit
 FOLDS, QUICK_FOLDS = 5, 3
 MAX_PROBABILITIES = 2**28
 """Rows times classes; a matrix of so many probabilities takes 1 GiB"""
-MAX_VIEW_NUMBERS = 2**29
+MAX_VIEW_NUMBERS = 2**28
 """Rows times classes times learners; with more of them the learners of ``QUICK`` or the first of these are used"""
 MAX_CLASSES = 4000
+MAX_RATE_ALONE = 0.49
 IMAGES_NOTE = (
     "the images were learnt from scratch by small networks; features of a pretrained network would be better: --encoder names "
     "one, see Images in docs/fit.md"
@@ -58,7 +60,20 @@ class LearntViews(NamedTuple):
             notes.append(f"{said}: {and_more(alone)}")
         agreement = float((decided == given).mean())
         facts: dict[str, Any] = {"classes": dataset.classes, "how": how, "fold": fold, "notes": tuple(notes)}
-        return audit_of(self.noise, given, agreement=agreement, **facts)
+        found = audit_of(self.noise, given, agreement=agreement, **facts)
+        return replace(found, posterior=self._left_alone(found.posterior, counts[given] == 1, given))
+
+    def _left_alone(
+        self, posterior: NDArray[np.float32], alone: NDArray[np.bool_], given: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """The posterior with labels that no learner can have predicted as likely wrong as any, and not flagged."""
+        if not alone.any():
+            return posterior
+        rate = np.float32(min(self.noise.noise_rate, MAX_RATE_ALONE))
+        found = posterior.copy()
+        found[alone] *= rate
+        found[alone, given[alone]] += 1 - rate
+        return found
 
 
 def learn_views(
