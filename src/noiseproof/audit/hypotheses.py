@@ -42,10 +42,14 @@ KIND_BINARY, KIND_SYMMETRIC = 0, 1
 # Weights of the hypotheses, chosen by benchmarks/zoo.py on half of its sets.
 TEMPER = 0.5  # the power of the likelihood
 EASE_POWER = 3.0
+MIN_ENTROPY = 0.25  # of the true classes, as a share of log K, that the ease is relative to; see _ease
 CLEAN_PRIOR = 0.1  # of no wrong label at all
 ASYMMETRY = 0.2  # the difference between two classes' rates that is to be expected, as a share of what is left
 MATRIX_BONUS = 10.0  # nats for each kind with a full matrix
 NEGLIGIBLE = 1e-3
+MAX_WEIGHT, WEIGHT_DEVIATION, MAX_DOUBT = 4.0, 0.5, 6.0
+"""A stack whose weights have a larger sum is surer than its views are; the deviation of the sum's logarithm, and the nats that
+this costs at most, since the weights of classes that can be separated without an error are without bound"""
 
 
 class FittedHypotheses(NamedTuple):
@@ -59,13 +63,16 @@ class FittedHypotheses(NamedTuple):
     value: Floats
     """Penalised log-likelihood"""
     ease: Floats
-    """1 less the mean entropy of predictions, relative to the entropy of their mean: how well the true label is predicted"""
+    """How well the true label is predicted: what predictions tell of it, as a share of its entropy"""
     held_out: Floats
     """Held-out log-likelihood of each kind but the first"""
 
     def probabilities(self) -> Floats:
         """How far each hypothesis is to be believed."""
-        logs = TEMPER * self.value + EASE_POWER * np.log(np.maximum(self.ease, 1e-6))
+        total = np.array([stack.weights.sum() for stack in self.stacks])
+        excess = np.log(np.maximum(total / MAX_WEIGHT, 1)) / WEIGHT_DEVIATION
+        doubt = np.minimum(excess**2 / 2, MAX_DOUBT)
+        logs = TEMPER * self.value + EASE_POWER * np.log(np.maximum(self.ease, 1e-6)) - doubt
         clean = (self.rates == 0).all(1)
         if self.kind[0] == KIND_BINARY:
             left = np.maximum(1 - self.rates.sum(1), 0.05)
@@ -205,6 +212,11 @@ def _confusion(views: Views, given: Labels, best: Stack) -> Transition:
 
 
 def _ease(views: Views, stack: Stack) -> float:
+    """The entropy of the mean prediction less the mean entropy of predictions, as a share of the former.
+
+    Hardly any entropy is left where a hypothesis makes nearly all examples one class; then a share of so little is no evidence,
+    and it is taken of ``MIN_ENTROPY``.
+    """
     total, mean = 0.0, np.zeros(views.shape[2])
     rows = views.shape[1]
     for part in row_blocks(rows, len(views) * views.shape[2]):
@@ -213,7 +225,7 @@ def _ease(views: Views, stack: Stack) -> float:
         mean += q.sum(0)
     mean /= rows
     whole = -float((mean * np.log(np.maximum(mean, 1e-12))).sum())
-    return float(1 - total / rows / max(1e-12, whole))
+    return float((whole - total / rows) / max(whole, MIN_ENTROPY * np.log(len(mean))))
 
 
 def _normalised(logs: Floats) -> Floats:

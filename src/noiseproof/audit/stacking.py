@@ -31,8 +31,10 @@ AnyFloat = TypeVar("AnyFloat", bound=np.floating)
 MIN_PROBABILITY = 1e-5
 UNMIXING_STEPS = 10
 WEIGHT_RIDGE, BIAS_RIDGE = 0.01, 0.001  # for each row
-MIN_SCALE = 0.3
-"""Of calibration: where nothing can be learnt out of fold, the likelihood would shrink views to nothing that still rank well"""
+MIN_SPREAD = 0.1
+"""The standard deviation of a calibrated view's logarithms is at least this: where nothing can be learnt out of fold, the
+likelihood would shrink views to nothing that still rank well, and the overconfident ones would outweigh the others"""
+MAX_MIN_SCALE = 100.0
 ITERATIONS = 60
 LOG_MARGIN, DOMINANCE = 0.7, 50.0
 """A class's own label is to be twice as likely as any other; falling short by one in the logarithm costs so many nats"""
@@ -89,10 +91,11 @@ class Transition:
 
 
 class Calibration(NamedTuple):
-    """Each view's scale ``[V]`` and biases ``[V, K]``."""
+    """Each view's scale ``[V]`` and biases ``[V, K]``, and the deviation of its logarithms once calibrated, ``[V]``."""
 
     scale: Floats
     bias: Floats
+    spread: Floats
 
     def apply(self, views: Views) -> Views:
         """Calibrated probabilities ``[V, n, K]``, none of which is 0."""
@@ -140,11 +143,13 @@ def log_views(views: Views) -> Views:
 
 def calibrate(views: Views, given: Labels) -> Calibration:
     """Fit each view's scale and biases to the given labels."""
-    found = []
+    found, spread = [], []
     for view in views:
         logs = np.asarray(log_views(view), np.float64)[None]
-        found.append(fit_stack(logs, given, Transition(logs.shape[2]), min_weight=MIN_SCALE))
-    return Calibration(np.array([each.weights[0] for each in found]), np.array([each.bias for each in found]))
+        spread.append(max(float(logs.std(1).mean()), MIN_SPREAD / MAX_MIN_SCALE))
+        found.append(fit_stack(logs, given, Transition(logs.shape[2]), min_weight=MIN_SPREAD / spread[-1]))
+    scale = np.array([each.weights[0] for each in found])
+    return Calibration(scale, np.array([each.bias for each in found]), scale * np.array(spread))
 
 
 def unmix(p: Views, transition: Transition) -> Views:
