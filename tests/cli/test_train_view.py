@@ -12,7 +12,7 @@ from noiseproof.train import Epoch, Recipe, Record, TensorBoard
 
 def record(epochs=3, examples=1000):
     recipe = Recipe(dataset="digits", loss="ce", epochs=epochs)
-    return Record(recipe.as_dict(), {"examples": examples}, {})
+    return Record(recipe=recipe.as_dict(), task={"examples": examples}, environment={})
 
 
 def test_long_epochs_get_a_line_now_and_then(monkeypatch, capsys):

@@ -237,11 +237,11 @@ def test_streams_are_taken_once_and_given_back():
 
 @cuda
 def test_a_step_that_fails_while_captured_says_so_and_leaves_the_device_usable(monkeypatch):
-    from noiseproof.train.fast import overlap
+    from noiseproof.train.fast import streams
 
     recipe = recipe_of()
     task, options = images_task(recipe), RunOptions(device=torch.device("cuda"))
-    backward, calls = overlap._Conv.backward, []
+    backward, calls = streams._Conv.backward, []
 
     def failing(ctx, *gradients):
         calls.append(torch.cuda.is_current_stream_capturing())
@@ -250,7 +250,7 @@ def test_a_step_that_fails_while_captured_says_so_and_leaves_the_device_usable(m
         return backward(ctx, *gradients)
 
     with precision_of(recipe, deterministic=False):
-        monkeypatch.setattr(overlap._Conv, "backward", staticmethod(failing))
+        monkeypatch.setattr(streams._Conv, "backward", staticmethod(failing))
         with pytest.raises(torch.OutOfMemoryError, match="none left"):
             fast_run(recipe, task, options)
         monkeypatch.undo()

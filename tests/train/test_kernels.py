@@ -21,10 +21,9 @@ from noiseproof.train.fast.first_conv import FirstConv
 from noiseproof.train.fast.graph import _loss_of, _use_triton_layers
 from noiseproof.train.fast.metrics import StepMetrics
 from noiseproof.train.fast.norm import FusedNorm
-from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear, take_alias
 from noiseproof.train.fast.packed_weights import PackedWeights
 from noiseproof.train.fast.sgd import BLOCK, FusedSgd
-from noiseproof.train.fast.streams import SideStream
+from noiseproof.train.fast.streams import OverlappedConv, OverlappedLinear, SideStream, take_alias
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ROUNDING = {torch.float32: 1e-6, torch.bfloat16: 6e-3}

@@ -28,7 +28,7 @@ def test_the_commit_is_that_of_the_repository_the_code_is_part_of(tmp_path):
 
 def test_a_run_that_is_shown_again_took_as_long_as_it_was_said_to_have_taken():
     """A record keeps milliseconds, and 0.0 s and 0.1 s are on two sides of one that is rounded."""
-    record = Record({}, {}, {}, seconds={"train": 0.04996})
-    again = Record({}, {}, {}, seconds=record.as_dict()["seconds"])
+    record = Record(recipe={}, task={}, environment={}, seconds={"train": 0.04996})
+    again = Record(recipe={}, task={}, environment={}, seconds=record.as_dict()["seconds"])
     assert [duration(seconds) for seconds in record.phases().values()] == ["0.1 s"]
     assert record.phases() == again.phases()

@@ -15,8 +15,6 @@ from noiseproof.io.text import cell, csv_rows, excerpt
 if TYPE_CHECKING:
     from noiseproof.data import Dataset
 
-__all__ = ["DECISIONS", "Decisions", "apply_decisions", "read_decisions"]
-
 DECISIONS = ("keep", "relabel", "drop")
 
 

@@ -28,11 +28,6 @@ from noiseproof.train.recipe import RENAMED_FIELDS
 from noiseproof.train.run import start_run
 from noiseproof.train.run_list import concurrent_runs
 
-__all__ = [
-    "CrossValidationPlan", "FoldStore", "HeldOutPredictions", "Progress", "cross_validate", "is_imbalanced", "oversample",
-    "plan_cross_validation", "soft_label_recipe", "stratified_folds", "uses_small_network",
-]  # fmt: skip
-
 ROBUST_LOSS, PLAIN_LOSS = "jal-ce", "ce"
 FOLDS = 5
 FEATURE_EPOCHS = 40

@@ -25,8 +25,6 @@ from noiseproof.audit.stacking import (
     unmix,
 )  # fmt: skip
 
-__all__ = ["FittedHypotheses", "fit_hypotheses", "symmetric_rates"]
-
 RATE_STEP, COARSE_STEP = 0.04, 0.08
 MAX_BINARY_RATE, MAX_BINARY_SUM = 0.52, 0.9
 MAX_RATE, MAX_CHANCE_SHARE = 0.8, 0.92

@@ -47,8 +47,6 @@ from noiseproof.learners.crossfit import assign_folds
 from noiseproof.train import RunOptions
 from noiseproof.train.engine import limited_threads
 
-__all__ = ["audit_labels"]
-
 SMALL_NETWORK_NOTE = (
     f"without a GPU the images were learnt by a small network, {SMALL_NETWORK}, at about 32x32 pixels: what it cannot tell "
     "looks wrong; a larger one on a GPU, or features of a pretrained model, would judge better"

@@ -31,8 +31,6 @@ from noiseproof.audit.stacking import (
     unmix,
 )  # fmt: skip
 
-__all__ = ["METRICS", "Metric", "NoiseModel", "fit_noise_model"]
-
 Metric = Literal["accuracy", "balanced_accuracy", "f1_macro"]
 METRICS: tuple[Metric, ...] = ("accuracy", "balanced_accuracy", "f1_macro")
 Probabilities = NDArray[np.float32]

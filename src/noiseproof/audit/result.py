@@ -16,8 +16,6 @@ from noiseproof.io.files import save_arrays, write_whole
 from noiseproof.io.text import cell, csv_line, printable
 from noiseproof.noise import load_labels, read_soft_labels
 
-__all__ = ["Audit", "AuditSummary", "ClassAudit", "Confusion", "saved_rate"]
-
 AUDIT_COLUMNS = ("index", "path", "given", "suggested", "p_wrong", "p_suggested", "flagged", "fold", "warning")
 POSTERIOR_FILE = "posterior.npz"
 NO_LIKELY_LABEL = "no label is more likely than not"

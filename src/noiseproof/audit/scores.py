@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from noiseproof.audit.result import percent
 from noiseproof.audit.stacking import Floats, Labels
 
-__all__ = ["Estimate", "EstimatedScores", "estimate_scores"]
-
 Probabilities = NDArray[np.float32]
 BOOTSTRAP_SAMPLES = 100
 MODEL_ERROR = 0.01

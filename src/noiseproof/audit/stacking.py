@@ -19,11 +19,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Calibration", "Stack", "Transition", "calibrate", "expected_counts", "fit_stack", "held_out_likelihood", "log_views",
-    "row_blocks", "unmix",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Views = NDArray[np.floating]

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from noiseproof.train import PredictionTable
     from noiseproof.train.predictions import PredictionFormat
 
-__all__ = ["predict"]
-
 
 class Format(StrEnum):
     csv = "csv"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from noiseproof.cli.train_view import RunDisplay
     from noiseproof.train import Callback, Recipe, Record, RunOptions, RunPlan
 
-__all__ = ["changes_from", "noise_from", "train"]
-
 RECIPES = "DATASET/LOSS of the paper, or a loss with --data. Examples: cifar10/jal-ce, jal-ce."
 NOISES = "symmetric:0.8, asymmetric:0.4, pairflip:0.2, instance:0.4, human:worst, labels:FILE#NAME, or a matrix's file."
 Name = Annotated[str, typer.Argument(metavar="RECIPE", help=RECIPES, autocompletion=recipes)]

@@ -25,21 +25,8 @@ from noiseproof.comparison.paired import (
 from noiseproof.io.files import write_whole
 
 HEADER = ("loss", "regularisation", "mean", "std", "n", "difference to the best", "group")
-CSV_COLUMNS: tuple[str, ...] = (
-    "loss",
-    "decay",
-    "mean",
-    "std",
-    "n",
-    "difference",
-    "low",
-    "high",
-    "basis",
-    "groups",
-    "diverged",
-    "failed",
-)
-CSV_COLUMNS += ("missed", "accuracies")
+CSV_COLUMNS = ["loss", "decay", "mean", "std", "n", "difference", "low", "high", "basis", "groups"]
+CSV_COLUMNS += ["diverged", "failed", "missed", "accuracies"]
 NUMBER_COLUMNS = (2, 3, 4)
 LATEX_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {
     c: f"\\{c}" for c in "&%$#_{}"
@@ -322,13 +309,8 @@ def _figure(found: Comparison) -> Any:
         if ranked is not None and ranked.interval is not None:
             axis.plot([best + end for end in ranked.interval], [place + 0.25] * 2, "-", color="#dd6b20", linewidth=2)
         if ranked is None:
-            place_of_text: dict[str, Any] = {
-                "xycoords": ("axes fraction", "data"),
-                "va": "center",
-                "fontsize": 8,
-                "color": "#c1121f",
-            }
-            axis.annotate(one.missing, (0.01, place), **place_of_text)
+            where = ("axes fraction", "data")
+            axis.annotate(one.missing, (0.01, place), xycoords=where, va="center", fontsize=8, color="#c1121f")
     if found.ranking.competitors:
         axis.axvline(best, color="0.7", linewidth=1, zorder=0)
     several = len({one.regularisation for one in found.competitors}) > 1

@@ -20,7 +20,6 @@ augment      Augment, which composes and normalises; ColorJitter
 from noiseproof.data.augment import IMAGENET, Augment, ColorJitter, Normalize, evaluation
 from noiseproof.data.columns import Column, Table, TableEncoder, find_label_copies, infer_columns, parse_kinds
 from noiseproof.data.dataset import (
-    DataError,
     Dataset,
     Examples,
     ImageFiles,
@@ -42,6 +41,7 @@ from noiseproof.data.opening import Unlabelled, data_root, embed_data, fetch, op
 from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop, Rotation
 from noiseproof.data.registry import NamedDataset, Pipeline, register_augmentation, register_dataset
 from noiseproof.data.resizing import Framing, RandomResizedCrop, Resize, ResizeCenterCrop, ResizeCrop
+from noiseproof.io.files import DataError
 
 __all__ = ["IMAGENET", "Augment", "ColorJitter", "DataError", "DataSummary", "Dataset", "Examples", "Framing"]
 __all__ += ["HorizontalFlip", "ImageBatch", "ImageFiles", "ImageLoader", "NamedDataset", "Normalize", "Operation"]

@@ -13,9 +13,6 @@ from noiseproof.checks import check_range
 from noiseproof.data.operations import IndexOperation, Operation, Size, check_images, in_unit_range, source_pixels, uniform
 from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
 
-__all__ = ["IMAGENET", "Augment", "ColorJitter", "Jitter", "Normalize", "Output", "evaluation", "shift_hue"]
-__all__ += ["to_grey"]
-
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
 

@@ -19,9 +19,6 @@ from noiseproof.io.arrays import NpzFile
 from noiseproof.io.files import DataError, ReadError, checksum
 from noiseproof.io.text import excerpt
 
-__all__ = ["DataError", "Dataset", "Examples", "ImageFiles", "Split", "check_classes", "from_arrays", "held_out"]
-__all__ += ["in_memory", "load_digits", "load_npz"]
-
 
 @dataclass(frozen=True)
 class Split:

@@ -18,8 +18,6 @@ from noiseproof.io.text import printable
 from noiseproof.noise.files import read_noisy_labels
 from noiseproof.noise.matrix import NoisyLabels
 
-__all__ = ["ClassImages", "DataSummary", "describe"]
-
 MAX_CLASSES_LISTED, MAX_CLASSES_DRAWN, MAX_SOURCES_LISTED = 20, 100, 8
 MAX_PICTURE_ROWS = 20  # with more classes than this a picture has one image of each instead of a row
 BAR_WIDTH = 24

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.columns import TableEncoder
-from noiseproof.data.dataset import DataError, Dataset, Examples
+from noiseproof.data.dataset import Dataset, Examples
 from noiseproof.data.loader import common_size, in_memory_at
+from noiseproof.io.files import DataError
 from noiseproof.io.text import excerpt
 
 MIN_SCALE = 1e-12

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseproof.data.dataset import DataError, Dataset, Examples, ImageFiles, Split, as_split, assembled
+from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split, as_split, assembled
 from noiseproof.data.encoders import IMAGE_EXTENSIONS
 from noiseproof.io.arrays import check_size, check_unpacked, fill
-from noiseproof.io.files import ReadError, checksum, open_regular
+from noiseproof.io.files import DataError, ReadError, checksum, open_regular
 from noiseproof.io.text import excerpt
 
 if TYPE_CHECKING:

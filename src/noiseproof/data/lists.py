@@ -17,14 +17,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from noiseproof.data.dataset import MAX_CLASSES, DataError, Dataset, ImageFiles
+from noiseproof.data.dataset import MAX_CLASSES, Dataset, ImageFiles
 from noiseproof.data.frames import LABEL_WORDS, PATH_WORDS, is_number
 from noiseproof.io import text
-from noiseproof.io.files import ReadError, checksum
+from noiseproof.io.files import DataError, ReadError, checksum
 from noiseproof.io.text import did_you_mean
-
-__all__ = ["Line", "checksums", "has_header", "image_files", "is_name", "listed_files", "load_list"]
-__all__ += ["not_empty", "read_lists", "read_numbered", "text_lines"]
 
 LABEL_TEXT = re.compile(r"-?[0-9]{1,18}")
 MAX_NAME_EXCERPT = 60  # characters of a class's name that an error repeats

@@ -19,16 +19,15 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from noiseproof.checks import check_integer
-from noiseproof.data.dataset import DataError, Dataset, Examples, ImageFiles, Split
+from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split
 from noiseproof.data.images import IMAGE_FORMATS, Opener, decode, open_file
 from noiseproof.data.operations import Size
 from noiseproof.data.resizing import Framing, ResizeCrop
+from noiseproof.io.files import DataError
 from noiseproof.keyed_random import keyed_order
 
 if TYPE_CHECKING:
     import PIL.Image
-
-__all__ = ["MAX_DECODED_BYTES", "ImageBatch", "ImageLoader", "common_size", "in_memory_at"]
 
 ORDER, FRAMING = 0, 1  # the streams of random numbers, each a word of its keys
 

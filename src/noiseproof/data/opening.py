@@ -16,17 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.columns import Kind, TableEncoder
-from noiseproof.data.dataset import (
-    DataError,
-    Dataset,
-    Examples,
-    ImageFiles,
-    Split,
-    as_split,
-    from_arrays,
-    load_digits,
-    load_npz,
-)
+from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split, as_split, from_arrays, load_digits, load_npz
 from noiseproof.data.embeddings import EmbeddingCache, Modality, OnProgress, embed, load_encoder
 from noiseproof.data.frames import (
     BINARY_SUFFIXES,
@@ -52,7 +42,7 @@ from noiseproof.data.table import (
     relabelled,
 )
 from noiseproof.io.arrays import NpzFile
-from noiseproof.io.files import ReadError, file_and_name, save_arrays, write_whole
+from noiseproof.io.files import DataError, ReadError, file_and_name, save_arrays, write_whole
 from noiseproof.io.text import did_you_mean, excerpt
 from noiseproof.noise import CleanLabels, load_labels
 

@@ -16,9 +16,6 @@ from torch import Tensor
 
 from noiseproof.checks import check_integer, check_range
 
-__all__ = ["Crop", "Flip", "HorizontalFlip", "IndexOperation", "Operation", "Pixels", "RandomCrop", "Rotated"]
-__all__ += ["Rotation", "Size", "check_images", "in_unit_range", "source_pixels", "uniform"]
-
 Size = tuple[int, int]
 """Height and width."""
 

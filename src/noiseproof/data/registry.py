@@ -17,9 +17,6 @@ from noiseproof.data.operations import Size
 from noiseproof.data.resizing import Framing
 from noiseproof.plugins import load_plugins
 
-__all__ = ["Augmentation", "NamedDataset", "Pipeline", "Progress", "all_datasets", "find_augmentation", "find_name"]
-__all__ += ["register_augmentation", "register_dataset"]
-
 DATASETS: dict[str, NamedDataset] = {}
 AUGMENTATIONS: dict[str, Augmentation] = {}
 

@@ -26,8 +26,6 @@ from noiseproof.keyed_random import Word, keyed_uniform
 if TYPE_CHECKING:
     import PIL.Image
 
-__all__ = ["Box", "Framing", "RandomResizedCrop", "Resize", "ResizeCenterCrop", "ResizeCrop", "Window"]
-
 MAX_RESIZED_PIXELS = 2**26  # a line of 1 x 10,000 pixels would become 256 x 2,560,000
 CROP_TRIES = 10
 

@@ -25,7 +25,7 @@ from noiseproof.data.columns import (
     infer_columns,
     parse_kinds,
 )
-from noiseproof.data.dataset import DataError, Dataset, Examples, ImageFiles, Split
+from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split
 from noiseproof.data.embeddings import Modality
 from noiseproof.data.encoders import Frame, PlainEncoder, Series, as_flags, as_text, is_image_column
 from noiseproof.data.frames import (
@@ -45,7 +45,7 @@ from noiseproof.data.frames import (
     tidied,
 )
 from noiseproof.data.images import as_pixels
-from noiseproof.io.files import checksum
+from noiseproof.io.files import DataError, checksum
 from noiseproof.io.text import did_you_mean, excerpt
 
 NAME_WORDS = PATH_WORDS | {"", "id", "index", "unnamed: 0"}

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseproof.data.augment import Augment, Normalize, Output, evaluation
-from noiseproof.data.dataset import DataError, Dataset, ImageFiles, Split
+from noiseproof.data.dataset import Dataset, ImageFiles, Split
 from noiseproof.data.images import class_files
 from noiseproof.data.lists import Line, checksums, image_files, not_empty, read_numbered, text_lines
 from noiseproof.data.operations import HorizontalFlip, RandomCrop, Rotation, Size
 from noiseproof.data.registry import Pipeline
 from noiseproof.data.resizing import Resize
-from noiseproof.io.files import checksum
+from noiseproof.io.files import DataError, checksum
 from noiseproof.io.text import excerpt
 from noiseproof.paper.pickles import read_pickle
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from noiseproof.data.dataset import DataError
 from noiseproof.data.registry import Progress
-from noiseproof.io.files import checksum, locked
+from noiseproof.io.files import DataError, checksum, locked
 from noiseproof.io.text import excerpt
 
 RETRIES = 2

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -192,13 +192,6 @@ class TensorBoard(Callback):
         self.writer.close()
 
 
-class _Kept(NamedTuple):
-    """The state after an epoch, where it is: the network and the optimiser change it in the next."""
-
-    epochs: int
-    state: dict[str, Tensor]
-
-
 @dataclass(frozen=True)
 class Outcome:
     """A finished run.
@@ -279,7 +272,8 @@ class Loop:
         self.output = folder if options.process.rank == 0 else None  # rank 0 writes
         self.checkpoint_seconds, self.saved_at, self.recorded_at = checkpoint_seconds, time.monotonic(), -math.inf
         self.record_seconds = RECORD_SECONDS
-        self.kept: _Kept | None = None
+        self.kept: tuple[int, dict[str, Tensor]] | None = None
+        """How many epochs were whole, and the state after them, which the network and the optimiser change in the next"""
         self.kept_on_disk = 0
         start = time.perf_counter()
         self.task = prepare(recipe, data) if task is None else task
@@ -355,12 +349,8 @@ class Loop:
                         f"the network's output is not finite after epoch {epoch + 1}, though every loss was, "
                         f"at learning rate {run.lr(epoch):.3g}; try a lower one, or a clip"
                     )
-        whole: dict[str, Any] = {
-            "test_accuracy": accuracy,
-            "other_accuracies": others,
-            "seconds": round(time.perf_counter() - start, 4),
-        }
-        facts = replace(facts, loss=facts.loss - self.record.loss_constant, **whole)
+        loss, seconds = facts.loss - self.record.loss_constant, round(time.perf_counter() - start, 4)
+        facts = replace(facts, loss=loss, test_accuracy=accuracy, other_accuracies=others, seconds=seconds)
         self.record.epochs.append(facts)
         if epoch + 1 < self.recipe.epochs:
             with self._timed("save"):
@@ -447,8 +437,8 @@ class Loop:
         if self.output is None:
             return
         before, self.kept = self.kept, None  # no copy of which a part is of another epoch
-        state = run.copy_of_state(None if before is None else before.state)
-        self.kept = _Kept(len(self.record.epochs), state)
+        state = run.copy_of_state(None if before is None else before[1])
+        self.kept = len(self.record.epochs), state
         if time.monotonic() - self.saved_at >= self.checkpoint_seconds:
             self._write_kept(run)
         elif time.monotonic() - self.recorded_at >= self.record_seconds:
@@ -456,14 +446,15 @@ class Loop:
 
     def _write_kept(self, run: Run) -> None:
         """The record and a checkpoint after the last epoch that was whole, unless it is there."""
-        if self.output is None or self.kept is None or self.kept.epochs == self.kept_on_disk:
+        if self.output is None or self.kept is None or self.kept[0] == self.kept_on_disk:
             return
-        tensors, facts = run.on_cpu(self.kept.state), self.record.as_dict()
-        tensors |= as_tensors({epoch: found for epoch, found in self.predictions.items() if epoch <= self.kept.epochs})
-        facts |= {"epochs": facts["epochs"][: self.kept.epochs], "result": {}}
+        epochs, state = self.kept
+        tensors, facts = run.on_cpu(state), self.record.as_dict()
+        tensors |= as_tensors({epoch: found for epoch, found in self.predictions.items() if epoch <= epochs})
+        facts |= {"epochs": facts["epochs"][:epochs], "result": {}}
         self._write_record()
         write_checkpoint(self.output, tensors, facts)
-        self.saved_at, self.kept_on_disk = time.monotonic(), self.kept.epochs
+        self.saved_at, self.kept_on_disk = time.monotonic(), epochs
 
     def _write_record(self) -> None:
         if self.output is not None:

@@ -41,16 +41,15 @@ def nothing_drawn() -> AbstractContextManager[object]:
 
 def build_network(recipe: Recipe, task: TrainingData) -> nn.Module:
     """The network on the CPU, initialised from the seed or from the recipe's file; torch's generator is left as it was."""
-    classes = len(task.classes)
     with drawing_from(recipe.seed):
-        network = user_model(recipe, classes) if ":" in recipe.model else _from_catalogue(recipe, task.train, classes)
+        network = user_model(recipe, len(task.classes)) if ":" in recipe.model else _from_catalogue(recipe, task)
         if recipe.weights is not None:
             _start_from(network, recipe.weights, task.root)
     return network
 
 
-def _from_catalogue(recipe: Recipe, split: Examples, classes: int) -> nn.Module:
-    return create_model(recipe.model, classes, **_catalogue_options(recipe, split))
+def _from_catalogue(recipe: Recipe, task: TrainingData) -> nn.Module:
+    return create_model(recipe.model, len(task.classes), **_catalogue_options(recipe, task.train))
 
 
 def _catalogue_options(recipe: Recipe, split: Examples) -> dict[str, Any]:
@@ -127,7 +126,7 @@ def check_model(recipe: Recipe, task: TrainingData | None = None) -> None:
         return
     with torch.device("meta"), nothing_drawn():
         if task is not None:
-            _from_catalogue(recipe, task.train, len(task.classes))
+            _from_catalogue(recipe, task)
             return
         sizes = {"in_features": 64} if find_model(recipe.model) == "mlp" else {}
         create_model(recipe.model, 10, **{**sizes, **recipe.model_options})

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TextIO
+from typing import Any, Literal, Protocol, TextIO
 
 import numpy as np
 import torch
@@ -44,14 +44,6 @@ class Predictor(Protocol):
     ) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
         """The positions of a batch, and its logits."""
         ...
-
-
-class PredictedBatch(NamedTuple):
-    """The positions ``[n]`` of some examples in the data, the classes predicted, and the probabilities ``[n, K]``."""
-
-    positions: NDArray[np.int64]
-    predicted: NDArray[np.int64]
-    probabilities: NDArray[np.float32]
 
 
 @dataclass
@@ -93,11 +85,12 @@ class PredictionTable:
         """The share of the labels that was predicted so far; None if the data have no labels."""
         return None if self.data.labels is None or not self.done else self.right / self.done
 
-    def batches(self) -> Iterator[PredictedBatch]:
+    def batches(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
         """Compute the predictions.
 
         Returns:
-            An iterator over batches of examples, in order.
+            An iterator over batches of examples, in order: their positions ``[n]`` in the data, the classes predicted, and the
+            probabilities ``[n, K]``.
 
         Raises:
             ValueError: The data are not what the network was trained on.
@@ -107,11 +100,10 @@ class PredictionTable:
             for positions, logits in given:
                 probabilities = torch.softmax(logits, 1).cpu().numpy()
                 predicted = logits.argmax(1).cpu().numpy() if self.decide is None else self.decide(probabilities)
-                batch = PredictedBatch(positions, predicted, probabilities)
                 self.done += len(positions)
                 if self.data.labels is not None:
-                    self.right += int((batch.predicted == self.data.labels[positions]).sum())
-                yield batch
+                    self.right += int((predicted == self.data.labels[positions]).sum())
+                yield positions, predicted, probabilities
                 if self.on_batch is not None:
                     self.on_batch(self.done)
         except (ValueError, TypeError) as error:  # an error of a file has its name
@@ -130,8 +122,9 @@ class PredictionTable:
         Raises:
             ValueError: The format is not known, or the data are not what the network was trained on.
         """
+        write_text = {"csv": self._write_csv, "json": self._write_json}
         if not isinstance(file, str | Path):
-            self._write_text(file, form or "csv")
+            write_text[form or "csv"](file)
             return
         chosen = form or format_of(file)
 
@@ -140,18 +133,15 @@ class PredictionTable:
                 self._write_npz(place)
                 return
             with place.open("w", encoding="utf-8", newline="") as text:
-                self._write_text(text, chosen)
+                write_text[chosen](text)
 
         write_whole(Path(file).expanduser(), write)
-
-    def _write_text(self, file: TextIO, form: PredictionFormat) -> None:
-        {"csv": self._write_csv, "json": self._write_json}[form](file)
 
     def _rows(self) -> Iterator[tuple[int, int, NDArray[np.float32], list[int]]]:
         """Of each example the position, the predicted class, the probabilities, and the classes of which they are saved."""
         classes = len(self.trained.classes)
-        for batch in self.batches():
-            for index, predicted, shares in zip(*(batch[0].tolist(), batch[1].tolist(), batch[2]), strict=True):
+        for positions, classes_predicted, probabilities in self.batches():
+            for index, predicted, shares in zip(positions.tolist(), classes_predicted.tolist(), probabilities, strict=True):
                 likeliest = np.argsort(-shares, kind="stable")[:LIKELIEST].tolist() if classes > MAX_CLASS_COLUMNS else None
                 yield index, predicted, shares, list(range(classes)) if likeliest is None else likeliest
 

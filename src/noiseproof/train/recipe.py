@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -129,7 +129,7 @@ class Recipe:
         given = {name: value for name, value in self.loss_options.items() if not (name == "a" and _is_auto(value))}
         if (reduction := create_loss(self.loss, **given).reduction) != "mean":
             raise ValueError(f"a recipe trains on the mean of the loss, got loss.reduction={reduction}")
-        Schedule.parse(self.schedule)
+        lr_factor(self.schedule, 0, self.epochs)
         check_augmentation(self.augment)
         if ":" not in self.model:
             find_model(self.model)
@@ -319,49 +319,34 @@ def _checked_size(value: Any) -> tuple[int, int] | None:
 IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
-SCHEDULES = {"constant": 0, "cosine": 0, "exponential": 1, "step": 2}
-"""The schedules by name, and how many numbers follow each"""
+SCHEDULES: dict[str, tuple[int, Callable[..., float]]] = {
+    "constant": (0, lambda epoch, epochs: 1.0),
+    "cosine": (0, lambda epoch, epochs: (1 + math.cos(math.pi * epoch / epochs)) / 2),
+    "exponential": (1, lambda epoch, epochs, factor: math.pow(factor, epoch)),
+    "step": (2, lambda epoch, epochs, every, factor: math.pow(factor, epoch // every)),
+}
+"""The schedules by name: how many numbers follow each, and the factor of an epoch, counted from 0, of so many"""
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """The learning rate by epoch, as a factor; it is constant within one.
+def lr_factor(schedule: str, epoch: int, epochs: int) -> float:
+    """What a schedule multiplies the learning rate with in an epoch, counted from 0; it is constant within one.
 
     constant             1
     cosine               (1 + cos(pi e/E)) / 2 in epoch e = 0, 1, ... of E: 1 in the first, nearly 0 in the last
     exponential:FACTOR   FACTOR^e
     step:EPOCH:FACTOR    FACTOR^(e // EPOCH)
 
-    >>> [round(Schedule.parse("cosine").factor(epoch, 4), 4) for epoch in range(4)]
+    >>> [round(lr_factor("cosine", epoch, 4), 4) for epoch in range(4)]
     [1.0, 0.8536, 0.5, 0.1464]
     """
-
-    form: str
-    numbers: tuple[float, ...] = ()
-
-    @staticmethod
-    def parse(text: str) -> Schedule:
-        form, *parts = text.split(":")
-        if form not in SCHEDULES:
-            raise ValueError(f"schedule must be one of constant, cosine, exponential:FACTOR, step:EPOCH:FACTOR, got {text!r}")
-        try:
-            numbers = tuple(float(part) for part in parts)
-        except ValueError:
-            numbers = ()
-        if (
-            len(numbers) != SCHEDULES[form]
-            or len(parts) != SCHEDULES[form]
-            or any(not (n > 0 and math.isfinite(n)) for n in numbers)
-        ):
-            raise ValueError(f"schedule {form} takes {SCHEDULES[form]} positive numbers after colons, got {text!r}")
-        return Schedule(form, numbers)
-
-    def factor(self, epoch: int, epochs: int) -> float:
-        """What the learning rate is multiplied with in ``epoch``, counted from 0."""
-        if self.form == "cosine":
-            return (1 + math.cos(math.pi * epoch / epochs)) / 2
-        if self.form == "exponential":
-            return math.pow(self.numbers[0], epoch)
-        if self.form == "step":
-            return math.pow(self.numbers[1], epoch // self.numbers[0])
-        return 1.0
+    form, *parts = schedule.split(":")
+    if form not in SCHEDULES:
+        raise ValueError(f"schedule must be one of constant, cosine, exponential:FACTOR, step:EPOCH:FACTOR, got {schedule!r}")
+    count, factor = SCHEDULES[form]
+    try:
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        numbers = [math.nan]
+    if len(numbers) != count or not all(n > 0 and math.isfinite(n) for n in numbers):
+        raise ValueError(f"schedule {form} takes {count} positive numbers after colons, got {schedule!r}")
+    return factor(epoch, epochs, *numbers)

@@ -30,17 +30,13 @@ RECORD_FORMAT = 1
 RECORD, WEIGHTS, CONFIDENCE, CHECKPOINT = "record.json", "weights.safetensors", "confidence.npz", "checkpoint.safetensors"
 ENCODER = "encoder.safetensors"
 """The files in the folder of a run"""
-KEYS = (
-    "format", "status", "message", "warnings", "result", "recipe", "loss", "loss_constant", "notes", "task", "environment",
-    "seconds", "files", "epochs",
-)  # fmt: skip
 OPTIONAL_KEYS = ("warnings", "loss_constant", "notes", "files")
 """Fields that records of before do not have; they are left out where they are empty"""
 REQUIRED_KEYS = ("recipe", "task", "result")
 Status = Literal["running", "finished", "diverged"]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Record:
     """A run's facts, as ``record.json`` contains them. The result is the last epoch's; no other epoch is ever chosen.
 
@@ -67,19 +63,19 @@ class Record:
     ('finished', ['accuracy_by_class', 'epoch'])
     """
 
-    recipe: dict[str, Any]
-    task: dict[str, Any]
-    environment: dict[str, Any]
-    epochs: list[Epoch] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-    result: dict[str, Any] = field(default_factory=dict)
     status: Status = "running"
     message: str = ""
-    loss: str = ""
     warnings: list[str] = field(default_factory=list)
+    result: dict[str, Any] = field(default_factory=dict)
+    recipe: dict[str, Any]
+    loss: str = ""
     loss_constant: float = 0.0
     notes: list[str] = field(default_factory=list)
+    task: dict[str, Any]
+    environment: dict[str, Any]
+    seconds: dict[str, float] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    epochs: list[Epoch] = field(default_factory=list)
 
     @staticmethod
     def of(recipe: Recipe, task: TrainingData, environment: dict[str, Any]) -> Record:
@@ -93,10 +89,15 @@ class Record:
         Returns:
             A record without epochs.
         """
-        facts = recipe.as_dict(), task_facts(recipe, task), environment
         criterion = recipe.criterion()
-        constant = criterion.constant(len(task.classes))
-        return Record(*facts, loss=repr(criterion), loss_constant=constant, notes=list(recipe.why))
+        return Record(
+            recipe=recipe.as_dict(),
+            loss=repr(criterion),
+            loss_constant=criterion.constant(len(task.classes)),
+            notes=list(recipe.why),
+            task=task_facts(recipe, task),
+            environment=environment,
+        )
 
     @staticmethod
     def status_in(facts: Mapping[str, Any]) -> Status:
@@ -126,8 +127,8 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         """The facts as JSON has them."""
-        facts = asdict(self) | {"format": RECORD_FORMAT, "seconds": self.phases()}
-        return {key: facts[key] for key in KEYS if key not in OPTIONAL_KEYS or facts[key]}
+        facts = {"format": RECORD_FORMAT, **asdict(self), "seconds": self.phases()}
+        return {key: value for key, value in facts.items() if value or key not in OPTIONAL_KEYS}
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Record:
@@ -145,8 +146,8 @@ class Record:
         check_facts(facts, (*REQUIRED_KEYS, "environment", "seconds"))
         known = {field.name for field in fields(Epoch)}
         epochs = [Epoch(**{key: value for key, value in epoch.items() if key in known}) for epoch in facts.get("epochs", [])]
-        told = {key: facts[key] for key in KEYS if key in facts and key not in ("format", "epochs", "status")}
-        return Record(**told, epochs=epochs, status=Record.status_in(facts))
+        told = {field.name: facts[field.name] for field in fields(Record) if field.name in facts}
+        return Record(**{**told, "epochs": epochs, "status": Record.status_in(facts)})
 
     def write(self, folder: Path) -> None:
         """Replace ``record.json`` in a folder: a reader finds the old file or the new one, never a part.
@@ -185,7 +186,7 @@ def content_digest(facts: Any) -> str:
     return hashlib.sha256(json.dumps(numbers_by_value, sort_keys=True).encode()).hexdigest()
 
 
-def fault_of(error: ValueError) -> str:
+def fault_of(error: Exception) -> str:
     """What is wrong with a file, without its name."""
     return error.fault if isinstance(error, ReadError) else str(error)
 

@@ -117,8 +117,7 @@ def run_line(folder: Path) -> dict[str, Any]:
         record = read_json(path)
         line, digests = compact(record), record.get("files", {})
     except (ValueError, AttributeError, TypeError) as error:
-        fault = fault_of(error) if isinstance(error, ValueError) else error
-        raise ValueError(f"{path}: not the record of a run: {fault}; move it away") from error
+        raise ValueError(f"{path}: not the record of a run: {fault_of(error)}; move it away") from error
     check_record(str(path), line)
     for name, file, read in (("confidence", CONFIDENCE, _confidence), ("weights", WEIGHTS, _weights)):
         if name in line or not (folder / file).is_file():
@@ -139,8 +138,7 @@ def _confidence(file: Path) -> dict[str, dict[str, list[int]]]:
         if epochs.ndim != 1 or given.ndim != 1 or shapes != ((*epochs.shape, *given.shape), given.shape):
             raise ValueError("its arrays do not belong together")
     except (OSError, ValueError, KeyError) as error:
-        fault = fault_of(error) if isinstance(error, ValueError) else error
-        raise ValueError(f"{file}: damaged: {fault}; move it away to leave its histograms out") from error
+        raise ValueError(f"{file}: damaged: {fault_of(error)}; move it away to leave its histograms out") from error
     right = arrays["clean"] == given if "clean" in arrays else None
     kinds = {"given": slice(None)} if right is None else {"right": right, "wrong": ~right}
     return {

@@ -32,7 +32,7 @@ from noiseproof.train.engine import (
     fast_path_suits,
 )
 from noiseproof.train.network import build_network, model_facts, nothing_drawn
-from noiseproof.train.recipe import Recipe, Schedule
+from noiseproof.train.recipe import Recipe, lr_factor
 from noiseproof.train.training_data import TrainingData
 
 INPUT_FACTS = ("class_names", "preprocessing")
@@ -122,7 +122,6 @@ class Run:
         self.recipe, self.task, self.options = recipe, task, options
         if recipe.precision == "bf16" and options.device.type == "cpu":
             check_bf16()
-        self.schedule = Schedule.parse(recipe.schedule)
         self.criterion = recipe.criterion().to(options.device)
         network = build_network(recipe, task).to(options.device)
         images = task.train.channels is not None
@@ -185,8 +184,7 @@ class Run:
     @property
     def inputs(self) -> dict[str, Any]:
         """What a network is used with: ``INPUT_FACTS``."""
-        facts = list(self.task.classes), self.transforms.facts(self.task.train)
-        return dict(zip(INPUT_FACTS, facts, strict=True))
+        return {"class_names": list(self.task.classes), "preprocessing": self.transforms.facts(self.task.train)}
 
     def described(self) -> dict[str, Any]:
         """The network, its classes and its inputs, to use the weights without the data: they travel in the weights' file."""
@@ -204,7 +202,7 @@ class Run:
         Returns:
             The recipe's, times the factor of its schedule.
         """
-        return self.recipe.lr * self.schedule.factor(epoch, self.recipe.epochs)
+        return self.recipe.lr * lr_factor(self.recipe.schedule, epoch, self.recipe.epochs)
 
     def train_epoch(self, epoch: int, on_batch: Callable[[int], None] = lambda done: None) -> Epoch:
         """One pass over the training examples.

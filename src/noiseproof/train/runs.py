@@ -200,8 +200,7 @@ class RunStore:
         try:
             return StoredRun.of(read_json(path), path.parent)
         except (OSError, ValueError) as error:
-            fault = fault_of(error) if isinstance(error, ValueError) else error
-            return StoredRun("", "unreadable", {"message": f"{path}: not the record of a run: {fault}"}, path.parent)
+            return StoredRun("", "unreadable", {"message": f"{path}: not the record of a run: {fault_of(error)}"}, path.parent)
 
     def find(self, wanted: str) -> StoredRun | None:
         """The run with an identity, a finished one if there are several.
@@ -346,9 +345,9 @@ def read_confidence(folder: Path, epochs: Sequence[int], count: int) -> dict[int
         if arrays["epochs"].tolist() != list(epochs):
             raise ValueError(f"it is of the epochs {arrays['epochs'].tolist()}, not {list(epochs)}")
     except (OSError, ValueError, KeyError) as error:
-        fault = fault_of(error) if isinstance(error, ValueError) else error
         raise CheckpointError(
-            f"{folder / CONFIDENCE}: damaged, in a run that is finished: {fault}; move the folder away to run it again"
+            f"{folder / CONFIDENCE}: damaged, in a run that is finished: {fault_of(error)}; "
+            "move the folder away to run it again"
         ) from error
     return {epoch: Predictions(arrays["probability"][i], arrays["predicted"][i]) for i, epoch in enumerate(epochs)}
 

@@ -3,11 +3,10 @@
 graph           GraphEngine, whose steps are replays of a CUDA graph
 packed_weights  the weights as its pass reads them: channels rounded up, biases folded, a bfloat16 copy
 staging         examples augmented ahead of the steps
-streams         the streams of a run, and the side stream
+streams         the streams of a run; convolutions and linear layers whose weights' gradients are computed on the side stream;
+                outputs that two layers read, without adding up their gradients
 metrics         losses and counts of an epoch's steps
 norm            BatchNorm with shortcut, ReLU and pooling; its kernels are in norm_kernels
 first_conv      the first convolution
-overlap         convolutions and linear layers whose weights' gradients are computed on the side stream; outputs that two layers
-                read, without adding up their gradients
 sgd             L1, clip, momentum and the step in three kernels
 """

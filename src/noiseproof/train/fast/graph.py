@@ -23,11 +23,10 @@ from noiseproof.train.engine import Engine, EngineInputs, EpochMetrics
 from noiseproof.train.fast.first_conv import FirstConv
 from noiseproof.train.fast.metrics import StepMetrics
 from noiseproof.train.fast.norm import FusedNorm
-from noiseproof.train.fast.overlap import OverlappedConv, OverlappedLinear
 from noiseproof.train.fast.packed_weights import Norm, PackedWeights
 from noiseproof.train.fast.sgd import FusedSgd
 from noiseproof.train.fast.staging import Staging
-from noiseproof.train.fast.streams import RunStreams, SideStream
+from noiseproof.train.fast.streams import OverlappedConv, OverlappedLinear, RunStreams, SideStream
 from noiseproof.train.network import nothing_drawn
 
 WARM_UP = 3

@@ -25,7 +25,7 @@ import triton
 from torch import Tensor, nn
 
 from noiseproof.train.fast import norm_kernels as kernels
-from noiseproof.train.fast.overlap import with_alias
+from noiseproof.train.fast.streams import with_alias
 
 CHANNELS = 64  # channels that a program works on
 SAMPLE = 32  # positions whose mean the moments are taken around
