@@ -11,7 +11,7 @@ from noiseproof.paper import recipe
 from noiseproof.paper.answer import describe_lead, lead_of
 from noiseproof.paper.groups import PaperGroup, paper_groups
 from noiseproof.report import merge, read_records
-from noiseproof.report.groups import named_seeds
+from noiseproof.report.page import named_seeds
 from noiseproof.train.record_files import setting
 
 ROOT = Path(__file__).resolve().parent.parent

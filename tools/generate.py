@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from architecture import boxes_table, picture, walks, where_table
@@ -23,10 +25,15 @@ from zoo_record import PLOTS, zoo_tables
 
 from noiseproof import functional, list_losses
 from noiseproof.losses.base import Contract
-from noiseproof.losses.facts import CATALOGUE, as_json
+from noiseproof.losses.facts import CATALOGUE, collect_facts
 from noiseproof.program import Reduction
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def catalogue() -> str:
+    """The text of ``catalogue.json``, from the classes."""
+    return json.dumps([asdict(facts) for facts in collect_facts()], indent=1) + "\n"
 
 
 def losses_table() -> str:
@@ -105,7 +112,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
 WRITTEN: dict[Path, Callable[[], str]] = {
     EVIDENCE: evidence,
     RESULTS: results,
-    CATALOGUE: as_json,
+    CATALOGUE: catalogue,
     **PLOTS,
     ROOT / "src" / "noiseproof" / "functional.pyi": stub,
 }

@@ -14,7 +14,7 @@ from noiseproof.paper.agreement import join
 from noiseproof.paper.answer import text_results, with_text_results
 from noiseproof.paper.groups import paper_groups
 from noiseproof.report import read_records, read_runs
-from noiseproof.report.groups import group_runs
+from noiseproof.report.page import group_runs
 from noiseproof.train import Recipe
 
 RECORDS = Path(__file__).resolve().parents[2] / "records"

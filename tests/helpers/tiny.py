@@ -4,7 +4,7 @@ import io
 import random
 import tarfile
 
-from noiseproof.paper.download import DownloadSource, RemoteFile, fetch
+from noiseproof.paper.datasets import DownloadSource, RemoteFile, fetch
 from tests.helpers.misbehaving import md5, sha256
 
 PAGE = "http://localhost/about"

@@ -56,11 +56,11 @@ def test_the_facts_are_read_without_torch():
 
 def test_without_its_file_the_facts_are_collected_from_the_classes(monkeypatch, tmp_path):
     monkeypatch.setattr(facts, "CATALOGUE", tmp_path / "catalogue.json")
-    facts._load.cache_clear()
+    facts.list_facts.cache_clear()
     try:
         assert facts.find_facts("jal-ce").class_name == "JALCE"
     finally:
-        facts._load.cache_clear()
+        facts.list_facts.cache_clear()
 
 
 def test_a_loss_of_ones_own_is_named_by_its_module(own_module):

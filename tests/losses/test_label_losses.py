@@ -8,7 +8,7 @@ import torch
 from mpmath import mp, mpf
 
 from noiseproof import CE, DFT, FL, GCE, JS, MAE, NCE, OGC, FisherRao, LogitBias, LogitClip, PHuberCE
-from noiseproof.losses.clipped import clipping_threshold, two_gaussians
+from noiseproof.losses.generalized import clipping_threshold, two_gaussians
 from tests.helpers.cases import draw, gradient
 
 LOGITS, TARGET = draw(64, 10, scale=3.0)

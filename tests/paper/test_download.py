@@ -12,9 +12,8 @@ import pytest
 
 from noiseproof.data import DataError, fetch
 from noiseproof.data.registry import all_datasets
-from noiseproof.paper import download
-from noiseproof.paper.datasets import CHECKSUMS
-from noiseproof.paper.download import DownloadSource, RemoteFile
+from noiseproof.paper import datasets as download
+from noiseproof.paper.datasets import CHECKSUMS, DownloadSource, RemoteFile
 from noiseproof.paper.plugin import BINARY_CIFAR, SOURCES
 from tests.helpers.misbehaving import serving, sha256
 from tests.helpers.tiny import CONTENT, DONE, MEMBER, PAGE, get, names, packed, source
@@ -61,7 +60,7 @@ def test_a_process_that_is_killed_leaves_nothing_that_the_next_one_keeps(server,
     script = f"""
 import os
 from pathlib import Path
-from noiseproof.paper.download import *
+from noiseproof.paper.datasets import *
 file = RemoteFile("{server.address}/tiny.tar.gz", "{sha256(CONTENT)}")
 end = lambda name, count, total: count >= 100_000 and os._exit(9)
 fetch(DownloadSource((file,), "tiny-bin", "", {{"data.bin": "0" * 64}}), Path("{tmp_path}"), end)

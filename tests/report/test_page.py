@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from noiseproof.report import RunReport, merge, read_runs
-from noiseproof.report.groups import group_runs
+from noiseproof.report.page import group_runs
 from tests.helpers.records import of_own_data
 
 HOSTILE = "</title></text></code><script>alert(1)</script><img src=x onerror=alert(2)>\" onmouseover='alert(3)' x=\""

@@ -20,7 +20,6 @@ __all__ = ["catalogue", "section"]
 TITLES = {
     "classic": "Classic losses",
     "generalized": "Between cross entropy and mean absolute error",
-    "clipped": "With a threshold that follows the training",
     "normalized": "Normalised losses",
     "asymmetric": "Asymmetric losses",
     "joint": "The paper's losses: JAL and ANL",

@@ -29,7 +29,7 @@ def report(
     """
     with errors_reported():
         from noiseproof.report import report_runs
-        from noiseproof.report.groups import counted
+        from noiseproof.report.page import counted
 
         if moved is not None:
             raise ValueError("--precision, --figures and --tsne are of the paper's runs: noiseproof reproduce has them")

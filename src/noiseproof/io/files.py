@@ -11,7 +11,7 @@ import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -184,7 +184,7 @@ def checksum(path: Path, algorithm: str = "sha256") -> str:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
-def label_hash(labels: ArrayLike) -> str:
+def label_hash(labels: Any) -> str:
     """Return the SHA-256 of labels: the same on every machine, whatever their dtype.
 
     Args:

@@ -1,8 +1,7 @@
 """The family of noise-robust losses, one file per family.
 
 classic        CE, FL, MAE, MSE, RCE, SCE, NegativeLS        what the others are built from or compared with
-generalized    GCE, TaylorCE, PHuberCE, JS, FisherRao, DFT   between cross entropy and mean absolute error
-clipped        OGC                                           with a threshold that follows the training
+generalized    GCE, TaylorCE, PHuberCE, JS, DFT, OGC, ...    between cross entropy and mean absolute error
 normalized     NCE, NFL, NNCE, NNFL                          symmetric by division
 asymmetric     AUL, AGCE, AEL, ANorm, AMSE                   robust where the clean label is the likeliest
 joint          JALCE, JALFL, ANLCE, ANLFL                    the paper's losses: active and passive, added
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from noiseproof.losses.base import Sum as Sum
     from noiseproof.losses.catalog import *
     from noiseproof.losses.classic import *
-    from noiseproof.losses.clipped import *
     from noiseproof.losses.complementary import *
     from noiseproof.losses.epsilon import *
     from noiseproof.losses.generalized import *

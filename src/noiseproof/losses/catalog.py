@@ -258,7 +258,7 @@ SYMBOLS = {
 }
 
 FAMILIES = (
-    *("classic", "generalized", "clipped", "normalized", "asymmetric", "joint"),
+    *("classic", "generalized", "normalized", "asymmetric", "joint"),
     *("pairs", "epsilon", "transformed", "complementary", "views", "student"),
 )
 

@@ -14,7 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -288,6 +288,7 @@ class LossFacts:
         ]
 
 
+@lru_cache(maxsize=1)
 def list_facts() -> tuple[LossFacts, ...]:
     """Return the facts of all losses, in the order of the families.
 
@@ -298,7 +299,13 @@ def list_facts() -> tuple[LossFacts, ...]:
         >>> [facts.name for facts in list_facts()][:3]
         ['ce', 'fl', 'mae']
     """
-    return _load()
+    stored: list[dict[str, Any]] = json.loads(CATALOGUE.read_text(encoding="utf-8")) if CATALOGUE.is_file() else []
+    files = {
+        path.stem for path in FOLDER.glob("*.py") if re.search("^@register", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    if {entry["family"] for entry in stored} != files:
+        return collect_facts()
+    return tuple(_from_json(entry) for entry in stored)
 
 
 def find_facts(name: str) -> LossFacts:
@@ -318,7 +325,8 @@ def find_facts(name: str) -> LossFacts:
         >>> find_facts("NCE+RCE").class_name
         'NCEandRCE'
     """
-    known = {normalise(key): facts for facts in _load() for key in names_of(facts)}
+    named = ((facts, (facts.name, facts.class_name, facts.function_name, *facts.aliases)) for facts in list_facts())
+    known = {normalise(name): facts for facts, names in named for name in names}
     if isinstance(name, str) and normalise(name) not in known and (":" in name or "noiseproof.losses.catalog" in sys.modules):
         from noiseproof.losses.catalog import find_loss
 
@@ -326,32 +334,11 @@ def find_facts(name: str) -> LossFacts:
     return lookup(name, known, "loss", LIST_HINT)
 
 
-def names_of(facts: LossFacts) -> tuple[str, ...]:
-    """All names that a loss is found by."""
-    return (facts.name, facts.class_name, facts.function_name, *facts.aliases)
-
-
-@lru_cache(maxsize=1)
-def _load() -> tuple[LossFacts, ...]:
-    stored: list[dict[str, Any]] = json.loads(CATALOGUE.read_text(encoding="utf-8")) if CATALOGUE.is_file() else []
-    files = {
-        path.stem for path in FOLDER.glob("*.py") if re.search("^@register", path.read_text(encoding="utf-8"), re.MULTILINE)
-    }
-    if {entry["family"] for entry in stored} != files:
-        return collect_facts()
-    return tuple(_from_json(entry) for entry in stored)
-
-
 def _from_json(stored: dict[str, Any]) -> LossFacts:
     tuples = {key: tuple(stored[key]) for key in ("aliases", "arguments")}
     ends = None if stored["range"] is None else (stored["range"][0], stored["range"][1])
     parameters = {name: ParameterFacts(**facts) for name, facts in stored["parameters"].items()}
     return LossFacts(**{**stored, **tuples, "range": ends, "parameters": parameters})
-
-
-def as_json() -> str:
-    """The text of ``catalogue.json``, from the classes."""
-    return json.dumps([asdict(facts) for facts in collect_facts()], indent=1) + "\n"
 
 
 def collect_facts() -> tuple[LossFacts, ...]:

@@ -13,7 +13,7 @@ figures       the paper's figures as files
 page          all of it as one HTML file
 reproduction  reproduce: train what is missing, and the results
 verb          'noiseproof reproduce'; command: its options as text, and what it prints while it trains
-plugin        the paper's data sets, augmentations and network by name: datasets, networks, download
+plugin        the paper's data sets, augmentations and network by name: datasets, networks
 pickles       files of pickles, in which CIFAR, the labels of CIFAR-N and torchvision's weights are published
 
 The text leaves things out and sometimes contradicts the code that made its numbers. Both are kept: ``paper-code``, the default,

@@ -18,7 +18,7 @@ from noiseproof.comparison.paired import ALPHA, Interval, Sample, t_quantile
 from noiseproof.paper.plan import NOT_COMPARED, run_facts
 from noiseproof.paper.published import Cell, cells
 from noiseproof.paper.settings import PROFILES
-from noiseproof.report.groups import DIVERGED
+from noiseproof.report.page import DIVERGED
 from noiseproof.train.record_files import EMPTY_VALUES, count_classes, describe_missed_classes, merge, never_right
 
 Verdict = Literal["agrees", "above", "below", "too few"]

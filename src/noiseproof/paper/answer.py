@@ -19,7 +19,7 @@ from noiseproof.paper.groups import PaperGroup
 from noiseproof.paper.plan import cell_differences
 from noiseproof.paper.published import DATASET_NAMES, Cell
 from noiseproof.paper.settings import PROFILES, Difference
-from noiseproof.report.groups import counted, named_seeds
+from noiseproof.report.page import counted, named_seeds
 
 VERDICTS = {"agrees": ("=", "agree"), "above": ("▲", "above"), "below": ("▼", "below"), "too few": ("?", "not judged")}
 """Verdicts on a cell, each as a mark and in words"""

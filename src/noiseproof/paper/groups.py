@@ -13,7 +13,7 @@ from noiseproof.paper.plan import NOT_COMPARED, run_facts
 from noiseproof.paper.published import DATASET_NAMES, cells
 from noiseproof.paper.recipes import recipe
 from noiseproof.paper.settings import PROFILES
-from noiseproof.report.groups import (
+from noiseproof.report.page import (
     RunGroup,
     group_key,
     records_by_group,

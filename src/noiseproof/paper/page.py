@@ -25,8 +25,7 @@ from noiseproof.paper.published import DATASET_NAMES, cells
 from noiseproof.paper.settings import PROFILES
 from noiseproof.paper.tables import TableView, notes_on, summary, views
 from noiseproof.report.charts import template_environment
-from noiseproof.report.groups import by_noise
-from noiseproof.report.page import SECTIONS, comparisons, page_values, run_facts_line
+from noiseproof.report.page import SECTIONS, by_noise, comparisons, page_values, run_facts_line
 from noiseproof.train.record_files import merge
 
 TABLE_TITLES = {

@@ -16,7 +16,7 @@ from noiseproof.io.files import checksum
 from noiseproof.models.weights import WEIGHTS_READERS
 from noiseproof.noise.files import LABEL_READERS, labels_in
 from noiseproof.paper import datasets
-from noiseproof.paper.download import DownloadSource, RemoteFile, fetch
+from noiseproof.paper.datasets import DownloadSource, RemoteFile, fetch
 from noiseproof.paper.networks import read_weights
 from noiseproof.paper.pickles import read_torch
 

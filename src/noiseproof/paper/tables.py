@@ -13,7 +13,7 @@ from noiseproof.comparison.paired import ALPHA
 from noiseproof.io.text import did_you_mean
 from noiseproof.paper import PROFILES
 from noiseproof.paper.agreement import CellResult, Point, Ranking, average, holm, ranking, spread
-from noiseproof.report.groups import DIVERGED, counted, named_seeds
+from noiseproof.report.page import DIVERGED, counted, named_seeds
 from noiseproof.train.record_files import count_classes, never_right
 
 MARKS = {"agrees": "=", "above": "+", "below": "-", "too few": "?"}

@@ -1,7 +1,6 @@
 """Records of runs, and pages and pictures of them; reads records, never trains, and does not know the paper.
 
-groups      the runs of one recipe that differ in the seed alone, with their name and command
-page        report_runs: runs as one HTML file
+page        report_runs: runs as one HTML file, grouped: those of one recipe that differ in the seed alone
 audit_page  an audit of labels as one HTML file
 charts      what the pages share: templates, and charts as SVG; pictures of runs as files
 """
