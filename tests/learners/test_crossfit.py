@@ -205,3 +205,21 @@ def test_a_crafted_file_of_a_learner_is_refused(data, tmp_path):
     with pytest.raises(DataError, match="damaged"):
         load_learner(path)
     assert TaskStore(tmp_path).read(LearnerTask("logistic-0.01", 0), "x" * 64, (1, 1)) is None
+
+
+def test_a_short_first_task_says_little_of_the_machine(data, tmp_path):
+    x, labels = data
+    queue = module._Queue(
+        module._Data(x, labels, assign_folds(labels, 3, 0), 3), TaskStore(tmp_path), ["logistic-0.01", "network"], 1.0, None, 1
+    )
+    queue.seconds[LearnerTask("logistic-0.01", 0)] = 20 * queue.cost["logistic-0.01"]
+    assert queue._expected(LearnerTask("network", 0)) < 2 * queue.cost["network"]
+    queue.seconds[LearnerTask("logistic-0.01", 1)] = 100.0
+    assert queue._expected(LearnerTask("network", 0)) > 50 * queue.cost["network"]
+
+
+def test_plain_training_is_left_out_last(data, tmp_path):
+    found = run(data, tmp_path, [*LEARNERS, "plain-boosting"], minutes=1e-9)
+    assert list(found.predictions) == ["logistic-0.01"]
+    found = run(data, tmp_path / "other", [*LEARNERS, "plain-logistic"], minutes=60)
+    assert set(found.predictions) == {*LEARNERS, "plain-logistic"}

@@ -131,7 +131,7 @@ def _catalog() -> dict[str, LearnerSpec]:
     for ending, loss, words in losses:
         name, described = f"network{ending}", f"neural network of two hidden layers, {words}"
         specs.append(LearnerSpec(name, described, partial(net, loss), net.from_arrays, _network_seconds, optional=loss != "ce"))
-        name, described = f"cnn{ending}", f"convolutional network of five layers, {words}"
+        name, described = f"cnn{ending}", f"convolutional network, {words}"
         specs.append(LearnerSpec(name, described, partial(images, loss), images.from_arrays, _image_seconds, reads="images"))
     return {spec.name: spec for spec in specs}
 

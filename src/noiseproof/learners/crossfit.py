@@ -33,6 +33,8 @@ STORE_VERSION = 1
 """Of stored tasks; another number when what is stored, or how it is computed, changes"""
 SERIAL_SECONDS = 6.0
 """Tasks that take less than this together are computed in this process: starting others takes as long"""
+PRIOR_SECONDS = 0.5
+"""How much the cost model counts beside what was measured: the first tasks are short, and say little of a machine's speed"""
 STACK_SHARE = 0.2
 """Of a budget of minutes, what is kept back for the noise model and the files"""
 SPECS: dict[str, LearnerSpec] = {**LEARNERS, **PLAIN}
@@ -376,8 +378,8 @@ class _Queue:
         own = [seconds for other, seconds in self.seconds.items() if other.learner == task.learner]
         if own:
             return float(np.mean(own))
-        known = [seconds / max(self.cost[other.learner], 1e-3) for other, seconds in self.seconds.items()]
-        return self.cost[task.learner] * (float(np.median(known)) if known else 1.0)
+        taken, modelled = sum(self.seconds.values()), sum(self.cost[other.learner] for other in self.seconds)
+        return self.cost[task.learner] * (taken + PRIOR_SECONDS) / (modelled + PRIOR_SECONDS)
 
     def seconds_left(self) -> float:
         return sum(self._expected(task) for task in self.tasks() if task not in self.found) / self.jobs
@@ -387,15 +389,21 @@ class _Queue:
             return
         budget = 60 * self.minutes * (1 - STACK_SHARE) - (time.monotonic() - self.start)
         while self.seconds_left() > budget:
-            open_ones = [name for name in self.learners if any(t not in self.found for t in self.tasks() if t.learner == name)]
-            if not open_ones or len(self.learners) - len(self.dropped) == 1:
+            left = {name: sum(map(self._expected, tasks)) for name, tasks in self._open().items()}
+            views = [name for name in self.learners if name not in self.dropped and name not in PLAIN]
+            candidates = [name for name in left if (name in PLAIN) == (len(views) < 2)]  # plain training is left out last
+            if not candidates:
                 return
-            left = {
-                name: sum(self._expected(t) for t in self.tasks() if t.learner == name and t not in self.found)
-                for name in open_ones
-            }
-            worst = max(open_ones, key=lambda name: left[name])
+            worst = max(candidates, key=lambda name: left[name])
             self._drop(worst, f"left out to stay within {self.minutes:g} minutes: it needs about {left[worst]:.0f} s more")
+
+    def _open(self) -> dict[str, list[LearnerTask]]:
+        """The tasks of each learner that are not finished."""
+        found: dict[str, list[LearnerTask]] = {}
+        for task in self.tasks():
+            if task not in self.found:
+                found.setdefault(task.learner, []).append(task)
+        return found
 
     def _drop(self, name: str, why: str) -> None:
         self.dropped[name] = why
@@ -439,6 +447,7 @@ class _Queue:
 def _run_here(queue: _Queue, threads: int) -> None:
     from threadpoolctl import threadpool_limits
 
+    _import_learners()
     with threadpool_limits(threads):
         while (task := queue.next()) is not None:
             queue.ended(task, *_run(queue.data, queue.store.folder, task, queue.key(task)))
@@ -479,7 +488,14 @@ def _was_killed(error: BaseException | None) -> bool:
     return error is not None and type(error).__name__ in ("TerminatedWorkerError", "BrokenProcessPool")
 
 
+def _import_learners() -> None:
+    """What most tasks import: the first one's seconds would be those of the import."""
+    import sklearn.ensemble
+    import sklearn.linear_model  # noqa: F401 # likewise
+
+
 def _begin_process() -> None:
+    _import_learners()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
 
 
