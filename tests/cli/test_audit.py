@@ -230,8 +230,8 @@ def interrupted(*_, **__):
 @pytest.mark.parametrize(("seconds", "said"), [(5.0, False), (10.0, True)])
 def test_an_audit_that_will_be_long_says_once_what_is_shorter(monkeypatch, seconds, said):
     """The first of 300 epochs takes this long, the limit being half an hour."""
-    clock = iter([0.0] + [seconds] * 100)
-    monkeypatch.setattr(sys.modules["noiseproof.cli.audit"], "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    clock = iter([0.0, 0.0] + [seconds] * 100)
+    monkeypatch.setattr(sys.modules["noiseproof.io.console"], "time", SimpleNamespace(monotonic=lambda: next(clock)))
     out = io.StringIO()
     followed = AuditProgress(Console(file=out))
     for epoch in (1, 2):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -266,18 +265,17 @@ class AuditProgress(ProgressBar):
     def __init__(self, shown: Console | None) -> None:
         super().__init__(shown)
         self.done = self.networks = 0
-        self.start, self.first = time.monotonic(), 0
         self.hinted = False
 
     def __call__(self, progress: Progress) -> None:
         stored, ended = progress.state == "trained before", progress.state != "training"
         if stored:  # which does not measure the pace
-            self.start, self.first = time.monotonic(), progress.done
+            self.begin(progress.done)
         one_stage = progress.total == progress.folds * progress.epochs and progress.stage == "given labels"
         self.networks = progress.folds * (1 if one_stage else 2)
         self.done += ended
         self._hint(progress)
-        label, left = f"{progress.stage}, network {progress.fold}/{progress.folds}", self._left(progress)
+        label, left = f"{progress.stage}, network {progress.fold}/{progress.folds}", self.left(progress.done, progress.total)
         self.update(label, progress.done, progress.total, left)
         if self.bar.disable and (ended or (progress.epoch < progress.epochs and self.is_due)):
             self.line(f"{label}  " + ("trained before" if stored else f"epoch {progress.epoch}/{progress.epochs}  {left}"))
@@ -289,14 +287,8 @@ class AuditProgress(ProgressBar):
 
     def _hint(self, progress: Progress) -> None:
         """Print once what is faster, where the first epoch shows that it will take long."""
-        if self.hinted or self.shown is None or progress.done == self.first:
+        if self.hinted or self.shown is None or not (pace := self.pace(progress.done)):
             return
         self.hinted = True
-        if self.networks > 1 and (left := self._seconds_left(progress)) > LONG_SECONDS:
-            self.line(f"about {duration(left)} to go; {FASTER.format(self.networks)}")
-
-    def _left(self, progress: Progress) -> str:
-        return "" if progress.done == self.first else f"{duration(self._seconds_left(progress))} left"
-
-    def _seconds_left(self, progress: Progress) -> float:
-        return (progress.total - progress.done) * (time.monotonic() - self.start) / (progress.done - self.first)
+        if self.networks > 1 and (seconds := (progress.total - progress.done) / pace) > LONG_SECONDS:
+            self.line(f"about {duration(seconds)} to go; {FASTER.format(self.networks)}")

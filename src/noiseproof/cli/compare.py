@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,6 @@ from noiseproof.io.console import (
     ProgressBar,
     Stopped,
     console,
-    duration,
     echo,
     fail,
     import_local_modules,
@@ -198,15 +196,15 @@ class ComparisonDisplay(ProgressBar):
 
     def on_begin(self, description: str, runs: int, epochs: int) -> None:
         self.line(description)
-        self.runs, self.done, self.epochs, self.start = runs, 0, epochs, time.monotonic()
+        self.runs, self.done, self.epochs = runs, 0, epochs
+        self.begin()
         self.on_epochs(0)
 
     def on_warning(self, text: str) -> None:
         warn(text)
 
     def on_epochs(self, done: int) -> None:
-        left = (time.monotonic() - self.start) * (self.epochs - done) / done if done else 0.0
-        self.update(f"{self.done} of {self.runs} runs", done, self.epochs, f"{duration(left)} left" if left else "")
+        self.update(f"{self.done} of {self.runs} runs", done, self.epochs, self.left(done, self.epochs))
 
     def on_run_end(self, text: str) -> None:
         self.done += 1

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.progress import Progress as Bars
 
 from noiseproof.cli.completion import datasets, downloads
-from noiseproof.io.console import console, errors_reported, say
+from noiseproof.io.console import ProgressBar, console, errors_reported, say
 
 if TYPE_CHECKING:
-    from noiseproof.data.registry import NamedDataset, Progress
+    from noiseproof.data.registry import NamedDataset
 
 app = typer.Typer(help="Fetch data sets, list them, look at one.", no_args_is_help=True)
 
@@ -41,7 +37,7 @@ def fetch(name: Name, data: Root = None) -> None:
     from noiseproof.data import fetch as fetch_files
 
     try:
-        with errors_reported(), _progress() as progress:
+        with errors_reported(), FetchProgress(console) as progress:
             folder = fetch_files(name, data, progress=progress)
     except KeyboardInterrupt:
         console.print("stopped; nothing was left behind")
@@ -98,34 +94,15 @@ def _print_list(found: dict[str, tuple[NamedDataset, str | None]], root: Path, o
     console.print("or give a place: an .npz file, a list of images, a folder of images or of official files")
 
 
-@contextlib.contextmanager
-def _progress() -> Iterator[Progress]:
-    """A progress bar for each file on a terminal, else a line for each tenth of it."""
-    if not console.is_terminal:
-        told: dict[str, int] = {}
+class FetchProgress(ProgressBar):
+    """A bar for the file that is downloaded; where there is no terminal a line for each tenth of it."""
 
-        def tell(name: str, have: int, total: int | None) -> None:
-            step = 10 * have // total if total else have // 2**26
-            if told.get(name) != step:
-                told[name] = step
-                of = f" of {total / 1e6:.1f}" if total else ""
-                console.print(f"{name}: {have / 1e6:.1f}{of} MB", markup=False)
+    told = ("", 0)
 
-        yield tell
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Bars(*columns, console=console) as bars:
-        tasks: dict[str, int] = {}
-
-        def draw(name: str, have: int, total: int | None) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total)
-            bars.update(tasks[name], completed=have, total=total)  # type: ignore[arg-type]
-
-        yield draw
+    def __call__(self, name: str, have: int, total: int | None) -> None:
+        size = f"{have / 1e6:.1f}{f' of {total / 1e6:.1f}' if total else ''} MB"
+        self.update(name, have, total or have, size)
+        step = name, 1 + (10 * have // total if total else have // 2**26)
+        if self.bar.disable and self.told != step:
+            self.told = step
+            self.line(f"{name}: {size}")

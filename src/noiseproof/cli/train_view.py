@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -98,26 +97,6 @@ def number(value: float) -> str:
     return f"{value:.4f}" if value < 1e5 else f"{value:.4g}"
 
 
-class Pace:
-    """How fast a run goes, measured from where this process started."""
-
-    def __init__(self, epochs: int, examples: int, epochs_done: int) -> None:
-        self.total, self.examples = epochs * examples, examples
-        self.first = self.done = epochs_done * examples
-        self.start = time.monotonic()
-
-    def reach(self, epoch: int, done: int) -> None:
-        self.done = epoch * self.examples + done
-
-    def text(self) -> str:
-        """Examples per second, evaluation included, and the time left."""
-        seconds = time.monotonic() - self.start
-        if self.done == self.first or seconds <= 0:
-            return ""
-        rate = (self.done - self.first) / seconds
-        return f"{rate:,.0f} examples/s  {duration((self.total - self.done) / rate)} left"
-
-
 class RunDisplay(ProgressBar, Callback):
     """A line for every n-th epoch and the last; within long epochs a bar on a terminal, elsewhere further lines."""
 
@@ -135,17 +114,19 @@ class RunDisplay(ProgressBar, Callback):
             parts.append("test: test accuracy")
         self.line("; ".join(parts))
         self.epochs = record.recipe["epochs"]
-        self.pace = Pace(self.epochs, record.task["examples"], epochs_done)
+        self.examples = record.task["examples"]
+        self.done = epochs_done * self.examples
+        self.begin(self.done)
         if epochs_done:
             self.line(f"resumes after epoch {epochs_done}")
         self._move(epochs_done)
 
     def on_batch_end(self, epoch: int, done: int, total: int) -> None:
-        self.pace.reach(epoch, done)
+        self.done = epoch * self.examples + done
         self._move(epoch)
         if self.is_due:
             self.within = epoch
-            self.line(f"{self._label(epoch + 1)}  {done} of {total}  {self.pace.text()}")
+            self.line(f"{self._label(epoch + 1)}  {done} of {total}  {self._speed()}")
 
     def on_evaluation_begin(self, epoch: int) -> None:
         self._move(epoch, "evaluating")
@@ -153,15 +134,20 @@ class RunDisplay(ProgressBar, Callback):
             self.line(f"{self._label(epoch + 1)}  evaluating")
 
     def on_epoch_end(self, facts: Epoch) -> None:
-        self.pace.reach(facts.epoch, 0)
+        self.done = facts.epoch * self.examples
         if facts.epoch % self.every == 0 or facts.epoch == self.epochs:
-            self.line(f"{self._label(facts.epoch)}  loss {number(facts.loss)}  {accuracies(facts)}  {self.pace.text()}")
+            self.line(f"{self._label(facts.epoch)}  loss {number(facts.loss)}  {accuracies(facts)}  {self._speed()}")
 
     def _label(self, epoch: int) -> str:
         return f"epoch {epoch:>{len(str(self.epochs))}}/{self.epochs}"
 
+    def _speed(self) -> str:
+        """Examples per second, evaluation included, and the time left."""
+        left = self.left(self.done, self.epochs * self.examples)
+        return f"{self.pace(self.done):,.0f} examples/s  {left}" if left else ""
+
     def _move(self, epoch: int, doing: str = "") -> None:
-        self.update(self._label(epoch + 1), self.pace.done, self.pace.total, doing or self.pace.text())
+        self.update(self._label(epoch + 1), self.done, self.epochs * self.examples, doing or self._speed())
 
 
 def print_result(record: Record, task: TrainingData, folder: Path, quiet: bool, as_json: bool) -> None:

@@ -112,6 +112,7 @@ class ProgressBar:
             *columns, console=shown, expand=True, transient=True, disable=shown is None or not shown.is_terminal
         )
         self.task = self.bar.add_task("", total=None, note="")
+        self.begin()
 
     def __enter__(self) -> Self:
         self.bar.start()
@@ -123,6 +124,19 @@ class ProgressBar:
     def close(self) -> None:
         """Restore the terminal."""
         self.bar.stop()
+
+    def begin(self, done: float = 0) -> None:
+        """Measure the pace from here, where so much is done already."""
+        self.start, self.first = time.monotonic(), done
+
+    def pace(self, done: float) -> float:
+        """What is done in a second; 0 where nothing was since :meth:`begin`."""
+        return (done - self.first) / max(time.monotonic() - self.start, 1e-9) if done > self.first else 0.0
+
+    def left(self, done: float, total: float) -> str:
+        """How long the rest takes at this pace, in words; nothing where there is none."""
+        pace = self.pace(done)
+        return f"{duration((total - done) / pace)} left" if pace else ""
 
     def update(self, description: str, done: float, total: float, note: str = "") -> None:
         """Move the bar."""
