@@ -1,7 +1,9 @@
 """One messy table through every verb: from files and from objects in memory, with the same numbers to the bit."""
 
+import contextlib
 import json
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -26,53 +28,71 @@ def call(*words):
     return done
 
 
-@pytest.fixture(scope="module", params=[500, pytest.param(5000, marks=pytest.mark.slow)], ids="{} rows".format)
-def sources(tmp_path_factory, request):
+def every_source(rows, folder):
     """The table as files and as objects; what is not installed is left out."""
-    folder = tmp_path_factory.mktemp("messy")
-    frame, _ = messy_table(request.param)
+    frame, _ = messy_table(rows)
     frame.to_csv(folder / "t.csv", index=False)
+    frame.to_csv(folder / "t.tsv.gz", index=False, sep="\t")
     frame.to_parquet(folder / "t.parquet")
-    found = {"csv": str(folder / "t.csv"), "parquet": str(folder / "t.parquet"), "pandas": frame}
-    try:
-        import polars
-
-        found["polars"] = polars.from_pandas(frame)
-    except ModuleNotFoundError:
-        pass
-    try:
-        import datasets
-
-        found["hugging face"] = datasets.Dataset.from_pandas(frame)
-    except ModuleNotFoundError:
-        pass
+    frame.to_feather(folder / "t.feather")
+    frame.to_json(folder / "t.jsonl", orient="records", lines=True, date_format="iso")
+    found = {path.name: str(path) for path in sorted(folder.iterdir())} | {"pandas": frame}
+    with contextlib.suppress(ModuleNotFoundError):
+        found["polars"] = import_module("polars").from_pandas(frame)
+    with contextlib.suppress(ModuleNotFoundError):
+        found["hugging face"] = import_module("datasets").Dataset.from_pandas(frame)
+    assert len(found) >= 6
     return found
 
 
-def test_every_source_is_audited_trained_compared_and_predicted_with_the_same_numbers(sources, tmp_path):
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    return every_source(500, tmp_path_factory.mktemp("messy"))
+
+
+def assert_the_same_numbers(sources, folder):
+    """Every verb reads every source as the first one."""
     expected = None
-    new, _ = messy_table(400, seed=1)
+    new, _ = messy_table(100, seed=1)
     new = new.drop(columns="churn").assign(plan="ultra", city=None, more=1)[["more", *reversed(COLUMNS)]]
     for name, source in sources.items():
         audit = noiseproof.audit_labels(source, label="churn", quick=True, epochs=2)
-        plan = plan_run("jal-ce", data=source, label="churn", changes=SMALL, runs=tmp_path / name)
-        outcome = train(plan.recipe, plan.training_data(), folder=tmp_path / name / "run", options=RunOptions())
-        predicted = noiseproof.load(tmp_path / name / "run").probabilities(new)
+        plan = plan_run("jal-ce", data=source, label="churn", changes=SMALL, runs=folder / name)
+        outcome = train(plan.recipe, plan.training_data(), folder=folder / name / "run", options=RunOptions())
+        predicted = noiseproof.load(folder / name / "run").probabilities(new)
         settings = {"epochs": 1, "model.hidden": [8], "test_size": 0.2}
-        runs = {"settings": settings, "seeds": 1, "out": tmp_path / name / "compared", "jobs": 1}
+        runs = {"settings": settings, "seeds": 1, "out": folder / name / "compared", "jobs": 1}
         compared = noiseproof.compare("ce,jal-ce", source, label="churn", **runs)
+        fitted = noiseproof.fit(source, label="churn", learners=["logistic-0.01"], folds=2, jobs=1)
+        advice = noiseproof.advise(audit, classes=2, kind="features", examples=len(audit.given))
         accuracy = outcome.record.result["test_accuracy"]
-        found = [audit.posterior, predicted, [accuracy], [row["mean"] for row in compared.table()]]
+        means = [row["mean"] for row in compared.table()]
+        found = [audit.posterior, predicted, [accuracy], means, fitted.predict_proba(new), [part.value for part in advice.parts]]
         expected = expected or found
         for ours, theirs in zip(found, expected, strict=True):
             assert np.array_equal(ours, theirs), name
-    assert {"csv", "parquet", "pandas"} <= set(sources)
+
+
+def test_every_source_gives_the_same_features_and_every_verb_the_same_numbers(sources, tmp_path):
+    expected = open_dataset(sources["pandas"], label="churn")
+    for name, source in sources.items():
+        found = open_dataset(source, label="churn")
+        assert np.array_equal(found.train.inputs, expected.train.inputs), name
+        assert np.array_equal(found.train.labels, expected.train.labels), name
+        assert (found.train.paths, found.table.lines) == (expected.train.paths, expected.table.lines), name
+    assert_the_same_numbers({name: sources[name] for name in ("t.csv", "pandas")}, tmp_path)
+
+
+@pytest.mark.slow
+def test_every_source_of_five_thousand_rows_gives_every_verb_the_same_numbers(tmp_path):
+    (tmp_path / "files").mkdir()
+    assert_the_same_numbers(every_source(5000, tmp_path / "files"), tmp_path)
 
 
 def test_the_commands_say_what_was_understood_and_predict_the_raw_table(sources, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     more = ("--set", "epochs=1", "--set", "model.hidden=[8]", "--test-size", "0.2")
-    done = call("train", "ce", "--data", sources["csv"], "--label", "churn", "--columns", "city=drop", *more)
+    done = call("train", "ce", "--data", sources["t.csv"], "--label", "churn", "--columns", "city=drop", *more)
     for line in ("id left out: names the rows", "city left out: as asked", "plan category, 3 values", "comment text"):
         assert f"  {line}" in done.stdout
     assert "  churn the label, 2 classes: no, yes\n" in done.stdout
@@ -81,9 +101,9 @@ def test_the_commands_say_what_was_understood_and_predict_the_raw_table(sources,
         "label": "churn",
         "columns": {"city": "drop"},
     }
-    again = call("train", "ce", "--data", sources["csv"], "--label", "churn", "--columns", "city=drop", *more)
+    again = call("train", "ce", "--data", sources["t.csv"], "--label", "churn", "--columns", "city=drop", *more)
     assert "finished before" in again.stdout
-    frame = pd.read_csv(sources["csv"])
+    frame = pd.read_csv(sources["t.csv"])
     frame.drop(columns="city").to_parquet("new.parquet")
     done = call("predict", run, "--data", "new.parquet", "--out", "p.csv")
     assert "% of the labels in new.parquet are predicted" in done.stdout
@@ -94,7 +114,7 @@ def test_the_commands_say_what_was_understood_and_predict_the_raw_table(sources,
     done = CliRunner().invoke(app, ["predict", str(run), "--data", "less.csv", "--out", "p.csv"])
     assert done.exit_code == 2
     assert "error: less.csv: columns 'age', 'plan' of training are missing" in done.stderr
-    done = call("advise", sources["csv"], "--label", "churn", "--columns", "id=drop")
+    done = call("advise", sources["t.csv"], "--label", "churn", "--columns", "id=drop")
     assert "--label churn --columns id=drop" in done.stdout
 
 
