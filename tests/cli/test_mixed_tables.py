@@ -67,7 +67,14 @@ def assert_the_same_numbers(sources, folder):
         advice = noiseproof.advise(audit, classes=2, kind="features", examples=len(audit.given))
         accuracy = outcome.record.result["test_accuracy"]
         means = [row["mean"] for row in compared.table()]
-        found = [audit.posterior, predicted, [accuracy], means, fitted.predict_proba(new), [part.value for part in advice.parts]]
+        found = [
+            audit.posterior,
+            predicted,
+            [accuracy],
+            means,
+            fitted.predict_proba(new),
+            [part.value for part in advice.parts],
+        ]
         expected = expected or found
         for ours, theirs in zip(found, expected, strict=True):
             assert np.array_equal(ours, theirs), name

@@ -11,7 +11,9 @@ def bench():
         yield ready
 
 
-@pytest.mark.parametrize("key", cases())
+@pytest.mark.parametrize(
+    "key", [pytest.param(key, marks=pytest.mark.slow) if case.slow else key for key, case in cases().items()]
+)
 def test_a_hostile_file_gets_one_sentence_or_is_read_rightly(bench, key):
     outcome = bench.run(key)
     assert outcome.fine, f"{outcome.kind} after {outcome.seconds:.2f} s: {outcome.text}"

@@ -585,8 +585,8 @@ def of_one_kind(values: Any) -> bool:
             return False
         values = values.to_numpy(np.float64)
     low, high = (edge.astype(np.float64) for edge in (values.min(0), values.max(0)))
-    spans = (high - low)[high > low]
-    if spans.size < 2 or not np.quantile(spans, 0.25) >= (high.max() - low.min()) / 2:
+    spans = (high / 2 - low / 2)[high > low]  # of halves, since the difference of the largest numbers is none
+    if spans.size < 2 or not np.quantile(spans, 0.25) >= (high.max() / 2 - low.min() / 2) / 2:
         return False
     found: set[float] = set()
     for start in range(0, len(values), ROWS_AT_ONCE):

@@ -45,6 +45,8 @@ DATE_FORMATS: tuple[str, ...] = (
 )
 DATE_FORMATS += ("%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M:%S")
 DATE_FORMATS += ("%m/%d/%Y %H:%M:%S", "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
+MAX_NUMBER = 1e150
+"""Larger numbers are read as this: their squares are none"""
 SQUASH_AT = 3.0
 """Scaled numbers beyond this are squashed smoothly, so that an outlier is one without drowning the rest"""
 MAX_ONE_HOT = 40
@@ -512,7 +514,7 @@ def _numbers(values: Series, name: str) -> NDArray[np.float64]:
         numbers = as_numbers(values)
         _check_read(values, numbers, name, "number")
         found = numbers.to_numpy(np.float64, na_value=np.nan)
-    return np.where(np.isfinite(found), found, np.nan)
+    return np.where(np.isfinite(found), np.clip(found, -MAX_NUMBER, MAX_NUMBER), np.nan)
 
 
 def _flags(values: Series, name: str) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ import hashlib
 import io
 import os
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from noiseproof.data.embeddings import cache_folder
 from noiseproof.data.encoders import IMAGE_EXTENSIONS, NUMBER_TEXT, Frame, Series, as_text
 from noiseproof.io.files import DataError, write_whole
+from noiseproof.io.text import excerpt
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,12 +54,25 @@ MAX_WHOLE_LABEL = 2**53
 MAX_COLUMNS = 100_000
 MAX_CELLS_UNCHECKED, MAX_CELLS_PER_BYTE = 10**8, 100
 """Of a Parquet file: a constant column of any length takes some bytes"""
+MAX_ROW_GROUPS, MIN_GROUP_ROWS = 10_000, 1000
+"""Of a Parquet file: so many groups, or larger ones; a group takes as much to read as thousands of rows"""
+MAX_DEPTH = 100
+"""Of brackets in JSON"""
 MAX_CATEGORY_CHARACTERS = 2**30
 """Of the texts of a category, one for each row"""
-MIN_UNPACKED_BYTES, MAX_UNPACKED_RATIO = 2**28, 100
+MIN_UNPACKED_BYTES, MAX_UNPACKED_RATIO = 2**26, 100
 """Of a .gz file: text becomes up to about thirty times as much"""
+BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe\0\0": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 BLOCK_BYTES = 2**24
 """Of a CSV file that are read at a time; no row may be longer"""
+
+
+OPENING = np.isin(np.arange(256), list(b"[{")).astype(np.int8) - np.isin(np.arange(256), list(b"]}"))
+"""How each byte of JSON changes the depth"""
+KEYS_BYTES, KEYS_BLOCKS, KEYS_EVERY = 2**20, 32, 16
+"""The keys of JSON are counted in the first blocks of a megabyte, and in every sixteenth after them"""
+KEY = re.compile(rb'"([^"\\]{0,200})"\s*:')
+QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"?')
 
 
 def is_frame(source: Any) -> bool:
@@ -133,26 +148,102 @@ def _from_file(path: Path, names: Sequence[str]) -> Frame:
     import pyarrow as pa
 
     suffix = suffix_of(path)
+    reader = _from_csv if suffix in (".csv", ".tsv", ".txt", "") else READERS.get(suffix)
+    if reader is None:
+        raise DataError(f"{path}: a table is one of {', '.join(TABLE_SUFFIXES)}, got {path.suffix!r}")
     try:
-        if suffix == ".parquet":
-            import pyarrow.parquet as parquet
+        return reader(path, names)
+    except DataError as error:
+        if str(path) in str(error):
+            raise
+        raise DataError(f"{path}: {error}") from error
+    except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        long = f"a row is longer than {BLOCK_BYTES >> 20} MiB, or a quote is not closed" if "straddling" in str(error) else ""
+        raise DataError(f"{path}: {long or excerpt(error, 300)}") from error
 
-            facts = parquet.read_metadata(path)
-            _check_size(path, facts.num_rows * facts.num_columns)
-            return _from_arrow(parquet.read_table(path))
-        if suffix in (".feather", ".arrow"):
-            import pyarrow.feather as feather
 
-            return _from_arrow(feather.read_table(path))
-        if suffix in (".jsonl", ".ndjson"):
-            import pyarrow.json as json
+def _from_parquet(path: Path, names: Sequence[str]) -> Frame:
+    import pyarrow.parquet as parquet
 
-            return _from_arrow(json.read_json(path))
-        if suffix in (".csv", ".tsv", ".txt", ""):
-            return _from_csv(path, names)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, UnicodeDecodeError, EOFError) as error:
-        raise DataError(f"{path}: {_arrow_fault(error)}") from error
-    raise DataError(f"{path}: a table is one of {', '.join(TABLE_SUFFIXES)}, got {path.suffix!r}")
+    with parquet.ParquetFile(path) as file:
+        facts = file.metadata
+        _check_cells(path, facts.num_rows, facts.num_columns)
+        if facts.num_row_groups > max(MAX_ROW_GROUPS, facts.num_rows // MIN_GROUP_ROWS):
+            raise DataError(f"{facts.num_row_groups} row groups of {facts.num_rows} rows; write it anew with larger ones")
+        return _from_arrow(_validated(file.read()))
+
+
+def _from_feather(path: Path, names: Sequence[str]) -> Frame:
+    """An Arrow file or stream, batch by batch: a batch of few bytes may unpack to vastly more."""
+    import pyarrow as pa
+
+    with pa.OSFile(str(path)) as file:
+        start, size = file.read(8), path.stat().st_size
+        file.seek(0)
+        if start[:6] == b"ARROW1":
+            reader = pa.ipc.open_file(file)
+        elif start[:4] == b"\xff\xff\xff\xff" and int.from_bytes(start[4:], "little") < size:
+            reader = pa.ipc.open_stream(file)
+        else:
+            raise DataError("no Feather or Arrow file")
+        _check_cells(path, 0, len(reader.schema))
+        batches, rows = [], 0
+        count = getattr(reader, "num_record_batches", None)
+        for batch in reader if count is None else map(reader.get_batch, range(count)):
+            rows += batch.num_rows
+            _check_cells(path, rows, len(reader.schema))
+            batches.append(batch)
+        return _from_arrow(_validated(pa.Table.from_batches(batches, reader.schema)))
+
+
+def _validated(table: pa.Table) -> pa.Table:
+    """The table, if all its offsets, texts and category numbers are what they should be; otherwise Arrow's error."""
+    table.validate(full=True)
+    return table
+
+
+def _from_lines(path: Path, names: Sequence[str]) -> Frame:
+    import pyarrow.json as json
+
+    _check_lines(path)
+    options = json.ReadOptions(block_size=BLOCK_BYTES)
+    return _from_arrow(_validated(json.read_json(path, read_options=options)))
+
+
+def _check_lines(path: Path) -> None:
+    """An error for JSON that is deep, since Arrow's parser recurses and would end the process, or of very many keys."""
+    keys: set[bytes] = set()
+    rows = depth = number = 0
+    deep = False
+    with path.open("rb") as file:
+        while block := file.read(KEYS_BYTES):
+            levels = depth + np.cumsum(OPENING[np.frombuffer(block, np.uint8)], dtype=np.int64)
+            deep, depth = deep or levels.max() > MAX_DEPTH, max(int(levels[-1]), 0)
+            rows += block.count(b"\n")
+            if number < KEYS_BLOCKS or not number % KEYS_EVERY:
+                keys.update(KEY.findall(block))
+                _check_cells(path, rows, len(keys))
+            number += 1
+    if deep and _is_deep(path):
+        raise DataError(f"values are nested more than {MAX_DEPTH} deep; a table has one value in a cell")
+
+
+def _is_deep(path: Path) -> bool:
+    """Whether brackets outside of quotes, which contain no line ends, are nested beyond the limit."""
+    depth = 0
+    with path.open("rb") as file:
+        for line in file:
+            levels = depth + np.cumsum(OPENING[np.frombuffer(QUOTED.sub(b"", line), np.uint8)], dtype=np.int64)
+            if levels.max(initial=0) > MAX_DEPTH:
+                return True
+            depth = max(int(levels[-1]), 0) if len(levels) else depth
+    return False
+
+
+READERS = {".parquet": _from_parquet, **dict.fromkeys((".feather", ".arrow"), _from_feather)}
+READERS |= dict.fromkeys((".jsonl", ".ndjson"), _from_lines)
 
 
 def suffix_of(path: Path) -> str:
@@ -162,10 +253,6 @@ def suffix_of(path: Path) -> str:
     '.csv'
     """
     return (Path(path.stem) if path.suffix.lower() == ".gz" else path).suffix.lower()
-
-
-def _arrow_fault(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 @dataclass(frozen=True)
@@ -187,9 +274,9 @@ def _from_csv(path: Path, names: Sequence[str]) -> Frame:
     parse = arrow_csv.ParseOptions(delimiter=how.separator, newlines_in_values=True)
     convert = arrow_csv.ConvertOptions(null_values=list(MISSING_LABELS), strings_can_be_null=True)
 
-    def read(threads: bool) -> pa.Table:
+    def read(encoding: str, threads: bool) -> pa.Table:
         own = arrow_csv.ReadOptions(
-            encoding=how.encoding,
+            encoding=encoding,
             column_names=how.columns,
             skip_rows=int(how.header),
             use_threads=threads,
@@ -198,16 +285,21 @@ def _from_csv(path: Path, names: Sequence[str]) -> Frame:
         return arrow_csv.read_csv(_unpacked(path), read_options=own, parse_options=parse, convert_options=convert)
 
     try:
-        return _from_arrow(read(threads=True))
+        table = read(how.encoding, threads=True)
     except pa.ArrowInvalid:
-        return _from_arrow(read(threads=False))  # whose error counts the rows
+        table = read(how.encoding, threads=False)  # whose error counts the rows
+    if any(map(pa.types.is_binary, table.schema.types)):  # texts that are no UTF-8 after the rows that were sniffed
+        table = read("cp1252", threads=True)
+    return _from_arrow(table)
 
 
-def _check_size(path: Path, cells: int) -> None:
+def _check_cells(path: Path, rows: int, columns: int) -> None:
     """An error for a file that would become vastly more cells than it has bytes: it must not decide how much is taken."""
     size = path.stat().st_size
-    if cells > max(MAX_CELLS_UNCHECKED, MAX_CELLS_PER_BYTE * size):
-        raise DataError(f"{path}: {cells} cells in a file of {size} bytes; a table of real data takes more")
+    if columns > MAX_COLUMNS:
+        raise DataError(f"{columns} columns, at most {MAX_COLUMNS}")
+    if rows * columns > max(MAX_CELLS_UNCHECKED, MAX_CELLS_PER_BYTE * size):
+        raise DataError(f"{rows * columns} cells in a file of {size} bytes; a table of real data takes more")
 
 
 def _unpacked(path: Path) -> Any:
@@ -266,7 +358,7 @@ def sniffed(path: Path, known: Sequence[str] = ()) -> Dialect:
 
 
 def _encoding_of(start: bytes) -> str:
-    for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+    for mark, name in BYTE_ORDER_MARKS.items():
         if start.startswith(mark):
             return name
     try:
@@ -280,7 +372,7 @@ def _rows(text: str, separator: str, whole: bool) -> list[list[str]]:
     found = []
     csv.field_size_limit(max(csv.field_size_limit(), BLOCK_BYTES))
     try:
-        for row in csv.reader(io.StringIO(text), delimiter=separator):
+        for row in csv.reader(io.StringIO(text, newline=None), delimiter=separator):
             if row:
                 found.append(row)
             if len(found) > SNIFFED_ROWS:
@@ -357,8 +449,21 @@ def _from_arrow(table: pa.Table) -> Frame:
             table = table.set_column(k, name, pa.array(map(_image_file, table.column(k)), pa.string()))
             continue
         if pa.types.is_struct(kind) or pa.types.is_map(kind) or pa.types.is_union(kind):
-            raise DataError(f"column {name!r} is nested ({kind}); a table has numbers, texts, dates or vectors in its cells")
+            raise DataError(f"column {excerpt(name)!r} is nested, {excerpt(kind, 100)}; a table has one value in a cell")
+        if (longest := _longest(table.column(k))) > BLOCK_BYTES:
+            raise DataError(f"column {excerpt(name)!r} has a cell of {longest} bytes, at most {BLOCK_BYTES}")
     return table.to_pandas(date_as_object=False, split_blocks=True, strings_to_categorical=False)
+
+
+def _longest(column: pa.ChunkedArray) -> int:
+    """Bytes of the longest text of a column; 0 for other columns."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    kind = column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)) or column.nbytes <= BLOCK_BYTES:
+        return 0
+    return max((compute.max(compute.binary_length(chunk)).as_py() or 0) for chunk in column.chunks)
 
 
 def _image_file(cell: pa.StructScalar) -> str | None:
@@ -405,18 +510,31 @@ def _check_texts(values: Series, name: str) -> None:
 
 
 def _tidied_texts(values: Series, missing: Sequence[str]) -> Series:
-    import pandas as pd
 
     if values.dtype == object:
-        kinds = {type(one) for one in values.array if one is not None and one is not pd.NA and one == one}
+        kinds = {type(one) for one in values[values.notna()].array}
         if kinds and kinds <= {bool, np.bool_}:
             return values.astype("boolean")
         if kinds and kinds <= {int, float, np.int64, np.float64, np.float32, np.int32}:
             return values.astype("float64")
-        if kinds and not kinds <= {str}:
-            return values if any(np.ndim(one) for one in values.array[:100]) else _tidied_texts(values.astype("str"), missing)
+        if kinds & {list, tuple, np.ndarray}:
+            return _vectors(values)
+        if strange := kinds & {bytes, dict, set}:
+            raise DataError(f"column {excerpt(values.name)!r} contains {strange.pop().__name__}; a table has numbers and texts")
     texts = values.astype("str")
     return texts.mask(texts.str.strip().isin(missing))
+
+
+def _vectors(values: Series) -> Series:
+    """Vectors of numbers of one length, or images; a DataError for other lists."""
+    there = [np.asarray(one) if np.ndim(one) else None for one in values.array]
+    shapes = {None if one is None or one.dtype.kind not in "fiu" else one.shape for one in there if one is not None}
+    if None in shapes or len({len(shape) for shape in shapes if shape is not None}) > 1 or (0,) in shapes:
+        raise DataError(f"column {excerpt(values.name)!r} contains lists that are no vectors of numbers")
+    if len(shapes) > 1 and all(len(shape) == 1 for shape in shapes if shape is not None):
+        lengths = sorted(shape[0] for shape in shapes if shape is not None)[:5]
+        raise DataError(f"column {excerpt(values.name)!r} has vectors of different lengths: {', '.join(map(str, lengths))}")
+    return values
 
 
 @dataclass(frozen=True)
@@ -485,6 +603,8 @@ def label_texts(values: Series, name: str) -> Series:
     """Labels of any type as texts; a DataError for numbers with fractions."""
     import pandas as pd
 
+    if values.dtype == object and any(np.ndim(one) for one in values.array):
+        raise DataError(f"labels in column {name!r} are vectors; a label is one class")
     if pd.api.types.is_bool_dtype(values.dtype):
         return values.astype("object").map({True: "True", False: "False"}).astype("str")
     if pd.api.types.is_float_dtype(values.dtype):
