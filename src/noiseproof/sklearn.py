@@ -67,6 +67,7 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         standardise: Whether features are standardised by the training examples.
         random_state: Of the initial weights and of the order of the batches.
         device: Of the training, "cpu" or "cuda".
+        threads: Threads of an operation on a CPU; one by default, unless layers are wide.
 
     >>> from sklearn.datasets import load_iris
     >>> x, y = load_iris(return_X_y=True)
@@ -88,6 +89,7 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         standardise: bool = True,
         random_state: int | np.random.RandomState | None = None,
         device: str = "cpu",
+        threads: int | None = None,
     ) -> None:
         self.loss = loss
         self.loss_options = loss_options
@@ -100,6 +102,7 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.standardise = standardise
         self.random_state = random_state
         self.device = device
+        self.threads = threads
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:  # noqa: N803 - scikit-learn's
         """Train the network.
@@ -152,7 +155,7 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def _train(self, recipe: Recipe, task: TrainingData) -> None:
         with precision_of(recipe, torch.are_deterministic_algorithms_enabled()):
-            run = start_run(recipe, task, RunOptions(torch.device(self.device)))
+            run = start_run(recipe, task, RunOptions(torch.device(self.device), threads=self.threads))
             try:
                 self.loss_curve_ = [run.train_epoch(epoch).loss for epoch in range(recipe.epochs)]
                 self.network_ = run.network.cpu().double().eval()
@@ -183,7 +186,7 @@ class NoiseRobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if self.network_ is None:
             return np.ones((len(inputs), 1))
         parts = []
-        with torch.no_grad(), limited_threads(1):  # the batches are small: threads would wait for each other
+        with torch.no_grad(), limited_threads(self.threads or 1):  # the batches are small: threads would wait for each other
             for start in range(0, len(inputs), ROWS_AT_ONCE):
                 part = inputs[start : start + ROWS_AT_ONCE]
                 ready = part if self._standardise is None else self._standardise(part)

@@ -173,3 +173,16 @@ def test_a_class_that_is_never_predicted_is_said():
     with pytest.warns(ConvergenceWarning, match="never predicted, of the training examples: class True; robust losses"):
         NoiseRobustClassifier(epochs=20, random_state=0).fit(x, y)
     assert NoiseRobustClassifier("ce", epochs=20, random_state=0).fit(x, y).predict(x).sum() > 50
+
+
+def test_threads_are_one_unless_more_are_asked_for(monkeypatch):
+    x, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    seen = []
+    step = torch.optim.Adam.step
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda *a, **k: (seen.append(torch.get_num_threads()), step(*a, **k))[1])
+    for threads in (None, 2):
+        NoiseRobustClassifier(epochs=1, threads=threads, random_state=0).fit(x, y)
+    assert set(seen[: len(seen) // 2]) == {1}
+    assert set(seen[len(seen) // 2 :]) == {2}
+    with pytest.raises(ValueError, match="threads must be at least 1"):
+        NoiseRobustClassifier(threads=0).fit(x, y)
