@@ -131,7 +131,7 @@ def test_what_the_page_adds_works_and_costs_the_files_it_says(tmp_path):
         env={"PYTHONPATH": str(tmp_path / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.stdout == "finished finished\n", done.stderr

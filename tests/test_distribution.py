@@ -25,7 +25,7 @@ def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dist")
     for kind in ("wheel", "sdist"):
         command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -37,7 +37,7 @@ def wheel(built):
 
 
 def tracked(*patterns):
-    done = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         pytest.skip("not a git checkout")
     return set(done.stdout.split("\n")) - {""}
@@ -148,7 +148,7 @@ def test_the_command_of_the_wheel_says_its_version_and_completes(wheel, tmp_path
 
     def said(*words, **more):
         command = [sys.executable, "-m", "noiseproof", *words]
-        return subprocess.run(command, env=environment | more, capture_output=True, text=True, timeout=120, check=True).stdout
+        return subprocess.run(command, env=environment | more, capture_output=True, text=True, timeout=600, check=True).stdout
 
     assert said("--version").strip() == f"noiseproof {noiseproof.__version__}"
     offered = said(_NOISEPROOF_COMPLETE="complete_bash", COMP_WORDS="noiseproof losses jal", COMP_CWORD="2")

@@ -145,7 +145,7 @@ def test_sigterm_ends_it_with_a_checkpoint(tmp_path):
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=600)
     assert process.returncode == 143
     assert "stopped; the same command resumes it" in said
     assert len(list(tmp_path.glob("runs/*/checkpoint.safetensors"))) == 1

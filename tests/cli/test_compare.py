@@ -285,7 +285,7 @@ def test_a_signal_ends_it_with_checkpoints_and_a_sentence(jobs, number, status):
         while not list(Path("runs").glob("*/record.json")) and time.monotonic() < deadline:
             time.sleep(0.2)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == status, errors

@@ -248,7 +248,7 @@ def test_a_fault_of_the_opener_arrives_with_the_path(files, tmp_path):
         )
     )
     done = subprocess.run(
-        [sys.executable, str(script), files.paths[0]], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, str(script), files.paths[0]], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -147,7 +147,7 @@ trainer = package.Trainer(callbacks=[writer], accelerator="cpu", devices=2, stra
 trainer.predict(module_of(package), DataLoader(data(), 16), return_predictions=False)
 """
     (tmp_path / "two.py").write_text(script, encoding="utf-8")
-    done = subprocess.run([sys.executable, str(tmp_path / "two.py")], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, str(tmp_path / "two.py")], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     written = np.load(tmp_path / "two.npz", allow_pickle=False)
     with torch.no_grad():

@@ -304,7 +304,7 @@ torch.distributed.destroy_process_group()
 def test_ddp_averages_it_to_what_it_is(tmp_path):
     commands = [[sys.executable, "-c", DDP, str(rank), str(tmp_path / "store")] for rank in range(2)]
     running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
-    assert [(process.communicate(timeout=120)[1][-2000:], process.returncode)[1] for process in running] == [0, 0]
+    assert [(process.communicate(timeout=600)[1][-2000:], process.returncode)[1] for process in running] == [0, 0]
 
 
 def test_the_recommended_strengths_are_the_papers_everywhere_they_are_said():

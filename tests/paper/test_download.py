@@ -65,7 +65,7 @@ file = RemoteFile("{server.address}/tiny.tar.gz", "{sha256(CONTENT)}")
 end = lambda name, count, total: count >= 100_000 and os._exit(9)
 fetch(DownloadSource((file,), "tiny-bin", "", {{"data.bin": "0" * 64}}), Path("{tmp_path}"), end)
 """
-    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 9
+    assert subprocess.run([sys.executable, "-c", script], timeout=600, check=False).returncode == 9
     assert len(names(tmp_path)) == 1
     assert names(tmp_path)[0].startswith(".fetching-")
     get(server, tmp_path)

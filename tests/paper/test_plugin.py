@@ -79,7 +79,7 @@ from noiseproof.data.registry import find_name
 assert find_name("cifar10").fetch
 assert "noiseproof.paper.plugin" in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 def test_an_augmentation_of_ones_own_is_used_by_its_name(monkeypatch):

@@ -50,9 +50,10 @@ def weights_of(chance):
     return np.sort(kinds[chance.integers(len(kinds))])[::-1]
 
 
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 12), marks=pytest.mark.slow)], ids=["few", "many"])
 @pytest.mark.parametrize("name", NAMES)
-def test_no_prediction_contradicts_the_verdict_or_the_minimiser(name):
-    for seed in range(6):
+def test_no_prediction_contradicts_the_verdict_or_the_minimiser(name, seeds):
+    for seed in seeds:
         chance = np.random.default_rng(seed)
         loss, weights = drawn(name, chance), weights_of(chance)
         points = np.concatenate([GRID, NEAR])

@@ -65,7 +65,7 @@ def opened(folder, wait, minutes, processes=2):
 
 def started(folder, wait, minutes, processes=2):
     process = opened(folder, wait, minutes, processes)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=600)
     return process.returncode, said
 
 
@@ -90,7 +90,7 @@ def test_what_is_not_finished_in_time_is_left_and_done_by_the_next_start_alone(t
     journal = tmp_path / "journal.jsonl"
     before = journal.read_text() + '{"test": "test_some.py::test_wa'  # cut off when the machine was taken away
     journal.write_text(before)
-    code, said = started(tmp_path, wait=0, minutes=1)
+    code, said = started(tmp_path, wait=0, minutes=10)
     assert counts(tmp_path) == [5, 1, 2, 0]
     assert "8 tests, 7 of them done" in said
     assert journal.read_text().startswith(before)
@@ -100,7 +100,7 @@ def test_what_is_not_finished_in_time_is_left_and_done_by_the_next_start_alone(t
 def test_tests_after_one_that_ends_its_process_or_loses_the_device_run_in_another(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow: takes minutes\n")
     (tmp_path / "test_some.py").write_text(LOSING)
-    code, said = started(tmp_path, wait=0, minutes=1, processes=1)
+    code, said = started(tmp_path, wait=0, minutes=10, processes=1)
     assert code == 1
     assert counts(tmp_path) == [6, 0, 2, 0]
     assert "FAILED test_some.py::test_loses_the_device" in said
@@ -109,7 +109,7 @@ def test_tests_after_one_that_ends_its_process_or_loses_the_device_run_in_anothe
 
 def test_what_passes_without_a_gpu_is_no_pass(tmp_path):
     (tmp_path / "test_some.py").write_text("def test_passes(): pass")
-    code, said = started(tmp_path, wait=0, minutes=1, processes=1)
+    code, said = started(tmp_path, wait=0, minutes=10, processes=1)
     assert code == 1
     assert "there is no GPU here" in said
     assert counts(tmp_path) == [1, 0, 0, 0]
@@ -119,7 +119,7 @@ def test_what_passes_without_a_gpu_is_no_pass(tmp_path):
 def test_a_process_without_the_device_that_there_was_tells_of_no_test(tmp_path):
     (tmp_path / "test_some.py").write_text("import pytest\n@pytest.mark.skip\ndef test_skips(): pass")
     words = [sys.executable, SCRIPT, "--worker", "code", "--on-gpu", "--journal", "journal.jsonl", "test_some.py"]
-    found = subprocess.run(words, cwd=tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, timeout=120, check=False)
+    found = subprocess.run(words, cwd=tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, timeout=600, check=False)
     assert found.returncode == 77
     assert not (tmp_path / "journal.jsonl").exists()
 
@@ -137,7 +137,7 @@ def test_sigterm_ends_its_processes_and_the_record_says_what_is_left(tmp_path):
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert children
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert process.returncode == 1
     assert counts(tmp_path) == [4, 1, 2, 1]
     assert not [child for child in children if Path(f"/proc/{child}").exists()]
@@ -170,6 +170,6 @@ def test_a_process_that_nobody_waits_for_ends_with_its_test(script, tmp_path):
 
 def test_a_name_that_finds_no_test_is_an_error_that_says_so(tmp_path):
     (tmp_path / "test_some.py").write_text("")
-    found = subprocess.run([sys.executable, SCRIPT, "test_some.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    found = subprocess.run([sys.executable, SCRIPT, "test_some.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert found.returncode == 1
     assert "pytest finds no tests to run in test_some.py" in found.stderr

@@ -51,7 +51,7 @@ def package(tmp_path, monkeypatch):
 
 def printed(package, *words):
     command = [sys.executable, SCRIPT, "--source", package, *words]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -86,7 +86,7 @@ def test_a_call_of_a_loss_begins_at_the_contract_and_ends_in_its_backward_pass()
 
 
 def test_a_verb_is_followed_from_its_own_function_on():
-    done = subprocess.run([sys.executable, SCRIPT, "noiseproof", "losses"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, SCRIPT, "noiseproof", "losses"], capture_output=True, text=True, timeout=600)
     lines = done.stdout.splitlines()
     first = next(line for line in lines if line.startswith("cli/"))
     assert first.startswith("cli/losses.py: losses"), done

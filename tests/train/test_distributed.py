@@ -282,23 +282,32 @@ def test_what_is_said_of_a_lost_process(text, says):
 
 
 PATIENT = """
-import noiseproof.cli.train, sys
+import noiseproof.cli.train, os, sys
 from noiseproof.__main__ import main
 
-sys.modules["noiseproof.cli.train"].FIRST_SPEAKS = 250.0
+if os.environ["RANK"] == os.environ["PATIENT"]:
+    sys.modules["noiseproof.cli.train"].FIRST_SPEAKS = 250.0
 main()
 """
 
 
-def under_torchrun(place, *words, patient=False):
-    """The command in two processes. A patient second one does not speak before the first has ended, and it with it."""
+def under_torchrun(place, *words, patient=None):
+    """The command in two processes. The patient one does not speak before the other has ended, and it with it."""
     (place / "patient.py").write_text(PATIENT)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     given = ["jal-ce", "--data", "list.txt", "--model", "own_model:small", "--out", "runs", "--workers", "0", "--device", "cpu"]
     chosen = ["--set", "epochs=1", "--set", "augment=none", "--set", "precision=float32"]
-    program = ["patient.py"] if patient else ["-m", "noiseproof"]
+    program = ["-m", "noiseproof"] if patient is None else ["patient.py"]
     command = [*torchrun, *program, "train", *given, *chosen, *words]
-    return subprocess.run(command, env=environment(place), cwd=place, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command,
+        env=environment(place, PATIENT=str(patient)),
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
@@ -306,7 +315,7 @@ def test_what_stops_one_process_is_said_once(place, rank):
     """An image is damaged that only this process reads: of a batch of 20 each has ten."""
     damaged = keyed_order(21, 3, 0, ORDER)[10 * rank + 5]
     (place / f"{damaged}.png").write_bytes(b"not an image")
-    done = under_torchrun(place, "--set", "batch=20", "--seed", "3", "--timeout", "60")
+    done = under_torchrun(place, "--set", "batch=20", "--seed", "3", "--timeout", "60", patient=1 - rank)
     assert done.returncode
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     who = "process 1: " if rank else ""
@@ -317,7 +326,7 @@ def test_what_stops_one_process_is_said_once(place, rank):
 
 
 def test_what_stops_all_processes_is_said_once(place):
-    done = under_torchrun(place, "--set", "batch=7", "--set", "size=none", patient=True)
+    done = under_torchrun(place, "--set", "batch=7", "--set", "size=none", patient=1)
     assert done.returncode
     assert done.stderr.count("batch=7 cannot be divided evenly among 2 processes") == 1
     assert "error: batch=7" in done.stderr

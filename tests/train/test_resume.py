@@ -74,7 +74,7 @@ def test_a_run_killed_at_random_moments_ends_the_same(digits, tmp_path, files):
     longer = override(digits, {"epochs": 60})
     train(longer, folder=tmp_path / "whole")
     words = [sys.executable, "-c", KILLER, json.dumps(longer.as_dict()), str(tmp_path / "killed")]
-    subprocess.run(words, check=True, timeout=120)
+    subprocess.run(words, check=True, timeout=600)
     done = len(read_checkpoint(tmp_path / "killed")[1]["epochs"])
     assert 6 <= done < 60
     train(longer, folder=tmp_path / "killed")
@@ -106,7 +106,7 @@ def test_of_several_processes_on_one_folder_one_trains(tmp_path, count):
     """Started together, again and again while one is killed: no file is ever another process's, and it ends as if alone."""
     words = ["train", "digits/jal-ce", "--noise", "symmetric:0.4", "--set", "epochs=150", "--set", "model.hidden=[16]"]
     words = [sys.executable, "-m", "noiseproof", *words, "--checkpoint-every", "0", "--quiet", "--out"]
-    alone = subprocess.run([*words, str(tmp_path / "alone")], check=True, timeout=120, capture_output=True, text=True)
+    alone = subprocess.run([*words, str(tmp_path / "alone")], check=True, timeout=600, capture_output=True, text=True)
     for attempt in range(3):
         started = [
             subprocess.Popen([*words, str(tmp_path / "shared")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -118,7 +118,7 @@ def test_of_several_processes_on_one_folder_one_trains(tmp_path, count):
             time.sleep(0.3 * attempt)
             for process in started:
                 process.kill()
-        answers = [(*process.communicate(timeout=120), process.returncode) for process in started]
+        answers = [(*process.communicate(timeout=600), process.returncode) for process in started]
     refused = [errors for _, errors, status in answers if status == 2]
     results = [output for output, _, status in answers if status == 0]
     assert len(refused) + len(results) == count
@@ -138,7 +138,7 @@ def test_the_command_line_killed_at_random_moments_ends_the_same(tmp_path, files
         return [sys.executable, "-m", "noiseproof", *words, "--checkpoint-every", "0", "--quiet", "--out", str(out)]
 
     start = time.perf_counter()
-    subprocess.run(command(tmp_path / "whole"), check=True, timeout=120)
+    subprocess.run(command(tmp_path / "whole"), check=True, timeout=600)
     seconds = time.perf_counter() - start
     chance, kills, done = random.Random(1), 0, None
     while done is None and kills < 30:
