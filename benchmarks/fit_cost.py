@@ -49,7 +49,7 @@ QUICK_SHARE = 0.2
 MAX_RATIO = 1.5
 """The time of a row of a million by that of a row of ten thousand"""
 WRONG = 0.2
-POLL_SECONDS = 0.5
+POLL_SECONDS = 1.0
 CORES = 2
 
 
