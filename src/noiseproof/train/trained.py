@@ -21,14 +21,14 @@ from noiseproof.data.dataset import as_split
 from noiseproof.data.frames import is_frame
 from noiseproof.data.table import frame_for, image_frame, plain_encoder
 from noiseproof.io.files import checksum
-from noiseproof.io.text import excerpt, parse_json, read_json
+from noiseproof.io.text import excerpt, parse_json
 from noiseproof.models import create_model, load_weights
 from noiseproof.models.weights import weights_header
 from noiseproof.train.engine import check_bf16, precision_of
 from noiseproof.train.network import drawing_from, logits_of, model_code_hash, nothing_drawn, user_model
 from noiseproof.train.preprocessing import Preprocessing
 from noiseproof.train.recipe import Recipe
-from noiseproof.train.record import ENCODER, RECORD, WEIGHTS, Record, fault_of
+from noiseproof.train.record import ENCODER, RECORD, WEIGHTS, Record
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -271,23 +271,17 @@ def load(
     if not weights.is_file():
         fault = "the weights of this finished run are gone; train it again" if record else "no run, and no file of weights"
         raise FileNotFoundError(f"{weights}: {fault}")
-    if record is not None and record.files.get(WEIGHTS, digest := checksum(weights)) != digest:
-        raise ValueError(f"{weights}: damaged, it is not what the run wrote; copy it again, or train again")
+    _check_content(weights, record)
     trained = _built(weights, record, torch.device("cpu" if device is None else device), model)
     trained.record = record
     return trained
 
 
 def _finished(folder: Path) -> tuple[Record, Path]:
-    path = folder / RECORD
-    if not path.is_file():
+    if (record := Record.read(folder)) is None:
         inside = sorted(place.parent.name for place in folder.glob(f"*/{RECORD}"))
         held = f"; give a run in it, such as {folder / inside[0]}" if inside else "; 'noiseproof train' makes runs"
         raise FileNotFoundError(f"{folder}: not the folder of a run, it has no {RECORD}{held}")
-    try:
-        record = Record.from_dict(read_json(path))
-    except ValueError as error:
-        raise ValueError(f"{path}: not the record of a run: {fault_of(error)}") from error
     if record.status != "finished":
         way = (
             f"diverged: {excerpt(record.message, 200)}" if record.status == "diverged" else "the command that began it goes on"
@@ -319,16 +313,20 @@ def _built(weights: Path, record: Record | None, device: torch.device, model: st
     return trained
 
 
+def _check_content(path: Path, record: Record | None) -> None:
+    """An error if a file is not what its run wrote, as far as the record says that."""
+    if record is not None and record.files.get(path.name, digest := checksum(path)) != digest:
+        raise ValueError(f"{path}: damaged, it is not what the run wrote; copy it again, or train again")
+
+
 def _table(weights: Path, record: Record | None, columns: Sequence[str]) -> Table | None:
     """The encoding of the table that was trained on, which is beside the weights."""
     path = weights.with_name(ENCODER)
-    digest = None if record is None else record.files.get(ENCODER)
     if not path.is_file():
-        if digest is not None:
+        if record is not None and ENCODER in record.files:
             raise FileNotFoundError(f"{path}: the encoding of the columns of this run is gone; train it again")
         return None
-    if digest is not None and checksum(path) != digest:
-        raise ValueError(f"{path}: damaged, it is not what the run wrote; copy it again, or train again")
+    _check_content(path, record)
     table = Table.read(path)
     if tuple(table.encoder.feature_names) != tuple(columns):
         raise ValueError(f"{path}: not the encoding of the network beside it, whose features are others")
