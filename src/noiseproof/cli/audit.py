@@ -25,7 +25,7 @@ from noiseproof.io.console import (
     import_local_modules,
     printable,
     say,
-    sigterm_as_ctrl_c,
+    stoppable,
     warn,
 )
 from noiseproof.io.text import command_options
@@ -188,7 +188,7 @@ def _audit_by_training(
     from noiseproof.train.training_data import table_warnings
 
     progress = progress_of(dataset.train, shown_on, options["model"], options["epochs"])
-    with sigterm_as_ctrl_c() as stopped, progress, errors_reported():
+    with stoppable(lambda: f"the same command {progress.resumes} in {out}"), progress, errors_reported():
         check_classes(dataset, place)
         for text in table_warnings(dataset.classes, dataset.table):
             warn(text)
@@ -200,11 +200,6 @@ def _audit_by_training(
                 text = f"no GPU: the images are learnt by a small network, {SMALL_NETWORK}; --model names another"
                 shown_on.print(text, soft_wrap=True)
             return audit_labels(dataset, progress=progress, **given)
-        except KeyboardInterrupt:
-            progress.close()
-            text = f"stopped; the same command {progress.resumes} in {escape(str(out))}"
-            Console(stderr=True).print(text, soft_wrap=True)
-            raise typer.Exit(stopped.status) from None
         except OutOfMemoryError as error:
             raise ValueError(str(error)) from error
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,12 +14,12 @@ from noiseproof.cli.train import Device, Labels, Model, Noise, Out, Profile, Ski
 from noiseproof.io.console import (
     Console,
     ProgressBar,
-    Stopped,
     console,
     echo,
+    errors_reported,
     fail,
     import_local_modules,
-    sigterm_as_ctrl_c,
+    stoppable,
     warn,
 )
 
@@ -119,7 +118,7 @@ def compare(
 
     noiseproof compare 'gce(q=0.5),gce(q=0.9)' --dataset digits --regularisation none,l1:5e-5,l2:1e-4 --png losses.png
     """
-    with sigterm_as_ctrl_c() as stopped, _endings(stopped):
+    with stoppable(lambda: "the same command goes on, and does not repeat finished runs"), errors_reported():
         from noiseproof.cli.train import changes_from, noise_from
         from noiseproof.comparison import compare as compare_losses
         from noiseproof.train import RunOptions
@@ -157,17 +156,6 @@ def _check_output(how: str, png: Path | None) -> None:
         raise ValueError(f"--format must be one of {', '.join(FORMATS)}, got {how!r}")
     if png is not None and not png.parent.is_dir():
         raise FileNotFoundError(f"{png.parent}: no such folder for --png")
-
-
-@contextmanager
-def _endings(stopped: Stopped) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; the same command goes on, and does not repeat finished runs", **PLAIN)
-        raise typer.Exit(stopped.status) from None
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        fail(error)
 
 
 def _setting(name: str | None, data: str | None, noise: str, profile: str) -> tuple[str, Callable[[str, int], Recipe] | None]:

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from noiseproof.cli.completion import datasets, downloads
-from noiseproof.io.console import ProgressBar, console, errors_reported, say
+from noiseproof.io.console import ProgressBar, console, errors_reported, say, stoppable
 
 if TYPE_CHECKING:
     from noiseproof.data.registry import NamedDataset
@@ -36,14 +36,9 @@ def fetch(name: Name, data: Root = None) -> None:
     """Download a data set, verify it and unpack it."""
     from noiseproof.data import fetch as fetch_files
 
-    try:
-        with errors_reported(), FetchProgress(console) as progress:
-            folder = fetch_files(name, data, progress=progress)
-    except KeyboardInterrupt:
-        console.print("stopped; nothing was left behind")
-        raise typer.Exit(130) from None
-    said = f"{name} is in {folder}, and its checksums are the published ones"
-    say(said)
+    with stoppable(lambda: "nothing was left behind"), errors_reported(), FetchProgress(console) as progress:
+        folder = fetch_files(name, data, progress=progress)
+    say(f"{name} is in {folder}, and its checksums are the published ones")
 
 
 @app.command("list")

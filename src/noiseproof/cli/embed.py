@@ -9,7 +9,7 @@ import typer
 
 from noiseproof.cli.completion import datasets
 from noiseproof.cli.reading import EmbeddingProgress
-from noiseproof.io.console import Console, console, errors_reported, import_local_modules, sigterm_as_ctrl_c
+from noiseproof.io.console import console, errors_reported, import_local_modules, stoppable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,18 +35,14 @@ def embed(data: Data, encoder: Encoder, out: Out, column: Column = None, split: 
     ~/.cache/noiseproof or $NOISEPROOF_CACHE: stopped and started again, nothing is computed twice. The other verbs take
     --encoder themselves; the file is for *noiseproof audit --features* and for your own code.
     """
-    with errors_reported(), sigterm_as_ctrl_c() as stopped:
+    with stoppable(lambda: "the same command resumes after the last batch"), errors_reported():
         from noiseproof.data import embed_data
         from noiseproof.io.files import write_whole
 
         if out.suffix.lower() != ".npy":
             raise ValueError(f"--out {out}: embeddings are written as an .npy file")
         import_local_modules(encoder)
-        try:
-            found = embed_data(data, encoder, column=column, split=split, on_progress=None if quiet else EmbeddingProgress())
-        except KeyboardInterrupt:
-            Console(stderr=True).print("stopped; the same command resumes after the last batch", highlight=False)
-            raise typer.Exit(stopped.status) from None
+        found = embed_data(data, encoder, column=column, split=split, on_progress=None if quiet else EmbeddingProgress())
         write_whole(out, lambda place: _save(place, found))
     if not quiet:
         text = f"{len(found):,} embeddings of {found.shape[1]} numbers: {out}"

@@ -21,7 +21,7 @@ from noiseproof.io.console import (
     errors_reported,
     fail,
     printable,
-    sigterm_as_ctrl_c,
+    stoppable,
     warn,
 )
 from noiseproof.io.text import command_options
@@ -120,14 +120,10 @@ def fit(
 def _fitted(dataset: Dataset, out: Path, options: dict[str, Any], shown_on: Console | None) -> FittedModel:
     from noiseproof.fitting.run import fit as fit_model
 
-    with sigterm_as_ctrl_c() as stopped, FitProgress(shown_on) as progress:
+    progress = FitProgress(shown_on)
+    with stoppable(lambda: f"the same command {progress.resumes} in {out}"), progress:
         try:
             return fit_model(dataset, folder=out, progress=progress, **options)
-        except KeyboardInterrupt:
-            progress.close()
-            text = f"stopped; the same command {progress.resumes} in {escape(str(out))}"
-            Console(stderr=True).print(text, soft_wrap=True)
-            raise typer.Exit(stopped.status) from None
         except MemoryError as error:
             fail(f"{str(error) or 'the memory is not enough'}; --quick needs less, and --learners names some")
 

@@ -18,7 +18,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from noiseproof.cli.completion import runs
 from noiseproof.cli.fit import Metrics
 from noiseproof.cli.reading import Label
-from noiseproof.io.console import Console, console, errors_reported, fail, import_local_modules, sigterm_as_ctrl_c, warn
+from noiseproof.io.console import (
+    Console,
+    console,
+    errors_reported,
+    fail,
+    import_local_modules,
+    stoppable,
+    warn,
+)
 
 if TYPE_CHECKING:
     from noiseproof.train import PredictionTable
@@ -85,7 +93,7 @@ def predict(
     from noiseproof.train.plan import device_named
 
     try:
-        with sigterm_as_ctrl_c() as stopped, errors_reported():
+        with stoppable(lambda: "nothing was written"), errors_reported():
             form = _form(out, written, data)
             import_local_modules(model, encoder)
             if encoder is not None:
@@ -104,9 +112,6 @@ def predict(
                 _print_summary(table, out)
     except torch.OutOfMemoryError:
         fail(f"the memory of {device} is not enough; --device cpu uses the computer's")
-    except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; nothing was written", highlight=False)
-        raise typer.Exit(stopped.status) from None
 
 
 def _by_fitted_model(folder: str, data: str, label: str | None, metric: Metrics | None) -> PredictionTable:

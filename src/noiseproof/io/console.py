@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, Self
 
@@ -24,21 +24,8 @@ from rich.segment import Segment
 from rich.text import Text
 from typer.core import TyperGroup
 
-from noiseproof.io.text import duration, printable
-
-__all__ = [
-    "Commands",
-    "Console",
-    "ProgressBar",
-    "Stopped",
-    "console",
-    "drop_output",
-    "duration",
-    "echo",
-    "errors_reported",
-    "fail",
-]
-__all__ += ["fail", "import_local_modules", "printable", "say", "sigterm_as_ctrl_c", "warn"]
+from noiseproof.io.text import duration as duration
+from noiseproof.io.text import printable as printable
 
 UsageError: Any = typer.BadParameter.__mro__[1]
 """Of click, or of the copy of it that newer versions of Typer have"""
@@ -242,3 +229,14 @@ def sigterm_as_ctrl_c() -> Iterator[Stopped]:
         yield stopped
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def stoppable(words: Callable[[], str]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the command within: ``words`` say what is left, or what the same command does then."""
+    with sigterm_as_ctrl_c() as stopped:
+        try:
+            yield
+        except KeyboardInterrupt:
+            Console(stderr=True).print(f"stopped; {words()}", markup=False, soft_wrap=True)
+            raise typer.Exit(stopped.status) from None
