@@ -145,7 +145,7 @@ def test_a_hint_for_a_missing_extra_names_what_exists(tmp_path, monkeypatch):
     }
     assert {"lab", "track", "cluster", "text", "vision"} == named
     assert named <= set(extras)
-    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     shown = CliRunner().invoke(app, ["noise", "show", "symmetric:0.3", "--png", str(tmp_path / "T.png")])
     assert shown.exit_code == 2
     assert "matplotlib" in shown.stderr
