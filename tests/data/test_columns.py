@@ -185,3 +185,17 @@ def test_nothing_to_learn_from_is_an_error_that_says_why():
 
 def test_a_column_is_a_line():
     assert str(Column("city", "category", 0.004, 42)) == "city category, 42 values, 1 % missing"
+
+
+def test_the_characters_of_texts_are_counted_word_by_word_as_scikit_learn_counts_them():
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    from noiseproof.data.encoders import COUNTS, HASHED_CHARACTERS, _character_counts
+
+    texts = ["The parcel  came\tlate, the PARCEL!", "", "a", "ΟΔΟΣ Straße\u00a0x", " \n ", "late late late"]
+    reader = HashingVectorizer(analyzer="char_wb", ngram_range=(3, 5), n_features=HASHED_CHARACTERS, **COUNTS)
+    expected, found = reader.transform(texts), _character_counts(texts)
+    assert np.array_equal(found.indptr, expected.indptr)
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.array_equal(found.data, expected.data)
+    assert _character_counts(["", " "]).nnz == 0

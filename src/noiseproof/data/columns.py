@@ -354,8 +354,11 @@ class TableEncoder:
             DataError: If a column is missing, or its values are not of its kind.
         """
         self._check_names(frame)
-        parts = [one.transform(frame[one.name]) for one in self.encoders]
-        return np.concatenate(parts, 1, dtype=np.float32)
+        widths = [len(one.feature_names) for one in self.encoders]
+        found = np.empty((len(frame), sum(widths)), np.float32)  # filled column by column: the parts together are as large
+        for one, end, width in zip(self.encoders, np.cumsum(widths).tolist(), widths, strict=True):
+            found[:, end - width : end] = one.transform(frame[one.name])
+        return found
 
     @property
     def image_column(self) -> str | None:

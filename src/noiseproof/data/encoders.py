@@ -57,6 +57,7 @@ TEXT_FEATURES, CATEGORY_FEATURES = 64, 16
 """Features of a text, and of a category with more values than are one-hot, after the truncated SVD"""
 SVD_ROWS = 10_000
 """Rows that the truncated SVD is fitted to; more do not change it much and take long"""
+COUNTS: Mapping[str, Any] = {"alternate_sign": False, "norm": None, "dtype": np.float32}
 DAY = 86_400.0
 
 
@@ -379,9 +380,13 @@ class TextEncoder:
         return cls(name, words, idf, components[kept].astype(np.float32), scale)
 
     def transform(self, values: Series) -> NDArray[np.float32]:
-        texts = _plain_texts(values)
-        blocks = [self._block(texts[start : start + SVD_ROWS]) for start in range(0, len(texts), SVD_ROWS)]
-        return np.concatenate(blocks) if blocks else np.empty((0, len(self.components)), np.float32)
+        import pandas as pd
+
+        codes, texts = pd.factorize(as_text(values).fillna(""))  # each text is encoded once
+        encoded = np.empty((len(texts), len(self.components)), np.float32)
+        for start in range(0, len(texts), SVD_ROWS):
+            encoded[start : start + SVD_ROWS] = self._block(texts[start : start + SVD_ROWS].tolist())
+        return encoded if len(texts) == len(codes) else encoded[codes]
 
     def _block(self, texts: Sequence[str]) -> NDArray[np.float32]:
         found: NDArray[np.float32] = _weighted(_hashed(texts, self.words), self.idf) @ self.components.T
@@ -567,15 +572,31 @@ def _hashed(texts: Sequence[str], words: bool) -> csr_matrix:
     from scipy.sparse import hstack
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    options: dict[str, Any] = {"alternate_sign": False, "norm": None, "dtype": np.float32}
-    parts = [
-        HashingVectorizer(analyzer="char_wb", ngram_range=(3, 5), n_features=HASHED_CHARACTERS, **options).transform(texts)
-    ]
+    parts = [_character_counts(texts)]
     if words:
         pattern = r"(?u)\b\w+\b"
-        reader = HashingVectorizer(ngram_range=(1, 2), n_features=HASHED_WORDS, token_pattern=pattern, **options)
-        parts.insert(0, reader.transform(texts))
+        parts.insert(
+            0, HashingVectorizer(ngram_range=(1, 2), n_features=HASHED_WORDS, token_pattern=pattern, **COUNTS).transform(texts)
+        )
     return hstack(parts, format="csr")
+
+
+def _character_counts(texts: Sequence[str]) -> csr_matrix:
+    """Counts of three to five characters within words: each word is hashed once, and a text's counts are those of its words."""
+    from scipy.sparse import csr_matrix
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    place: dict[str, int] = {}
+    lines = [text.lower().split() for text in texts]
+    indices = [place.setdefault(word, len(place)) for line in lines for word in line]
+    if not place:
+        return csr_matrix((len(texts), HASHED_CHARACTERS), dtype=np.float32)
+    ends = np.cumsum([0, *map(len, lines)])
+    used = csr_matrix((np.ones(len(indices), np.float32), indices, ends), shape=(len(texts), len(place)))
+    reader = HashingVectorizer(analyzer="char_wb", ngram_range=(3, 5), n_features=HASHED_CHARACTERS, lowercase=False, **COUNTS)
+    counts = used @ reader.transform(list(place))
+    counts.sort_indices()
+    return counts
 
 
 def _weighted(counts: csr_matrix, idf: NDArray[np.float32]) -> csr_matrix:

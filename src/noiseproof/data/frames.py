@@ -119,7 +119,7 @@ def raw_frame(source: Any, names: Sequence[str] = ()) -> Frame:
     array = source.detach().cpu() if hasattr(source, "detach") else source
     if np.ndim(array) == 2 and not is_frame(source):
         return pd.DataFrame(np.asarray(array))
-    return _with_class_names(_from_arrow(_arrow_table(source)), getattr(source, "features", None))
+    return _with_class_names(_from_arrow(_arrow_table(source), own=False), getattr(source, "features", None))
 
 
 def _with_class_names(frame: Frame, features: Any) -> Frame:
@@ -439,7 +439,8 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _from_arrow(table: pa.Table) -> Frame:
+def _from_arrow(table: pa.Table, *, own: bool = True) -> Frame:
+    """The frame of an Arrow table, whose memory is given back column by column if it is the reader's ``own``."""
     import pyarrow as pa
 
     if len(set(table.column_names)) < table.num_columns:
@@ -452,7 +453,7 @@ def _from_arrow(table: pa.Table) -> Frame:
             raise DataError(f"column {excerpt(name)!r} is nested, {excerpt(kind, 100)}; a table has one value in a cell")
         if (longest := _longest(table.column(k))) > BLOCK_BYTES:
             raise DataError(f"column {excerpt(name)!r} has a cell of {longest} bytes, at most {BLOCK_BYTES}")
-    return table.to_pandas(date_as_object=False, split_blocks=True, strings_to_categorical=False)
+    return table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=own)
 
 
 def _longest(column: pa.ChunkedArray) -> int:
@@ -522,7 +523,8 @@ def _tidied_texts(values: Series, missing: Sequence[str]) -> Series:
         if strange := kinds & {bytes, dict, set}:
             raise DataError(f"column {excerpt(values.name)!r} contains {strange.pop().__name__}; a table has numbers and texts")
     texts = values.astype("str")
-    return texts.mask(texts.str.strip().isin(missing))
+    empty = texts.str.strip().isin(missing)
+    return texts.mask(empty) if empty.any() else texts
 
 
 def _vectors(values: Series) -> Series:

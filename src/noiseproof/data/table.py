@@ -225,6 +225,8 @@ def _assembled(
 
 def _images_alone(rows: Mapping[str, Frame], kinds: Mapping[str, Kind]) -> str | None:
     """The column of images, if nothing else can be learnt from."""
+    if not any(is_image_column(rows["train"][name]) for name in rows["train"].columns):
+        return None
     columns = infer_columns(rows["train"], kinds)
     used = [one.name for one in columns if one.kind not in ("drop", "image")]
     images = [one.name for one in columns if one.kind == "image"]
