@@ -45,9 +45,8 @@ CLEAN_PRIOR = 0.1  # of no wrong label at all
 ASYMMETRY = 0.2  # the difference between two classes' rates that is to be expected, as a share of what is left
 MATRIX_BONUS = 10.0  # nats for each kind with a full matrix
 NEGLIGIBLE = 1e-3
-MAX_WEIGHT, WEIGHT_DEVIATION, MAX_DOUBT = 4.0, 0.5, 6.0
-"""A stack whose weights have a larger sum is surer than its views are; the deviation of the sum's logarithm, and the nats that
-this costs at most, since the weights of classes that can be separated without an error are without bound"""
+MAX_EASY_WEIGHT = 4.0
+"""A stack whose weights have a larger sum is surer than its views are, and how sure it is beyond that is no evidence of ease"""
 
 
 class FittedHypotheses(NamedTuple):
@@ -67,10 +66,7 @@ class FittedHypotheses(NamedTuple):
 
     def probabilities(self) -> Floats:
         """How far each hypothesis is to be believed."""
-        total = np.array([stack.weights.sum() for stack in self.stacks])
-        excess = np.log(np.maximum(total / MAX_WEIGHT, 1)) / WEIGHT_DEVIATION
-        doubt = np.minimum(excess**2 / 2, MAX_DOUBT)
-        logs = TEMPER * self.value + EASE_POWER * np.log(np.maximum(self.ease, 1e-6)) - doubt
+        logs = TEMPER * self.value + EASE_POWER * np.log(np.maximum(self.ease, 1e-6))
         clean = (self.rates == 0).all(1)
         if self.kind[0] == KIND_BINARY:
             left = np.maximum(1 - self.rates.sum(1), 0.05)
@@ -213,8 +209,10 @@ def _ease(views: Views, stack: Stack) -> float:
     """The entropy of the mean prediction less the mean entropy of predictions, as a share of the former.
 
     Hardly any entropy is left where a hypothesis makes nearly all examples one class; then a share of so little is no evidence,
-    and it is taken of ``MIN_ENTROPY``.
+    and it is taken of ``MIN_ENTROPY``. Weights without bound would make any prediction sure; they count to ``MAX_EASY_WEIGHT``.
     """
+    share = min(1.0, MAX_EASY_WEIGHT / max(float(stack.weights.sum()), 1e-9))
+    stack = Stack(share * stack.weights, share * stack.bias, stack.transition)
     total, mean = 0.0, np.zeros(views.shape[2])
     rows = views.shape[1]
     for part in row_blocks(rows, len(views) * views.shape[2]):
