@@ -495,6 +495,9 @@ def _import_learners() -> None:
 
 
 def _begin_process() -> None:
+    from joblib.externals.loky import process_executor
+
+    process_executor._USE_PSUTIL = False  # it takes the import of torch for a leak, and replaces the process with a warning
     _import_learners()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
 
