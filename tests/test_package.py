@@ -163,14 +163,18 @@ def test_the_source_distribution_has_what_its_tests_read():
 
 
 def test_the_generated_files_are_fresh():
-    """A walk counts changes of module over all threads, whose order is seldom another one; a stale file differs each time."""
+    """But for the counts of functions and changes in a walk, which depend on the order in which threads and processes end."""
     sys.path.insert(0, str(ROOT / "tools"))
     try:
         import generate
     finally:
         sys.path.pop(0)
     files = (*generate.WRITTEN, *generate.FILLED)
-    stale = [path.name for path in files if all(path.read_text(encoding="utf-8") != generate.fresh(path) for _ in range(3))]
+
+    def settled(text):
+        return re.sub(r"\d+ functions, \d+ changes of module", "", text)
+
+    stale = [path.name for path in files if settled(path.read_text(encoding="utf-8")) != settled(generate.fresh(path))]
     assert not stale, "run 'make generate'"
 
 
