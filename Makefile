@@ -5,7 +5,7 @@ READY := .venv/.ready
 
 OLDEST := .venv-oldest/bin
 
-.PHONY: demo test slow integrations oldest lint types check bench docs package picture generate clean
+.PHONY: demo test slow integrations oldest lint types check bench docs package generate clean
 
 demo: $(READY)
 	$(BIN)/noiseproof demo
@@ -48,7 +48,7 @@ types: $(READY)
 # All that a change must pass.
 check: lint types test
 
-# The files that are written from data: README.md's table, noiseproof.functional's stub, docs/results.md and tables of other pages.
+# The files that are written from data: README.md's numbers, noiseproof.functional's stub, docs/results.md and tables of other pages.
 generate: $(READY)
 	$(BIN)/python tools/generate.py
 
@@ -60,10 +60,6 @@ docs: .venv/.docs
 package: $(READY)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
-
-# The first picture of the README, by training anew.
-picture: $(READY)
-	$(BIN)/python tools/picture.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/losses.py

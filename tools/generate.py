@@ -20,6 +20,7 @@ from kernel_record import kernels, linear
 from manual import command_line, names
 from own_data import own_defaults
 from rare_record import rare_classes
+from record_charts import CHARTS, epochs_sentence, zoo_sentence
 from results import RESULTS, results
 from zoo_record import PLOTS, zoo_tables
 
@@ -37,7 +38,7 @@ def catalogue() -> str:
 
 
 def losses_table() -> str:
-    """The table of README.md."""
+    """The table of docs/losses.md."""
     lines = ["| name | loss | of one example | kind | symmetric |", "|---|---|---|---|---|"]
     for entry in list_losses():
         symmetric = {"True": "yes", "False": ""}.get(entry.symmetric, f"`{entry.symmetric}`")
@@ -89,7 +90,7 @@ def _literal(value: object) -> str:
 
 
 FILLED: dict[Path, dict[str, Callable[[], str]]] = {
-    ROOT / "README.md": {"losses": losses_table},
+    ROOT / "README.md": {"zoo": zoo_sentence, "epochs": epochs_sentence},
     ROOT / "docs" / "api.md": {"names": names.overview},
     ROOT / "docs" / "architecture.md": {
         "boxes": boxes_table,
@@ -103,6 +104,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "docs" / "choosing.md": {"selection": selection, "a": choice_of_a, "cifar": a_on_cifar, "rare": rare_classes},
     ROOT / "docs" / "command_line.md": {"commands": command_line.reference},
     ROOT / "docs" / "differences.md": {"differences": difference_lists},
+    ROOT / "docs" / "losses.md": {"losses": losses_table},
     ROOT / "docs" / "many_classes.md": {"linear": linear},
     ROOT / "docs" / "own_data.md": {"defaults": own_defaults},
     ROOT / "docs" / "speed.md": {"kernels": kernels},
@@ -114,6 +116,7 @@ WRITTEN: dict[Path, Callable[[], str]] = {
     RESULTS: results,
     CATALOGUE: catalogue,
     **PLOTS,
+    **CHARTS,
     ROOT / "src" / "noiseproof" / "functional.pyi": stub,
 }
 

@@ -33,6 +33,8 @@ text { font: 12px system-ui, sans-serif; fill: var(--ink); } .title { font-weigh
 .quiet { fill: var(--quiet); } .grid { stroke: var(--rule); fill: none; } .zero { stroke: var(--quiet); fill: none; }
 .mark { fill: currentColor; fill-opacity: .75; } .bar { stroke: currentColor; stroke-opacity: .55; fill: none; }
 .box { fill: currentColor; fill-opacity: .35; } .whisker { stroke: currentColor; fill: none; stroke-width: 1.5; }
+.line { stroke: currentColor; fill: none; stroke-width: 2; } .solid, .heat, .named { fill: currentColor; }
+.named { font-weight: 600; }
 """
 KINDS = {
     "given": ("labels of people or rules", 1),

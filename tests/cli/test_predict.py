@@ -466,11 +466,11 @@ def test_train_ends_with_the_command_that_predicts_also_for_a_network_of_ones_ow
 
 
 @pytest.mark.usefixtures("here")
-def test_the_commands_in_the_readme_run():
+def test_the_commands_of_the_documentation_run():
     shutil.copytree("features", "runs/NAME")
     shutil.copy("plain.npz", "new.npz")
     np.savetxt("new.csv", np.load("plain.npz")["x"], delimiter=",")
-    lines = re.findall(r"^ {4}(noiseproof predict .*)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    lines = re.findall(r"^ {4}(noiseproof predict .*)", (ROOT / "docs" / "train.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(lines) == 2
     for line in lines:
         result = call(*shlex.split(line, comments=True)[1:])

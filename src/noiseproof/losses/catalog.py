@@ -1,4 +1,4 @@
-"""The catalogue: the one list of losses that the factory, the command line, the README and the tests all read.
+"""The catalogue: the one list of losses that the factory, the command line, the documentation and the tests all read.
 
 A loss enters it with :func:`register`, above its class. What an entry claims is executable: the tests evaluate the printed
 formula, range and conditions and compare them with what the loss does. These are Python text, which :func:`evaluate` evaluates.
