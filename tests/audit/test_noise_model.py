@@ -34,6 +34,17 @@ def symmetric(classes, rate):
     return Transition(classes, rate).full()
 
 
+def out_of_fold(x, given, classes, names):
+    """What learners predict of each of five folds that they were not trained on."""
+    fold = np.arange(len(x)) % 5
+    views = np.empty((len(names), len(x), classes), np.float32)
+    for view, name in zip(views, names, strict=True):
+        for number in range(5):
+            rows = fold == number
+            view[rows] = LEARNERS[name].make(number).fit(x[~rows], given[~rows], classes).predict_proba(x[rows])
+    return views, fold
+
+
 @pytest.fixture(scope="module")
 def pair():
     """Blobs of which three in ten have the next class's label, as logistic regression and a forest predict them out of fold."""
@@ -41,12 +52,7 @@ def pair():
     truth = generator.integers(3, size=1200)
     x = (2.5 * np.eye(3, 6)[truth] + generator.normal(size=(1200, 6))).astype(np.float32)
     given = np.where(generator.random(1200) < 0.3, (truth + 1) % 3, truth)
-    fold = np.arange(1200) % 5
-    views = np.empty((2, 1200, 3), np.float32)
-    for view, name in zip(views, ("logistic-0.01", "forest-10"), strict=True):
-        for number in range(5):
-            rows = fold == number
-            view[rows] = LEARNERS[name].make(number).fit(x[~rows], given[~rows], 3).predict_proba(x[rows])
+    views, fold = out_of_fold(x, given, 3, ("logistic-0.01", "forest-10"))
     return views, given, truth, fold, fit_noise_model(views, given, fold=fold, names=["a", "b"])
 
 
@@ -61,6 +67,21 @@ def test_a_planted_matrix_is_recovered(pair):
     plain = (views.mean(0).argmax(1) == truth).mean()
     assert (model.decide(model.out_of_fold) == truth).mean() >= plain - 0.005
     assert (model.posterior.argmax(1) == truth).mean() > plain
+
+
+@pytest.mark.parametrize("classes", [3, 5])
+@pytest.mark.parametrize("order", [0, 1])
+def test_labels_of_the_next_class_are_found_among_few_rows_in_any_order(classes, order):
+    """Each label may also be what it should be, drawn at random from two classes: only a full matrix explains them as noise."""
+    generator = np.random.default_rng(1)
+    truth = np.arange(300) % classes
+    x = (6 * np.eye(classes, 8)[truth] + generator.normal(size=(300, 8))).astype(np.float32)
+    given = np.where(generator.random(300) < 0.25, (truth + 1) % classes, truth)
+    rows = np.random.default_rng(order).permutation(300)
+    views, fold = out_of_fold(x[rows], given[rows], classes, ("logistic-0.001", "neighbours-40", "forest-10"))
+    model = fit_noise_model(views, given[rows], fold=fold)
+    assert model.noise_rate == pytest.approx((given != truth).mean(), abs=0.05)
+    assert f1_score((given != truth)[rows], model.p_wrong > 0.5) > 0.9
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.2, 0.4])

@@ -36,6 +36,10 @@ SHARES = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3)
 MAX_FULL_CLASSES, FEW_CLASSES = 128, 40
 """Of more classes only symmetric noise is considered; of more than a few, only matrices of one strength"""
 ROUNDS = 4
+SAME_MAXIMUM = 0.03
+"""Matrices that differ by less in every entry are of one maximum of the likelihood"""
+MAX_NATS_BEHIND = 12.0
+"""A matrix whose held-out likelihood is so far behind the likeliest one is not considered"""
 KIND_BINARY, KIND_SYMMETRIC = 0, 1
 # Weights of the hypotheses, chosen by benchmarks/zoo.py on half of its sets.
 TEMPER = 0.5  # the power of the likelihood
@@ -142,31 +146,35 @@ def _symmetric(views: Views, given: Labels) -> Iterator[Found]:
 def _matrices(views: Views, given: Labels, fold: Labels, best: Stack) -> tuple[list[Found], list[float]]:
     """Full matrices of each prior strength, moved by several shares, and the held-out likelihood of each strength."""
     classes = views.shape[2]
-    rate = max(best.transition.rate, 0.1)
-    starts = []
+    fitted: list[tuple[float, Stack]] = []
+    begun: list[Floats] = []
     for begin in (None, _confusion(views, given, best)):  # two starts, since the likelihood has several maxima
-        stack, reached = _fitted_matrix(views, given, 10.0, rate, best, begin, ROUNDS)
-        prior = _prior(10.0, reached, given, classes)
-        value = stack.log_likelihood + float((prior * np.log(stack.transition.full())).sum())
-        starts.append((value, stack.transition, reached))
-    _, begun, rate = max(starts, key=lambda each: each[0])
-    found: list[Found] = []
-    held_out = []
-    for number, strength in enumerate(STRENGTHS if classes <= FEW_CLASSES else STRENGTHS[1:2]):
-        stack, reached = _fitted_matrix(views, given, strength, max(rate, 0.05), best, begun, 2)
-        prior = _prior(strength, reached, given, classes)
-        held_out.append(held_out_likelihood(_under(views, stack.transition), given, fold, stack, prior))
-        start = None
-        for share in SHARES:
-            moved = np.eye(classes) + share * (stack.transition.full() - np.eye(classes))
-            others = moved - np.diag(np.diag(moved))
-            if moved.min() < 0 or (share > 1 and (np.diag(moved) < 1.1 * others.max(1)).any()):
-                continue
-            transition = Transition.of(moved) if share else Transition(classes)
-            one = fit_stack(_under(views, transition), given, transition, start=start)
-            start = one.solution
-            found.append((KIND_SYMMETRIC + 1 + number, (share, share), one))
-    return found, held_out
+        first, rate = _fitted_matrix(views, given, 10.0, max(best.transition.rate, 0.1), best, begin, ROUNDS)
+        if any(np.abs(first.transition.full() - other).max() < SAME_MAXIMUM for other in begun):
+            continue
+        begun.append(first.transition.full())
+        for strength in STRENGTHS if classes <= FEW_CLASSES else STRENGTHS[1:2]:
+            stack, reached = _fitted_matrix(views, given, strength, max(rate, 0.05), best, first.transition, 2)
+            prior = _prior(strength, reached, given, classes)
+            fitted.append((held_out_likelihood(_under(views, stack.transition), given, fold, stack, prior), stack))
+    likeliest = max(value for value, _ in fitted)
+    kept = [(value, stack) for value, stack in fitted if TEMPER * (likeliest - value) < MAX_NATS_BEHIND]
+    found = [(KIND_SYMMETRIC + number, *one) for number, (_, stack) in enumerate(kept, 1) for one in _moved(views, given, stack)]
+    return found, [value for value, _ in kept]
+
+
+def _moved(views: Views, given: Labels, fitted: Stack) -> Iterator[tuple[tuple[float, float], Stack]]:
+    """The stacks under a fitted matrix that is moved towards the identity, or away from it, by several shares."""
+    identity, start = np.eye(fitted.transition.classes), None
+    for share in SHARES:
+        moved = identity + share * (fitted.transition.full() - identity)
+        others = moved - np.diag(np.diag(moved))
+        if moved.min() < 0 or (share > 1 and (np.diag(moved) < 1.1 * others.max(1)).any()):
+            continue
+        transition = Transition.of(moved) if share else Transition(len(identity))
+        one = fit_stack(_under(views, transition), given, transition, start=start)
+        start = one.solution
+        yield (share, share), one
 
 
 def _fitted_matrix(
