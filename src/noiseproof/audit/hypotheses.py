@@ -159,7 +159,8 @@ def _matrices(views: Views, given: Labels, fold: Labels, best: Stack) -> tuple[l
             fitted.append((held_out_likelihood(_under(views, stack.transition), given, fold, stack, prior), stack))
     likeliest = max(value for value, _ in fitted)
     kept = [(value, stack) for value, stack in fitted if TEMPER * (likeliest - value) < MAX_NATS_BEHIND]
-    found = [(KIND_SYMMETRIC + number, *one) for number, (_, stack) in enumerate(kept, 1) for one in _moved(views, given, stack)]
+    numbered = enumerate((stack for _, stack in kept), KIND_SYMMETRIC + 1)
+    found = [(number, *one) for number, stack in numbered for one in _moved(views, given, stack)]
     return found, [value for value, _ in kept]
 
 
