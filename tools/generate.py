@@ -24,9 +24,10 @@ from record_charts import CHARTS, epochs_sentence, zoo_sentence
 from results import RESULTS, results
 from zoo_record import PLOTS, zoo_tables
 
-from noiseproof import functional, list_losses
+from noiseproof import functional, list_losses, paper
 from noiseproof.losses.base import Contract
-from noiseproof.losses.facts import CATALOGUE, collect_facts
+from noiseproof.losses.facts import CATALOGUE, KINDS_OF_DATA, PUBLISHED, collect_facts
+from noiseproof.paper.settings import PARAMETERS
 from noiseproof.program import Reduction
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +36,17 @@ ROOT = Path(__file__).resolve().parent.parent
 def catalogue() -> str:
     """The text of ``catalogue.json``, from the classes."""
     return json.dumps([asdict(facts) for facts in collect_facts()], indent=1) + "\n"
+
+
+def published() -> str:
+    """The text of ``published.json``: the paper's settings of each loss by kind of data, and those of features after them."""
+    settings: dict[str, list[dict[str, object]]] = {}
+    for kind, known in KINDS_OF_DATA.items():
+        for loss in settings if kind == "features" else PARAMETERS[known.data_set]:
+            recipe = paper.recipe(f"{known.data_set}/{loss}")
+            found: dict[str, object] = {"kind": kind, "options": dict(recipe.loss_options), "l1": recipe.l1, "l2": recipe.l2}
+            settings.setdefault(loss, []).append(found)
+    return json.dumps(settings, indent=1) + "\n"
 
 
 def losses_table() -> str:
@@ -114,6 +126,7 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
 WRITTEN: dict[Path, Callable[[], str]] = {
     EVIDENCE: evidence,
     RESULTS: results,
+    PUBLISHED: published,
     CATALOGUE: catalogue,
     **PLOTS,
     **CHARTS,

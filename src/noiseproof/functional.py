@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from noiseproof.losses.arguments import arguments_of, by_name_error
 from noiseproof.losses.base import DEFAULTS
 from noiseproof.losses.catalog import CONTRACT_MEANINGS, LossEntry, describe_parameters, list_losses
 
@@ -25,9 +24,7 @@ TENSORS = {
 
 
 def _function(entry: LossEntry) -> Callable[..., Tensor]:
-    def loss(logits: Any, target: Tensor, *wrong: Any, **options: Any) -> Tensor:
-        if wrong:
-            raise by_name_error(entry.function_name, arguments_of(entry.cls.__init__), wrong[0])
+    def loss(logits: Any, target: Tensor, **options: Any) -> Tensor:
         return entry.cls(**options)(logits, target)  # type: ignore[no-any-return]
 
     return _describe(loss, entry)
@@ -36,9 +33,7 @@ def _function(entry: LossEntry) -> Callable[..., Tensor]:
 def _head_function(entry: LossEntry) -> Callable[..., Tensor]:
     """A loss with parameters of its own: they are arguments here, and their shape gives the features and classes."""
 
-    def loss(features: Tensor, target: Tensor, means: Tensor, root_freedom: Tensor, *wrong: Any, **options: Any) -> Tensor:
-        if wrong:
-            raise by_name_error(entry.function_name, arguments_of(entry.cls.__init__)[2:], wrong[0])
+    def loss(features: Tensor, target: Tensor, means: Tensor, root_freedom: Tensor, **options: Any) -> Tensor:
         module = entry.cls(classes=means.shape[0], features=means.shape[1], **options)
         given = {"means": means, "root_freedom": root_freedom}
         return torch.func.functional_call(module, given, (features, target))  # type: ignore[no-any-return]

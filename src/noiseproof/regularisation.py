@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -32,40 +31,32 @@ class L1:
     Args:
         model: a module, its ``parameters()``, or (name, parameter) pairs such as ``named_parameters()``. They are read once, as
             an optimiser does: build it when the model is complete. Lazy parameters need their shape by the first call.
+            A list of parameters leaves out the others; the paper leaves out none.
         strength: the factor s. ``noiseproof losses jal-ce`` prints what the paper trains with: 5e-5 on CIFAR-10.
-        exclude: name patterns of parameters to leave out, such as ``"*.bias"``, as :mod:`fnmatch` has them; it needs names. The
-            paper leaves out none.
 
     Raises:
         TypeError: What is given is no model and no parameters, or a parameter is complex.
-        ValueError: There is no parameter, a pattern matches none, or the strength is negative.
+        ValueError: There is no parameter, or the strength is negative.
 
     A call gives a scalar: float64 for float64 parameters, float32 for others. Its gradient is ``strength * sign(w)`` to the bit
     in the parameters' dtype, 0 at 0, so it is clipped, scaled, accumulated and averaged like the rest of the loss. Parameters
     that do not require gradients at the call are left out, shared ones count once. Under gradient accumulation add it once per
     step. Nothing is read on the host: a step can be compiled and captured in a CUDA graph. Under ``torch.func`` give it the
     tensors of the transform, all of which count: ``L1(weights, s)()`` inside the function. Sharded parameters (FSDP) are not
-    supported, and under DDP with ``find_unused_parameters`` exclude those that a step does not use.
+    supported, and under DDP with ``find_unused_parameters`` leave out those that a step does not use.
     """
 
     def __init__(
         self,
         model: nn.Module | Mapping[str, Tensor] | Iterable[Tensor] | Iterable[tuple[str, Tensor]],
         strength: float,
-        exclude: str | Iterable[str] = (),
     ) -> None:
-        named = _named(model)
+        self.weights = list({id(weight): weight for weight in _weights(model)}.values())
         self.strength = check_range("strength", strength, at_least=0)
-        self.exclude = _patterns(exclude)
-        left_out = _matched(named, self.exclude)
-        kept = {id(weight): (name, weight) for name, weight in named if id(weight) not in left_out}
-        if not kept:
-            raise ValueError(f"exclude={list(self.exclude)} leaves no parameter to penalise")
-        for name, weight in kept.values():
+        for weight in self.weights:
             if weight.is_complex():
-                raise TypeError(f"L1 is of real parameters, got {weight.dtype} for {name or 'one'}; exclude it")
-        self.weights = [weight for _, weight in kept.values()]
-        self._lazy = [(name, weight) for name, weight in kept.values() if is_lazy(weight)]
+                raise TypeError(f"L1 is of real parameters, got {weight.dtype}; leave it out of a list of parameters")
+        self._lazy = [weight for weight in self.weights if is_lazy(weight)]
 
     def __call__(self) -> Tensor:
         self._check_shapes()
@@ -99,10 +90,8 @@ class L1:
             torch._foreach_add_(gradients, torch._foreach_sign(weights), alpha=self.strength)
 
     def _check_shapes(self) -> None:
-        for name, lazy in self._lazy:
-            if is_lazy(lazy):
-                what = name or "a parameter"
-                raise ValueError(f"{what} of a lazy module has no shape yet: run a batch through the model before the penalty")
+        if any(is_lazy(weight) for weight in self._lazy):
+            raise ValueError("a parameter of a lazy module has no shape yet: run a batch through the model before the penalty")
 
     def _plain(self, weights: list[Tensor]) -> Tensor:
         """The same in operations that compilers and torch.func transform; abs has the derivative sign."""
@@ -112,8 +101,7 @@ class L1:
         return self.weights[0].new_zeros((), dtype=_value_dtype(self.weights[0]))
 
     def __repr__(self) -> str:
-        exclude = f", exclude={list(self.exclude)}" if self.exclude else ""
-        return f"L1({len(self.weights)} parameters, strength={self.strength:g}{exclude})"
+        return f"L1({len(self.weights)} parameters, strength={self.strength:g})"
 
 
 class _Penalty(torch.autograd.Function):
@@ -165,41 +153,19 @@ def _sum(weight: Tensor) -> Tensor:
     return weight.abs().sum(dtype=torch.float32) if half else weight.abs().sum()
 
 
-def _named(model: Any) -> list[tuple[str, Tensor]]:
-    """Pairs of name and parameter, a shared one under each of its names; without a name "" takes its place."""
+def _weights(model: Any) -> list[Tensor]:
+    """The parameters, a shared one as often as it is given."""
     if isinstance(model, nn.Module):
-        model = model.named_parameters(remove_duplicate=False)
+        model = model.parameters()
     if isinstance(model, str | Tensor) or not isinstance(model, Iterable):
         given = model if isinstance(model, str | float) else type(model).__name__
         way = ": put it in a list" if isinstance(model, Tensor) else ""
         raise TypeError(f"{EXPECTED_MODEL}, got {given!r}{way}")
-    items: list[Any] = list(model.items() if isinstance(model, Mapping) else model)
+    items: list[Any] = list(model.values() if isinstance(model, Mapping) else model)
     if not items:
         raise ValueError(f"{EXPECTED_MODEL}, got none; a generator is empty once it has been used")
-    named = [item if isinstance(item, tuple) and len(item) == 2 else ("", item) for item in items]
-    for name, weight in named:
-        if not isinstance(name, str) or not isinstance(weight, Tensor):
-            raise TypeError(f"{EXPECTED_MODEL}, got {type(weight if isinstance(name, str) else name).__name__} among them")
-    return named
-
-
-def _patterns(exclude: str | Iterable[str]) -> tuple[str, ...]:
-    patterns = (exclude,) if isinstance(exclude, str) or not isinstance(exclude, Iterable) else tuple(exclude)
-    for pattern in patterns:
-        if not isinstance(pattern, str):
-            raise TypeError(f"exclude must be a name pattern such as '*.bias', or several, got {pattern!r}")
-    return patterns
-
-
-def _matched(named: list[tuple[str, Tensor]], patterns: tuple[str, ...]) -> set[int]:
-    """The ids of the parameters of which a name matches a pattern."""
-    if patterns and not all(name for name, _ in named):
-        raise ValueError("exclude goes by names: give the module or its named_parameters(), not parameters alone")
-    matched = set()
-    for pattern in patterns:
-        found = {id(weight) for name, weight in named if fnmatch.fnmatchcase(name, pattern)}
-        if not found:
-            names = ", ".join(name for name, _ in named[:6]) + (", ..." if len(named) > 6 else "")
-            raise ValueError(f"exclude: {pattern!r} matches none of the parameters {names}")
-        matched |= found
-    return matched
+    weights = [item[1] if isinstance(item, tuple) and len(item) == 2 else item for item in items]
+    for weight in weights:
+        if not isinstance(weight, Tensor):
+            raise TypeError(f"{EXPECTED_MODEL}, got {type(weight).__name__} among them")
+    return weights

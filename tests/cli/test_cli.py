@@ -1,17 +1,14 @@
 """What a person types and sees."""
 
-import json
-
-import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
 import noiseproof
-from noiseproof import demo
 from noiseproof.cli import app
 from noiseproof.losses.facts import find_facts
-from noiseproof.train import prepare, train
+from noiseproof.train import Recipe, train
+from noiseproof.train.plan import FEATURE_DEFAULTS
 
 runner = CliRunner()
 
@@ -164,58 +161,9 @@ def test_the_version_is_shown():
     assert run("--version").output.strip() == f"noiseproof {noiseproof.__version__}"
 
 
-def test_the_demo_writes_a_figure_and_numbers(tmp_path):
-    result = run("demo", "--epochs", "2", "--out", str(tmp_path / "out"))
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "out" / "confidence.png").read_bytes().startswith(b"\x89PNG")
-    numbers = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
-    assert [row["loss"] for row in numbers] == list(demo.LOSSES)
-    assert set(numbers[0]) >= {"test_accuracy", "memorised", "learned", "criterion"}
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["confidence.png", "confidence.svg", "results.json"]
-
-
-def test_the_demo_says_at_once_that_it_cannot_write(tmp_path):
-    (tmp_path / "file").touch()
-    result = run("demo", "--out", str(tmp_path / "file" / "out"))
-    assert result.exit_code == 2
-    assert "error:" in result.output
-    assert "epochs" not in result.output
-
-
-def test_the_demo_refuses_noise_that_leaves_nothing_to_learn():
-    result = run("demo", "--noise", "0.95")
-    assert result.exit_code == 2
-    assert "--noise" in result.output
-    assert "0.89" in result.output
-
-
-def test_the_demos_recipes_differ_in_the_loss_alone():
-    first, *others = demo.recipes(0.6, epochs=10, seed=3)
-    for other in others:
-        assert [text.split()[0] for text in first.differences(other.as_dict())] == ["loss"]
-    assert first.confidence_epochs == (2, 5, 8, 10)
-
-
-def test_the_demos_labels_have_the_noise_that_was_asked_for():
-    first = demo.recipes(0.6, epochs=2, seed=3)[0]
-    task = prepare(first)
-    assert len(task.train) == 1297
-    assert abs(int(task.wrong.sum()) - 0.6 * 1297) <= 5  # rounded in every class
-    assert np.array_equal(task.train.labels, prepare(first).train.labels)
-    assert not np.array_equal(task.train.labels, prepare(demo.recipes(0.6, epochs=2, seed=4)[0]).train.labels)
-
-
-def test_the_demo_without_noise_has_nothing_to_memorise(tmp_path):
-    result = run("demo", "--noise", "0", "--epochs", "1", "--out", str(tmp_path))
-    assert result.exit_code == 0, result.output
-    rows = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert {row["memorised"] for row in rows} == {None}
-
-
 def test_jal_beats_cross_entropy_on_wrong_labels():
-    """The demonstration's claim at its full length, one seed: far apart (37 points measured), so one seed is enough."""
-    results = {
-        one.loss: train(one).record.result for one in demo.recipes(0.6, epochs=100, seed=0) if one.loss in demo.LOSSES_IN_FIGURE
-    }
+    """What docs/get_started.md compares, one seed: far apart (37 points measured), so one seed is enough."""
+    facts = {"dataset": "digits", "noise": "symmetric:0.6", "seed": 0, **FEATURE_DEFAULTS}
+    results = {loss: train(Recipe(loss=loss, **facts)).record.result for loss in ("ce", "jal-ce")}
     assert results["jal-ce"]["test_accuracy"] > results["ce"]["test_accuracy"] + 0.1
     assert results["jal-ce"]["wrong_labels_memorised"] < 0.15 < 0.4 < results["ce"]["wrong_labels_memorised"]

@@ -52,16 +52,6 @@ def test_a_loss_is_checked_with_its_options():
     assert "the first 20 of 100" in said("check", "mae", "--noise", "symmetric:0.2", "--classes", 100)
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_the_risk_is_drawn(tmp_path, suffix):
-    file = tmp_path / f"risk.{suffix}"
-    text = said("picture", "amse(a=2)", "--out", file, "--noise", "symmetric:0.2,symmetric:0.6")
-    assert "symmetric:0.2: least at 0: 1\n" in text
-    # sparsemax(2 * (0.4, 0.3, 0.3)): the mean of 2 w is 2/3, so each loses 1/3
-    assert "symmetric:0.6: least at 0: 0.467, 1: 0.267, 2: 0.267" in text
-    assert file.stat().st_size > 5000
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -71,7 +61,6 @@ def test_the_risk_is_drawn(tmp_path, suffix):
         (["check", "ce,gce", "--noise", "symmetric:0.2", "--classes", "3"], "one loss at a time"),
         (["check", "ce", "--noise", "symmetric:0.2", "--classes", "3", "--format", "xml"], "table or json"),
         (["check", "gjs", "--noise", "symmetric:0.2", "--classes", "3"], "reads predictions"),
-        (["picture", "ce", "--out", "risk.bmp"], ".png, .svg or .pdf"),
         (["check", "ce", "--matrix", "nowhere.csv"], "nowhere.csv"),
     ],
 )

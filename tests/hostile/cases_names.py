@@ -83,7 +83,6 @@ ATTEMPTS = {
     "train-out": lambda path: printed("train", "digits/ce", "--out", path, "--set", "epochs=1"),
     "train-dry-out": lambda path: printed("train", "digits/ce", "--out", path, "--dry-run"),
     "compare-out": lambda path: printed("compare", "ce,gce", "--dataset", "digits", "--out", path, "--set", "epochs=1"),
-    "demo-out": lambda path: printed("demo", "--out", path, "--epochs", "1"),
     "reproduce-out": lambda path: printed("reproduce", "human", "--out", path, "--format", "json"),
     "reproduce": lambda path: printed("reproduce", "human", "--records", path, "--out", path.parent, "--format", "json"),
 }
@@ -218,7 +217,6 @@ CASES = [
             ("train-out", "", "too long"),
             ("train-dry-out", "", "too long"),
             ("compare-out", "", "too long"),
-            ("demo-out", "", "too long"),
             ("reproduce-out", "", "too long"),
         )
     ),

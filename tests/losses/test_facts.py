@@ -58,7 +58,7 @@ def test_without_its_file_the_facts_are_collected_from_the_classes(monkeypatch, 
     monkeypatch.setattr(facts, "CATALOGUE", tmp_path / "catalogue.json")
     facts.list_facts.cache_clear()
     try:
-        assert facts.find_facts("jal-ce").class_name == "JALCE"
+        assert facts.find_facts("JALCE").name == "jal-ce"
     finally:
         facts.list_facts.cache_clear()
 
@@ -76,7 +76,7 @@ def test_a_loss_of_ones_own_is_named_by_its_module(own_module):
     assert plain.reduction == "mean"
     entry = noiseproof.find_loss(f"{own_module}:Own")
     assert (entry.name, entry.title, entry.reads) == (f"{own_module}:Own", "A loss of one's own", "statistics")
-    assert facts.find_facts(f"{own_module}:Own").class_name == "Own"
+    assert facts.find_facts(f"{own_module}:Own").title == "A loss of one's own"
 
 
 @pytest.mark.parametrize(

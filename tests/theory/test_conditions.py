@@ -1,4 +1,4 @@
-"""Which losses tolerate which noise, the minimisers of the risk, and the asymmetry ratio."""
+"""Which losses tolerate which noise, and the minimisers of the risk."""
 
 import time
 
@@ -198,25 +198,6 @@ def test_minimisers_that_are_known(loss, exact):
 
 
 @pytest.mark.parametrize(
-    ("loss", "expected"),
-    [
-        (noiseproof.AGCE(a=1.0, q=0.5), (1 / 2) ** 0.5),
-        (noiseproof.AGCE(a=2.0, q=3.0), 1.0),
-        (noiseproof.AUL(a=3.0, p=2.0), 2 / 3),
-        (noiseproof.AUL(a=3.0, p=0.5), 1.0),
-        (noiseproof.AEL(a=2.0), np.exp(-1 / 2)),
-        (noiseproof.GCE(q=0.7), 0.0),
-        (noiseproof.CE(), 0.0),
-        (noiseproof.JS(), 0.0),
-    ],
-    ids=repr,
-)
-def test_the_asymmetry_ratio_is_the_published_one(loss, expected):
-    """Zhou et al. 2021: AGCE ((a + 1) / a)^(q - 1) for q < 1, AUL ((a - 1) / a)^(p - 1) for p > 1, AEL exp(-1 / a); else 1."""
-    assert theory.asymmetry_ratio(loss) == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize(
     ("name", "options", "weights"),
     [
         ("nce+mae", {"beta": 0.1}, [0.499, 0.501, 0.0]),
@@ -249,20 +230,9 @@ def test_weights_are_shares_before_smoothing_is_added():
     assert found == pytest.approx(-np.log(u) @ [0.59, 0.24, 0.17], abs=1e-12)
 
 
-@pytest.mark.parametrize("k", [0.1, 0.5])
-def test_a_loss_that_is_flat_near_0_has_an_asymmetry_ratio(k):
-    """Truncated GCE, l(p) = 2 (1 - p^(1/2)) from k on and l(k) below: v below k gains nothing at another label."""
-    own, added = np.meshgrid(np.linspace(0, 1, 801), np.linspace(0, 1, 801))
-    own, added = own[(own + added <= 1) & (added > k)], added[(own + added <= 1) & (added > k)]
-    gained = np.maximum(own + added, k) ** 0.5 - np.maximum(own, k) ** 0.5
-    least = (gained / (added**0.5 - k**0.5)).min()
-    assert theory.asymmetry_ratio(noiseproof.TruncatedGCE(q=0.5, k=k)) == pytest.approx(least, abs=1e-4)
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: theory.asymmetry_ratio(noiseproof.AMSE()), ValueError, "reads more than the label's probability"),
         (lambda: theory.check(noiseproof.NL(), "symmetric:0.2", classes=3), TypeError, "draws a class"),
         (lambda: theory.check(noiseproof.GJS(), "symmetric:0.2", classes=3), TypeError, "reads predictions"),
         (lambda: theory.check(torch.nn.CrossEntropyLoss(), 0.2, classes=3), TypeError, "derived from RobustLoss"),

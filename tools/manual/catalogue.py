@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from manual.curves import CLASSES, drawn
 from manual.formulas import tex
 from noiseproof.losses import LossEntry, list_losses
-from noiseproof.losses.catalog import FAMILIES, SYMBOLS, describe_parameters, names_in
+from noiseproof.losses.catalog import FAMILIES, describe_parameters
 from noiseproof.losses.facts import facts_of, recommended_settings
 from noiseproof.theory import check
 
@@ -100,18 +100,11 @@ def _facts(entry: LossEntry) -> Iterable[str]:
         f"Tolerates, {CLASSES} classes": "; ".join(f"`{noise}` {answer}" for noise, answer in tolerated.items()),
         "Decay": "; ".join(str(one) for one in recommended_settings(entry.name)) or "the paper has none for it",
         "Parameters": "; ".join(f"`{name}` {meaning}" for name, meaning in describe_parameters(entry).items()),
-        "Here": "; ".join(f"`{symbol}` {meaning}" for symbol, meaning in _symbols(entry)),
+        "Here": "; ".join(f"`{symbol}` {meaning}" for symbol, meaning in entry.symbols.items()),
         "Also called": ", ".join(entry.aliases),
         "Reads": {"statistics": "", "logits": "the logits, not row statistics alone"}.get(entry.reads, entry.reads),
     }
     return (f"- **{name}**: {text}" for name, text in facts.items() if text)
-
-
-def _symbols(entry: LossEntry) -> Iterable[tuple[str, str]]:
-    used = names_in(*entry.expressions)
-    return (
-        (symbol, meaning) for symbol, meaning in SYMBOLS.items() if used & {one.split("(")[0] for one in symbol.split(", ")}
-    )
 
 
 def _math(expression: str, entry: LossEntry) -> str:

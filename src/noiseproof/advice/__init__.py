@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import math
@@ -12,7 +13,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -88,12 +89,24 @@ class Case:
         return ", ".join(filter(None, known))
 
 
-class MeasuredLoss(NamedTuple):
-    """A loss on one data set with one noise: its mean test accuracy in percent over ``n`` seeds, and the standard deviation."""
+@dataclass(frozen=True)
+class MeasuredLoss:
+    """A loss on one data set with one noise.
+
+    Attributes:
+        loss: The loss's name.
+        decay: The regularisation that it was trained with.
+        mean: The mean test accuracy in percent.
+        std: Its standard deviation over the seeds; None of one seed.
+        n: The number of seeds.
+
+    Example:
+        >>> load_evidence()[0].losses[0].n > 0
+        True
+    """
 
     loss: str
     decay: str
-    """The regularisation that it was trained with"""
     mean: float
     std: float | None
     n: int
@@ -253,21 +266,11 @@ class Advice:
             >>> advise("symmetric:0.4", classes=10, kind="images").as_dict()["options"]["a"]
             18.0
         """
-        near = self.nearest and {**vars(self.nearest), "losses": [one._asdict() for one in self.nearest.losses]}
-        return {
-            "case": vars(self.case),
-            **{"loss": self.loss, "options": dict(self.options), "l1": self.l1, "l2": self.l2},
-            "parts": [vars(part) for part in self.parts],
-            "nearest": near,
-            "warnings": list(self.warnings),
-            "commands": list(self.commands),
-        }
+        return dataclasses.asdict(self)
 
     def __str__(self) -> str:
-        width = max(len(part.what) for part in self.parts)
-        lines = [f"{part.what:{width}}  {part.value}  ({part.basis}) {part.reason}" for part in self.parts]
-        lines += [f"warning: {text}" for text in self.warnings]
-        return "\n".join([*lines, *(f"next: {command}" for command in self.commands)])
+        lines = [f"{part.what}: {part.value}\n    {part.basis}: {part.reason}" for part in self.parts]
+        return "\n".join([f"for {self.case}:", *lines, *(f"next: {command}" for command in self.commands)])
 
 
 def advise(
@@ -277,10 +280,8 @@ def advise(
     kind: Kind | None = None,
     examples: int | None = None,
     pretrained: bool = False,
-    place: str | None = None,
-    labels: str | None = None,
+    place: str = "PLACE",
     place_options: Sequence[str] = (),
-    tested: bool = False,
 ) -> Advice:
     """Choose a loss, its alpha, beta and a, and the regularisation to train with.
 
@@ -292,9 +293,7 @@ def advise(
         examples: The number of training examples.
         pretrained: Whether the network for photographs starts from ImageNet's weights.
         place: Where the data are, for the commands to run next.
-        labels: The file of their labels, if these are not the data's own.
         place_options: Further words of these commands, such as ``["--label", "churn"]``.
-        tested: Whether the data have a test split.
 
     Returns:
         The advice, each part with its reason.
@@ -304,52 +303,46 @@ def advise(
         >>> found.options["alpha"], found.options["a"], found.l1
         (1.0, 18.0, 5e-05)
     """
-    noise = _rate_in_text(noise)
-    known = _noise(noise, classes)
+    given: Any = _rate_or_path(noise)
+    known = _noise(given, classes)
     classes = classes if known is None else known.classes
-    rate = None if known is None else _rate(noise, known)
+    rate = None if known is None else _rate(given, known)
     family = None if known is None or rate is None else noise_family(known, rate)
     case = Case(kind, classes, examples, family, rate)
     found, distance = nearest_evidence(case)
     near = found if distance < MAX_DISTANCE else None
     loss, part = _loss(case, near)
     hopeless, warnings = (False, []) if known is None else _beyond_every_loss(known)
-    options, parts = _options(loss, None if hopeless else known, case, pretrained, noise)
+    options, parts = _options(loss, None if hopeless else known, case, pretrained, given)
     l1, l2, regularisation = _regularisation(loss, case, pretrained)
-    if _is_rate(noise):
+    if isinstance(given, int | float):
         warnings.append("a rate alone is taken for symmetric noise; an audit says which classes are mistaken for which")
-    source = str(noise) if _is_rate(noise) or isinstance(noise, str | Path) else None
-    unknown = known is None or hopeless
-    data = [place or "PLACE", *([] if labels is None else ["--labels", labels]), *place_options]
-    commands = _to_know(data) if unknown else _commands(loss, options, (l1, l2), data, source, tested)
+    data = [place, *place_options]
+    commands = _to_know(data) if known is None or hopeless else [_train_command(loss, options, (l1, l2), data)]
     return Advice(case, loss, options, l1, l2, (part, *parts, regularisation), near, tuple(warnings), tuple(commands))
 
 
-def _rate_in_text(noise: Any) -> Any:
-    """Text that is a number as a number: a rate."""
+def _rate_or_path(noise: Any) -> Any:
+    """Text that is a number as a number, a rate; a path as text."""
     try:
-        return float(noise) if isinstance(noise, str) else noise
+        return float(noise) if isinstance(noise, str) else str(noise) if isinstance(noise, Path) else noise
     except ValueError:
         return noise
 
 
-def _noise(noise: Noise | Audit | Path | None, classes: int | None) -> LabelNoise | None:
+def _noise(noise: Noise | Audit | None, classes: int | None) -> LabelNoise | None:
     if noise is None:
         return None
     if isinstance(noise, Audit):
         return LabelNoise(noise.transition, "the audit's matrix")
-    return from_matrix(label_weights(str(noise) if isinstance(noise, Path) else noise, classes))
+    return from_matrix(label_weights(noise, classes))
 
 
 def _rate(noise: Any, known: LabelNoise) -> float:
     """The share of wrong labels; without the frequencies of classes, as if all were equally frequent."""
-    if isinstance(noise, str | Path) and (found := saved_rate(Path(noise).expanduser(), known.classes)) is not None:
+    if isinstance(noise, str) and (found := saved_rate(Path(noise).expanduser(), known.classes)) is not None:
         return found
     return float(noise.rate) if hasattr(noise, "rate") and not callable(noise.rate) else known.noise_rate
-
-
-def _is_rate(noise: Any) -> bool:
-    return isinstance(noise, int | float)
 
 
 def _beyond_every_loss(noise: LabelNoise) -> tuple[bool, list[str]]:
@@ -397,8 +390,7 @@ def _options(
     defaults = find_loss(loss).defaults
     parts: list[AdvicePart] = []
     if loss in LOSSES_WITH_AUTO and known is not None:
-        said = known if isinstance(noise, Audit) else str(noise) if isinstance(noise, Path) else noise
-        options, found = chosen_options(loss, options, said, classes=case.classes)
+        options, found = chosen_options(loss, options, known if isinstance(noise, Audit) else noise, classes=case.classes)
         parts.append(AdvicePart("a", f"{found.a:g}", found.reasons[0], "theory"))
     elif loss in LOSSES_WITH_AUTO:
         why = "the noise is not known" if case.rate is None else "none is large enough for this noise"
@@ -440,35 +432,19 @@ def _regularisation(loss: str, case: Case, pretrained: bool) -> tuple[float | No
     )
 
 
-def _commands(
-    loss: str,
-    options: Mapping[str, Any],
-    penalties: tuple[float | None, float | None],
-    data: list[str],
-    source: str | None,
-    tested: bool,
-) -> list[str]:
+def _train_command(
+    loss: str, options: Mapping[str, Any], penalties: tuple[float | None, float | None], data: Sequence[str]
+) -> str:
     sets = {f"loss.{name}": value for name, value in options.items()}
     sets |= {name: value for name, value in zip(("l1", "l2"), penalties, strict=True) if value is not None and any(penalties)}
-    changes = [word for name, value in sets.items() for word in ("--set", f"{name}={_plain(value)}")]
-    inside = ",".join(f"{name}={_plain(value)}" for name, value in options.items())
-    others = [other for other in ("ce", "gce", DEFAULT_LOSS) if other != loss]
-    field = ",".join([*others[:2], f"{loss}({inside})" if inside else loss])
-    compare = ["noiseproof", "compare", field, "--data", *data]
-    if not tested:
-        compare += ["--test-size", "0.2", *([] if source is None else ["--test-noise", source])]
-    return [shlex.join(["noiseproof", "train", loss, "--data", *data, *changes]), shlex.join(compare)]
+    texts = {name: f"{value:.6g}" if isinstance(value, float) else json.dumps(value) for name, value in sets.items()}
+    changes = [word for name, text in texts.items() for word in ("--set", f"{name}={text}")]
+    return shlex.join(["noiseproof", "train", loss, "--data", *data, *changes])
 
 
-def _to_know(data: list[str]) -> list[str]:
+def _to_know(data: Sequence[str]) -> list[str]:
     audit = ["noiseproof", "audit", *data, "--quick", "--out", "audit"]
     return [shlex.join(audit), shlex.join(["noiseproof", "advise", *data, "--noise", "audit"])]
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.6g}"
-    return json.dumps(value)
 
 
 def noise_family(noise: LabelNoise, rate: float | None = None) -> NoiseFamily:

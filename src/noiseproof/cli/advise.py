@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from noiseproof.cli.completion import datasets, noises
 from noiseproof.cli.reading import Columns, DropUnlabelled, Encoder, Label, SplitColumn, print_columns, reading_from
 from noiseproof.io.console import Console, console, errors_reported, say, warn
 from noiseproof.io.text import command_options
-
-if TYPE_CHECKING:
-    from noiseproof.advice import Advice
-    from noiseproof.audit import Audit
-    from noiseproof.data import Dataset
 
 PLACE = "Your data, as for 'noiseproof train'; left out, say --classes and --kind."
 Place = Annotated[str | None, typer.Argument(metavar="[DATA]", help=PLACE, autocompletion=datasets)]
@@ -30,12 +24,10 @@ Noise = Annotated[
         autocompletion=noises,
     ),
 ]
-Estimate = Annotated[bool, typer.Option("--audit", help="Estimate the noise first, by a quick audit of DATA.")]
 Classes = Annotated[int | None, typer.Option(help="Number of classes, without DATA.", min=2)]
 Kinds = Annotated[str | None, typer.Option("--kind", help="Kind of the data, without DATA: features, images or photographs.")]
 Examples = Annotated[int | None, typer.Option(help="Number of examples, without DATA.", min=1)]
 Pretrained = Annotated[bool, typer.Option("--pretrained", help="Photographs: the network starts from ImageNet's weights.")]
-Device = Annotated[str, typer.Option(help="Device of the audit: auto, cpu, cuda or cuda:1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 KINDS = {"features": "features", "images": "images", "files": "photographs"}
 """What the default recipe takes examples for, by how they are stored"""
@@ -50,12 +42,10 @@ def advise(
     drop_unlabelled: DropUnlabelled = False,
     encoder: Encoder = None,
     noise: Noise = None,
-    estimate: Estimate = False,
     classes: Classes = None,
     kind: Kinds = None,
     examples: Examples = None,
     pretrained: Pretrained = False,
-    device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Which loss, alpha, beta, a and regularisation to train with, on what evidence, and the command to run next.
@@ -63,8 +53,6 @@ def advise(
     Every part names what it rests on: theory, the paper's settings, our own records, or nothing that was measured.
 
     Examples:
-
-    noiseproof advise my.npz --audit
 
     noiseproof advise my.npz --noise audit
 
@@ -84,42 +72,17 @@ def advise(
             dataset = with_given_labels(open_dataset(data, **reading), labels)
             print_columns(dataset.table, dataset.classes, Console(stderr=True) if as_json else console)
             facts = {"classes": len(dataset.classes), "kind": KINDS[dataset.train.kind], "examples": len(dataset.train)}
-            facts |= {"place": data, "labels": labels, "tested": dataset.test is not None}
-            facts |= {"place_options": command_options(reading)}
-        elif estimate or labels is not None:
-            raise ValueError("--audit needs DATA to audit" if estimate else "--labels needs DATA that the labels are of")
-        if estimate and noise is not None:
-            raise ValueError("--audit and --noise both say how wrong the labels are; give one of them")
-        found = advise_on(_quick_audit(dataset, device, as_json) if estimate else noise, pretrained=pretrained, **facts)
+            given = [] if labels is None else ["--labels", labels]
+            facts |= {"place": data, "place_options": [*given, *command_options(reading)]}
+        elif labels is not None:
+            raise ValueError("--labels needs DATA that the labels are of")
+        found = advise_on(noise, pretrained=pretrained, **facts)
         if data is not None and found.loss != "ce":
             rare = rare_class_warnings(dataset.train.labels, dataset.classes)
             found = dataclasses.replace(found, warnings=(*found.warnings, *rare))
     if as_json:
         typer.echo(json.dumps(found.as_dict()))
-    else:
-        _print_advice(found)
-
-
-def _quick_audit(dataset: Dataset, device: str, as_json: bool) -> Audit:
-    from noiseproof.audit.labels import audit_labels
-    from noiseproof.cli.audit import progress_of
-    from noiseproof.train.plan import device_named
-
-    shown_on = Console(stderr=True) if as_json else console
-    with progress_of(dataset.train, shown_on) as progress:
-        found = audit_labels(dataset, quick=True, device=device_named(device), progress=progress)
-    shown_on.print(f"quick audit: {found}", markup=False, soft_wrap=True)
-    return found
-
-
-def _print_advice(advice: Advice) -> None:
-    """The parts, what they rest on, warnings and commands."""
-    say(f"for {advice.case}:")
-    width = max(len(part.what) for part in advice.parts)
-    for part in advice.parts:
-        line = f"[bold]{part.what:{width}}  {escape(part.value)}[/]\n{' ' * width}  [dim]{part.basis}:[/] {escape(part.reason)}"
-        console.print(line, soft_wrap=True)
-    for text in advice.warnings:
+        return
+    for text in found.warnings:
         warn(text)
-    for command in advice.commands:
-        console.print(f"next: {escape(command)}", soft_wrap=True)
+    say(str(found))

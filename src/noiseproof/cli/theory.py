@@ -1,4 +1,4 @@
-"""``noiseproof theory``: which ``a`` a noise needs, whether a loss tolerates it, and a picture of the risk."""
+"""``noiseproof theory``: which ``a`` a noise needs, and whether a loss tolerates it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from noiseproof.cli.completion import losses as loss_names
 from noiseproof.cli.completion import noises
-from noiseproof.io.console import console, errors_reported, import_local_modules, say
+from noiseproof.io.console import console, errors_reported, import_local_modules
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,26 +125,6 @@ def check(loss: Loss, noise: Noise = None, matrix: Matrix = None, classes: Class
 
 
 COLOURS = {"yes": "[green]yes[/]", "no": "[red]no[/]", "not dominant": "[red]cannot[/]", "not found": "[yellow]it seems[/]"}
-
-
-@app.command()
-def picture(
-    loss: Loss,
-    out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")],
-    noise: Annotated[
-        str, typer.Option(help="Noises of three classes, with commas between.")
-    ] = "symmetric:0,symmetric:0.2,symmetric:0.4,symmetric:0.6",
-) -> None:
-    """The risk over the predictions for three classes, and where it is least, as the noise grows."""
-    from noiseproof import theory
-
-    with errors_reported():
-        criterion = loss_of(loss)
-        specs = [spec.strip() for spec in noise.split(",")]
-        found = theory.draw_risk(criterion, specs, out, f"risk of {loss}")
-    for spec, least in zip(specs, found, strict=True):
-        console.print(f"{spec}: least at {_point(least)}", markup=False)
-    say(f"wrote {out}")
 
 
 def weights_of(noise: str | None, matrix: Path | None, classes: int | None, how: str) -> NDArray[np.float64]:

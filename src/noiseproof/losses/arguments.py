@@ -1,9 +1,8 @@
 """What a loss is given, checked: its options, and logits and target of every shape as rows; the dtype of the result."""
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 from torch import Tensor
@@ -39,25 +38,6 @@ def check_weight(weight: Tensor | None) -> Tensor | None:
 def arguments_of(init: Callable[..., None]) -> list[inspect.Parameter]:
     """Of a constructor, without self."""
     return list(inspect.signature(init).parameters.values())[1:]
-
-
-def by_name(init: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that says what to write when an option is given by its place."""
-
-    @functools.wraps(init)
-    def checked(self: Any, *given: Any, **options: Any) -> None:
-        if given:
-            raise by_name_error(type(self).__name__, arguments_of(type(self).__init__), given[0])
-        init(self, **options)
-
-    return checked
-
-
-def by_name_error(name: str, arguments: list[inspect.Parameter], given: Any) -> TypeError:
-    """For an option given by its place, as ``torch.nn.CrossEntropyLoss`` takes ``weight``."""
-    own = [argument.name for argument in arguments if argument.kind is argument.KEYWORD_ONLY]
-    shown = "weight=..." if isinstance(given, Tensor) or not own else f"{own[0]}={given!r}"
-    return TypeError(f"{name} takes its options by name: write {shown}")
 
 
 def as_rows(loss: "RobustLoss", logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, int, Sequence[int]]:

@@ -17,7 +17,7 @@ from noiseproof.checks import check_range
 from noiseproof.core.dispatch_state import is_eager_cpu
 from noiseproof.core.operation import rows_of_labels
 from noiseproof.core.statistics import Logits, RowStatistics, Source, Statistic, every_label_statistics, row_statistics
-from noiseproof.losses.arguments import arguments_of, as_rows, by_name, check_weight, raise_unknown, result_dtype
+from noiseproof.losses.arguments import arguments_of, as_rows, check_weight, raise_unknown, result_dtype
 from noiseproof.losses.fused import (
     attribute_key,
     cache_key_of,
@@ -96,7 +96,6 @@ class RobustLoss(nn.Module):
     _cache_key: str | None = None
     """Class and plain attributes, where they are all that a loss is made of: what programs and compilers know it by"""
 
-    @by_name
     def __init__(self, **contract: Unpack[Contract]) -> None:
         super().__init__()
         unknown = [name for name in contract if name not in DEFAULTS]
@@ -117,9 +116,6 @@ class RobustLoss(nn.Module):
         super().__init_subclass__()
         if isinstance(cls.needs, Statistic):
             raise TypeError(f"`needs` of {cls.__name__} must be a tuple; one of a single statistic ends in a comma")
-        own = vars(cls).get("__init__")
-        if own is not None and all(p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in arguments_of(own)):
-            cls.__init__ = by_name(own)  # type: ignore[method-assign]  # as the decorator above does
         cls._has_cache_key = can_have_program(cls)
         cls._is_recordable = RobustLoss._is_recordable  # type: ignore[method-assign]  # found there at once, with nothing to check on the way
 

@@ -244,6 +244,17 @@ class LossEntry:
         """Its name in ``noiseproof.functional``."""
         return self.name.replace("-", "_").replace("+", "_")
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that it is found by."""
+        return (self.name, self.cls.__name__, self.function_name, *self.aliases)
+
+    @property
+    def symbols(self) -> dict[str, str]:
+        """The symbols of what it states, with their meaning; "F(p)" explains F, "w1, w2" both."""
+        used = names_in(*self.expressions)
+        return {text: meaning for text, meaning in SYMBOLS.items() if used & {part.split("(")[0] for part in text.split(", ")}}
+
 
 SYMBOLS = {
     "p": "the softmax of the logits, one probability per class",
@@ -494,11 +505,7 @@ def _family(entry: LossEntry) -> int:
 def _lookup() -> dict[str, LossEntry]:
     """Every entry by each of its names."""
     if not _names:
-        named = (
-            (entry, (entry.name, entry.cls.__name__, entry.function_name, *entry.aliases))
-            for entry in sorted(_entries.values(), key=_family)
-        )
-        _names.update({normalise(key): entry for entry, keys in named for key in keys})
+        _names.update({normalise(key): entry for entry in sorted(_entries.values(), key=_family) for key in entry.names})
     return _names
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseproof.io.files import write_whole
 from noiseproof.io.text import excerpt
 from noiseproof.paper.groups import PaperGroup
 from noiseproof.paper.plan import FIGURES, Curve, curve_recipe
 from noiseproof.paper.recipes import HISTOGRAMS, recipe
 from noiseproof.paper.settings import PROFILES
 from noiseproof.report import charts
-from noiseproof.report.charts import draw_confidence, line_style, save_figure
+from noiseproof.report.charts import line_style
 from noiseproof.train.record import RECORD, WEIGHTS
+from noiseproof.train.record_files import BINS
 
 EMBEDDED_EXAMPLES = 2000
 """Of the test set in an embedding: all of CIFAR's take minutes and hide each other."""
@@ -93,6 +95,43 @@ def _draw_curves(path: Path, found: Mapping[Curve, PaperGroup]) -> list[Path]:
 def _draw_histogram(path: Path, found: Mapping[Curve, PaperGroup]) -> list[Path]:
     rows = {curve.name: {epoch: group.confidence[epoch] for epoch in HISTOGRAM_EPOCHS} for curve, group in found.items()}
     return draw_confidence(path, rows)
+
+
+def draw_confidence(path: Path, rows: Mapping[str, Mapping[int, Mapping[str, Sequence[float]]]]) -> list[Path]:
+    """Draw how many training examples have their given label with which probability: a row for each name, by epoch.
+
+    ``rows`` has counts in ``BINS`` by name, by epoch and by kind of label, "right" or "wrong".
+    """
+    epochs = sorted(next(iter(rows.values())))
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots(len(rows), len(epochs), squeeze=False, sharex=True, sharey=True)
+        for line, (name, confidence) in zip(axes, rows.items(), strict=True):
+            for axis, epoch in zip(line, epochs, strict=True):
+                for kind, hatch, color in (("right", None, charts.LINE_COLORS[0]), ("wrong", "////", charts.LINE_COLORS[1])):
+                    style = {"facecolor": color, "alpha": 0.75} if hatch is None else {"fill": False, "edgecolor": color}
+                    counts = confidence[epoch].get(kind, [0.0] * BINS)
+                    axis.bar((np.arange(BINS) + 0.5) / BINS, counts, 1 / BINS, hatch=hatch, label=f"{kind} labels", **style)
+                axis.set_title(f"{name} with {epoch} epochs", fontsize=9)
+        for axis in axes[-1]:
+            axis.set_xlabel("probability of the given label")
+        axes[0, 0].legend(fontsize=8)
+
+    return save_figure(path, (3 * len(epochs), 2.6 * len(rows)), draw)
+
+
+def save_figure(path: Path, size: tuple[float, float], draw: Callable[[Any], None]) -> list[Path]:
+    """As SVG and PNG; the same runs give the same bytes of SVG."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"svg.hashsalt": "noiseproof", "svg.fonttype": "none", "text.parse_math": False}):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure)
+        files = [path.parent / f"{path.name}.{kind}" for kind in ("svg", "png")]
+        write_whole(files[0], lambda place: figure.savefig(place, format="svg", metadata={"Date": None}))
+        write_whole(files[1], lambda place: figure.savefig(place, format="png", dpi=150))
+    return files
 
 
 def draw_panels(path: Path, panels: Mapping[str, Mapping[str, Sequence[float | None]]]) -> list[Path]:

@@ -225,7 +225,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "augment": Silent("clothing1m", NO_AMOUNT.format("resizes to 256 x 256 and crops 224")),
         "precision": Silent("bf16", NO_PRECISION.format("has bf16 mixed precision")),
     },
-    # Not in the paper: the setting of 'noiseproof demo', the same for every loss.
+    # Not in the paper: the default settings for features, the same for every loss.
     "digits": {**FEATURE_DEFAULTS, "confidence_epochs": (25, 50, 75, 100)},
 }
 """Fields of :class:`~noiseproof.train.Recipe`, without those that depend on the loss or on the noise."""

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from noiseproof.io.files import write_whole
 from noiseproof.io.text import excerpt
-from noiseproof.train.record_files import BINS
 
 WIDTH, HEIGHT = 360, 250
 LEFT, TOP, BOTTOM, LABELS = 30, 8, 30, 124
@@ -244,40 +243,3 @@ def draw_curves(record: Mapping[str, Any], folder: Path) -> Path:
     path = folder / CURVES_FILE
     write_whole(path, lambda place: figure.savefig(place, dpi=120, format="png", metadata={"Software": None}))
     return path
-
-
-def draw_confidence(path: Path, rows: Mapping[str, Mapping[int, Mapping[str, Sequence[float]]]]) -> list[Path]:
-    """Draw how many training examples have their given label with which probability: a row for each name, by epoch.
-
-    ``rows`` has counts in ``BINS`` by name, by epoch and by kind of label, "right" or "wrong".
-    """
-    epochs = sorted(next(iter(rows.values())))
-
-    def draw(figure: Any) -> None:
-        axes = figure.subplots(len(rows), len(epochs), squeeze=False, sharex=True, sharey=True)
-        for line, (name, confidence) in zip(axes, rows.items(), strict=True):
-            for axis, epoch in zip(line, epochs, strict=True):
-                for kind, hatch, color in (("right", None, LINE_COLORS[0]), ("wrong", "////", LINE_COLORS[1])):
-                    style = {"facecolor": color, "alpha": 0.75} if hatch is None else {"fill": False, "edgecolor": color}
-                    counts = confidence[epoch].get(kind, [0.0] * BINS)
-                    axis.bar((np.arange(BINS) + 0.5) / BINS, counts, 1 / BINS, hatch=hatch, label=f"{kind} labels", **style)
-                axis.set_title(f"{name} with {epoch} epochs", fontsize=9)
-        for axis in axes[-1]:
-            axis.set_xlabel("probability of the given label")
-        axes[0, 0].legend(fontsize=8)
-
-    return save_figure(path, (3 * len(epochs), 2.6 * len(rows)), draw)
-
-
-def save_figure(path: Path, size: tuple[float, float], draw: Callable[[Any], None]) -> list[Path]:
-    """As SVG and PNG; the same runs give the same bytes of SVG."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context({"svg.hashsalt": "noiseproof", "svg.fonttype": "none", "text.parse_math": False}):
-        figure = Figure(figsize=size, layout="constrained")
-        draw(figure)
-        files = [path.parent / f"{path.name}.{kind}" for kind in ("svg", "png")]
-        write_whole(files[0], lambda place: figure.savefig(place, format="svg", metadata={"Date": None}))
-        write_whole(files[1], lambda place: figure.savefig(place, format="png", dpi=150))
-    return files

@@ -1,8 +1,7 @@
 """Whether a loss tolerates a noise, class by class: by its condition in the catalogue, or by solving for the minimiser.
 
 A condition that holds is a proof. Where it fails, or none is known, there is a counterexample or there is none found: a
-prediction with a lower risk than certainty of the clean class. Then the answer is ``no``, and the prediction is its proof. For
-active losses the asymmetry ratio is one number that says which noises are tolerated.
+prediction with a lower risk than certainty of the clean class. Then the answer is ``no``, and the prediction is its proof.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from noiseproof.losses import RobustLoss, Sum
 from noiseproof.losses.base import parameters_of
 from noiseproof.losses.catalog import create_loss, evaluate, list_losses, values_of
 from noiseproof.theory.risk import (
-    MIN_PROBABILITY,
     ROUNDING,
     Noise,
     Weights,
@@ -39,9 +36,6 @@ TOLERANCE = 1e-9  # of the risk's size
 AT_VERTEX = 1 - 1e-7  # a prediction that gives the clean class this much is on its way to the vertex
 EDGE_SHARES = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 """How far from the clean vertex predictions are tried before the minimiser is solved for"""
-RATIO_GRID = 400
-NEAR_ZERO = 1e-12
-"""A probability near 0 where a bounded slope has its value at 0, and one without bound has not"""
 
 
 @dataclass(frozen=True)
@@ -235,55 +229,3 @@ def _treats_classes_alike(loss: RobustLoss) -> bool:
     """True of the losses of the catalogue and their sums; another loss may not."""
     known = {entry.cls for entry in list_losses()} | {Sum}
     return all(type(part) in known for part in loss.modules() if isinstance(part, RobustLoss))
-
-
-def asymmetry_ratio(loss: RobustLoss) -> float:
-    """Return the asymmetry ratio of an active loss, which reads the label's probability alone: ``L(u, k) = l(u_k)``.
-
-    It is the infimum of ``(l(u) - l(u + v)) / (l(0) - l(v))`` over u >= 0, v > 0 with u + v <= 1: what the probability v gains
-    at the clean label, over what it would gain at another. The loss tolerates every noise with ``w1 * ratio >= w2``. Between
-    the points of a fine grid the loss is taken to be smooth.
-
-    Args:
-        loss: The loss.
-
-    Returns:
-        The ratio; 0 where the loss has no bounded slope.
-
-    Raises:
-        ValueError: If the loss reads more than the label's probability.
-
-    Example:
-        >>> from noiseproof import AGCE, CE
-        >>> round(asymmetry_ratio(AGCE(a=1.0, q=0.5)), 4), asymmetry_ratio(CE())  # the first is (a / (a + 1))^(1 - q)
-        (0.7071, 0.0)
-
-    Reference: Zhou et al., Asymmetric loss functions for learning with noisy labels, ICML 2021.
-    """
-    loss = with_logits(loss)
-    shares = np.concatenate([[MIN_PROBABILITY, NEAR_ZERO], np.linspace(0, 1, RATIO_GRID + 1)[1:-1], [1 - NEAR_ZERO]])
-    values, gradients = _of_label(loss, shares, even=True)
-    uneven, _ = _of_label(loss, shares, even=False)
-    if not np.allclose(values, uneven, rtol=1e-9, atol=1e-9):
-        raise ValueError(f"{type(loss).__name__} reads more than the label's probability, and has no asymmetry ratio")
-    if gradients[0] > 1.5 * gradients[1] or gradients[0] == np.inf:
-        return 0.0
-    least = (gradients[1:] / gradients[0]).min() if gradients[0] > 0 else np.inf
-    even_steps = np.concatenate([values[:1], values[2:]])  # l at 0, 1/G, ..., 1
-    for step in range(1, RATIO_GRID + 1):
-        gained, at_another = even_steps[:-step] - even_steps[step:], even_steps[0] - even_steps[step]
-        if at_another > 0:  # a loss that is flat near 0 gains nothing at another label: there every ratio will do
-            least = min(least, (gained / at_another).min())
-    return float(max(least, 0.0))
-
-
-def _of_label(loss: RobustLoss, shares: NDArray[np.float64], *, even: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The loss of the first of three labels where it has these probabilities, and its slope downwards by them."""
-    rest = torch.tensor([0.5, 0.5] if even else [0.9, 0.1], dtype=torch.float64)
-    p = torch.from_numpy(shares)[:, None]
-    z = torch.cat([p.log(), (torch.log1p(-p) + rest.log())], 1).requires_grad_()
-    with torch.enable_grad():
-        values = loss.rows(z, torch.zeros(len(shares), dtype=torch.int64))
-        (by_logits,) = torch.autograd.grad(values.sum(), z)
-    gradients = -by_logits[:, 0] / (p * (1 - p))[:, 0]  # dp / dz = p (1 - p)
-    return values.detach().numpy(), gradients.numpy()
