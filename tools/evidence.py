@@ -57,7 +57,9 @@ def _cell(runs: list[Run]) -> dict[str, Any]:
     first = runs[0]
     losses: dict[str, dict[str, Any]] = {}
     for loss, decay in dict.fromkeys((run.loss, run.decay) for run in runs):
-        values = [100 * run.accuracy for run in runs if (run.loss, run.decay) == (loss, decay)]
+        mine = [run for run in runs if (run.loss, run.decay) == (loss, decay)]
+        seeds = dict.fromkeys(run.seed for run in mine)  # a repeated seed counts once, with its mean
+        values = [100 * statistics.fmean(run.accuracy for run in mine if run.seed == seed) for seed in seeds]
         std = round(statistics.stdev(values), 2) if len(values) > 1 else None
         found = {"loss": loss, "decay": decay, "mean": round(statistics.fmean(values), 2), "std": std, "n": len(values)}
         if loss not in losses or losses[loss]["mean"] < found["mean"]:

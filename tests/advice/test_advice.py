@@ -191,9 +191,10 @@ def test_every_cell_of_the_evidence_is_ranked_and_has_at_least_two_losses():
 def test_no_run_counts_twice_in_the_evidence():
     """A loss has no more runs than seeds; three of JAL-CE are in two files of records, and were counted as six."""
     seeds = defaultdict(set)
-    for line in (RECORDS / "reproduction.jsonl").read_text(encoding="utf-8").splitlines():
-        one = json.loads(line)["recipe"]
-        seeds[one["dataset"], one["noise"].removeprefix("labels:"), one["loss"]].add(one["seed"])
+    for name in ("reproduction.jsonl", "control.jsonl", "auto_a.jsonl"):
+        for line in (RECORDS / name).read_text(encoding="utf-8").splitlines():
+            one = json.loads(line)["recipe"]
+            seeds[one["dataset"], one["noise"].removeprefix("labels:"), one["loss"]].add(one["seed"])
     counted = [
         (each.n, len(seeds[one.data, one.noise, each.loss]))
         for one in load_evidence()
