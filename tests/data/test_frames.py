@@ -177,3 +177,32 @@ def test_a_dictionary_of_long_texts_is_not_written_out_and_nested_columns_are_na
     parquet.write_table(pa.table({"a": [{"b": [1]}] * 3}), tmp_path / "nested.parquet")
     with pytest.raises(DataError, match="column 'a' is nested"):
         read_frame(tmp_path / "nested.parquet")
+
+
+@pytest.mark.parametrize("blank", ["\n", "\r\n\r\n", "\n\n\n"])
+def test_blank_lines_above_the_header_are_no_rows(blank, tmp_path):
+    (tmp_path / "t.csv").write_text(f"{blank}a,y\n1,no\n2,yes\n\n", newline="")
+    assert read_frame(tmp_path / "t.csv").to_dict("list") == {"a": [1, 2], "y": ["no", "yes"]}
+
+
+def test_a_header_may_have_a_line_end_in_quotes(tmp_path):
+    (tmp_path / "t.csv").write_text('"a\nb",y\n1,no\n2,yes\n')
+    assert read_frame(tmp_path / "t.csv").to_dict("list") == {"a\nb": [1, 2], "y": ["no", "yes"]}
+
+
+@pytest.mark.parametrize("end", [("", ","), (",", ",")], ids=["rows", "all"])
+def test_a_separator_at_the_end_of_each_row_is_an_empty_column(end, tmp_path):
+    (tmp_path / "t.csv").write_text(f"a,y{end[0]}\n" + "".join(f"{k},{'no' if k % 2 else 'yes'}{end[1]}\n" for k in range(5)))
+    frame = read_frame(tmp_path / "t.csv")
+    assert list(frame.columns) == ["a", "y", ""]
+    assert frame["a"].tolist() == [0, 1, 2, 3, 4]
+    assert frame[""].isna().all()
+
+
+def test_a_parquet_file_is_the_same_however_many_columns_are_decoded_at_a_time(tmp_path, monkeypatch):
+    frame, _ = messy_table(50)
+    frame.assign(vector=[[1.0, 2.0]] * 50, **{"a.b": range(50)}).to_parquet(tmp_path / "t.parquet")
+    first = read_frame(tmp_path / "t.parquet")
+    for parts in (1, 3, 100):
+        monkeypatch.setattr("noiseproof.data.frames.READ_PARTS", parts)
+        pd.testing.assert_frame_equal(read_frame(tmp_path / "t.parquet"), first)

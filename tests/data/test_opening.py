@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from noiseproof.data import NamedDataset, from_arrays, register_dataset
@@ -160,6 +161,13 @@ def test_a_folder_of_idx_files_has_the_folders_name(tmp_path):
 def test_an_npz_file_is_opened(tmp_path):
     np.savez(tmp_path / "mine.npz", x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]))
     assert open_dataset(tmp_path / "mine.npz").train.labels.tolist() == [0, 1, 1]
+
+
+def test_a_column_of_texts_is_a_list_of_texts():
+    texts, labels = ["a fine day for a walk", "rain and wind again today"] * 12, ["good", "bad"] * 12
+    expected = open_dataset(texts, label=labels)
+    for column in (np.array(texts), pd.Series(texts), pd.Series(texts).array):
+        assert np.array_equal(open_dataset(column, label=labels).train.inputs, expected.train.inputs)
 
 
 def test_a_suffix_may_be_in_capitals(tmp_path):

@@ -25,6 +25,7 @@ from noiseproof.data.encoders import (
     Frame,
     PretrainedColumn,
     Series,
+    WideEncoder,
     as_dates,
     as_flags,
     as_numbers,
@@ -40,6 +41,10 @@ KINDS = get_args(Kind)
 IDENTIFIER_NAME = re.compile(r"(^|[_\s.-])(?i:id|uuid|guid|index|key)$|[a-z]I[Dd]$|^(?i:unnamed): ?\d+$|^$")
 MIN_PARSED_SHARE = 0.95
 """Texts of which this share are numbers (or dates) are a column of numbers (or dates)"""
+SAMPLED_ROWS = 1000
+"""About so many texts say whether it is worth the time to read the column as numbers"""
+MAX_FLAGS = 100
+"""A column of more different texts is none of yes and no, however they are spelt"""
 MAX_LEVELS, MAX_LEVEL_SHARE = 40, 0.02
 """Texts with at most so many different values, or with at most this share of the rows different, are a category"""
 MIN_TEXT_WORDS = 2.5
@@ -183,12 +188,14 @@ def _of_values(values: Series, name: str, levels: int) -> Column:
         if all_different and whole and IDENTIFIER_NAME.search(name):
             return Column(name, "drop", reason="all different")
         return Column(name, "number")
-    if as_flags(values) is not None:
+    if levels <= MAX_FLAGS and as_flags(values) is not None:
         return Column(name, "boolean")
-    numbers = as_numbers(values)
-    if numbers.notna().sum() >= MIN_PARSED_SHARE * present:
-        _check_parsed(values, numbers, name, "number")
-        return _of_values(numbers, name, int(numbers.nunique()))
+    some = values.dropna().iloc[:: max(1, present // SAMPLED_ROWS)]
+    if 2 * as_numbers(some).notna().sum() >= len(some):
+        numbers = as_numbers(values)
+        if numbers.notna().sum() >= MIN_PARSED_SHARE * present:
+            _check_parsed(values, numbers, name, "number")
+            return _of_values(numbers, name, int(numbers.nunique()))
     if isinstance(kind, pd.CategoricalDtype):
         return Column(name, "category", levels=levels)
     if (dates := as_dates(values)) is not None and dates.notna().sum() >= MIN_PARSED_SHARE * present:
@@ -231,8 +238,6 @@ def is_embedding(values: Series) -> bool:
 
 def _without_copies(frame: Frame, found: Sequence[Column], kinds: Mapping[str, Kind]) -> list[Column]:
     """Leaves out columns that repeat an earlier one value for value."""
-    import pandas as pd
-
     seen: dict[tuple[Any, ...], list[str]] = {}
     columns = []
     for column in found:
@@ -240,11 +245,21 @@ def _without_copies(frame: Frame, found: Sequence[Column], kinds: Mapping[str, K
             columns.append(column)
             continue
         values = frame[column.name]
-        key = (column.kind, int(pd.util.hash_pandas_object(values, index=False).sum() & 0x7FFFFFFFFFFFFFFF))
+        key = (column.kind, *_fingerprint(values))
         same = next((name for name in seen.get(key, ()) if frame[name].equals(values)), None)
         seen.setdefault(key, []).append(column.name)
         columns.append(column if same is None else replace(column, kind="drop", reason=f"the same as {same}"))
     return columns
+
+
+def _fingerprint(values: Series) -> list[int]:
+    """The same for equal columns and rarely for others; of texts only a part is hashed, since each becomes an object."""
+    import pandas as pd
+
+    parts = [values]
+    if isinstance(values.dtype, pd.StringDtype):
+        parts = [values.str.len(), values.iloc[:: max(1, len(values) // SAMPLED_ROWS)]]
+    return [int(pd.util.hash_pandas_object(one, index=False).sum() & 0x7FFFFFFFFFFFFFFF) for one in parts]
 
 
 def find_label_copies(frame: Frame, labels: NDArray[np.int64], columns: Iterable[Column]) -> list[str]:
@@ -357,7 +372,11 @@ class TableEncoder:
         widths = [len(one.feature_names) for one in self.encoders]
         found = np.empty((len(frame), sum(widths)), np.float32)  # filled column by column: the parts together are as large
         for one, end, width in zip(self.encoders, np.cumsum(widths).tolist(), widths, strict=True):
-            found[:, end - width : end] = one.transform(frame[one.name])
+            part = found[:, end - width : end]
+            if isinstance(one, WideEncoder):
+                one.write(frame[one.name], part)
+            else:
+                part[:] = one.transform(frame[one.name])
         return found
 
     @property

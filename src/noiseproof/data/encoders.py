@@ -57,6 +57,8 @@ TEXT_FEATURES, CATEGORY_FEATURES = 64, 16
 """Features of a text, and of a category with more values than are one-hot, after the truncated SVD"""
 SVD_ROWS = 10_000
 """Rows that the truncated SVD is fitted to; more do not change it much and take long"""
+ENCODED_ROWS = 4096
+"""Texts whose hashed words and characters are in memory at a time"""
 COUNTS: Mapping[str, Any] = {"alternate_sign": False, "norm": None, "dtype": np.float32}
 DAY = 86_400.0
 
@@ -288,8 +290,25 @@ class DateEncoder(NumberEncoder):
         return super().feature_names + [f"{self.name} {cycle} {wave}" for cycle in self.CYCLES for wave in ("sin", "cos")]
 
 
+class WideEncoder:
+    """Makes many features of a column, and writes them where they belong: a matrix of their own would be as large again."""
+
+    def transform(self, values: Series) -> NDArray[np.float32]:
+        found = np.empty((len(values), len(self.feature_names)), np.float32)
+        self.write(values, found)
+        return found
+
+    def write(self, values: Series, to: NDArray[np.float32]) -> None:
+        """Write the features into an array ``[N, features]``."""
+        raise NotImplementedError
+
+    @property
+    def feature_names(self) -> list[str]:
+        raise NotImplementedError
+
+
 @dataclass
-class CategoryEncoder:
+class CategoryEncoder(WideEncoder):
     """One-hot for the commonest values; one feature for the rarer and new ones, one for missing ones if training had some.
 
     A category of more values than are one-hot also has the spelling of its values as features, as :class:`TextEncoder` does.
@@ -310,20 +329,22 @@ class CategoryEncoder:
         spelling = TextEncoder.fit(values, name, seed, CATEGORY_FEATURES, words=False) if len(ranked) > MAX_ONE_HOT else None
         return cls(name, sorted(ranked[:MAX_ONE_HOT]), len(ranked) > MAX_ONE_HOT, bool(texts.isna().any()), spelling)
 
-    def transform(self, values: Series) -> NDArray[np.float32]:
+    def write(self, values: Series, to: NDArray[np.float32]) -> None:
         import pandas as pd
 
         texts = _level_texts(values)
         codes = pd.Index(self.levels, dtype="str").get_indexer(texts)
         missing = texts.isna().to_numpy()
-        one_hot = np.zeros((len(texts), len(self.levels) + self.rare + self.marked), np.float32)
+        one_hot = len(self.levels) + self.rare + self.marked
+        to[:, :one_hot] = 0
         known = np.flatnonzero(codes >= 0)
-        one_hot[known, codes[known]] = 1
+        to[known, codes[known]] = 1
         if self.rare:
-            one_hot[(codes < 0) & ~missing, len(self.levels)] = 1
+            to[(codes < 0) & ~missing, len(self.levels)] = 1
         if self.marked:
-            one_hot[missing, -1] = 1
-        return one_hot if self.spelling is None else np.concatenate([one_hot, self.spelling.transform(values)], 1)
+            to[missing, one_hot - 1] = 1
+        if self.spelling is not None:
+            self.spelling.write(values, to[:, one_hot:])
 
     @property
     def feature_names(self) -> list[str]:
@@ -349,7 +370,7 @@ class CategoryEncoder:
 
 
 @dataclass
-class TextEncoder:
+class TextEncoder(WideEncoder):
     """TF-IDF of words and characters by hashing, reduced by a truncated SVD and scaled to unit mean square.
 
     Hashing needs no vocabulary: what is stored holds none of the texts.
@@ -379,18 +400,20 @@ class TextEncoder:
         scale = float(np.sqrt(np.mean((left[:, kept] * sizes[kept]) ** 2))) or 1.0
         return cls(name, words, idf, components[kept].astype(np.float32), scale)
 
-    def transform(self, values: Series) -> NDArray[np.float32]:
+    def write(self, values: Series, to: NDArray[np.float32]) -> None:
+        """By blocks of rows; where few texts differ, each is encoded once."""
         import pandas as pd
 
-        codes, texts = pd.factorize(as_text(values).fillna(""))  # each text is encoded once
-        encoded = np.empty((len(texts), len(self.components)), np.float32)
-        for start in range(0, len(texts), SVD_ROWS):
-            encoded[start : start + SVD_ROWS] = self._block(texts[start : start + SVD_ROWS].tolist())
-        return encoded if len(texts) == len(codes) else encoded[codes]
-
-    def _block(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = _weighted(_hashed(texts, self.words), self.idf) @ self.components.T
-        return (found / self.scale).astype(np.float32)
+        texts = as_text(values).fillna("")
+        codes, different = pd.factorize(texts)
+        repeated = 2 * len(different) < len(texts)
+        source, encoded = (different, np.empty((len(different), to.shape[1]), np.float32)) if repeated else (texts.array, to)
+        for start in range(0, len(source), ENCODED_ROWS):
+            block = slice(start, start + ENCODED_ROWS)
+            counts = _hashed(source[block].tolist(), self.words)
+            encoded[block] = (_weighted(counts, self.idf) @ self.components.T) / self.scale
+        if repeated:
+            to[:] = encoded[codes]
 
     @property
     def feature_names(self) -> list[str]:

@@ -10,6 +10,7 @@ import csv
 import gzip
 import hashlib
 import io
+import math
 import os
 import re
 import zlib
@@ -56,6 +57,8 @@ MAX_CELLS_UNCHECKED, MAX_CELLS_PER_BYTE = 10**8, 100
 """Of a Parquet file: a constant column of any length takes some bytes"""
 MAX_ROW_GROUPS, MIN_GROUP_ROWS = 10_000, 1000
 """Of a Parquet file: so many groups, or larger ones; a group takes as much to read as thousands of rows"""
+READ_PARTS = 20
+"""In how many parts the columns of a Parquet file are decoded"""
 MAX_DEPTH = 100
 """Of brackets in JSON"""
 MAX_CATEGORY_CHARACTERS = 2**30
@@ -172,7 +175,19 @@ def _from_parquet(path: Path, names: Sequence[str]) -> Frame:
         _check_cells(path, facts.num_rows, facts.num_columns)
         if facts.num_row_groups > max(MAX_ROW_GROUPS, facts.num_rows // MIN_GROUP_ROWS):
             raise DataError(f"{facts.num_row_groups} row groups of {facts.num_rows} rows; write it anew with larger ones")
-        return _from_arrow(_validated(file.read()))
+        return _from_arrow(_validated(_decoded(file)))
+
+
+def _decoded(file: Any) -> pa.Table:
+    """The table in a Parquet file, decoded by a few columns at a time: that takes as much memory again as what is decoded."""
+    import pyarrow as pa
+
+    names = file.schema_arrow.names
+    step = max(1, math.ceil(len(names) / READ_PARTS))
+    parts = [file.read(columns=names[k : k + step]) for k in range(0, len(names), step)]
+    if [name for part in parts for name in part.column_names] != names:  # two columns of one name
+        return file.read()
+    return pa.Table.from_arrays([column for part in parts for column in part.columns], schema=file.schema_arrow)
 
 
 def _from_feather(path: Path, names: Sequence[str]) -> Frame:
@@ -261,7 +276,8 @@ class Dialect:
 
     encoding: str
     separator: str
-    header: bool
+    header: int
+    """Lines up to the end of the one that names the columns; 0 if there is none"""
     columns: list[str]
     first: list[list[str]]
 
@@ -278,7 +294,7 @@ def _from_csv(path: Path, names: Sequence[str]) -> Frame:
         own = arrow_csv.ReadOptions(
             encoding=encoding,
             column_names=how.columns,
-            skip_rows=int(how.header),
+            skip_rows=how.header,
             use_threads=threads,
             block_size=BLOCK_BYTES,
         )
@@ -354,7 +370,16 @@ def sniffed(path: Path, known: Sequence[str] = ()) -> Dialect:
         raise DataError(f"{path}: {len(names)} columns, at most {MAX_COLUMNS}")
     if header and _is_second_header(rows[1:]):
         raise DataError(f"{path}:2: a second line of names below the header; leave one of the two out")
-    return Dialect(encoding, separator, header, _distinct(names), rows)
+    if header and rows[1:] and all(row[len(names) :] == [""] for row in rows[1:]):
+        names.append("")  # each row ends with a separator, and the header does not
+    return Dialect(encoding, separator, _header_lines(lines, separator) if header else 0, _distinct(names), rows)
+
+
+def _header_lines(text: str, separator: str) -> int:
+    """The lines of a text up to the end of its first row, with blank ones above it and line ends in quotes."""
+    reader = csv.reader(io.StringIO(text, newline=None), delimiter=separator)
+    next(row for row in reader if row)
+    return reader.line_num
 
 
 def _encoding_of(start: bytes) -> str:

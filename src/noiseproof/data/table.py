@@ -197,7 +197,9 @@ def _assembled(
     for split, (frame, _) in splits.items():
         classes = labels["train"].classes if labels else None
         labels[split] = read_labels(frame[label], label, drop_missing=drop, classes=classes)
-        rows[split] = frame.drop(columns=label)[labels[split].labelled].reset_index(drop=True)
+        rows[split] = frame.drop(columns=label)
+        if not labels[split].labelled.all():  # a selection is a copy, even of all rows
+            rows[split] = rows[split][labels[split].labelled].reset_index(drop=True)
     if len(labels["train"].classes) < 2:
         raise DataError(f"all examples are of one class, {excerpt(labels['train'].classes[0])!r}; at least two are needed")
     if not len(rows["train"].columns):
