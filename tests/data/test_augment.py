@@ -13,7 +13,6 @@ from noiseproof.data import (
     RandomCrop,
     RandomResizedCrop,
     ResizeCenterCrop,
-    Rotation,
     evaluation,
 )
 from noiseproof.paper.datasets import (
@@ -24,6 +23,7 @@ from noiseproof.paper.datasets import (
     cifar100_augment,
     clothing1m_augment,
 )
+from noiseproof.paper.rotation import Rotation
 from noiseproof.train.batch_loader import photograph_augment
 
 CHAINS = {

@@ -8,8 +8,9 @@ import pytest
 import torch
 from hypothesis import given
 
-from noiseproof.data import Augment, HorizontalFlip, RandomCrop, Rotation
-from noiseproof.data.operations import Crop, Flip, Rotated
+from noiseproof.data import Augment, HorizontalFlip, RandomCrop
+from noiseproof.data.operations import Crop, Flip
+from noiseproof.paper.rotation import Rotated, Rotation
 
 SHAPES = pytest.mark.parametrize("shape", [(6, 3, 8, 8), (6, 1, 7, 12), (6, 3, 13, 5)], ids=str)
 ALPHA = 1e-9
@@ -105,7 +106,7 @@ def test_a_quarter_turn_is_counter_clockwise():
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0), (0, 2, 0)], ids=str)
-def test_a_chain_in_one_gather_is_its_steps_one_after_another(order):
+def test_a_chain_is_its_steps_one_after_another(order):
     operations = [(RandomCrop(padding=3), HorizontalFlip(), Rotation(60))[k] for k in order]
     images = batch(20, 1, 9, 14)
     chain = Augment(operations, (0.0,), (1 / 255,))

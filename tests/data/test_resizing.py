@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from noiseproof.data import Augment, HorizontalFlip, RandomCrop, RandomResizedCrop, ResizeCenterCrop
+from noiseproof.data import RandomResizedCrop, ResizeCenterCrop
 from noiseproof.data.resizing import Window
 from tests.helpers.usual_rule import DRAWN, assert_parts_are_usual
 
@@ -62,17 +62,6 @@ def test_nothing_outside_the_window_shows():
     images[:, :, 4:7, 2:7] = 0
     drawn = Window(*(torch.tensor([value]) for value in (4, 2, 3, 5)))
     assert RandomResizedCrop(size=20).apply(images, drawn).abs().max() < 1e-5
-
-
-def test_pixels_are_moved_within_the_sampling():
-    """A flip and a padded crop after the resized crop: one pass, the same as three."""
-    crop, flip, shift = RandomResizedCrop(size=10), HorizontalFlip(), RandomCrop(padding=3)
-    chain = Augment((crop, flip, shift), (0.0,), (1.0,))
-    images = batch(8, 1, 15, 21)
-    drawn = chain.draw(8, (15, 21), seeded())
-    steps = shift.apply(flip.apply(crop.apply(images, drawn[0]), drawn[1]), drawn[2])
-    assert (steps == 0).any()
-    torch.testing.assert_close(chain.apply(images, drawn), steps, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [(20, 31), (31, 20), (16, 16), (8, 8), (16, 29)], ids=str)

@@ -7,13 +7,13 @@ columns      TableEncoder: numbers, categories, booleans, dates, text and embedd
 features     Features: of tables, arrays and small images on one common scale, as learners read them
 embeddings   embed: texts and images by a pretrained encoder, cached
 lists        lists of "path label" lines
-images       folders with one folder per class, decoding one file, idx files
+images       folders with one folder per class, decoding one file
 opening      open_dataset, by name or path; open_unlabelled, examples to predict; write_cleaned, with other labels
 registry     data sets and augmentations that have a name: the package's own and those of plug-ins
 describe     describe: sizes, classes and images of a data set, as 'noiseproof data show' prints them
 loader       ImageLoader, batches of image files decoded in worker processes; small files decoded into memory
 resizing     Resize, ResizeCrop, ResizeCenterCrop, RandomResizedCrop: of decoded files, and on the device
-operations   Operation, the interface of augmentations; RandomCrop, HorizontalFlip, Rotation, which only move pixels
+operations   Operation, the interface of augmentations; RandomCrop, HorizontalFlip, which only move pixels
 augment      Augment, which composes and normalises; ColorJitter
 """
 
@@ -34,21 +34,21 @@ from noiseproof.data.dataset import (
 from noiseproof.data.describe import DataSummary, describe
 from noiseproof.data.embeddings import EmbeddingCache, PretrainedEncoder, embed, load_encoder, report_progress
 from noiseproof.data.frames import Labels, read_frame, read_labels
-from noiseproof.data.images import load_idx, load_image_folder, read_idx, read_image
+from noiseproof.data.images import load_image_folder, read_image
 from noiseproof.data.lists import load_list
 from noiseproof.data.loader import ImageBatch, ImageLoader, common_size, in_memory_at
 from noiseproof.data.opening import Unlabelled, data_root, embed_data, fetch, open_dataset, open_unlabelled
-from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop, Rotation
+from noiseproof.data.operations import HorizontalFlip, Operation, RandomCrop
 from noiseproof.data.registry import NamedDataset, Pipeline, register_augmentation, register_dataset
 from noiseproof.data.resizing import Framing, RandomResizedCrop, Resize, ResizeCenterCrop, ResizeCrop
 from noiseproof.io.files import DataError
 
 __all__ = ["IMAGENET", "Augment", "ColorJitter", "DataError", "DataSummary", "Dataset", "Examples", "Framing"]
 __all__ += ["HorizontalFlip", "ImageBatch", "ImageFiles", "ImageLoader", "NamedDataset", "Normalize", "Operation"]
-__all__ += ["Pipeline", "RandomCrop", "RandomResizedCrop", "Resize", "ResizeCenterCrop", "ResizeCrop", "Rotation"]
+__all__ += ["Pipeline", "RandomCrop", "RandomResizedCrop", "Resize", "ResizeCenterCrop", "ResizeCrop"]
 __all__ += ["Split", "Unlabelled", "check_classes", "common_size", "data_root", "describe", "evaluation", "fetch"]
-__all__ += ["from_arrays", "held_out", "in_memory", "in_memory_at", "load_digits", "load_idx", "load_image_folder"]
-__all__ += ["load_list", "load_npz", "open_dataset", "open_unlabelled", "read_idx", "read_image"]
+__all__ += ["from_arrays", "held_out", "in_memory", "in_memory_at", "load_digits", "load_image_folder"]
+__all__ += ["load_list", "load_npz", "open_dataset", "open_unlabelled", "read_image"]
 __all__ += ["Column", "EmbeddingCache", "Labels", "PretrainedEncoder", "register_augmentation", "register_dataset"]
 __all__ += ["TableEncoder", "embed", "find_label_copies", "infer_columns", "load_encoder", "parse_kinds", "read_frame"]
 __all__ += ["Table", "embed_data", "read_labels", "report_progress"]

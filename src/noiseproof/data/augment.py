@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from noiseproof.checks import check_range
-from noiseproof.data.operations import IndexOperation, Operation, Size, check_images, in_unit_range, source_pixels, uniform
-from noiseproof.data.resizing import RandomResizedCrop, ResizeCenterCrop
+from noiseproof.data.operations import Operation, Size, check_images, in_unit_range, uniform
+from noiseproof.data.resizing import ResizeCenterCrop
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 
@@ -106,10 +106,6 @@ def shift_hue(images: Tensor, turns: Tensor) -> Tensor:
     return value.unsqueeze(1) - chroma.unsqueeze(1) * torch.minimum(distance, 4 - distance).clamp_(0, 1)
 
 
-FUSABLE = (IndexOperation, RandomResizedCrop)
-"""Operations that following ones can be fused into, if these only move pixels."""
-
-
 class Normalize(NamedTuple):
     """The mean and standard deviation of each channel, of images in [0, 1]."""
 
@@ -131,7 +127,6 @@ class Output(TypedDict, total=False):
 class Augment:
     """``operations`` one after another, then ``(x - mean) / std``: uint8 ``[N, C, H, W]`` in, normalised ``dtype`` out.
 
-    Consecutive operations that only move pixels are one gather; after a random resized crop they are part of its sampling.
     CPU and CUDA generators draw different numbers from one seed, but :meth:`apply` of the same draw agrees.
 
     Args:
@@ -229,18 +224,8 @@ class Augment:
         check_images(images, len(self.mean))
         if len(drawn) != len(self.operations):
             raise ValueError(f"drawn must have one entry per operation, {len(self.operations)}, got {len(drawn)}")
-        sizes = self.sizes((images.shape[-2], images.shape[-1]))
-        for start, stop in self._passes():
-            first = self.operations[start]
-            steps = zip(self.operations[start:stop], drawn[start:stop], strict=True)
-            moves = [(move, parameters) for move, parameters in steps if isinstance(move, IndexOperation)]
-            if isinstance(first, IndexOperation):
-                images = source_pixels(moves, sizes[start : stop + 1], images.device).gather(images)
-            elif isinstance(first, RandomResizedCrop):
-                pixels = source_pixels(moves, sizes[start + 1 : stop + 1], images.device)
-                images = first.sample(images, drawn[start], pixels)
-            else:
-                images = first.apply(images, drawn[start])
+        for operation, parameters in zip(self.operations, drawn, strict=True):
+            images = operation.apply(images, parameters)
         return self._normalized(images)
 
     def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -248,17 +233,6 @@ class Augment:
         if generator is not None and not _same_device(generator.device, images.device):
             raise ValueError(f"generator must be on the images' device, {images.device}, got {generator.device}")
         return self.apply(images, self.draw(len(images), (images.shape[-2], images.shape[-1]), generator))
-
-    def _passes(self) -> list[tuple[int, int]]:
-        """The ranges of operations that are done in one pass over the images."""
-        passes: list[tuple[int, int]] = []
-        for k, operation in enumerate(self.operations):
-            start = passes[-1][0] if passes else k
-            if passes and isinstance(operation, IndexOperation) and isinstance(self.operations[start], FUSABLE):
-                passes[-1] = (start, k + 1)
-            else:
-                passes.append((k, k + 1))
-        return passes
 
     def _normalized(self, images: Tensor) -> Tensor:
         unit = 255 if images.dtype == torch.uint8 else 1

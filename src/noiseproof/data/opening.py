@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from noiseproof.data.columns import Kind, TableEncoder
 from noiseproof.data.dataset import Dataset, Examples, ImageFiles, Split, as_split, from_arrays, load_digits, load_npz
 from noiseproof.data.embeddings import EmbeddingCache, Modality, OnProgress, embed, load_encoder
+from noiseproof.data.encoders import IMAGE_EXTENSIONS
 from noiseproof.data.frames import (
     BINARY_SUFFIXES,
     LABEL_WORDS,
@@ -28,7 +29,7 @@ from noiseproof.data.frames import (
     sniffed,
     suffix_of,
 )
-from noiseproof.data.images import IDX_MARKERS, IMAGE_EXTENSIONS, class_files, load_idx, load_image_folder
+from noiseproof.data.images import class_files, load_image_folder
 from noiseproof.data.lists import Line, has_header, is_name, listed_files, load_list, text_lines
 from noiseproof.data.registry import NamedDataset, Progress, all_datasets, find_name, register_dataset
 from noiseproof.data.table import (
@@ -356,24 +357,21 @@ def _owner(name: str, place: Path) -> str:
 
 
 def _open_folder(folder: Path, check: bool) -> Dataset:
-    if any((folder / marker).is_file() for marker in IDX_MARKERS):
-        owner = next(
-            (known for known in all_datasets().values() if known.read and known.matches and known.matches(folder)), None
-        )
-        return owner.read(folder, check) if owner and owner.read else load_idx(folder, folder.resolve().name)
+    """What a plug-in recognises in a folder or where its data sets usually are below it, or a folder of images."""
     found = [
-        (name, known.read, place)
+        (name, known, place)
         for name, known in all_datasets().items()
         for place in (folder, *(folder / inside for inside in known.folders))
         if known.read and known.is_in(place)
     ]
-    names = sorted({name for name, _, _ in found})
-    if len(names) > 1:
+    own = [one for one in found if one[2] != folder or one[1].matches is None or one[1].matches(folder)]
+    if len(names := sorted({name for name, _, _ in own})) > 1:
         raise ValueError(f"{folder}: holds {' and '.join(names)}; give the name, and this folder as --data (root=)")
-    if not found:
-        return load_image_folder(folder)
-    _, read, place = found[0]
-    return read(place, check)
+    for _, known, place in own or found:
+        if known.read is not None:
+            dataset = known.read(place, check)
+            return dataset if own else replace(dataset, name=folder.resolve().name)
+    return load_image_folder(folder)
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,15 @@
-"""Augmentations of whole batches on the device: their interface, and those that only move pixels: crop, flip, rotation.
+"""Augmentations of whole batches on the device: their interface, and those that only move pixels: crop and flip.
 
-Random parameters are drawn first, then applied deterministically. An operation that only moves pixels maps those of its result
-to pixels of its input, by integer indices: a chain of them is one gather, and exact.
+Random parameters are drawn first, then applied deterministically. Moving pixels is exact.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader expects
 from torch import Tensor
 
 from noiseproof.checks import check_integer, check_range
@@ -96,51 +94,11 @@ def check_images(images: Tensor, channels: int) -> None:
         raise ValueError(f"images must have {channels} channels, as mean and std do, got {images.shape[1]}")
 
 
-@dataclass(frozen=True)
-class Pixels:
-    """Where the pixels of a result come from. All three broadcast to ``[N, H, W]``; None is inside everywhere."""
-
-    rows: Tensor
-    columns: Tensor
-    inside: Tensor | None = None
-
-    @classmethod
-    def all_of(cls, size: Size, device: torch.device) -> Pixels:
-        rows, columns = (torch.arange(length, device=device) for length in size)
-        return cls(rows.view(1, -1, 1), columns.view(1, 1, -1))
-
-    def within(self, rows: Tensor, columns: Tensor, size: Size) -> Pixels:
-        """Moved to ``rows`` and ``columns``; pixels that have ever left an image of ``size`` stay outside."""
-        inside = (rows >= 0) & (rows < size[0]) & ((columns >= 0) & (columns < size[1]))
-        return Pixels(rows, columns, inside if self.inside is None else inside & self.inside)
-
-    def gather(self, images: Tensor) -> Tensor:
-        """The pixels of ``images``, zero outside."""
-        n, channels, height, width = images.shape
-        rows, columns = self.rows.clamp(0, height - 1), self.columns.clamp(0, width - 1)
-        index = (rows * width + columns).unsqueeze(1).expand(n, channels, -1, -1)
-        taken = images.flatten(2).gather(2, index.flatten(2)).view(index.shape)
-        return taken if self.inside is None else taken * self.inside.unsqueeze(1)
-
-
-class IndexOperation(Operation):
-    """An operation that only moves pixels, with zeros where there is none."""
-
-    def source(self, pixels: Pixels, drawn: Any, size: Size) -> Pixels:
-        """For ``pixels`` of the result, the pixels of the input, whose size is ``size``."""
-        raise NotImplementedError
-
-    def apply(self, images: Tensor, drawn: Any) -> Tensor:
-        size = images.shape[-2], images.shape[-1]
-        return source_pixels([(self, drawn)], [size, self.output_size(size)], images.device).gather(images)
-
-
-def source_pixels(steps: Sequence[tuple[IndexOperation, Any]], sizes: Sequence[Size], device: torch.device) -> Pixels:
-    """The map of a chain: ``steps[i]``, an operation and its parameters, takes images of ``sizes[i]`` to ``sizes[i + 1]``."""
-    pixels = Pixels.all_of(sizes[-1], device)
-    for (operation, drawn), size in zip(reversed(steps), reversed(sizes[:-1]), strict=True):
-        pixels = operation.source(pixels, drawn, size)
-    return pixels
+def take_pixels(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """The pixels of each image at ``rows`` and ``columns``, which broadcast to ``[N, H, W]``."""
+    n, channels, _, width = images.shape
+    index = (rows * width + columns).unsqueeze(1).expand(n, channels, -1, -1)
+    return images.flatten(2).gather(2, index.flatten(2)).view(index.shape)
 
 
 @dataclass(frozen=True)
@@ -152,7 +110,7 @@ class Crop:
 
 
 @dataclass(frozen=True)
-class RandomCrop(IndexOperation):
+class RandomCrop(Operation):
     """Pad with ``padding`` black pixels on every side, then cut ``size`` x ``size`` (None: the image's own size) anywhere.
 
     Args:
@@ -182,10 +140,12 @@ class RandomCrop(IndexOperation):
         places = [before + 2 * self.padding - after + 1 for before, after in zip(size, self.output_size(size), strict=True)]
         return Crop(*(torch.randint(k, (n,), generator=generator, device=generator.device) for k in places))
 
-    def source(self, pixels: Pixels, drawn: Crop, size: Size) -> Pixels:
-        rows = pixels.rows + (drawn.top.view(-1, 1, 1) - self.padding)
-        columns = pixels.columns + (drawn.left.view(-1, 1, 1) - self.padding)
-        return pixels.within(rows, columns, size) if self.padding else Pixels(rows, columns, pixels.inside)
+    def apply(self, images: Tensor, drawn: Crop) -> Tensor:
+        height, width = self.output_size((images.shape[-2], images.shape[-1]))
+        padded = F.pad(images, [self.padding] * 4)
+        rows = drawn.top.view(-1, 1, 1) + torch.arange(height, device=images.device).view(-1, 1)
+        columns = drawn.left.view(-1, 1, 1) + torch.arange(width, device=images.device)
+        return take_pixels(padded, rows, columns)
 
 
 @dataclass(frozen=True)
@@ -196,7 +156,7 @@ class Flip:
 
 
 @dataclass(frozen=True)
-class HorizontalFlip(IndexOperation):
+class HorizontalFlip(Operation):
     """Mirror left and right with probability ``p``.
 
     Args:
@@ -214,55 +174,5 @@ class HorizontalFlip(IndexOperation):
     def draw(self, n: int, size: Size, generator: torch.Generator) -> Flip:
         return Flip(uniform((n,), 0, 1, generator) < self.p)
 
-    def source(self, pixels: Pixels, drawn: Flip, size: Size) -> Pixels:
-        columns = torch.where(drawn.flip.view(-1, 1, 1), size[1] - 1 - pixels.columns, pixels.columns)
-        return Pixels(pixels.rows, columns, pixels.inside)
-
-
-@dataclass(frozen=True)
-class Rotated:
-    """The angle ``[N]`` of each image in degrees, counter-clockwise as seen."""
-
-    angle: Tensor
-
-
-@dataclass(frozen=True)
-class Rotation(IndexOperation):
-    """Turn about the centre by an angle uniform in [-degrees, degrees); nearest neighbour, same size, zeros around.
-
-    Pixel for pixel what Pillow's ``Image.rotate`` gives, which torchvision's ``RandomRotation`` calls: pixel (r, c) has its
-    centre at (r + 1/2, c + 1/2), and coordinates are multiples of 1/65536 pixel. Integer arithmetic from there on, so devices
-    agree. Correct below 16,384 pixels a side.
-
-    Args:
-        degrees: Largest angle, at most 180.
-
-    >>> Rotation(degrees=0.0).draw(1, (4, 4), torch.Generator()).angle.tolist()
-    [0.0]
-    """
-
-    degrees: float = 20.0
-
-    def __post_init__(self) -> None:
-        check_range("degrees", self.degrees, at_least=0, at_most=180)
-
-    def draw(self, n: int, size: Size, generator: torch.Generator) -> Rotated:
-        return Rotated(uniform((n,), -self.degrees, self.degrees, generator))
-
-    def source(self, pixels: Pixels, drawn: Rotated, size: Size) -> Pixels:
-        # With (x, y) to the right and down from the centre, the result's (x, y) shows the input's
-        # (cos x - sin y, sin x + cos y): undoing a counter-clockwise turn where y points down.
-        radians = drawn.angle.to(torch.float64).view(-1, 1, 1) * (math.pi / 180)
-        cosine, sine = radians.cos(), radians.sin()
-        x, y = 0.5 - size[1] / 2, 0.5 - size[0] / 2
-        first_column = fixed_point(cosine * x - sine * y + size[1] / 2)
-        first_row = fixed_point(sine * x + cosine * y + size[0] / 2)
-        cosine, sine = fixed_point(cosine), fixed_point(sine)
-        columns = (first_column + cosine * pixels.columns - sine * pixels.rows) >> 16
-        rows = (first_row + sine * pixels.columns + cosine * pixels.rows) >> 16
-        return pixels.within(rows, columns, size)
-
-
-def fixed_point(value: Tensor) -> Tensor:
-    """``value`` in units of 1/65536, rounded to the nearest."""
-    return (value * 65536 + 0.5).floor().to(torch.int64)
+    def apply(self, images: Tensor, drawn: Flip) -> Tensor:
+        return torch.where(drawn.flip.view(-1, 1, 1, 1), images.flip(-1), images)

@@ -20,7 +20,7 @@ import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader ex
 from torch import Tensor
 
 from noiseproof.checks import check_integer, check_range
-from noiseproof.data.operations import Operation, Pixels, Size, in_unit_range, uniform
+from noiseproof.data.operations import Operation, Size, in_unit_range, uniform
 from noiseproof.keyed_random import Word, keyed_uniform
 
 if TYPE_CHECKING:
@@ -196,26 +196,13 @@ class RandomResizedCrop(Operation, Framing):
         return size
 
     def apply(self, images: Tensor, drawn: Window) -> Tensor:
-        return self.sample(images, drawn, Pixels.all_of((self.size, self.size), images.device))
-
-    def sample(self, images: Tensor, drawn: Window, pixels: Pixels) -> Tensor:
-        """Sample some pixels of the result: moving pixels afterwards costs no further pass.
-
-        Args:
-            images: ``[N, C, H, W]``.
-            drawn: What :meth:`draw` returned.
-            pixels: Which pixels of the result.
-
-        Returns:
-            The pixels.
-        """
         n, _, height, width = images.shape
-        rows = self._coordinates(pixels.rows, drawn.top, drawn.height, height)
-        columns = self._coordinates(pixels.columns, drawn.left, drawn.width, width)
+        place = torch.arange(self.size, device=images.device)
+        rows = self._coordinates(place.view(-1, 1), drawn.top, drawn.height, height)
+        columns = self._coordinates(place, drawn.left, drawn.width, width)
         grid = torch.stack(torch.broadcast_tensors(columns, rows), dim=-1)
         grid = grid.expand(n, *grid.shape[1:])
-        taken = F.grid_sample(in_unit_range(images), grid, mode="bilinear", padding_mode="border", align_corners=False)
-        return taken if pixels.inside is None else taken * pixels.inside.unsqueeze(1)
+        return F.grid_sample(in_unit_range(images), grid, mode="bilinear", padding_mode="border", align_corners=False)
 
     def _coordinates(self, index: Tensor, start: Tensor, length: Tensor, side: int) -> Tensor:
         """grid_sample's coordinate in [-1, 1] along a side, for output ``index`` and a window of ``length`` at ``start``."""

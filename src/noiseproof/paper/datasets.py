@@ -29,12 +29,13 @@ from noiseproof.data.augment import Augment, Normalize, Output, evaluation
 from noiseproof.data.dataset import Dataset, ImageFiles, Split
 from noiseproof.data.images import class_files
 from noiseproof.data.lists import Line, checksums, image_files, not_empty, read_numbered, text_lines
-from noiseproof.data.operations import HorizontalFlip, RandomCrop, Rotation, Size
+from noiseproof.data.operations import HorizontalFlip, RandomCrop, Size
 from noiseproof.data.registry import Pipeline, Progress
 from noiseproof.data.resizing import Resize
 from noiseproof.io.files import DataError, checksum, locked
 from noiseproof.io.text import excerpt
 from noiseproof.paper.pickles import read_pickle
+from noiseproof.paper.rotation import Rotation
 
 CIFAR10 = Normalize((0.49139968, 0.48215827, 0.44653124), (0.24703233, 0.24348505, 0.26158768))
 CIFAR100 = Normalize((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))

@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 
 from noiseproof.data.dataset import Dataset
-from noiseproof.data.images import IDX_FILES, IDX_MARKERS, load_idx
 from noiseproof.data.registry import NamedDataset, Progress, register_augmentation, register_dataset
 from noiseproof.io.files import checksum
 from noiseproof.models.weights import WEIGHTS_READERS
 from noiseproof.noise.files import LABEL_READERS, labels_in
 from noiseproof.paper import datasets
 from noiseproof.paper.datasets import DownloadSource, RemoteFile, fetch
+from noiseproof.paper.idx import IDX_FILES, IDX_MARKERS, load_idx
 from noiseproof.paper.networks import read_weights
 from noiseproof.paper.pickles import read_torch
 

@@ -6,7 +6,8 @@ import struct
 import numpy as np
 import pytest
 
-from noiseproof.data import DataError, load_idx, read_idx
+from noiseproof.data import DataError
+from noiseproof.paper.idx import load_idx, read_idx
 
 
 def idx_bytes(array, code):
