@@ -8,7 +8,7 @@ OLDEST := .venv-oldest/bin
 .PHONY: demo test slow integrations oldest lint types check bench docs package generate clean
 
 demo: $(READY)
-	$(BIN)/noiseproof compare ce,gce,jal-ce --data digits --noise symmetric:0.6 --seeds 3 --out runs/demo
+	$(BIN)/noiseproof demo
 
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 3 --dist worksteal -m "not slow"

@@ -65,7 +65,7 @@ BOXES = {
             ),
             *("integrations",),
         ),
-        ("cli",),
+        ("cli", "demo"),
     ),
     "comparison": Box(
         "`noiseproof.compare`: losses on the same seeds, with paired intervals, groups, tables",

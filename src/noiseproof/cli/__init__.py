@@ -11,6 +11,7 @@ from noiseproof.cli import data, noise, theory
 from noiseproof.cli.advise import advise
 from noiseproof.cli.audit import audit
 from noiseproof.cli.compare import compare
+from noiseproof.cli.demo import demo
 from noiseproof.cli.embed import embed
 from noiseproof.cli.fit import fit
 from noiseproof.cli.losses import losses
@@ -50,7 +51,7 @@ DATA, TRAINING, PAPER = "For your data", "For training", "For the paper"
 """The headings of ``noiseproof --help``"""
 
 for _panel, _verbs in (
-    (DATA, (fit, audit, advise, embed)),
+    (DATA, (demo, fit, audit, advise, embed)),
     (TRAINING, (train, predict, compare, losses, report)),
 ):
     for _verb in _verbs:
