@@ -88,7 +88,7 @@ BOXES = {
         ("losses", "models"),
     ),
     "advice": Box(
-        "which loss and hyperparameters suit the data, and on what evidence",
+        "which loss and hyperparameters suit the data, and why",
         "advice/__init__.py",
         ("audit", "data", "losses", "noise", "theory"),
     ),

@@ -15,7 +15,6 @@ from architecture import boxes_table, picture, walks, where_table
 from audit_record import audit_tables
 from choosing import a_on_cifar, choice_of_a, selection
 from differences import difference_lists
-from evidence import EVIDENCE, evidence
 from kernel_record import kernels, linear
 from manual import command_line, names
 from own_data import own_defaults
@@ -124,7 +123,6 @@ FILLED: dict[Path, dict[str, Callable[[], str]]] = {
 }
 """What stands between the marks of a name"""
 WRITTEN: dict[Path, Callable[[], str]] = {
-    EVIDENCE: evidence,
     RESULTS: results,
     PUBLISHED: published,
     CATALOGUE: catalogue,

@@ -1,53 +1,31 @@
-"""Which loss, hyperparameters and regularisation suit a case, each with its reason, and what was measured nearby.
-
-``evidence.json`` has what was measured, by data set and noise; ``make generate`` writes it from ``records/``.
-"""
+"""Which loss, hyperparameters and regularisation suit a case, each with its reason."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
-
 from noiseproof.audit import Audit
 from noiseproof.audit.result import saved_rate
-from noiseproof.io.text import read_json
 from noiseproof.losses import RobustLoss, create_loss, find_loss
-from noiseproof.losses.facts import KINDS_OF_DATA, DataKind, RecommendedSettings, kind_of_data, recommended_settings
+from noiseproof.losses.facts import KINDS_OF_DATA, RecommendedSettings, kind_of_data, recommended_settings
 from noiseproof.noise import LabelNoise, from_matrix
-from noiseproof.theory.choice import LOSSES_WITH_AUTO, choose_a, chosen_options
+from noiseproof.theory.choice import choose_a, chosen_options
 from noiseproof.theory.risk import Noise, label_weights
 
-__all__ = ["Advice", "AdvicePart", "Case", "Evidence", "MeasuredLoss", "advise", "load_evidence", "nearest_evidence"]
+__all__ = ["Advice", "AdvicePart", "Case", "advise"]
 
-EVIDENCE_FILE = Path(__file__).with_name("evidence.json")
 Kind = Literal["features", "images", "photographs"]
-NoiseFamily = Literal["none", "symmetric", "pair", "mixed"]
-"""How wrong labels are spread over the classes: evenly, to one class each, or in between, as people's are"""
 Basis = Literal["theory", "paper", "records", "none"]
-DEFAULT_LOSS = "jal-ce"
-MIN_LEAD, MIN_LEAD_FEW_SEEDS, MIN_LEAD_ERRORS = 1.0, 3.0, 2.0
-"""Points by which another loss must be ahead of JAL-CE to be advised instead, by how many if there are too few seeds, and of
-how many standard errors of the difference"""
-MIN_SEEDS = 3
-"""Seeds from which on a standard deviation is used"""
-FEW_IMAGES = 4000
-MAX_LOSSES_NAMED = 6
+ROBUST_LOSS, LOSS_OF_CLEAN_LABELS = "jal-ce", "ce"
 CLEAN_RATE = 0.01
 """A rate of wrong labels below which there is no noise to speak of"""
-MAX_SYMMETRIC, MIN_PAIR = 0.35, 0.9
-"""Of the share that the most frequent wrong label has of a class's wrong labels, 0 if even and 1 if it has all: less than the
-first is symmetric noise, more than the second pair noise"""
-FAMILY_DISTANCE, TENFOLD_DISTANCE, MAX_DISTANCE = 0.2, 0.1, 0.3
-"""A distance in rates: of another family, of ten times as many classes or examples, and from which on nothing is near"""
+FEW_IMAGES = 4000
 
 
 @dataclass(frozen=True)
@@ -58,21 +36,19 @@ class Case:
         kind: ``features``, ``images`` (small ones) or ``photographs``.
         classes: The number of classes.
         examples: The number of training examples.
-        family: How wrong labels are spread over the classes: none, symmetric, pair or mixed.
         rate: The share of wrong labels.
 
     Raises:
         ValueError: If the kind of data is not one of these.
 
     Example:
-        >>> Case("features", classes=10, examples=1000, family="symmetric", rate=0.4).kind
-        'features'
+        >>> print(Case("features", classes=10, examples=1000, rate=0.4))
+        features, 10 classes, 1,000 examples, 40.0% wrong labels
     """
 
     kind: Kind | None
     classes: int | None
     examples: int | None
-    family: NoiseFamily | None
     rate: float | None
 
     def __post_init__(self) -> None:
@@ -84,112 +60,9 @@ class Case:
             self.kind or f"an unknown kind of data ({', '.join(get_args(Kind))}?)",
             "" if self.classes is None else f"{self.classes} classes",
             "" if self.examples is None else f"{self.examples:,} examples",
-            "noise not known" if self.rate is None else f"{self.rate:.1%} wrong labels, {self.family} noise",
+            "noise not known" if self.rate is None else f"{self.rate:.1%} wrong labels",
         ]
         return ", ".join(filter(None, known))
-
-
-@dataclass(frozen=True)
-class MeasuredLoss:
-    """A loss on one data set with one noise.
-
-    Attributes:
-        loss: The loss's name.
-        decay: The regularisation that it was trained with.
-        mean: The mean test accuracy in percent.
-        std: Its standard deviation over the seeds; None of one seed.
-        n: The number of seeds.
-
-    Example:
-        >>> load_evidence()[0].losses[0].n > 0
-        True
-    """
-
-    loss: str
-    decay: str
-    mean: float
-    std: float | None
-    n: int
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What was measured on one data set with one noise.
-
-    Attributes:
-        data: The data set's name.
-        kind: ``features``, ``images`` or ``photographs``.
-        classes: The number of classes.
-        examples: The number of training examples.
-        noise: The noise that was put on the labels.
-        family: How it spreads wrong labels over the classes.
-        rate: The realised share of wrong labels.
-        record: The file of records.
-        losses: From best to worst, each loss with the better of its regularisations.
-
-    Example:
-        >>> load_evidence()[0].losses[0].mean >= load_evidence()[0].losses[-1].mean
-        True
-    """
-
-    data: str
-    kind: Kind
-    classes: int
-    examples: int
-    noise: str
-    family: NoiseFamily
-    rate: float
-    record: str
-    losses: tuple[MeasuredLoss, ...]
-
-    def __str__(self) -> str:
-        seeds = {one.n for one in self.losses}
-        n = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
-        noise = "clean labels" if self.noise == "none" else f"{self.noise}, {self.rate:.0%} wrong"
-        return f"{self.data} ({self.examples:,} examples, {self.classes} classes, {noise}; {self.record}, seeds: {n})"
-
-
-@functools.cache
-def load_evidence() -> tuple[Evidence, ...]:
-    """Return all that was measured.
-
-    Returns:
-        An entry for each data set and noise.
-
-    Example:
-        >>> len(load_evidence()) > 10
-        True
-    """
-    cells = read_json(EVIDENCE_FILE)["cells"]
-    return tuple(Evidence(**{**facts, "losses": tuple(MeasuredLoss(**one) for one in facts["losses"])}) for facts in cells)
-
-
-def nearest_evidence(case: Case) -> tuple[Evidence | None, float]:
-    """Find what was measured nearest to a case, on the same kind of data.
-
-    Args:
-        case: What the user has.
-
-    Returns:
-        The evidence, None where there is none or kind or rate are not known, and its distance, in rates of wrong labels.
-
-    Example:
-        >>> found, distance = nearest_evidence(Case("features", 10, 1297, "symmetric", 0.4))
-        >>> found.data, found.noise
-        ('digits', 'symmetric:0.4')
-    """
-    if case.kind is None or case.rate is None:
-        return None, math.inf
-    distances = {found: _distance(case, found) for found in load_evidence() if found.kind == case.kind}
-    return min(distances.items(), key=lambda one: (one[1], -len(one[0].losses)), default=(None, math.inf))
-
-
-def _distance(case: Case, found: Evidence) -> float:
-    distance = abs((case.rate or 0.0) - found.rate)
-    distance += FAMILY_DISTANCE * (case.family is not None and case.family != found.family)
-    for mine, theirs in ((case.classes, found.classes), (case.examples, found.examples)):
-        distance += 0.0 if mine is None else TENFOLD_DISTANCE * abs(math.log10(mine / theirs))
-    return distance
 
 
 @dataclass(frozen=True)
@@ -224,7 +97,6 @@ class Advice:
         l1: Strength of the L1 regularisation; None where the default is to be kept.
         l2: Strength of the L2 regularisation; None where the default is to be kept.
         parts: Each part of the advice with its reason.
-        nearest: What was measured nearest to the case, if anything near was.
         warnings: What to know before training.
         commands: What to run next.
 
@@ -240,7 +112,6 @@ class Advice:
     l1: float | None
     l2: float | None
     parts: tuple[AdvicePart, ...]
-    nearest: Evidence | None
     warnings: tuple[str, ...]
     commands: tuple[str, ...]
 
@@ -305,21 +176,18 @@ def advise(
     """
     given: Any = _rate_or_path(noise)
     known = _noise(given, classes)
-    classes = classes if known is None else known.classes
-    rate = None if known is None else _rate(given, known)
-    family = None if known is None or rate is None else noise_family(known, rate)
-    case = Case(kind, classes, examples, family, rate)
-    found, distance = nearest_evidence(case)
-    near = found if distance < MAX_DISTANCE else None
-    loss, part = _loss(case, near)
+    case = Case(kind, classes if known is None else known.classes, examples, None if known is None else _rate(given, known))
     hopeless, warnings = (False, []) if known is None else _beyond_every_loss(known)
-    options, parts = _options(loss, None if hopeless else known, case, pretrained, given)
-    l1, l2, regularisation = _regularisation(loss, case, pretrained)
     if isinstance(given, int | float):
         warnings.append("a rate alone is taken for symmetric noise; an audit says which classes are mistaken for which")
+    part = _loss(case)
+    row = kind_of_data(case.kind, case.classes, pretrained)
+    settings = next(found for found in recommended_settings(part.value) if found.kind == row)
+    options, parts = _options(part.value, settings, None if hopeless else known, case, given)
+    l1, l2, regularisation = _regularisation(settings, case)
     data = [place, *place_options]
-    commands = _to_know(data) if known is None or hopeless else [_train_command(loss, options, (l1, l2), data)]
-    return Advice(case, loss, options, l1, l2, (part, *parts, regularisation), near, tuple(warnings), tuple(commands))
+    commands = _to_know(data) if known is None or hopeless else [_train_command(part.value, options, (l1, l2), data)]
+    return Advice(case, part.value, options, l1, l2, (part, *parts, regularisation), tuple(warnings), tuple(commands))
 
 
 def _rate_or_path(noise: Any) -> Any:
@@ -353,64 +221,40 @@ def _beyond_every_loss(noise: LabelNoise) -> tuple[bool, list[str]]:
         return True, [str(error)]
 
 
-def _loss(case: Case, near: Evidence | None) -> tuple[str, AdvicePart]:
-    if near is None:
-        reason = "robust for every noise in which the clean label is the likeliest, with a large enough a"
-        what = "the noise is not known" if case.rate is None else "nothing near this case has been measured"
-        return DEFAULT_LOSS, AdvicePart("loss", DEFAULT_LOSS, f"{reason}; {what}", "theory")
-    best = near.losses[0]
-    usual = next((one for one in near.losses if one.loss == ("ce" if case.family == "none" else DEFAULT_LOSS)), None)
-    chosen = best if usual is None or best.mean - usual.mean > _enough(best, usual) else usual
-    order = ", ".join(f"{one.loss} {one.mean:.1f}" for one in near.losses[:MAX_LOSSES_NAMED])
-    last = near.losses[-1]
-    more = f", ..., {last.loss} {last.mean:.1f}" if len(near.losses) > MAX_LOSSES_NAMED else ""
-    equal = [one.loss for one in near.losses if abs(one.mean - chosen.mean) <= _enough(one, chosen) and one != chosen]
-    tie = f"; no more than chance away from it: {', '.join(equal)}" if equal else ""
-    return chosen.loss, AdvicePart("loss", chosen.loss, f"nearest: {near}: {order}{more} %{tie}", "records")
-
-
-def _enough(one: MeasuredLoss, other: MeasuredLoss) -> float:
-    """Points from which on one is ahead of the other. Seeds are paired, so that the error is smaller than it is taken to be."""
-    if one.std is None or other.std is None or min(one.n, other.n) < MIN_SEEDS:
-        return MIN_LEAD_FEW_SEEDS
-    return max(MIN_LEAD, MIN_LEAD_ERRORS * math.hypot(one.std / one.n**0.5, other.std / other.n**0.5))
-
-
-def _recommended(loss: str, kind: DataKind) -> RecommendedSettings | None:
-    return next((found for found in recommended_settings(loss) if found.kind == kind), None)
+def _loss(case: Case) -> AdvicePart:
+    if case.rate is not None and case.rate < CLEAN_RATE:
+        reason = "fewer than 1 % of the labels are wrong; without noise no robust loss was ahead by more than chance"
+        return AdvicePart("loss", LOSS_OF_CLEAN_LABELS, reason, "records")
+    reason = "robust for every noise in which the clean label is the likeliest, with a large enough a"
+    return AdvicePart("loss", ROBUST_LOSS, reason + ("; the noise is not known" if case.rate is None else ""), "theory")
 
 
 def _options(
-    loss: str, known: LabelNoise | None, case: Case, pretrained: bool, noise: Any
+    loss: str, settings: RecommendedSettings, known: LabelNoise | None, case: Case, noise: Any
 ) -> tuple[dict[str, Any], list[AdvicePart]]:
     """The options of the loss, and a part for each of them."""
-    kind = kind_of_data(case.kind, case.classes, pretrained)
-    settings = _recommended(loss, kind)
-    options = {} if settings is None else dict(settings.options)
+    options = dict(settings.options)
+    if loss == LOSS_OF_CLEAN_LABELS:
+        return options, []
     defaults = find_loss(loss).defaults
-    parts: list[AdvicePart] = []
-    if loss in LOSSES_WITH_AUTO and known is not None:
+    if known is not None:
         options, found = chosen_options(loss, options, known if isinstance(noise, Audit) else noise, classes=case.classes)
-        parts.append(AdvicePart("a", f"{found.a:g}", found.reasons[0], "theory"))
-    elif loss in LOSSES_WITH_AUTO:
+        a = AdvicePart("a", f"{found.a:g}", found.reasons[0], "theory")
+    else:
         why = "the noise is not known" if case.rate is None else "none is large enough for this noise"
-        parts.append(AdvicePart("a", f"{options.get('a', defaults['a']):g}", f"the default; {why}", "paper"))
-    if weights := [name for name in ("alpha", "beta") if name in defaults]:
-        value = ", ".join(f"{name} {options.get(name, defaults[name]):.4g}" for name in weights)
-        parts.append(AdvicePart(" and ".join(weights), value, *_of_weights(loss, kind, case)))
-    return options, parts
+        a = AdvicePart("a", f"{options.get('a', defaults['a']):g}", f"the default; {why}", "paper")
+    value = ", ".join(f"{name} {options.get(name, defaults[name]):.4g}" for name in ("alpha", "beta"))
+    kept = "" if case.rate is None else "; beta keeps the strength of AMSE at this a"
+    reason = f"the paper's for {KINDS_OF_DATA[settings.kind].data_set}"
+    if settings.kind == "features":
+        reason = "the default; a larger alpha mostly cost points under noise (docs/own_data.md)"
+    return options, [
+        a,
+        AdvicePart("alpha and beta", value, reason + kept, "records" if settings.kind == "features" else "paper"),
+    ]
 
 
-def _of_weights(loss: str, kind: DataKind, case: Case) -> tuple[str, Basis]:
-    kept = "; beta keeps the strength of AMSE at this a" if loss in LOSSES_WITH_AUTO and case.rate is not None else ""
-    if kind != "features":
-        return f"the paper's for {KINDS_OF_DATA[kind].data_set}{kept}", "paper"
-    if case.kind == "features" and loss == DEFAULT_LOSS:
-        return f"the default; a larger alpha mostly cost points under noise (docs/own_data.md){kept}", "records"
-    return f"the default{kept}", "none"
-
-
-def _regularisation(loss: str, case: Case, pretrained: bool) -> tuple[float | None, float | None, AdvicePart]:
+def _regularisation(settings: RecommendedSettings, case: Case) -> tuple[float | None, float | None, AdvicePart]:
     if case.kind is None:
         reason = "what it should be depends on the data: kind= (--kind) says it; docs/regularisation.md has the table"
         return None, None, AdvicePart("regularisation", "-", reason, "none")
@@ -420,16 +264,9 @@ def _regularisation(loss: str, case: Case, pretrained: bool) -> tuple[float | No
     if case.kind == "images" and case.examples is not None and case.examples < FEW_IMAGES:
         reason = f"the default: of fewer than {FEW_IMAGES:,} images, trained by Adam, regularisations have not been compared"
         return None, None, AdvicePart("regularisation", "none", reason, "none")
-    kind = kind_of_data(case.kind, case.classes, pretrained)
-    data_set, found = KINDS_OF_DATA[kind].data_set, _recommended(loss, kind)
-    if found is None:
-        return None, None, AdvicePart("regularisation", "-", f"the paper does not train {loss} on {data_set}", "none")
-    shown = " and ".join(f"L{k} {value:g}" for k, value in ((1, found.l1), (2, found.l2)) if value)
-    return (
-        found.l1,
-        found.l2,
-        AdvicePart("regularisation", shown, f"the paper's for {data_set}; part of it (docs/regularisation.md)", "paper"),
-    )
+    shown = " and ".join(f"L{k} {value:g}" for k, value in ((1, settings.l1), (2, settings.l2)) if value)
+    reason = f"the paper's for {KINDS_OF_DATA[settings.kind].data_set}; part of it (docs/regularisation.md)"
+    return settings.l1, settings.l2, AdvicePart("regularisation", shown, reason, "paper")
 
 
 def _train_command(
@@ -445,24 +282,3 @@ def _train_command(
 def _to_know(data: Sequence[str]) -> list[str]:
     audit = ["noiseproof", "audit", *data, "--quick", "--out", "audit"]
     return [shlex.join(audit), shlex.join(["noiseproof", "advise", *data, "--noise", "audit"])]
-
-
-def noise_family(noise: LabelNoise, rate: float | None = None) -> NoiseFamily:
-    """How a matrix spreads wrong labels over the classes; ``rate`` is the share of wrong labels, if it is known.
-
-    Classes are weighted by how often their labels are wrong.
-
-    >>> from noiseproof.noise import pairflip, symmetric
-    >>> [noise_family(noise) for noise in (symmetric(10, 0.8), symmetric(2, 0.3), pairflip(10, 0.2))]
-    ['symmetric', 'symmetric', 'pair']
-    """
-    wrong = 1 - np.diagonal(noise.matrix)
-    if (wrong.mean() if rate is None else rate) < CLEAN_RATE:
-        return "none"
-    if noise.classes == 2:
-        return "symmetric"
-    others = noise.matrix - np.diag(np.diagonal(noise.matrix))
-    top = float(others.max(1).sum() / wrong.sum())
-    even = 1 / (noise.classes - 1)
-    above = (top - even) / (1 - even)
-    return "symmetric" if above < MAX_SYMMETRIC else "pair" if above > MIN_PAIR else "mixed"

@@ -1,4 +1,4 @@
-"""``noiseproof advise``: which loss, hyperparameters and regularisation, and on what evidence."""
+"""``noiseproof advise``: which loss, hyperparameters and regularisation, and why."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def advise(
     pretrained: Pretrained = False,
     as_json: Json = False,
 ) -> None:
-    """Which loss, alpha, beta, a and regularisation to train with, on what evidence, and the command to run next.
+    """Which loss, alpha, beta, a and regularisation to train with, why, and the command to run next.
 
     Every part names what it rests on: theory, the paper's settings, our own records, or nothing that was measured.
 

@@ -20,7 +20,6 @@ from noiseproof.io.console import (
     Console,
     ProgressBar,
     console,
-    duration,
     errors_reported,
     import_local_modules,
     printable,
@@ -62,9 +61,6 @@ Shown = Annotated[int, typer.Option("--examples", metavar="N", help="Suspicious 
 Threads = Annotated[int | None, typer.Option(help="Threads of each task; 1 by default for learners and small networks.", min=1)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the summary only, and warnings on stderr.")]
 MAX_WARNINGS = 8
-LONG_SECONDS = 30 * 60
-"""An audit that takes longer suggests what is faster"""
-FASTER = "--quick trains one network instead of {}; features of a pretrained model, audited as they are, need no large network"
 
 
 def audit(
@@ -260,7 +256,6 @@ class AuditProgress(ProgressBar):
     def __init__(self, shown: Console | None) -> None:
         super().__init__(shown)
         self.done = self.networks = 0
-        self.hinted = False
 
     def __call__(self, progress: Progress) -> None:
         stored, ended = progress.state == "trained before", progress.state != "training"
@@ -269,7 +264,6 @@ class AuditProgress(ProgressBar):
         one_stage = progress.total == progress.folds * progress.epochs and progress.stage == "given labels"
         self.networks = progress.folds * (1 if one_stage else 2)
         self.done += ended
-        self._hint(progress)
         label, left = f"{progress.stage}, network {progress.fold}/{progress.folds}", self.left(progress.done, progress.total)
         self.update(label, progress.done, progress.total, left)
         if self.bar.disable and (ended or (progress.epoch < progress.epochs and self.is_due)):
@@ -279,11 +273,3 @@ class AuditProgress(ProgressBar):
     def resumes(self) -> str:
         """What the same command does after this one was stopped."""
         return f"resumes after {self.done} of {self.networks} networks" if self.done else "starts anew"
-
-    def _hint(self, progress: Progress) -> None:
-        """Print once what is faster, where the first epoch shows that it will take long."""
-        if self.hinted or self.shown is None or not (pace := self.pace(progress.done)):
-            return
-        self.hinted = True
-        if self.networks > 1 and (seconds := (progress.total - progress.done) / pace) > LONG_SECONDS:
-            self.line(f"about {duration(seconds)} to go; {FASTER.format(self.networks)}")

@@ -14,7 +14,8 @@ from rich.table import Table
 
 from noiseproof.cli.completion import losses as loss_names
 from noiseproof.cli.completion import noises
-from noiseproof.io.console import console, errors_reported, import_local_modules
+from noiseproof.io.console import console, errors_reported, import_local_modules, say
+from noiseproof.io.text import and_more
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,28 +54,18 @@ def required_a(
     with errors_reported():
         weights = weights_of(noise, matrix, classes, how)
         each = theory.required_a_per_class(weights, q)
-    none = np.flatnonzero(np.isinf(each)).tolist()
-    largest = None if none else float(each.max())
+    none, finite, auto = np.flatnonzero(np.isinf(each)).tolist(), each[np.isfinite(each)], _chosen(weights, q)
     if how == "json":
-        finite = [None if math.isinf(a) else a for a in each.tolist()]
-        facts = {"q": q, "required_a": largest, "per_class": finite, "without": none, "auto": _chosen(weights, q)}
-        typer.echo(json.dumps(facts))
+        per_class = [None if math.isinf(a) else a for a in each.tolist()]
+        largest = None if none else float(each.max())
+        typer.echo(json.dumps({"q": q, "required_a": largest, "per_class": per_class, "without": none, "auto": auto}))
         return
-    if len(set(each.round(9))) > 1:
-        console.print(bounds_table(weights, each))
-    if largest is not None:
-        console.print(f"a >= {round_up(largest)} is enough for every class (q = {q:g})")
-        chosen = _chosen(weights, q)
-        console.print(ADVICE + ("" if chosen is None else f" a=auto takes {chosen:g}."), style="dim")
-    else:
-        named = ", ".join(map(str, none[:MAX_CLASSES_SHOWN])) + (", ..." if len(none) > MAX_CLASSES_SHOWN else "")
-        rest = each[np.isfinite(each)]
-        console.print(f"no a is enough for {len(none)} of {len(each)} classes: {named}")
-        console.print(
-            "There another label is given as often as the clean one, and no loss can tell which is right.", style="dim"
-        )
-        if len(rest):
-            console.print(f"a >= {round_up(float(rest.max()))} is enough for the others (q = {q:g})")
+    if none:
+        say(f"no a is enough for {len(none)} of {len(each)} classes: {and_more(none, MAX_CLASSES_SHOWN)}")
+        say("There another label is given as often as the clean one, and no loss can tell which is right.")
+    if len(finite):
+        say(f"a >= {round_up(float(finite.max()))} is enough for {'the others' if none else 'every class'} (q = {q:g})")
+        say(ADVICE + ("" if auto is None else f" a=auto takes {auto:g}."))
 
 
 def round_up(a: float) -> str:
@@ -155,24 +146,6 @@ def _value(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
-
-
-def bounds_table(weights: NDArray[np.float64], each: NDArray[np.float64]) -> Table:
-    """The classes that need the largest a first."""
-    import numpy as np
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("class", "clean", "next label", "a"):
-        table.add_column(column, justify="right")
-    order = np.argsort(-each, kind="stable")[:MAX_CLASSES_SHOWN]
-    for label in order.tolist():
-        others = np.where(np.arange(len(each)) == label, -1.0, weights[label])
-        bound = "none" if math.isinf(each[label]) else f"{each[label]:.4g}"
-        rival = int(others.argmax())
-        table.add_row(str(label), f"{weights[label, label]:.3f}", f"{others[rival]:.3f} ({rival})", bound)
-    if len(each) > MAX_CLASSES_SHOWN:
-        table.caption = f"the {MAX_CLASSES_SHOWN} of {len(each)} classes that need the most"
-    return table
 
 
 def _point(u: NDArray[np.float64]) -> str:

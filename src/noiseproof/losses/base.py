@@ -85,9 +85,6 @@ class RobustLoss(nn.Module):
     needs: tuple[Statistic, ...] | None = None
     """The statistics :meth:`from_statistics` reads, or None if the loss is no function of row statistics."""
 
-    composable = True
-    """Whether it can be part of a sum."""
-
     follows_training = False
     """Whether the training loop must also call its method ``update``."""
 
@@ -442,7 +439,7 @@ class Sum(RobustLoss):
 
     Raises:
         ValueError: If there is no loss, or the parts differ in their options.
-        TypeError: If a loss cannot be part of a sum.
+        TypeError: If a loss is no function of row statistics.
 
     Example:
         >>> from noiseproof import CE, MAE
@@ -456,14 +453,13 @@ class Sum(RobustLoss):
         if not losses:
             raise ValueError("a sum needs at least one loss")
         for loss in losses:
-            if not loss.composable:
-                raise TypeError(f"{type(loss).__name__} cannot be part of a sum; add its value to the other loss's instead")
+            if loss.needs is None:
+                why = "is no function of row statistics and cannot be part of a sum"
+                raise TypeError(f"{type(loss).__name__} {why}; add its value to the other loss's instead")
         super().__init__(**(contract or _shared_contract(losses)))
         self.coefficients = tuple([check_range("a coefficient of a sum", c) for c, _ in terms])
         self.losses = nn.ModuleList(losses)
-        read = [loss.needs for loss in losses if loss.needs is not None]
-        self._shared_needs = tuple([statistic for needs in read for statistic in needs])
-        self.needs = self._shared_needs if len(read) == len(terms) else None
+        self.needs = tuple([statistic for loss in losses for statistic in loss.needs or ()])
 
     @property
     def terms(self) -> list[tuple[float, RobustLoss]]:
@@ -471,39 +467,13 @@ class Sum(RobustLoss):
         return list(zip(self.coefficients, self.losses, strict=True))  # type: ignore[arg-type]  # a ModuleList of losses gives modules
 
     def from_statistics(self, s: RowStatistics) -> Tensor:
-        return self._total([loss.from_statistics(s) for _, loss in self.terms])
-
-    def rows(self, logits: Tensor, target: Tensor) -> Tensor:
-        s = row_statistics(logits, target, self._shared_needs) if self._shared_needs else None
-        values = []
-        for _, loss in self.terms:
-            values.append(loss.rows(logits, target) if loss.needs is None or s is None else loss.from_statistics(s))
-        return self._total(values)
-
-    def every_label(self, logits: Tensor) -> Tensor:
-        if self.needs is not None:
-            return super().every_label(logits)
-        return self._total([loss.every_label(logits) for _, loss in self.terms])
-
-    def _total(self, values: list[Tensor]) -> Tensor:
-        total, *rest = [_times(c, value) for c, value in zip(self.coefficients, values, strict=True)]
+        total, *rest = [_times(c, loss.from_statistics(s)) for c, loss in self.terms]
         for value in rest:
             total = total + value
         return total
 
     def constant(self, classes: int) -> float:
         return sum(c * loss.constant(classes) for c, loss in self.terms)
-
-    def classes_of(self, logits: Tensor) -> int:
-        if self.needs is not None:
-            return super().classes_of(logits)
-        counts = {loss.classes_of(logits) for _, loss in self.terms}
-        if len(counts) > 1:
-            raise ValueError("a sum cannot mix losses on logits with losses on features or on several predictions")
-        return counts.pop()
-
-    def masked_classes(self, logits: Tensor) -> Tensor:
-        return self.terms[0][1].masked_classes(logits)
 
     def _full_cache_key(self) -> str | None:
         cache_key = self._cache_key

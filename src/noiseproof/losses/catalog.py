@@ -533,8 +533,6 @@ def _wrapped(module: type[nn.Module]) -> type[RobustLoss]:
     """A module that is called on logits and target as a loss: with its own options, reduction and state."""
 
     class ModuleLoss(RobustLoss):
-        composable = False
-
         def __init__(self, **options: Any) -> None:
             made = module(**options)
             super().__init__(reduction=getattr(made, "reduction", "mean"))

@@ -51,8 +51,6 @@ class GJS(RobustLoss):
     True
     """
 
-    composable = False  # the other terms would see all views as one row
-
     def __init__(self, *, pi: float = 0.5, views: int = 2, **contract: Unpack[Contract]) -> None:
         super().__init__(**contract)
         self.pi = check_range("pi", pi, above=0, below=1)
